@@ -1,0 +1,26 @@
+// The native module's table of contents: each kernel registers itself from its own file.
+#include <string>
+
+#include "common.hpp"
+#include "dispatch.hpp"
+#include "parallel.hpp"
+
+#ifndef LABELGROVE_CXX_FLAGS
+#define LABELGROVE_CXX_FLAGS "unknown"
+#endif
+
+NB_MODULE(_native, module) {
+    module.doc() = "labelgrove's C++ kernels; call them through the Python modules that check their input.";
+    module.def("build_info", [] {
+        nb::dict info;
+#if defined(__VERSION__)
+        info["compiler"] = __VERSION__;
+#else
+        info["compiler"] = "unknown";
+#endif
+        info["flags"] = LABELGROVE_CXX_FLAGS;
+        info["simd"] = labelgrove::simd_level();
+        info["threads"] = labelgrove::resolve_threads(0);
+        return info;
+    });
+}

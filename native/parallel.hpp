@@ -1,0 +1,52 @@
+// Runs independent pieces of work on several threads.
+//
+// Threads are started per call instead of being kept in a pool: a start costs about 15 microseconds,
+// the kernels run for milliseconds, and without a pool nothing can break when Python forks.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace labelgrove {
+
+inline int resolve_threads(int requested) {
+    if (requested > 0) return requested;
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// Calls work(piece, worker) for piece = 0 .. pieces-1. Pieces are handed out dynamically, so results
+// must depend on the piece alone and never on the worker; `worker` only picks scratch memory.
+// The first exception thrown by any piece is rethrown here after all threads have stopped.
+template <class Work>
+void parallel_for(int64_t pieces, int threads, Work&& work) {
+    const int workers = static_cast<int>(std::min<int64_t>(resolve_threads(threads), pieces));
+    if (workers <= 1) {
+        for (int64_t piece = 0; piece < pieces; ++piece) work(piece, 0);
+        return;
+    }
+    std::atomic<int64_t> next{0};
+    std::exception_ptr failure;
+    std::mutex failure_lock;
+    auto loop = [&](int worker) {
+        try {
+            for (int64_t piece; (piece = next.fetch_add(1)) < pieces;) work(piece, worker);
+        } catch (...) {
+            std::lock_guard<std::mutex> guard(failure_lock);
+            if (!failure) failure = std::current_exception();
+            next.store(pieces);
+        }
+    };
+    std::vector<std::thread> others;
+    others.reserve(workers - 1);
+    for (int worker = 1; worker < workers; ++worker) others.emplace_back(loop, worker);
+    loop(0);
+    for (auto& thread : others) thread.join();
+    if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace labelgrove

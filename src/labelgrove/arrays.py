@@ -1,0 +1,78 @@
+"""The door to native kernels: checks arrays once and brings them to the layout kernels read.
+
+Kernels trust what they are given, so everything that could make them read out of bounds is refused
+here: wrong shapes, unsorted or out-of-range indices, indptr that goes backwards, NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from labelgrove.errors import DataError
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+Float32 = npt.NDArray[np.float32]
+CSR: TypeAlias = Any  # a scipy.sparse.csr_array; SciPy ships no types
+
+
+class CsrParts(NamedTuple):
+    """The three arrays of a CSR matrix as kernels want them, with its number of columns."""
+
+    indptr: Int64
+    indices: Int32
+    data: Float32
+    cols: int
+
+
+def as_csr(matrix: Any, *, name: str = "matrix") -> CSR:
+    """Any 2-d array or SciPy sparse matrix as float32 CSR with sorted, unique column indices.
+
+    Copies only when something has to change; the input is never modified.
+
+    >>> as_csr([[0, 2], [1, 0]]).toarray()
+    array([[0., 2.],
+           [1., 0.]], dtype=float32)
+    """
+    if sparse.issparse(matrix):
+        csr = sparse.csr_array(matrix)
+        if csr.dtype != np.float32:
+            csr = csr.astype(np.float32)
+    else:
+        dense = np.asarray(matrix)
+        if dense.ndim != 2:
+            raise DataError(f"{name} must have two dimensions, got shape {dense.shape}")
+        csr = sparse.csr_array(dense.astype(np.float32))
+    if not csr.has_canonical_format:
+        # csr_array(matrix) may share its arrays with the caller's matrix: sort a copy.
+        csr = csr.copy()
+        csr.sum_duplicates()
+    if csr.shape[1] > np.iinfo(np.int32).max:
+        raise DataError(f"{name} has {csr.shape[1]:,} columns; at most 2^31 - 1 are supported")
+    return csr
+
+
+def csr_parts(matrix: CSR, *, name: str = "matrix") -> CsrParts:
+    """Arrays of a canonical CSR matrix, checked and cast to what the kernels read.
+
+    >>> csr_parts(as_csr([[0, 2]])).indices
+    array([1], dtype=int32)
+    """
+    indptr = np.ascontiguousarray(matrix.indptr, dtype=np.int64)
+    indices = np.ascontiguousarray(matrix.indices, dtype=np.int32)
+    data = np.ascontiguousarray(matrix.data, dtype=np.float32)
+    rows, cols = matrix.shape
+    if len(indptr) != rows + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0):
+        raise DataError(f"{name}: indptr is not a valid CSR row pointer")
+    nnz = int(indptr[-1])
+    if len(indices) < nnz or len(data) < nnz:
+        raise DataError(f"{name}: indices or data are shorter than indptr says")
+    if nnz and (indices[:nnz].min() < 0 or indices[:nnz].max() >= cols):
+        raise DataError(f"{name}: a column index lies outside 0..{cols - 1}")
+    if not np.isfinite(data[:nnz]).all():
+        raise DataError(f"{name}: contains NaN or infinity")
+    return CsrParts(indptr, indices[:nnz], data[:nnz], int(cols))

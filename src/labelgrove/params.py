@@ -1,0 +1,269 @@
+"""Parameter groups: plain dataclasses that validate, travel through TOML and work in scikit-learn.
+
+A group is declared beside the code it steers::
+
+    @dataclass
+    class RankerParams(Params):
+        C: float = param(1.0, gt=0, help="inverse of the regularisation strength")
+
+Constructing a group checks nothing (scikit-learn's ``clone`` demands that arguments are stored as
+they came); :meth:`Params.validate` is called by ``fit`` and by all that reads a file or a flag.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from labelgrove.errors import ConfigError
+
+
+def param(
+    default: Any,
+    *,
+    help: str,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+) -> Any:
+    """A dataclass field with bounds and a sentence of help.
+
+    >>> @dataclasses.dataclass
+    ... class Example(Params):
+    ...     k: int = param(5, ge=1, help="labels per document")
+    >>> Example().k
+    5
+    """
+    bounds = {"ge": ge, "gt": gt, "le": le}
+    metadata = {"help": help} | {name: value for name, value in bounds.items() if value is not None}
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass
+class Params:
+    """Base of parameter groups: one level of named values, no nesting."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Field values by name, as scikit-learn asks for them.
+
+        >>> Params().get_params()
+        {}
+        """
+        return {name: getattr(self, name) for name in _field_names(type(self))}
+
+    def set_params(self, **values: Any) -> Self:
+        """Sets fields by name; an unknown name is an error that suggests the nearest valid one.
+
+        >>> Params().set_params()
+        Params()
+        """
+        for name, value in values.items():
+            if name not in _field_names(type(self)):
+                raise ConfigError(_unknown(name, _field_names(type(self))))
+            setattr(self, name, value)
+        return self
+
+    def validate(self, path: str = "") -> Self:
+        """Checks every value against its type and bounds; the error names the dotted path.
+
+        >>> Params().validate()
+        Params()
+        """
+        hints = typing.get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            where = f"{path}.{field.name}" if path else field.name
+            value = _checked(getattr(self, field.name), hints[field.name], where)
+            _check_bounds(value, field.metadata, where)
+            # An int where a float is wanted, or a list where a tuple is, becomes what was declared.
+            setattr(self, field.name, value)
+        return self
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], path: str = "") -> Self:
+        """A validated group from a mapping, such as one table of a TOML file.
+
+        >>> Params.from_dict({})
+        Params()
+        """
+        for name in values:
+            if name not in _field_names(cls):
+                raise ConfigError(_unknown(name, _field_names(cls), path))
+        return cls(**values).validate(path)
+
+
+def _field_names(cls: type[Params]) -> list[str]:
+    return [field.name for field in dataclasses.fields(cls)]
+
+
+def _unknown(name: str, valid: list[str], path: str = "") -> str:
+    def dotted(key: str) -> str:
+        return f"{path}.{key}" if path else key
+
+    near = difflib.get_close_matches(name.lower(), [v.lower() for v in valid], n=1, cutoff=0.5)
+    hint = next((v for v in valid if near and v.lower() == near[0]), None)
+    advice = (
+        f"did you mean {dotted(hint)}?" if hint else f"valid keys: {', '.join(valid) or 'none'}"
+    )
+    return f"{dotted(name)}: unknown key; {advice}"
+
+
+def _checked(value: Any, hint: Any, where: str) -> Any:
+    """``value`` as the annotated type, or a ConfigError that says what was expected."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (types.UnionType, typing.Union):
+        if type(None) in arguments and (value is None or value == "none"):
+            return None  # TOML has no null; the word "none" stands for it
+        options = [a for a in arguments if a is not type(None)]
+        for option in options:
+            try:
+                return _checked(value, option, where)
+            except ConfigError as error:
+                failure = error
+        raise failure
+    if origin is typing.Literal:
+        if value not in arguments:
+            options_text = ", ".join(repr(a) for a in arguments)
+            raise ConfigError(f"{where}: must be one of {options_text}, got {value!r}")
+        return value
+    if origin in (list, tuple):
+        if not isinstance(value, (list, tuple)):
+            raise ConfigError(f"{where}: must be a list, got {value!r}")
+        if origin is tuple and arguments[-1:] != (Ellipsis,):
+            if len(value) != len(arguments):
+                raise ConfigError(f"{where}: must have {len(arguments)} entries, got {value!r}")
+            items = zip(value, arguments, strict=True)
+        else:
+            items = zip(value, [arguments[0]] * len(value), strict=True)
+        return origin(_checked(item, kind, f"{where}[{i}]") for i, (item, kind) in enumerate(items))
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    wrong_bool = isinstance(value, bool) and hint is not bool
+    if isinstance(hint, type) and (wrong_bool or not isinstance(value, hint)):
+        raise ConfigError(f"{where}: must be {_type_word(hint)}, got {value!r}")
+    if hint is float and math.isnan(value):
+        raise ConfigError(f"{where}: must be a number, got nan")
+    return value
+
+
+def _type_word(hint: type) -> str:
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+    return words.get(hint, hint.__name__)
+
+
+def _check_bounds(value: Any, bounds: Mapping[str, Any], where: str) -> None:
+    if value is None or isinstance(value, str):
+        return
+    for item in value if isinstance(value, (list, tuple)) else [value]:
+        if "ge" in bounds and not item >= bounds["ge"]:
+            raise ConfigError(f"{where}: must be at least {bounds['ge']}, got {item!r}")
+        if "gt" in bounds and not item > bounds["gt"]:
+            raise ConfigError(f"{where}: must be greater than {bounds['gt']}, got {item!r}")
+        if "le" in bounds and not item <= bounds["le"]:
+            raise ConfigError(f"{where}: must be at most {bounds['le']}, got {item!r}")
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """A TOML file as nested dicts.
+
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.toml"
+    >>> _ = file.write_text("[ranker]\\nC = 2.0")
+    >>> read_toml(file)
+    {'ranker': {'C': 2.0}}
+    """
+    try:
+        with Path(path).open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read config file ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def parse_setting(setting: str) -> tuple[str, Any]:
+    """One ``--set key.path=value`` flag; the value is read as TOML, else as a plain string.
+
+    >>> parse_setting("ranker.C=2"), parse_setting("tfidf.analyzer=word")
+    (('ranker.C', 2), ('tfidf.analyzer', 'word'))
+    """
+    key, equals, text = setting.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {setting}: must look like table.key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    return key.strip(), value
+
+
+def merge_settings(config: Mapping[str, Any], settings: list[str]) -> dict[str, Any]:
+    """Config tables with ``--set`` flags laid over them; the input is not changed.
+
+    >>> merge_settings({"ranker": {"C": 1.0}}, ["ranker.C=2", "random_state=7"])
+    {'ranker': {'C': 2}, 'random_state': 7}
+    """
+    merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in config.items()}
+    for setting in settings:
+        key, value = parse_setting(setting)
+        *tables, name = key.split(".")
+        if len(tables) > 1:
+            raise ConfigError(f"{key}: parameters are one level deep (table.key)")
+        target = merged.setdefault(tables[0], {}) if tables else merged
+        if not isinstance(target, dict):
+            raise ConfigError(f"{key}: {tables[0]} is a value, not a table")
+        target[name] = value
+    return merged
+
+
+def to_toml(config: Mapping[str, Any]) -> str:
+    """Scalars first, then one table per mapping; None is written as "none".
+
+    >>> print(to_toml({"random_state": 0, "ranker": {"C": 1.0, "loss": "hinge"}}))
+    random_state = 0
+    <BLANKLINE>
+    [ranker]
+    C = 1.0
+    loss = "hinge"
+    <BLANKLINE>
+    """
+    lines = [f"{k} = {_toml_value(v)}" for k, v in config.items() if not isinstance(v, Mapping)]
+    for name, table in config.items():
+        if isinstance(table, Mapping):
+            lines += ["", f"[{name}]", *(f"{k} = {_toml_value(v)}" for k, v in table.items())]
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    if value is None:
+        return '"none"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return _toml_string(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    raise ConfigError(f"cannot write {value!r} to TOML")
+
+
+def _toml_string(value: str) -> str:
+    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    return (
+        '"'
+        + "".join(
+            escapes.get(c) or (f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c)
+            for c in value
+        )
+        + '"'
+    )
