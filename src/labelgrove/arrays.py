@@ -56,8 +56,10 @@ def as_csr(matrix: Any, *, name: str = "matrix") -> CSR:
     return csr
 
 
-def csr_parts(matrix: CSR, *, name: str = "matrix") -> CsrParts:
+def csr_parts(matrix: CSR, *, name: str = "matrix", finite: bool = True) -> CsrParts:
     """Arrays of a canonical CSR matrix, checked and cast to what the kernels read.
+
+    ``finite=False`` lets NaN and infinity pass, for kernels that judge values themselves.
 
     >>> csr_parts(as_csr([[0, 2]])).indices
     array([1], dtype=int32)
@@ -73,6 +75,6 @@ def csr_parts(matrix: CSR, *, name: str = "matrix") -> CsrParts:
         raise DataError(f"{name}: indices or data are shorter than indptr says")
     if nnz and (indices[:nnz].min() < 0 or indices[:nnz].max() >= cols):
         raise DataError(f"{name}: a column index lies outside 0..{cols - 1}")
-    if not np.isfinite(data[:nnz]).all():
+    if finite and not np.isfinite(data[:nnz]).all():
         raise DataError(f"{name}: contains NaN or infinity")
     return CsrParts(indptr, indices[:nnz], data[:nnz], int(cols))

@@ -12,7 +12,8 @@ from scipy import sparse
 
 from labelgrove.arrays import CSR, as_csr
 from labelgrove.corpus import LabelIndex
-from labelgrove.errors import DataError
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.topk import top_k
 
 ScoreKind = Literal["margin", "product", "probability"]
 
@@ -52,6 +53,8 @@ class Predictions:
             )
         if self.counts.shape != (len(self.columns),):
             raise DataError(f"counts {self.counts.shape} must have one entry per document")
+        if np.any(self.counts < 0) or np.any(self.counts > self.columns.shape[1]):
+            raise DataError(f"counts must lie between 0 and k = {self.columns.shape[1]}")
 
     @classmethod
     def from_scores(
@@ -67,10 +70,7 @@ class Predictions:
         >>> Predictions.from_scores([[1, 1, 0]], k=2, index=LabelIndex("abc")).names()
         [['a', 'b']]
         """
-        dense = np.asarray(scores, dtype=np.float32)
-        order = np.argsort(-dense, axis=1, kind="stable")[:, : min(k, dense.shape[1])]
-        best = np.take_along_axis(dense, order, axis=1)
-        return cls._padded(order.astype(np.int32), best, index, score_kind)
+        return cls._best(np.asarray(scores, dtype=np.float32), k, index, score_kind)
 
     @classmethod
     def from_csr(
@@ -88,36 +88,16 @@ class Predictions:
         >>> Predictions.from_csr(scores, k=5, index=LabelIndex("ab")).names()
         [['b'], []]
         """
-        csr = as_csr(matrix)
-        rows = csr.shape[0]
-        row_of = np.repeat(np.arange(rows), np.diff(csr.indptr))
-        order = np.lexsort((csr.indices, -csr.data, row_of))
-        place = np.arange(len(order)) - np.repeat(csr.indptr[:-1], np.diff(csr.indptr))
-        kept = order[place < k]
-        width = min(k, int(np.diff(csr.indptr).max(initial=0)))
-        columns = np.full((rows, width), -1, np.int32)
-        scores = np.full((rows, width), -np.inf, np.float32)
-        where = (row_of[kept], place[place < k])
-        columns[where] = csr.indices[kept]
-        scores[where] = csr.data[kept]
-        return cls._padded(columns, scores, index, score_kind)
+        return cls._best(as_csr(matrix, name="score matrix"), k, index, score_kind)
 
     @classmethod
-    def _padded(
-        cls,
-        columns: npt.NDArray[np.int32],
-        scores: npt.NDArray[np.float32],
-        index: LabelIndex,
-        score_kind: ScoreKind,
-    ) -> Predictions:
-        real = np.isfinite(scores) & (columns >= 0)
-        return cls(
-            np.where(real, columns, np.int32(-1)),
-            np.where(real, scores, np.float32(-np.inf)),
-            real.sum(axis=1, dtype=np.int32),
-            index,
-            score_kind,
-        )
+    def _best(cls, matrix: Any, k: int, index: LabelIndex, score_kind: ScoreKind) -> Predictions:
+        best = top_k(matrix, k)
+        if matrix.shape[1] != len(index):
+            raise DataError(
+                f"score matrix: {matrix.shape[1]} columns but the index has {len(index)} labels"
+            )
+        return cls(*best, index, score_kind)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -171,6 +151,8 @@ class Predictions:
         >>> Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab")).top(1).names()
         [['b']]
         """
+        if k < 1:
+            raise ConfigError(f"k must be at least 1, got {k}")
         return Predictions(
             self.columns[:, :k],
             self.scores[:, :k],
@@ -185,8 +167,52 @@ class Predictions:
         >>> Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab")).above(1.5).names()
         [['b']]
         """
-        scores = np.where(self.scores >= threshold, self.scores, np.float32(-np.inf))
-        return self._padded(self.columns, scores, self.index, self.score_kind)
+        return self._only(self._used() & (self.scores >= threshold))
+
+    def without(self, pairs: Any) -> Predictions:
+        """Without the given (document, column) pairs; labels behind a removed one move up.
+
+        ``pairs`` is a sequence of pairs, an m x 2 array, or a sparse documents x labels matrix.
+
+        >>> p = Predictions.from_scores([[1, 2], [1, 2]], k=2, index=LabelIndex("ab"))
+        >>> p.without([(1, 1)]).names()
+        [['b', 'a'], ['a']]
+        """
+        if sparse.issparse(pairs):
+            coo = pairs.tocoo()
+            rows, columns = coo.row.astype(np.int64), coo.col.astype(np.int64)
+        else:
+            given = np.asarray(pairs)
+            if given.size == 0:
+                return self
+            if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
+                raise DataError("pairs to remove must be (document, column) pairs of integers")
+            rows, columns = given.astype(np.int64).T
+        labels = len(self.index)
+        wrong = (rows < 0) | (rows >= len(self)) | (columns < 0) | (columns >= labels)
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise DataError(
+                f"pair {first} to remove is (document {rows[first]}, column {columns[first]}), "
+                f"outside {len(self)} documents x {labels} labels"
+            )
+        predicted = np.arange(len(self), dtype=np.int64)[:, None] * labels + self.columns
+        return self._only(self._used() & ~np.isin(predicted, rows * labels + columns))
+
+    def _used(self) -> npt.NDArray[np.bool_]:
+        return np.arange(self.k) < self.counts[:, None]
+
+    def _only(self, kept: npt.NDArray[np.bool_]) -> Predictions:
+        """The places marked in ``kept``, moved to the front of their rows in the same order."""
+        order = np.argsort(~kept, axis=1, kind="stable")
+        front = np.take_along_axis(kept, order, axis=1)
+        return Predictions(
+            np.where(front, np.take_along_axis(self.columns, order, axis=1), np.int32(-1)),
+            np.where(front, np.take_along_axis(self.scores, order, axis=1), np.float32(-np.inf)),
+            kept.sum(axis=1, dtype=np.int32),
+            self.index,
+            self.score_kind,
+        )
 
     def to_csr(self) -> CSR:
         """Scores as a sparse documents x labels matrix (a score of 0 stays stored).
@@ -194,7 +220,7 @@ class Predictions:
         >>> Predictions.from_scores([[1, 2]], k=1, index=LabelIndex("ab")).to_csr().toarray()
         array([[0., 2.]], dtype=float32)
         """
-        used = np.arange(self.k)[None, :] < self.counts[:, None]
+        used = self._used()
         indptr = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
         matrix = sparse.csr_array(
             (self.scores[used], self.columns[used].astype(np.int64), indptr),
@@ -213,6 +239,10 @@ class Predictions:
         """
         if not parts:
             raise DataError("nothing to concatenate")
+        if any(part.score_kind != parts[0].score_kind for part in parts):
+            raise DataError("cannot concatenate predictions whose scores are of different kinds")
+        if any(part.index != parts[0].index for part in parts):
+            raise DataError("cannot concatenate predictions over different label indexes")
         width = max(part.k for part in parts)
 
         def widened(values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:

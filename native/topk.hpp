@@ -1,0 +1,150 @@
+// The k best entries of every row of a dense or sparse score matrix, ordered by (-score, column).
+//
+// A score of -inf means "never predict" and is skipped. NaN and +inf have no place in an order: the
+// first row that holds one is reported and its output must not be used.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "csr.hpp"
+#include "parallel.hpp"
+
+namespace labelgrove {
+
+// Where the answer goes: rows x width arrays, padded with column -1 and score -inf.
+struct TopkOutput {
+    int64_t width = 0;
+    int32_t* columns = nullptr;
+    float* scores = nullptr;
+    int32_t* counts = nullptr;
+};
+
+// Collects the k best of entries that are offered in ascending order of their columns.
+class BestK {
+public:
+    explicit BestK(int64_t k) : k_(static_cast<size_t>(k)), full_(std::max<size_t>(2 * k_, 64)) {}
+
+    // Only entries above this can still matter: with columns ascending, an equal score loses.
+    float threshold() const { return threshold_; }
+
+    void offer(float score, int32_t column) {
+        if (!(score > threshold_)) return;
+        kept_.push_back({score, column});
+        if (kept_.size() == full_) keep_best();
+    }
+
+    // Writes one row and is ready for the next.
+    void finish(int64_t row, const TopkOutput& out) {
+        if (kept_.size() > k_) keep_best();
+        std::sort(kept_.begin(), kept_.end(), better);
+        int32_t* columns = out.columns + row * out.width;
+        float* scores = out.scores + row * out.width;
+        for (size_t place = 0; place < kept_.size(); ++place) {
+            columns[place] = kept_[place].column;
+            scores[place] = kept_[place].score;
+        }
+        std::fill(columns + kept_.size(), columns + out.width, -1);
+        std::fill(scores + kept_.size(), scores + out.width, kNever);
+        out.counts[row] = static_cast<int32_t>(kept_.size());
+        kept_.clear();
+        threshold_ = kNever;
+    }
+
+private:
+    struct Entry {
+        float score;
+        int32_t column;
+    };
+    static constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+    static bool better(const Entry& a, const Entry& b) {
+        return a.score != b.score ? a.score > b.score : a.column < b.column;
+    }
+
+    void keep_best() {
+        std::nth_element(kept_.begin(), kept_.begin() + (k_ - 1), kept_.end(), better);
+        kept_.resize(k_);
+        threshold_ = kept_.back().score;
+    }
+
+    size_t k_;
+    size_t full_;
+    float threshold_ = kNever;
+    std::vector<Entry> kept_;
+};
+
+// Offers one dense row; false when it holds NaN or +inf. Most blocks hold nothing above the
+// threshold, so a block is first tested as a whole, in a loop that compilers turn into vector code.
+inline bool offer_dense_row(const float* scores, int64_t cols, BestK& best) {
+    constexpr int64_t kBlock = 32;
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    unsigned wrong = 0;
+    int64_t start = 0;
+    for (; start + kBlock <= cols; start += kBlock) {
+        const float threshold = best.threshold();
+        unsigned above = 0;
+        for (int64_t j = start; j < start + kBlock; ++j) {
+            above |= static_cast<unsigned>(scores[j] > threshold);
+            wrong |= static_cast<unsigned>(!(scores[j] < kInfinity));
+        }
+        if (!above) continue;
+        for (int64_t j = start; j < start + kBlock; ++j) {
+            best.offer(scores[j], static_cast<int32_t>(j));
+        }
+    }
+    for (; start < cols; ++start) {
+        wrong |= static_cast<unsigned>(!(scores[start] < kInfinity));
+        best.offer(scores[start], static_cast<int32_t>(start));
+    }
+    return !wrong;
+}
+
+inline bool offer_sparse_row(const Csr& matrix, int64_t row, BestK& best) {
+    bool fine = true;
+    for (int64_t at = matrix.indptr[row]; at < matrix.indptr[row + 1]; ++at) {
+        fine &= matrix.data[at] < std::numeric_limits<float>::infinity();
+        best.offer(matrix.data[at], matrix.indices[at]);
+    }
+    return fine;
+}
+
+// Calls offer_row(row, best) for every row; returns the first row it refused, or -1.
+template <class OfferRow>
+int64_t topk_rows(int64_t rows, int64_t rows_per_piece, const TopkOutput& out, int threads,
+                  OfferRow&& offer_row) {
+    std::atomic<int64_t> first_refused{rows};
+    parallel_for((rows + rows_per_piece - 1) / rows_per_piece, threads, [&](int64_t piece, int) {
+        BestK best(out.width);
+        const int64_t end = std::min(rows, (piece + 1) * rows_per_piece);
+        for (int64_t row = piece * rows_per_piece; row < end; ++row) {
+            if (!offer_row(row, best)) {
+                int64_t seen = first_refused.load();
+                while (row < seen && !first_refused.compare_exchange_weak(seen, row)) {
+                }
+            }
+            best.finish(row, out);
+        }
+    });
+    return first_refused == rows ? -1 : first_refused.load();
+}
+
+// Both need out.width >= 1; the width is k.
+inline int64_t topk_dense(const float* scores, int64_t rows, int64_t cols, const TopkOutput& out,
+                          int threads) {
+    const int64_t rows_per_piece = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, cols));
+    return topk_rows(rows, rows_per_piece, out, threads, [&](int64_t row, BestK& best) {
+        return offer_dense_row(scores + row * cols, cols, best);
+    });
+}
+
+inline int64_t topk_sparse(const Csr& matrix, const TopkOutput& out, int threads) {
+    return topk_rows(matrix.rows, 256, out, threads, [&](int64_t row, BestK& best) {
+        return offer_sparse_row(matrix, row, best);
+    });
+}
+
+}  // namespace labelgrove

@@ -1,0 +1,71 @@
+"""The checked door to the native top-k kernel: the best columns of every row of a score matrix."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from labelgrove import _native
+from labelgrove.arrays import Float32, Int32, as_csr, csr_parts
+from labelgrove.errors import ConfigError, DataError
+
+
+class TopK(NamedTuple):
+    """Rows x width arrays, best first; row i fills its first ``counts[i]`` places.
+
+    The rest is padding: column -1, score -inf.
+    """
+
+    columns: Int32
+    scores: Float32
+    counts: Int32
+
+
+def top_k(matrix: Any, k: int, *, threads: int | None = None, name: str = "score matrix") -> TopK:
+    """The k best entries of each row, by (-score, column): of equal scores the lower column wins.
+
+    Of a sparse matrix only stored entries compete (an explicit 0 counts). An entry of -inf is
+    never taken; NaN and +inf are refused. Rows may yield fewer than k entries, and the result is
+    only as wide as a row can be. ``threads=None`` uses all cores; the result does not depend on it.
+
+    >>> best = top_k([[0.5, 2.0, 2.0], [1.0, -np.inf, -np.inf]], k=2)
+    >>> best.columns.tolist(), best.counts.tolist()
+    ([[1, 2], [0, -1]], [2, 1])
+    """
+    if k < 1:
+        raise ConfigError(f"k must be at least 1, got {k}")
+    if threads is not None and threads < 0:
+        raise ConfigError(f"threads must not be negative, got {threads}")
+    if sparse.issparse(matrix):
+        csr = as_csr(matrix, name=name)
+        best = _empty(csr.shape[0], min(k, int(np.diff(csr.indptr).max(initial=0))))
+        parts = csr_parts(csr, name=name, finite=False)
+        if best.columns.size:
+            bad = _native.topk_sparse(*parts[:3], *best, threads or 0)
+            _refuse(bad, name)
+        return best
+    dense = np.ascontiguousarray(matrix, dtype=np.float32)
+    if dense.ndim != 2:
+        raise DataError(f"{name} must have two dimensions, got shape {dense.shape}")
+    best = _empty(dense.shape[0], min(k, dense.shape[1]))
+    if best.columns.size:
+        _refuse(_native.topk_dense(dense, *best, threads or 0), name)
+    return best
+
+
+def _empty(rows: int, width: int) -> TopK:
+    return TopK(
+        np.empty((rows, width), np.int32),
+        np.empty((rows, width), np.float32),
+        np.zeros(rows, np.int32),
+    )
+
+
+def _refuse(row: int, name: str) -> None:
+    if row >= 0:
+        raise DataError(
+            f"{name}: row {row} contains NaN or +infinity; scores must be finite, "
+            "or -inf for labels that must not be predicted"
+        )
