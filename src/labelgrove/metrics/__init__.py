@@ -1,0 +1,32 @@
+"""How good are predictions? Ranking, propensity-scored, micro and macro metrics with intervals."""
+
+from labelgrove.metrics.bins import BinScore, by_frequency, frequency_bin
+from labelgrove.metrics.evaluation import (
+    DEFAULT_METRICS,
+    Comparison,
+    Evaluation,
+    compare,
+    evaluate,
+)
+from labelgrove.metrics.intervals import Interval
+from labelgrove.metrics.names import BIN_NAMES, Metric, parse_metric
+from labelgrove.metrics.propensity import Propensity
+from labelgrove.metrics.scorer import Scorer, scorer
+
+__all__ = [
+    "BIN_NAMES",
+    "BinScore",
+    "Comparison",
+    "DEFAULT_METRICS",
+    "Evaluation",
+    "Interval",
+    "Metric",
+    "Propensity",
+    "Scorer",
+    "by_frequency",
+    "compare",
+    "evaluate",
+    "frequency_bin",
+    "parse_metric",
+    "scorer",
+]

@@ -1,0 +1,86 @@
+"""Metric names: ``P@5``, ``micro-F1@t=0.3``, ``tail-R@5``; read once, written one way."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from dataclasses import dataclass
+
+from labelgrove.errors import ConfigError
+
+BIN_NAMES = ("head", "torso", "tail", "unseen")
+
+RANKING = ("P", "R", "RP", "nDCG", "F1")
+PROPENSITY_SCORED = ("PSP", "PSnDCG")
+MICRO = ("micro-P", "micro-R", "micro-F1")
+MACRO = ("macro-P", "macro-R", "macro-F1")
+PER_BIN = tuple(f"{bin_name}-{what}" for what in ("P", "R") for bin_name in BIN_NAMES)
+FAMILIES = (*RANKING, *PROPENSITY_SCORED, *MICRO, *MACRO, "coverage", *PER_BIN)
+
+_WITH_THRESHOLD = ("F1", *MICRO, *MACRO)
+_BY_LOWER_NAME = {family.lower(): family for family in FAMILIES}
+_ALIASES = {"precision": "P", "recall": "R", "r-precision": "RP"}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What to measure, and where to cut: at the ``k`` best, or at a score ``threshold``.
+
+    >>> str(Metric("micro-F1", threshold=0.3))
+    'micro-F1@t=0.3'
+    """
+
+    family: str
+    k: int | None = None
+    threshold: float | None = None
+
+    @property
+    def cutoff(self) -> str:
+        """What follows the @ in the name.
+
+        >>> Metric("P", k=5).cutoff
+        '5'
+        """
+        return f"t={self.threshold:g}" if self.k is None else str(self.k)
+
+    def __str__(self) -> str:
+        return f"{self.family}@{self.cutoff}"
+
+
+def parse_metric(name: str) -> Metric:
+    """The metric of a name in any case; an unknown name is an error that suggests the nearest.
+
+    >>> str(parse_metric("NDCG@5")), str(parse_metric("Micro-F1@t=0.50"))
+    ('nDCG@5', 'micro-F1@t=0.5')
+    """
+    written, _, cutoff = name.strip().lower().partition("@")
+    family = _ALIASES.get(written) or _BY_LOWER_NAME.get(written)
+    if family is None:
+        raise ConfigError(_unknown(name, written, cutoff))
+    if cutoff.startswith("t="):
+        if family not in _WITH_THRESHOLD:
+            raise ConfigError(
+                f"metric {name!r}: a threshold works only for {', '.join(_WITH_THRESHOLD)}"
+            )
+        return Metric(family, threshold=_threshold(name, cutoff[2:]))
+    if not (cutoff.isascii() and cutoff.isdigit() and int(cutoff) >= 1):
+        raise ConfigError(f"metric {name!r}: say how many labels count, as in {family}@5")
+    return Metric(family, k=int(cutoff))
+
+
+def _threshold(name: str, text: str) -> float:
+    try:
+        threshold = float(text)
+    except ValueError:
+        threshold = math.nan
+    if not math.isfinite(threshold):
+        raise ConfigError(f"metric {name!r}: the threshold must be a number, got {text!r}")
+    return threshold
+
+
+def _unknown(name: str, written: str, cutoff: str) -> str:
+    near = difflib.get_close_matches(written, [*_BY_LOWER_NAME, *_ALIASES], n=1)
+    if near:
+        family = _ALIASES.get(near[0]) or _BY_LOWER_NAME[near[0]]
+        return f"unknown metric {name!r}; did you mean {family}@{cutoff or 5}?"
+    return f"unknown metric {name!r}; known are {', '.join(FAMILIES)}, each with @k"

@@ -1,0 +1,67 @@
+"""scikit-learn scorers by metric name, for GridSearchCV and cross_val_score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from scipy import sparse
+
+from labelgrove.errors import ConfigError
+from labelgrove.metrics.evaluation import evaluate
+from labelgrove.metrics.names import PER_BIN, PROPENSITY_SCORED, parse_metric
+from labelgrove.metrics.propensity import Propensity
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A callable ``(estimator, X, y) -> float``; :func:`scorer` makes one."""
+
+    metric: str
+    k: int
+    propensity: Propensity
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        predictions = estimator.predict(X, k=self.k)
+        truth, unknown = (y, None) if sparse.issparse(y) else estimator.index_.encode(y)
+        return evaluate(
+            predictions,
+            truth,
+            unknown=unknown,
+            metrics=[self.metric],
+            propensity=self.propensity,
+            **self._training_counts(estimator),
+        )[self.metric]
+
+    def _training_counts(self, estimator: Any) -> dict[str, Any]:
+        if parse_metric(self.metric).family not in (*PROPENSITY_SCORED, *PER_BIN):
+            return {}
+        try:
+            return {
+                "train_frequencies": estimator.label_frequencies_,
+                "n_train": estimator.n_documents_,
+            }
+        except AttributeError as error:
+            raise ConfigError(
+                f"scorer {self.metric}: the estimator must tell what it was trained on, in "
+                "label_frequencies_ (documents per label) and n_documents_"
+            ) from error
+
+
+def scorer(name: str, *, k: int | None = None, propensity: Propensity | str = "default") -> Scorer:
+    """A scorer for scikit-learn's tools from a metric name, higher is better.
+
+    ``y`` is a list of label lists or a documents x labels matrix with the estimator's columns. The
+    estimator is asked for as many labels as the metric looks at; ``k`` asks for more, and a metric
+    with a threshold needs it (default 100).
+
+    >>> scorer("ndcg@5")
+    Scorer(metric='nDCG@5', k=5, propensity=Propensity(a=0.55, b=1.5))
+    """
+    metric = parse_metric(name)
+    wanted = k if k is not None else metric.k or 100
+    if wanted < max(1, metric.k or 0):
+        raise ConfigError(f"scorer {metric}: k = {wanted} predictions are too few")
+    if isinstance(propensity, str):
+        propensity = Propensity.preset(propensity)
+    return Scorer(str(metric), wanted, propensity)
