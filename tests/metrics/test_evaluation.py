@@ -1,0 +1,219 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.metrics import f1_score, ndcg_score
+
+from labelgrove.corpus import LabelIndex
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.metrics import DEFAULT_METRICS, Evaluation, Propensity, evaluate
+from labelgrove.predictions import Predictions
+from reference import metrics as reference
+
+LABELS = 7
+INDEX = LabelIndex([f"l{i}" for i in range(LABELS)])
+
+
+@st.composite
+def cases(draw):
+    """(ranked, true, unknown, frequency): short rows, empty truths and unseen labels included."""
+    n = draw(st.integers(1, 6))
+    permutations = st.permutations(range(LABELS))
+    ranked = [draw(permutations)[: draw(st.integers(0, 5))] for _ in range(n)]
+    true = [draw(st.sets(st.integers(0, LABELS - 1), max_size=4)) for _ in range(n)]
+    unknown = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    counts = st.sampled_from([0, 1, 4, 10, 11, 100, 101, 500])
+    frequency = draw(st.lists(counts, min_size=LABELS, max_size=LABELS))
+    return ranked, true, unknown, frequency
+
+
+def predictions_of(ranked):
+    width = max((len(row) for row in ranked), default=0)
+    columns = np.full((len(ranked), width), -1, np.int32)
+    scores = np.full((len(ranked), width), -np.inf, np.float32)
+    for i, row in enumerate(ranked):
+        columns[i, : len(row)] = row
+        scores[i, : len(row)] = np.linspace(1, 0.5, len(row))
+    return Predictions(columns, scores, np.array([len(r) for r in ranked], np.int32), INDEX)
+
+
+def truth_of(true):
+    dense = np.zeros((len(true), LABELS), np.float32)
+    for i, labels in enumerate(true):
+        dense[i, list(labels)] = 1
+    return sparse.csr_array(dense)
+
+
+@given(cases(), st.integers(1, 6), st.sampled_from([(0.55, 1.5), (0.5, 0.4), (0.6, 2.6)]))
+@settings(deadline=None, max_examples=150)
+def test_all_metrics_equal_their_formulas(case, k, constants):
+    ranked, true, unknown, frequency = case
+    args = (ranked, true, unknown, k)
+    scored = (*args, frequency, 1000, *constants)
+    expected = {
+        "P": reference.precision(*args),
+        "R": reference.recall(*args),
+        "RP": reference.r_precision(*args),
+        "nDCG": reference.ndcg(*args),
+        "F1": reference.f1(*args),
+        "PSP": reference.psp(*scored, discounted=False),
+        "PSnDCG": reference.psp(*scored, discounted=True),
+    }
+    expected |= zip(["micro-P", "micro-R", "micro-F1"], reference.micro(*args), strict=True)
+    families = ["macro-P", "macro-R", "macro-F1", "coverage"]
+    expected |= zip(families, reference.macro(*args), strict=True)
+    for name, (share, recall) in reference.by_bin(*args, frequency).items():
+        expected |= {f"{name}-P": share, f"{name}-R": recall}
+    ev = evaluate(
+        predictions_of(ranked),
+        truth_of(true),
+        unknown=unknown,
+        metrics=[f"{family}@{k}" for family in expected],
+        train_frequencies=frequency,
+        n_train=1000,
+        propensity=Propensity(*constants),
+    )
+    assert ev.values == pytest.approx(
+        {f"{f}@{k}": math.nan if v is None else v for f, v in expected.items()}, nan_ok=True
+    )
+    bins = ("head", "torso", "tail", "unseen")
+    assert sum(ev[f"{name}-P@{k}"] for name in bins) == pytest.approx(ev[f"P@{k}"])
+
+
+@pytest.mark.parametrize("k", [1, 3, 10, 40])
+def test_ndcg_and_f1_equal_scikit_learn(k):
+    rng = np.random.default_rng(k)
+    scores = rng.random((50, 40)).astype(np.float32)
+    true = rng.random((50, 40)) < 0.1
+    true[:3] = False
+    p = Predictions.from_scores(scores, k=40, index=LabelIndex([str(i) for i in range(40)]))
+    names = [f"nDCG@{k}", f"micro-F1@{k}", f"macro-F1@{k}", "micro-F1@t=0.7", "macro-F1@t=0.7"]
+    ev = evaluate(p, true.astype(np.float32), metrics=names)
+    assert ev[f"nDCG@{k}"] == pytest.approx(ndcg_score(true, scores, k=k))
+    occurring = np.flatnonzero(true.any(axis=0))
+    at_k = np.argsort(np.argsort(-scores, axis=1), axis=1) < k
+    for cutoff, predicted in ((k, at_k), ("t=0.7", scores >= np.float32(0.7))):
+        micro = f1_score(true, predicted, average="micro", zero_division=0)
+        macro = f1_score(true, predicted, average="macro", labels=occurring, zero_division=0)
+        assert ev[f"micro-F1@{cutoff}"] == pytest.approx(micro)
+        assert ev[f"macro-F1@{cutoff}"] == pytest.approx(macro)
+
+
+SMALL = predictions_of([[0, 1], [2, 3]])
+SMALL_TRUTH = truth_of([{0}, {2, 4}])
+
+
+def test_default_metrics_follow_the_arguments():
+    counts = {"train_frequencies": np.ones(LABELS), "n_train": 10}
+    ev = evaluate(SMALL, SMALL_TRUTH, **counts)
+    assert list(ev) == [name for name in DEFAULT_METRICS if name != "R@10"]
+    ten = LabelIndex([str(i) for i in range(10)])
+    p = Predictions.from_scores(np.arange(10.0)[None], k=10, index=ten)
+    without = evaluate(p, np.ones((1, 10)))
+    assert list(without) == [name for name in DEFAULT_METRICS if not name.startswith("PS")]
+    assert without.notes == ("PSP left out: it needs train_frequencies and n_train",)
+
+
+def test_notes_say_what_was_counted_in_an_unexpected_way():
+    ev = evaluate(
+        SMALL,
+        truth_of([{0, 1}, set()]),
+        unknown=[3, 0],
+        metrics=["P@5"],
+        train_frequencies=[5, 0, 1, 1, 1, 1, 1],
+    )
+    assert ev.notes == (
+        "4 true label occurrences were unseen in training; they count as misses unless predicted",
+        "1 documents without labels count as zero",
+        "at most 2 labels were predicted; places up to 5 count as misses",
+    )
+
+
+def test_values_of_the_truth_do_not_matter_but_stored_zeros_are_no_labels():
+    plain = evaluate(SMALL, SMALL_TRUTH, metrics=["R@2"])
+    weighted = sparse.csr_array(SMALL_TRUTH * 0.25)
+    assert evaluate(SMALL, weighted, metrics=["R@2"]).values == plain.values
+    stored = sparse.csr_array(
+        (np.float32([1, 0, 1, 1]), [0, 5, 2, 4], [0, 2, 4]), shape=SMALL_TRUTH.shape
+    )
+    assert evaluate(SMALL, stored, metrics=["R@2"]).values == plain.values
+    assert stored.nnz == 4  # the caller's matrix is as it was
+
+
+def test_presets_and_constants_are_part_of_the_result():
+    ev = evaluate(
+        SMALL,
+        SMALL_TRUTH,
+        metrics=["PSP@1"],
+        train_frequencies=np.ones(LABELS),
+        n_train=10,
+        propensity="wikipedia",
+    )
+    assert ev.propensity == Propensity(0.5, 0.4)
+    assert "propensity A = 0.5, B = 0.4" in ev.table()
+    assert ev.to_dict()["propensity"] == {"A": 0.5, "B": 0.4}
+
+
+def test_table_and_dict():
+    nan = math.nan
+    ev = Evaluation({"P@1": 0.5, "P@10": 0.125, "tail-R@1": nan}, n=1234, notes=("mind the gap",))
+    assert ev.table().splitlines() == [
+        "           @1    @10",
+        "P       50.00  12.50",
+        "tail-R      -",
+        "1,234 documents; percent",
+        "note: mind the gap",
+    ]
+    assert ev.to_dict()["values"] == {"P@1": 0.5, "P@10": 0.125, "tail-R@1": None}
+    assert len(ev) == 3
+    assert "p@10" in ev
+    assert "nonsense" not in ev
+    with pytest.raises(KeyError, match="R@5 was not measured"):
+        ev["R@5"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"metrics": ["nDGC@5"]}, ConfigError, "did you mean nDCG@5"),
+        ({"metrics": "P@5"}, ConfigError, "list of names"),
+        ({"metrics": []}, ConfigError, "empty"),
+        ({"metrics": ["PSP@1"]}, ConfigError, "PSP@1 needs train_frequencies"),
+        ({"metrics": ["tail-R@1"]}, ConfigError, "tail-R@1 needs train_frequencies"),
+        (
+            {"metrics": ["PSP@1"], "train_frequencies": [1] * LABELS},
+            ConfigError,
+            "PSP@1 needs n_train",
+        ),
+        ({"train_frequencies": [1]}, DataError, "train_frequencies has shape"),
+        ({"train_frequencies": [-1] * LABELS}, DataError, "not negative"),
+        ({"unknown": [1]}, DataError, "unknown must hold 2 counts"),
+        ({"unknown": [1, -1]}, DataError, "none negative"),
+        ({"propensity": "news"}, ConfigError, "known are wikipedia, amazon, default"),
+        ({"filter_pairs": [(5, 0)]}, DataError, "pair 0"),
+        ({"intervals": 0}, ConfigError, "at least 1 resample"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        evaluate(SMALL, SMALL_TRUTH, **arguments)
+
+
+def test_data_that_does_not_fit_is_refused():
+    with pytest.raises(DataError, match="truth is 1 documents x 7 labels"):
+        evaluate(SMALL, SMALL_TRUTH[:1])
+    with pytest.raises(DataError, match="no documents"):
+        evaluate(predictions_of([]), truth_of([]))
+    with pytest.raises(DataError, match="document 1 has label 'l2' twice"):
+        evaluate(predictions_of([[0, 1], [2, 2]]), SMALL_TRUTH)
+
+
+def test_propensity_constants_are_checked():
+    with pytest.raises(ConfigError, match="A must be >= 0"):
+        Propensity(a=-1)
+    with pytest.raises(ConfigError, match="n_train"):
+        Propensity().inverse([1], n_train=0)
+    assert Propensity().inverse([0, 9], n_train=1).tolist() == [1.0, 1.0]
