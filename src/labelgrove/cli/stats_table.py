@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 def print_stats(source: Path, found: CorpusStats, names: dict[str, str]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=str(source), title_justify="left")
+    table = Table(title=escape(str(source)), title_justify="left")
     table.add_column("")
     for name in ("count", "mean", "median", "p99", "max"):
         table.add_column(name, justify="right")
@@ -59,5 +60,5 @@ def print_stats(source: Path, found: CorpusStats, names: dict[str, str]) -> None
         most.add_column("documents", justify="right")
         for label, count in found.top:
             name = names.get(label, label)
-            most.add_row(name if name == label else f"{name} ({label})", f"{count:,}")
+            most.add_row(escape(name if name == label else f"{name} ({label})"), f"{count:,}")
         console.print(most)

@@ -34,7 +34,7 @@ from labelgrove.strings import StringTable
 
 PARTS = ("train", "dev", "test")
 
-# Random numbers of 32 bits per document (the deepest branches of _document use 64), made in blocks
+# Random numbers of 32 bits per document (_document draws 63 at most), made in blocks
 # of documents because one call of NumPy costs as much as a hundred documents' numbers.
 _DRAWS = 64
 _BLOCK = 256
@@ -135,8 +135,10 @@ def shop_documents(
     """
     shop = _Shop(labels, seed=seed, part=part)
     label_id = shop.labels.id
-    for number, (text, columns) in shop.rows(start, n):
-        yield Document(text, [label_id(column) for column in columns], f"{part}-{number}")
+    return (
+        Document(text, [label_id(column) for column in columns], f"{part}-{number}")
+        for number, (text, columns) in shop.rows(start, n)
+    )
 
 
 def shop_corpus(n: int, *, labels: int = 2000, seed: int = 0, part: str = "train") -> Corpus:
