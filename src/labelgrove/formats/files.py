@@ -17,6 +17,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -39,8 +40,8 @@ _DECOMPRESSORS: dict[str, Callable[[Any], Any]] = {
 _COMPRESSORS: dict[str, Callable[[Any], Any]] = {
     # No name and no time inside, so that equal content gives equal bytes.
     "gzip": lambda raw: gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0),
-    "xz": lambda raw: lzma.LZMAFile(raw, "wb"),
-    "bzip2": lambda raw: bz2.BZ2File(raw, "wb"),
+    "xz": partial(lzma.LZMAFile, mode="wb"),
+    "bzip2": partial(bz2.BZ2File, mode="wb"),
 }
 Parsed = TypeVar("Parsed")
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
