@@ -12,7 +12,7 @@ _SPACE = r"[ \t\r\v\f]"
 _LABELS = rf"\d+(?:(?:{_SPACE}*,{_SPACE}*|{_SPACE}+)\d+)*"
 _FEATURES = rf"\d+:{_NUMBER}(?:{_SPACE}+\d+:{_NUMBER})*"
 _LINE = re.compile(
-    rf"{_SPACE}*(?P<labels>{_LABELS})?(?P<gap>{_SPACE}*)(?P<features>{_FEATURES})?{_SPACE}*",
+    rf"{_SPACE}*((?P<labels>{_LABELS})(?![\d:]))?{_SPACE}*(?P<features>{_FEATURES})?{_SPACE}*",
     re.ASCII,
 )
 
@@ -24,7 +24,7 @@ def parse_line(line: str, *, label_limit: int, feature_limit: int) -> Row | None
     # A comment begins where a token could begin.
     match = re.fullmatch(r"(.*?)(?<![^ \t\r\v\f])#.*", line, re.DOTALL)
     match = _LINE.fullmatch(line if match is None else match[1])
-    if match is None or (match["labels"] and match["features"] and not match["gap"]):
+    if match is None:
         return None
     labels = [int(number) for number in re.findall(r"\d+", match["labels"] or "")]
     features = []

@@ -267,20 +267,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     'whole'
     """
     target = Path(path)
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
-        raw = partial.open("xb")
+        raw = unfinished.open("xb")
     except OSError as error:
         raise DataError(f"cannot be written: {error.strerror}", file=target) from error
     try:
-        with raw:
-            with _compressed(raw, target) as stream:
-                yield stream
-            raw.flush()
-            os.fsync(raw.fileno())
-        partial.replace(target)
+        with raw, _compressed(raw, target) as stream:
+            yield stream
+        # Opened again because a compressor may have closed the file.
+        with unfinished.open("r+b") as written:
+            os.fsync(written.fileno())
+        unfinished.replace(target)
     except BaseException:
-        partial.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
 
 
