@@ -50,15 +50,11 @@ inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Reads digits; false where there are none. Numbers too long for an int64 become its maximum.
 inline bool read_integer(const char*& p, const char* end, int64_t& out) {
-    if (p == end || !is_digit(*p)) return false;
+    const char* first = p;
     uint64_t number = 0;
-    bool overflow = false;
-    for (; p < end && is_digit(*p); ++p) {
-        if (number > 99'999'999'999'999'999ULL) overflow = true;
-        else number = number * 10 + static_cast<uint64_t>(*p - '0');
-    }
-    out = overflow ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(number);
-    return true;
+    for (; p < end && is_digit(*p); ++p) number = number * 10 + static_cast<uint64_t>(*p - '0');
+    out = p - first <= 18 ? static_cast<int64_t>(number) : std::numeric_limits<int64_t>::max();
+    return p > first;
 }
 
 // The digits between first and last by the standard library: right for any number, but slow.
@@ -76,8 +72,8 @@ inline double read_float_slowly(const char* first, const char* last) {
 #endif
 }
 
-// [+-]digits[.digits][e[+-]digits]. Up to 15 digits with a small exponent are exact in one double
-// operation; that is nearly every number in such files.
+// [+-]digits[.digits][e[+-]digits]. A mantissa below 2^53 with a small power of ten is exact in one
+// double operation; that is nearly every number in such files.
 inline bool read_float(const char*& p, const char* end, double& out) {
     static constexpr double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                         1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -85,33 +81,27 @@ inline bool read_float(const char*& p, const char* end, double& out) {
     bool negative = false;
     if (p < end && (*p == '+' || *p == '-')) negative = *p++ == '-';
     const char* first = p;
-    uint64_t mantissa = 0;
-    int digits = 0, exponent = 0;
-    bool any = false, simple = true;
-    auto take = [&](char c) {
-        any = true;
-        if (digits == 0 && c == '0') return true;  // leading zeros carry nothing
-        if (++digits > 15) return simple = false;
-        mantissa = mantissa * 10 + static_cast<uint64_t>(c - '0');
-        return true;
-    };
-    for (; p < end && is_digit(*p); ++p) take(*p);
+    uint64_t mantissa = 0;  // wraps where there are too many digits; it is not used then
+    for (; p < end && is_digit(*p); ++p) mantissa = mantissa * 10 + static_cast<uint64_t>(*p - '0');
+    int64_t digits = p - first;
+    int64_t exponent = 0;
     if (p < end && *p == '.') {
-        for (++p; p < end && is_digit(*p); ++p) {
-            take(*p);
-            --exponent;
-        }
+        const char* fraction = ++p;
+        for (; p < end && is_digit(*p); ++p) mantissa = mantissa * 10 + static_cast<uint64_t>(*p - '0');
+        exponent = fraction - p;
+        digits -= exponent;
     }
-    if (!any) return false;
+    if (digits == 0) return false;
     if (p < end && (*p == 'e' || *p == 'E')) {
         ++p;
         bool minus = false;
         if (p < end && (*p == '+' || *p == '-')) minus = *p++ == '-';
         int64_t power = 0;
         if (!read_integer(p, end, power)) return false;
-        power = std::min<int64_t>(power, 100'000);
-        exponent += static_cast<int>(minus ? -power : power);
+        power = std::min<int64_t>(power, 1'000'000'000);
+        exponent += minus ? -power : power;
     }
+    const bool simple = digits <= 18 && mantissa <= (uint64_t{1} << 53);
     double number;
     if (simple && exponent >= -22 && exponent <= 22) {
         const auto whole = static_cast<double>(mantissa);
@@ -220,7 +210,7 @@ struct XcParsed {
 };
 
 inline XcParsed parse_xc_text(const char* text, int64_t size, const XcLimits& limits, int threads) {
-    constexpr int64_t piece_size = 1 << 20;
+    constexpr int64_t piece_size = 1 << 19;
     XcParsed parsed;
     std::vector<int64_t>& starts = parsed.first_bytes;
     for (int64_t start = 0; start < size;) {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -110,9 +111,11 @@ def build_corpus(
             weights.extend([1.0] * len(labels))
         ends.append(len(numbers))
     values = np.frombuffer(weights, np.float32) if weighted else np.ones(len(numbers), np.float32)
-    matrix = sparse.csr_array(
-        (values, np.frombuffer(numbers, np.int32), np.frombuffer(ends, np.int64)),
-        shape=(len(ends) - 1, len(number_of)),
+    matrix = make_csr(
+        values,
+        np.frombuffer(numbers, np.int32),
+        np.frombuffer(ends, np.int64),
+        len(number_of),
     )
     matrix, repeated = merge_repeated(matrix)
     report.duplicate_labels += repeated
@@ -126,6 +129,21 @@ def build_corpus(
     if given:
         report.unknown_labels += int(unknown.sum())
     return Corpus(texts.table(), matrix, index, doc_ids, unknown=unknown)
+
+
+def make_csr(
+    data: npt.NDArray[Any], indices: npt.NDArray[Any], indptr: npt.NDArray[Any], columns: int
+) -> CSR:
+    """A CSR matrix of these arrays without copying ``indices``.
+
+    SciPy brings both index arrays to one type, so an int64 ``indptr`` would double ``indices``.
+
+    >>> make_csr(np.ones(1), np.zeros(1, np.int32), np.array([0, 1]), 1).indices.dtype
+    dtype('int32')
+    """
+    if indptr[-1] <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)
+    return sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, columns))
 
 
 def merge_repeated(matrix: CSR) -> tuple[CSR, int]:
@@ -151,11 +169,9 @@ def merge_repeated(matrix: CSR) -> tuple[CSR, int]:
         return matrix, 0
     kept = np.flatnonzero(first)
     before = np.concatenate([[0], np.cumsum(first, dtype=np.int64)])
-    merged = sparse.csr_array(
-        (np.maximum.reduceat(matrix.data, kept), matrix.indices[kept], before[matrix.indptr]),
-        shape=matrix.shape,
-    )
-    return merged, repeated
+    largest = np.maximum.reduceat(matrix.data, kept)
+    columns = matrix.shape[1]
+    return make_csr(largest, matrix.indices[kept], before[matrix.indptr], columns), repeated
 
 
 def _to_columns(
@@ -163,13 +179,12 @@ def _to_columns(
 ) -> tuple[CSR, npt.NDArray[np.int64]]:
     """Running numbers replaced by columns of the index; per row, how many labels it lacks."""
     found = (index.get(label) for label in labels)
-    column_of = np.array([-1 if column is None else column for column in found], np.int64)
-    rows = matrix.shape[0]
+    column_of = np.array([-1 if column is None else column for column in found], np.int32)
     columns = column_of[matrix.indices]
     known = columns >= 0
     before = np.concatenate([[0], np.cumsum(known, dtype=np.int64)])
     indptr = before[matrix.indptr]
-    moved = sparse.csr_array((matrix.data[known], columns[known], indptr), shape=(rows, len(index)))
+    moved = make_csr(matrix.data[known], columns[known], indptr, len(index))
     # An id and a name of one label may stand side by side: the same column twice.
     moved, _ = merge_repeated(moved)
     return as_csr(moved), (np.diff(matrix.indptr) - np.diff(indptr)).astype(np.int64)

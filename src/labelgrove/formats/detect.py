@@ -51,6 +51,7 @@ EXTENSIONS = {
 }
 HEAD = 1 << 16
 _SVMLIGHT = re.compile(rb"[ \t]*(\d+(,\d+)*)?([ \t]+\d+:[-+.\deE]+)+[ \t\r]*(#.*)?")
+_PAIR = re.compile(rb"(^|\s)\d+:")
 
 
 def detect_format(path: str | os.PathLike[str]) -> str:
@@ -131,7 +132,7 @@ def _by_content(path: Path | str) -> str | None:
     first, second = lines[0], lines[1] if len(lines) > 1 else b""
     if first.lstrip().startswith(b"{"):
         return "lf" if _has_target_numbers(first) else "jsonl"
-    if parse_header(first) and (_SVMLIGHT.match(second) or not second.strip()):
+    if parse_header(first) and (_PAIR.search(second) or not second.strip(b"0123456789, \t\r")):
         return "xc"
     if _SVMLIGHT.match(first):
         return "svmlight"

@@ -17,6 +17,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -39,8 +40,8 @@ _DECOMPRESSORS: dict[str, Callable[[Any], Any]] = {
 _COMPRESSORS: dict[str, Callable[[Any], Any]] = {
     # No name and no time inside, so that equal content gives equal bytes.
     "gzip": lambda raw: gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0),
-    "xz": lambda raw: lzma.LZMAFile(raw, "wb"),
-    "bzip2": lambda raw: bz2.BZ2File(raw, "wb"),
+    "xz": partial(lzma.LZMAFile, mode="wb"),
+    "bzip2": partial(bz2.BZ2File, mode="wb"),
 }
 Parsed = TypeVar("Parsed")
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
@@ -266,20 +267,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     'whole'
     """
     target = Path(path)
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
-        raw = partial.open("xb")
+        raw = unfinished.open("xb")
     except OSError as error:
         raise DataError(f"cannot be written: {error.strerror}", file=target) from error
     try:
-        with raw:
-            with _compressed(raw, target) as stream:
-                yield stream
-            raw.flush()
-            os.fsync(raw.fileno())
-        partial.replace(target)
+        with raw, _compressed(raw, target) as stream:
+            yield stream
+        # Opened again because a compressor may have closed the file.
+        with unfinished.open("r+b") as written:
+            os.fsync(written.fileno())
+        unfinished.replace(target)
     except BaseException:
-        partial.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
 
 

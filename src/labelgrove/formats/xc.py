@@ -15,18 +15,17 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from labelgrove._native import parse_xc_text
 from labelgrove.arrays import CSR, as_csr
 from labelgrove.corpus import Corpus
 from labelgrove.errors import DataError
-from labelgrove.formats.building import merge_repeated, no_documents
+from labelgrove.formats.building import make_csr, merge_repeated, no_documents
 from labelgrove.formats.documents import ReadOptions, ReadReport
 from labelgrove.formats.files import READ_ERRORS, damaged, open_bytes, refuse
 from labelgrove.formats.labels import LabelTable, index_with_names
 
-CHUNK = 1 << 25
+CHUNK = 1 << 23
 MAX_COLUMNS = int(np.iinfo(np.int32).max)
 # Every label of the header gets an id; more than this is a damaged header, not a data set.
 MAX_LABELS = 100_000_000
@@ -223,7 +222,7 @@ def _csr(
     data: npt.NDArray[Any], indices: npt.NDArray[Any], counts: npt.NDArray[Any], width: int
 ) -> CSR:
     indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    return sparse.csr_array((data, indices, indptr), shape=(len(counts), width))
+    return make_csr(data, indices, indptr, width)
 
 
 def write_xc(corpus: Corpus, file: IO[bytes], path: Path) -> None:
