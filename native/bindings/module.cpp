@@ -24,4 +24,5 @@ NB_MODULE(_native, module) {
         return info;
     });
     labelgrove::bind_topk(module);
+    labelgrove::bind_xc_text(module);
 }

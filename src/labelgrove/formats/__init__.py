@@ -1,0 +1,23 @@
+"""Reading and writing corpora: one file per format, and this door to all of them."""
+
+from labelgrove.formats.detect import FORMATS, detect_format
+from labelgrove.formats.documents import Document, ReadOptions, ReadReport
+from labelgrove.formats.labels import LabelRow, read_label_table, write_label_table
+from labelgrove.formats.lf import read_filter_pairs
+from labelgrove.formats.read import iter_documents, read_corpus
+from labelgrove.formats.write import write_corpus
+
+__all__ = [
+    "FORMATS",
+    "Document",
+    "LabelRow",
+    "ReadOptions",
+    "ReadReport",
+    "detect_format",
+    "iter_documents",
+    "read_corpus",
+    "read_filter_pairs",
+    "read_label_table",
+    "write_corpus",
+    "write_label_table",
+]

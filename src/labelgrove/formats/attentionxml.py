@@ -1,0 +1,70 @@
+"""Folders of AttentionXML and LightXML: a line of text and a line of labels per document.
+
+``train_texts.txt`` and ``train_labels.txt`` (labels separated by spaces), the same for ``test``;
+``train_raw_texts.txt``, the text before it was cleaned, is preferred where it is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from labelgrove.errors import DataError
+from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport
+from labelgrove.formats.files import (
+    bare_name,
+    check_encoding,
+    decode,
+    lines,
+    part_names,
+    refuse,
+    sibling,
+)
+
+_TEXT_FILE = re.compile(r"(?P<part>\w+?)_(raw_)?texts\.txt")
+
+
+def find_pair(path: Path, options: ReadOptions) -> tuple[Path, Path] | None:
+    """The text and the label file that a folder or a text file stands for, if both are there."""
+    if path.is_dir():
+        for part in part_names(options):
+            texts = sibling(path, f"{part}_raw_texts.txt", f"{part}_texts.txt")
+            labels = sibling(path, f"{part}_labels.txt")
+            if texts and labels:
+                return texts, labels
+        return None
+    match = _TEXT_FILE.fullmatch(bare_name(path))
+    labels = sibling(path.parent, f"{match['part']}_labels.txt") if match else None
+    return (path, labels) if labels else None
+
+
+def iter_attentionxml(
+    path: Path | str, options: ReadOptions, report: ReadReport
+) -> Iterator[Document]:
+    """Documents of one part; a line that is bad in either file drops the document of both."""
+    pair = find_pair(Path(path), options)
+    if pair is None:
+        raise DataError(
+            f"no {options.part}_texts.txt with {options.part}_labels.txt; "
+            "name the part or the text file",
+            file=path,
+        )
+    text_file, label_file = pair
+    encoding = check_encoding(options.encoding)
+    for text_line, label_line in zip_longest(lines(text_file), lines(label_file)):
+        if text_line is None or label_line is None:
+            short, long = (text_file, label_file) if text_line is None else (label_file, text_file)
+            number = (text_line or label_line)[0]
+            raise DataError(f"has {number - 1} lines, but {long.name} has more", file=short)
+        number, raw_text = text_line
+        where = text_file
+        try:
+            text = decode(raw_text, encoding)
+            where = label_file
+            labels = decode(label_line[1], encoding).split()
+        except BadLine as error:
+            refuse(DataError(str(error), file=where, line=number), options, report)
+            continue
+        yield Document(text, labels)

@@ -1,0 +1,201 @@
+"""From a stream of documents to a Corpus, without a Python object per document or label.
+
+Texts and ids go into string tables as they come. A label gets a running number when it is first
+seen; only at the end, when all labels are known, do numbers become sorted columns.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from labelgrove.arrays import CSR, as_csr
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.errors import DataError
+from labelgrove.formats.documents import Document, ReadReport
+from labelgrove.formats.labels import LabelTable, index_with_names
+from labelgrove.strings import StringTable
+
+
+class TableBuilder:
+    """A string table that grows.
+
+    >>> builder = TableBuilder()
+    >>> builder.add("red"); list(builder.table())
+    ['red']
+    """
+
+    def __init__(self) -> None:
+        self.blob = bytearray()
+        self.offsets = array("q", [0])
+
+    def add(self, string: str) -> None:
+        """Appends a string."""
+        self.blob += string.encode("utf-8", "surrogatepass")
+        self.offsets.append(len(self.blob))
+
+    def table(self) -> StringTable:
+        """The strings so far; the builder must not grow any more."""
+        return StringTable(
+            np.frombuffer(self.blob, np.uint8), np.frombuffer(self.offsets, np.int64)
+        )
+
+
+def counted(
+    documents: Iterable[Document], *, source: Path | str, report: ReadReport
+) -> Iterator[Document]:
+    """The documents as they are, counted in the report; none at all is an error."""
+    before = report.documents
+    for document in documents:
+        report.documents += 1
+        if not document.text or document.text.isspace():
+            report.empty_texts += 1
+        if not document.labels:
+            report.without_labels += 1
+        yield document
+    if report.documents == before:
+        raise no_documents(source, report)
+
+
+def no_documents(source: Path | str, report: ReadReport) -> DataError:
+    """The error for a file in which nothing was found."""
+    bad = f"; {report.bad_lines:,} bad lines: {report.bad_examples[0]}" if report.bad_lines else ""
+    return DataError(f"no documents{bad}", file=source)
+
+
+def build_corpus(
+    documents: Iterable[Document],
+    *,
+    source: Path | str,
+    report: ReadReport,
+    index: LabelIndex | None = None,
+    names: LabelTable | None = None,
+) -> Corpus:
+    """Reads all documents; columns are those of ``index`` or the sorted labels that occur.
+
+    >>> corpus = build_corpus([Document("x", ["b", "a"])], source="", report=ReadReport())
+    >>> list(corpus.index.ids), corpus.labels.toarray().tolist()
+    (['a', 'b'], [[1.0, 1.0]])
+    """
+    texts, ids = TableBuilder(), TableBuilder()
+    id_hashes = array("q")
+    number_of: dict[str, int] = {}
+    numbers, ends = array("i"), array("q", [0])
+    weights = array("f")
+    weighted = False
+    for document in counted(documents, source=source, report=report):
+        texts.add(document.text)
+        if document.id is not None:
+            # Ids are rare: the table starts with the first one, after a gap of empty strings.
+            if not id_hashes:
+                ids.offsets.extend([0] * (len(ends) - 1))
+            id_hashes.append(hash(document.id))
+            ids.add(document.id)
+        elif id_hashes:
+            ids.add("")
+        labels = document.labels
+        for label in labels:
+            numbers.append(number_of.setdefault(label, len(number_of)))
+        if isinstance(labels, Mapping):
+            if not weighted:
+                weighted = True
+                weights.extend([1.0] * (len(numbers) - len(labels)))
+            weights.extend(labels.values())
+        elif weighted:
+            weights.extend([1.0] * len(labels))
+        ends.append(len(numbers))
+    values = np.frombuffer(weights, np.float32) if weighted else np.ones(len(numbers), np.float32)
+    matrix = make_csr(
+        values,
+        np.frombuffer(numbers, np.int32),
+        np.frombuffer(ends, np.int64),
+        len(number_of),
+    )
+    matrix, repeated = merge_repeated(matrix)
+    report.duplicate_labels += repeated
+    doc_ids = ids.table() if id_hashes else None
+    if doc_ids is not None:
+        _report_duplicate_ids(doc_ids, np.frombuffer(id_hashes, np.int64), report)
+    given = index is not None
+    if index is None:
+        index = index_with_names(sorted(number_of), names)
+    matrix, unknown = _to_columns(matrix, list(number_of), index)
+    if given:
+        report.unknown_labels += int(unknown.sum())
+    return Corpus(texts.table(), matrix, index, doc_ids, unknown=unknown)
+
+
+def make_csr(
+    data: npt.NDArray[Any], indices: npt.NDArray[Any], indptr: npt.NDArray[Any], columns: int
+) -> CSR:
+    """A CSR matrix of these arrays without copying ``indices``.
+
+    SciPy brings both index arrays to one type, so an int64 ``indptr`` would double ``indices``.
+
+    >>> make_csr(np.ones(1), np.zeros(1, np.int32), np.array([0, 1]), 1).indices.dtype
+    dtype('int32')
+    """
+    if indptr[-1] <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)
+    return sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, columns))
+
+
+def merge_repeated(matrix: CSR) -> tuple[CSR, int]:
+    """Entries of the same row and column as one with the largest value, and how many went.
+
+    >>> doubled = sparse.csr_array(([1.0, 3.0], [0, 0], [0, 2]), shape=(1, 1))
+    >>> merge_repeated(doubled)[0].toarray(), merge_repeated(doubled)[1]
+    (array([[3.]], dtype=float32), 1)
+    """
+    # Built anew from its arrays: SciPy's own conversions would add repeated entries up.
+    matrix = sparse.csr_array(
+        (matrix.data.astype(np.float32, copy=False), matrix.indices, matrix.indptr),
+        shape=matrix.shape,
+    )
+    matrix.sort_indices()
+    entries = len(matrix.indices)
+    first = np.ones(entries, dtype=bool)
+    np.not_equal(matrix.indices[1:], matrix.indices[:-1], out=first[1:])
+    row_starts = matrix.indptr[:-1]
+    first[row_starts[row_starts < entries]] = True
+    repeated = entries - int(np.count_nonzero(first))
+    if repeated == 0:
+        return matrix, 0
+    kept = np.flatnonzero(first)
+    before = np.concatenate([[0], np.cumsum(first, dtype=np.int64)])
+    largest = np.maximum.reduceat(matrix.data, kept)
+    columns = matrix.shape[1]
+    return make_csr(largest, matrix.indices[kept], before[matrix.indptr], columns), repeated
+
+
+def _to_columns(
+    matrix: CSR, labels: list[str], index: LabelIndex
+) -> tuple[CSR, npt.NDArray[np.int64]]:
+    """Running numbers replaced by columns of the index; per row, how many labels it lacks."""
+    found = (index.get(label) for label in labels)
+    column_of = np.array([-1 if column is None else column for column in found], np.int32)
+    columns = column_of[matrix.indices]
+    known = columns >= 0
+    before = np.concatenate([[0], np.cumsum(known, dtype=np.int64)])
+    indptr = before[matrix.indptr]
+    moved = make_csr(matrix.data[known], columns[known], indptr, len(index))
+    # An id and a name of one label may stand side by side: the same column twice.
+    moved, _ = merge_repeated(moved)
+    return as_csr(moved), (np.diff(matrix.indptr) - np.diff(indptr)).astype(np.int64)
+
+
+def _report_duplicate_ids(
+    ids: StringTable, hashes: npt.NDArray[np.int64], report: ReadReport
+) -> None:
+    distinct, counts = np.unique(hashes, return_counts=True)
+    report.duplicate_ids += len(hashes) - len(distinct)
+    if report.duplicate_ids:
+        repeated = set(distinct[counts > 1][:3].tolist())
+        examples = sorted({id for id in ids if id and hash(id) in repeated})
+        report.note(f"ids that occur more than once, for example {', '.join(examples)}")

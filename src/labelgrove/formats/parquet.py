@@ -1,0 +1,89 @@
+"""Parquet files: text, labels (a list, a map to weights, or a separated string) and id columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from labelgrove.errors import DataError, MissingExtraError
+from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport
+from labelgrove.formats.files import refuse
+from labelgrove.formats.tables import ROWS_LOOKED_AT, SEPARATORS, guess_separator, parse_record
+
+BATCH_ROWS = 1024
+
+
+def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
+    """Documents of a Parquet file, a batch of rows in memory at a time."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtraError("data", "reading Parquet") from error
+    if str(path) == "-":
+        raise DataError("Parquet cannot be read from standard input; give a file")
+    wanted = options.text_fields()
+    row = 0
+    separator = options.label_separator
+    try:
+        with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            columns = _columns(names, path, options, report)
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns):
+                if separator is None:
+                    separator = _separator(batch, path, options, report)
+                for record in _records(batch):
+                    row += 1
+                    try:
+                        document = parse_record(record, wanted, separator, options, report)
+                    except BadLine as error:
+                        refuse(DataError(str(error), file=path, line=row), options, report)
+                        continue
+                    yield document
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"cannot be read as Parquet: {error}", file=path) from error
+
+
+def _columns(
+    names: list[str], path: Path | str, options: ReadOptions, report: ReadReport
+) -> list[str]:
+    text_fields = options.text_fields()
+    if not set(text_fields) & set(names):
+        raise DataError(
+            f"no column {' or '.join(map(repr, text_fields))}; the columns are "
+            f"{', '.join(map(repr, names))}. Set text_field",
+            file=path,
+        )
+    if options.labels_field not in names:
+        report.note(f"{path}: no column {options.labels_field!r}, so documents have no labels")
+    others = (options.labels_field, options.weights_field, options.id_field)
+    return [name for name in dict.fromkeys((*text_fields, *others)) if name in names]
+
+
+def _separator(batch: Any, path: Path | str, options: ReadOptions, report: ReadReport) -> str:
+    """What the first rows are separated by, where labels are strings."""
+    cells = (record.get(options.labels_field) for record in _records(batch[:ROWS_LOOKED_AT]))
+    separator = guess_separator(cell for cell in cells if isinstance(cell, str))
+    if separator != SEPARATORS[0]:
+        report.note(f"{path}: labels are split at {separator!r}; set label_separator if wrong")
+    return separator
+
+
+def _records(batch: Any) -> Iterator[dict[str, Any]]:
+    """Rows as dictionaries; maps become dictionaries, and text of bad bytes stays bytes."""
+    try:
+        records = batch.to_pylist(maps_as_pydicts="lossy")
+    except UnicodeDecodeError:
+        records = [_careful_record(batch, row) for row in range(batch.num_rows)]
+    yield from records
+
+
+def _careful_record(batch: Any, row: int) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            record[name] = column[row].as_py(maps_as_pydicts="lossy")
+        except UnicodeDecodeError:
+            record[name] = b"not UTF-8"  # refused as "not a string", with its row number
+    return record

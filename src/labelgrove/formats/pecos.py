@@ -1,0 +1,157 @@
+"""PECOS folders: ``X.trn.npz``, ``Y.trn.npz``, raw texts in ``X.trn.txt``, the same for ``tst``.
+
+Y is a documents x labels matrix; its columns are the labels, named by line in ``output-items.txt``
+where that is there. Features may also lie in ``tfidf-attnxml/``, as in the published downloads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from labelgrove.arrays import CSR, as_csr, csr_parts
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.errors import DataError
+from labelgrove.formats.building import TableBuilder
+from labelgrove.formats.documents import Document, ReadOptions, ReadReport
+from labelgrove.formats.files import bare_name, part_names, read_all, sibling
+from labelgrove.formats.labels import LabelTable, index_with_names
+from labelgrove.formats.plain import iter_plain
+
+FEATURE_FOLDERS = (".", "tfidf-attnxml")
+_FILE = re.compile(r"[XY]\.(?P<part>\w+)\.(txt|npz)")
+
+
+class PecosFiles(NamedTuple):
+    """The files of one part that are there."""
+
+    folder: Path
+    labels: Path
+    texts: Path | None
+    features: Path | None
+
+
+def find_pecos(path: Path, options: ReadOptions) -> PecosFiles | None:
+    """The files that a folder, or one file of a PECOS folder, stands for."""
+    if path.is_dir():
+        folder, parts = path, part_names(options)
+    else:
+        match = _FILE.fullmatch(bare_name(path))
+        if match is None:
+            return None
+        folder, parts = path.parent, (match["part"],)
+    for part in parts:
+        labels = folder / f"Y.{part}.npz"
+        texts = sibling(folder, f"X.{part}.txt")
+        candidates = (folder / place / f"X.{part}.npz" for place in FEATURE_FOLDERS)
+        features = next((file for file in candidates if file.is_file()), None)
+        if labels.is_file() and (texts or features):
+            return PecosFiles(folder, labels, texts, features)
+    return None
+
+
+def read_pecos(
+    path: Path, options: ReadOptions, report: ReadReport, *, names: LabelTable | None = None
+) -> Corpus:
+    """Texts, features and labels of one part, as far as they are there."""
+    files = _files(path, options)
+    labels = load_npz(files.labels)
+    if np.any(labels.data < 0):
+        raise DataError("holds negative label weights", file=files.labels)
+    labels.eliminate_zeros()
+    rows = labels.shape[0]
+    texts = None
+    if files.texts is not None:
+        builder = TableBuilder()
+        for text in _texts(files.texts, files.labels, rows, options):
+            builder.add(text)
+            report.empty_texts += not text or text.isspace()
+        texts = builder.table()
+    features = None
+    if files.features is not None and (options.features or texts is None):
+        features = load_npz(files.features)
+        if features.shape[0] != rows:
+            raise DataError(
+                f"has {features.shape[0]:,} rows, but {files.labels.name} has {rows:,}",
+                file=files.features,
+            )
+    if rows == 0:
+        raise DataError("no documents", file=path)
+    report.documents += rows
+    report.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
+    return Corpus(texts, labels, _label_index(files, labels.shape[1], names), features=features)
+
+
+def iter_pecos(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
+    """Documents of one part, with column numbers as labels; needs the raw texts."""
+    files = _files(Path(path), options)
+    if files.texts is None:
+        raise DataError("holds features but no texts; use read_corpus", file=path)
+    labels = load_npz(files.labels)
+    weighted = bool(np.any(labels.data != 1))
+    for row, text in enumerate(_texts(files.texts, files.labels, labels.shape[0], options)):
+        own = slice(labels.indptr[row], labels.indptr[row + 1])
+        numbers = [str(column) for column in labels.indices[own].tolist()]
+        if weighted:
+            yield Document(text, dict(zip(numbers, labels.data[own].tolist(), strict=True)))
+        else:
+            yield Document(text, numbers)
+
+
+def _files(path: Path, options: ReadOptions) -> PecosFiles:
+    files = find_pecos(path, options)
+    if files is None:
+        part = part_names(options)[-1]
+        raise DataError(
+            f"not a PECOS folder: needs Y.{part}.npz and X.{part}.txt or X.{part}.npz", file=path
+        )
+    return files
+
+
+def _texts(path: Path, label_file: Path, rows: int, options: ReadOptions) -> Iterator[str]:
+    """Lines of the text file, which must be as many as the label matrix has rows."""
+    # Rows of the matrices go by line number, so no bad line can be left out.
+    strict = replace(options, skip_bad=False)
+    count = 0
+    for document in iter_plain(path, strict, ReadReport()):
+        count += 1
+        if count > rows:
+            break
+        yield document.text
+    if count != rows:
+        found = "more lines" if count > rows else f"{count:,} lines"
+        raise DataError(f"has {found}, but {label_file.name} has {rows:,} rows", file=path)
+
+
+def _label_index(files: PecosFiles, count: int, names: LabelTable | None) -> LabelIndex:
+    ids = [str(number) for number in range(count)]
+    items = sibling(files.folder, "output-items.txt")
+    if names is not None or items is None:
+        return index_with_names(ids, names)
+    titles = [line for _, line in read_all(items)]
+    if len(titles) != count:
+        raise DataError(
+            f"has {len(titles):,} lines, but {files.labels.name} has {count:,} columns", file=items
+        )
+    return LabelIndex(ids, names=[title or id for id, title in zip(ids, titles, strict=True)])
+
+
+def load_npz(path: Path) -> CSR:
+    """A sparse matrix written by SciPy's ``save_npz``, checked; pickled objects are refused."""
+    try:
+        matrix = sparse.load_npz(path)
+        if hasattr(matrix, "check_format"):
+            # Converting a matrix with indices out of range would write out of bounds.
+            matrix.check_format(full_check=True)
+        csr = as_csr(matrix)
+        csr_parts(csr)
+    except Exception as error:
+        # SciPy, NumPy and zipfile raise a dozen kinds of errors for damaged files.
+        raise DataError(f"is no sparse matrix saved by SciPy: {error}", file=path) from error
+    return csr

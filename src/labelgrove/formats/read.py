@@ -1,0 +1,150 @@
+"""The two ways to read: a whole corpus, or documents one at a time."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.errors import DataError
+from labelgrove.formats.attentionxml import iter_attentionxml
+from labelgrove.formats.building import build_corpus, counted
+from labelgrove.formats.detect import check_format, detect_format
+from labelgrove.formats.documents import Document, ReadOptions, ReadReport
+from labelgrove.formats.files import STDIN, existing
+from labelgrove.formats.jsonl import iter_jsonl
+from labelgrove.formats.labels import (
+    LabelRow,
+    LabelTable,
+    find_label_table,
+    index_with_names,
+    read_label_table,
+)
+from labelgrove.formats.lf import iter_lf, read_lf
+from labelgrove.formats.parquet import iter_parquet
+from labelgrove.formats.pecos import iter_pecos, read_pecos
+from labelgrove.formats.plain import iter_plain
+from labelgrove.formats.tables import iter_table
+from labelgrove.formats.xc import read_xc
+
+logger = logging.getLogger(__name__)
+DocumentReader: TypeAlias = Callable[[Path | str, ReadOptions, ReadReport], Iterator[Document]]
+LabelSource: TypeAlias = str | os.PathLike[str] | LabelIndex | LabelTable | Literal[False]
+
+DOCUMENT_READERS: dict[str, DocumentReader] = {
+    "jsonl": iter_jsonl,
+    "csv": partial(iter_table, delimiter=","),
+    "tsv": partial(iter_table, delimiter="\t"),
+    "parquet": iter_parquet,
+    "lf": iter_lf,
+    "attentionxml": iter_attentionxml,
+    "pecos": iter_pecos,
+    "text": iter_plain,
+}
+
+
+def read_corpus(
+    path: str | os.PathLike[str],
+    *,
+    labels: LabelSource | None = None,
+    index: LabelIndex | None = None,
+    options: ReadOptions | None = None,
+    report: ReadReport | None = None,
+) -> Corpus:
+    """A whole corpus from a file or folder (``-`` is standard input), its format looked up.
+
+    Columns are the sorted ids that occur. Formats that number their labels (repository files,
+    label-feature and PECOS folders) have a column for every number. ``labels`` gives names and
+    texts: a label table, its path, or False for none; by default ``labels.tsv`` beside the file.
+    With ``index``, as in evaluation, columns are those of the index, and labels that it does not
+    know are counted per document in ``Corpus.unknown``.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "train.jsonl")
+    ...     _ = file.write_text('{"text": "a red shoe", "labels": ["shoes", "red"]}')
+    ...     corpus = read_corpus(file)
+    >>> corpus.texts[0], corpus.label_lists()
+    ('a red shoe', [['red', 'shoes']])
+    """
+    options = options or ReadOptions()
+    told = report is not None
+    report = report or ReadReport()
+    source, format = _source(path, options)
+    names = None if index is not None else _names(source, labels)
+    if format in ("xc", "svmlight", "pecos", "lf"):
+        corpus = _read_numbered(Path(source), format, options, report, names)
+        if index is not None:
+            corpus = corpus.reindex(index)
+            report.unknown_labels += int(corpus.unknown.sum())
+    else:
+        documents = DOCUMENT_READERS[format](source, options, report)
+        corpus = build_corpus(documents, source=source, report=report, index=index, names=names)
+    if report.bad_lines and not told:
+        logger.warning("%s: %s", source, report)
+    return corpus
+
+
+def iter_documents(
+    path: str | os.PathLike[str],
+    *,
+    options: ReadOptions | None = None,
+    report: ReadReport | None = None,
+) -> Iterator[Document]:
+    """Documents one at a time, in the file's order; ``-`` is standard input.
+
+    Standard input is taken for JSON lines when it begins with ``{`` or is compressed, else for
+    plain text; ``options.format`` overrules that.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "new.txt")
+    ...     _ = file.write_text("a red shoe\\na hat\\n")
+    ...     [document.text for document in iter_documents(file)]
+    ['a red shoe', 'a hat']
+    """
+    options = options or ReadOptions()
+    report = report if report is not None else ReadReport()
+    source, format = _source(path, options)
+    if format not in DOCUMENT_READERS:
+        raise DataError("holds features but no texts; use read_corpus", file=source)
+    documents = DOCUMENT_READERS[format](source, options, report)
+    return counted(documents, source=source, report=report)
+
+
+def _source(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Path | str, str]:
+    source = STDIN if str(path) == STDIN else existing(path)
+    return source, check_format(options.format) if options.format else detect_format(source)
+
+
+def _read_numbered(
+    path: Path, format: str, options: ReadOptions, report: ReadReport, names: LabelTable | None
+) -> Corpus:
+    if format == "pecos":
+        return read_pecos(path, options, report, names=names)
+    if format == "lf":
+        corpus = read_lf(path, options, report)
+        if names is None or corpus.index.names is not corpus.index.ids:
+            return corpus
+        return replace(corpus, index=index_with_names(corpus.index.ids, names))
+    return read_xc(path, options, report, has_header=format == "xc", names=names)
+
+
+def _names(source: Path | str, labels: LabelSource | None) -> LabelTable | None:
+    if labels is False:
+        return None
+    if isinstance(labels, LabelIndex):
+        texts = labels.texts if labels.texts is not None else [None] * len(labels)
+        rows = zip(labels.ids, labels.names, texts, strict=True)
+        return [LabelRow(*row) for row in rows]
+    if labels is None:
+        found = find_label_table(Path(source)) if source != STDIN else None
+        return None if found is None else read_label_table(found)
+    if isinstance(labels, (str, os.PathLike)):
+        return read_label_table(labels)
+    return labels

@@ -1,0 +1,255 @@
+"""Files of the extreme classification repository, and multi-label svmlight files.
+
+A line is ``label,label index:value index:value``, both counted from 0. Repository files begin with
+a line "documents features labels"; all those labels are columns then, also those that never occur.
+Such files reach gigabytes: a native kernel reads them in large chunks on all cores.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove._native import parse_xc_text
+from labelgrove.arrays import CSR, as_csr
+from labelgrove.corpus import Corpus
+from labelgrove.errors import DataError
+from labelgrove.formats.building import make_csr, merge_repeated, no_documents
+from labelgrove.formats.documents import ReadOptions, ReadReport
+from labelgrove.formats.files import READ_ERRORS, damaged, open_bytes, refuse
+from labelgrove.formats.labels import LabelTable, index_with_names
+
+CHUNK = 1 << 23
+MAX_COLUMNS = int(np.iinfo(np.int32).max)
+# Every label of the header gets an id; more than this is a damaged header, not a data set.
+MAX_LABELS = 100_000_000
+_FAULTS = {
+    1: "label {token!r}: must be whole numbers with single commas between them",
+    2: "label {token!r}: must be below {labels}, the number of labels",
+    3: "feature {token!r}: must be index:value",
+    4: "feature {token!r}: the index must be below {features}, the number of features",
+    5: "feature {token!r}: the value must be a finite number",
+}
+
+
+class Header(NamedTuple):
+    """The first line of a repository file."""
+
+    documents: int
+    features: int
+    labels: int
+
+
+def parse_header(line: bytes) -> Header | None:
+    """The three counts, or None where the line is something else.
+
+    >>> parse_header(b"3 5 4"), parse_header(b"0,2 1:0.5")
+    (Header(documents=3, features=5, labels=4), None)
+    """
+    words = line.split()
+    if len(words) != 3 or not all(word.isdigit() and len(word) < 19 for word in words):
+        return None
+    return Header(*(int(word) for word in words))
+
+
+def read_xc(
+    path: Path,
+    options: ReadOptions,
+    report: ReadReport,
+    *,
+    has_header: bool,
+    names: LabelTable | None = None,
+    threads: int | None = None,
+) -> Corpus:
+    """Features and labels of a repository file (with a header) or an svmlight file (without)."""
+    with open_bytes(path) as stream:
+        try:
+            header = _read_header(stream, path) if has_header else None
+            rows = _Rows(path, header, options, report, threads or 0)
+            rows.read(stream)
+        except READ_ERRORS as error:
+            raise damaged(error, path) from error
+    return rows.corpus(names)
+
+
+def _read_header(stream: io.BufferedReader, path: Path) -> Header:
+    line = stream.readline().removeprefix(codecs.BOM_UTF8)
+    header = parse_header(line)
+    if not line.strip():
+        raise DataError("no documents", file=path)
+    if header is None:
+        raise DataError(
+            'must begin with a line of three counts, "documents features labels"; '
+            "for a file without it use the format svmlight",
+            file=path,
+            line=1,
+        )
+    if header.labels > MAX_LABELS or header.features > MAX_COLUMNS:
+        raise DataError(
+            f"the header says {header.features:,} features and {header.labels:,} labels; at most "
+            f"{MAX_COLUMNS:,} and {MAX_LABELS:,} are supported",
+            file=path,
+            line=1,
+        )
+    return header
+
+
+class _Rows:
+    """Gathers the arrays of all chunks."""
+
+    def __init__(
+        self,
+        path: Path,
+        header: Header | None,
+        options: ReadOptions,
+        report: ReadReport,
+        threads: int,
+    ) -> None:
+        self.path = path
+        self.header = header
+        self.options = options
+        self.report = report
+        self.threads = threads
+        self.label_limit = MAX_COLUMNS if header is None else header.labels
+        width = options.n_features if header is None else header.features
+        self.feature_limit = MAX_COLUMNS if width is None else width
+        self.lines_read = 0 if header is None else 1
+        self.bad_lines = 0
+        # Label counts, labels, feature counts, features, values.
+        self.columns: list[list[npt.NDArray[Any]]] = [[], [], [], [], []]
+
+    def read(self, stream: io.BufferedReader) -> None:
+        rest = b"" if self.header else stream.read(3).removeprefix(codecs.BOM_UTF8)
+        while block := stream.read(CHUNK):
+            chunk = rest + block if rest else block
+            cut = chunk.rfind(b"\n") + 1
+            self.parse(chunk, cut)
+            rest = chunk[cut:]
+        self.parse(rest, len(rest))
+
+    def parse(self, chunk: bytes, size: int) -> None:
+        if size == 0:
+            return
+        text = np.frombuffer(chunk, np.uint8)[:size]
+        # In a repository file the header's count tells whether a blank line is a document.
+        pieces, faults, lines = parse_xc_text(
+            text, self.label_limit, self.feature_limit, self.header is not None, self.threads
+        )
+        for line, position, code in faults:
+            token = chunk[position : position + 40].split(None, 1)
+            reason = _FAULTS[code].format(
+                token=token[0].decode("utf-8", "replace") if token else "",
+                labels=self.label_limit,
+                features=self.feature_limit,
+            )
+            where = self.lines_read + line + 1
+            refuse(DataError(reason, file=self.path, line=where), self.options, self.report)
+        self.bad_lines += len(faults)
+        for piece in pieces:
+            for column, values in zip(self.columns, piece, strict=True):
+                column.append(values)
+        self.lines_read += lines
+
+    def corpus(self, names: LabelTable | None) -> Corpus:
+        label_counts, labels, feature_counts, features, values = (
+            _joined(column, dtype)
+            for column, dtype in zip(
+                self.columns, (np.int64, np.int32, np.int64, np.int32, np.float32), strict=True
+            )
+        )
+        rows = self.checked_rows(label_counts, feature_counts)
+        label_counts, feature_counts = label_counts[:rows], feature_counts[:rows]
+        report = self.report
+        report.documents += rows
+        report.without_labels += int(np.count_nonzero(label_counts == 0))
+        featureless = int(np.count_nonzero(feature_counts == 0))
+        if featureless:
+            report.note(f"{self.path}: {featureless:,} documents without features")
+        if self.header is None:
+            occurring = np.unique(labels)
+            labels = np.searchsorted(occurring, labels).astype(np.int32)
+            ids = [str(number) for number in occurring.tolist()]
+            known = self.options.n_features is not None
+            width = self.feature_limit if known else int(features.max(initial=-1)) + 1
+        else:
+            ids = [str(number) for number in range(self.header.labels)]
+            width = self.header.features
+        matrix, repeated = merge_repeated(
+            _csr(np.ones(len(labels), np.float32), labels, label_counts, len(ids))
+        )
+        report.duplicate_labels += repeated
+        wide = _csr(values, features, feature_counts, width)
+        clean = as_csr(wide, name="features")
+        if clean.nnz < wide.nnz:
+            report.note(f"{self.path}: {wide.nnz - clean.nnz:,} repeated features were added up")
+        return Corpus(None, as_csr(matrix), index_with_names(ids, names), features=clean)
+
+    def checked_rows(
+        self, label_counts: npt.NDArray[np.int64], feature_counts: npt.NDArray[np.int64]
+    ) -> int:
+        """The number of documents, after comparing it with what the header says."""
+        rows = len(label_counts)
+        if self.header is not None:
+            wanted = max(0, self.header.documents - self.bad_lines)
+            # Blank lines at the end of the file are no documents.
+            while rows > wanted and label_counts[rows - 1] == 0 and feature_counts[rows - 1] == 0:
+                rows -= 1
+            if rows != wanted:
+                reason = (
+                    f"the header says {self.header.documents:,} documents, but there are {rows:,}"
+                )
+                if not self.options.skip_bad:
+                    raise DataError(f"{reason}; is the file cut short?", file=self.path)
+                self.report.note(f"{self.path}: {reason}")
+        if rows == 0:
+            raise no_documents(self.path, self.report)
+        return rows
+
+
+def _joined(arrays: list[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
+    joined = np.concatenate(arrays) if arrays else np.zeros(0, dtype)
+    arrays.clear()  # the pieces are not needed any more: one copy at a time
+    return joined
+
+
+def _csr(
+    data: npt.NDArray[Any], indices: npt.NDArray[Any], counts: npt.NDArray[Any], width: int
+) -> CSR:
+    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return make_csr(data, indices, indptr, width)
+
+
+def write_xc(corpus: Corpus, file: IO[bytes], path: Path) -> None:
+    """Features and label columns of a corpus as a repository file; ids and names are not in it."""
+    if corpus.features is None:
+        raise DataError(
+            "the repository format holds features, and this corpus has only texts; write jsonl",
+            file=path,
+        )
+    if np.any(corpus.labels.data != 1):
+        raise DataError("the repository format cannot hold label weights; write jsonl", file=path)
+    features, labels = as_csr(corpus.features), as_csr(corpus.labels)
+    file.write(b"%d %d %d\n" % (*features.shape, labels.shape[1]))
+    step = 4096
+    for first in range(0, features.shape[0], step):
+        lines = _formatted(features[first : first + step], labels[first : first + step])
+        file.write("\n".join(lines).encode() + b"\n")
+
+
+def _formatted(features: CSR, labels: CSR) -> Iterable[str]:
+    # NumPy prints the shortest digits that give the same float32 back.
+    pairs = [
+        f"{index}:{value}"
+        for index, value in zip(features.indices.tolist(), features.data.astype(str), strict=True)
+    ]
+    numbers = [str(label) for label in labels.indices.tolist()]
+    for row in range(features.shape[0]):
+        own_labels = numbers[labels.indptr[row] : labels.indptr[row + 1]]
+        own_pairs = pairs[features.indptr[row] : features.indptr[row + 1]]
+        yield " ".join([",".join(own_labels), *own_pairs])

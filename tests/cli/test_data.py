@@ -1,0 +1,252 @@
+"""labelgrove data, as typed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from labelgrove.cli.data import data
+from labelgrove.datasets import shop_corpus
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.formats import read_corpus, read_label_table
+
+
+def run(*words: object) -> Result:
+    """Runs a verb; what it raises is the test's to see."""
+    return CliRunner().invoke(data, [str(word) for word in words], catch_exceptions=False)
+
+
+def lines(path: Path) -> list[dict]:
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        content = gzip.decompress(content)
+    return [json.loads(line) for line in content.splitlines()]
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Path:
+    """Twelve documents: two copies, an empty one, one without labels; names beside them."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    rows = [{"id": f"d{i}", "text": f"red shoe {i % 11}", "labels": ["s", "r"]} for i in range(12)]
+    rows[3] = {"id": "d3", "text": "", "labels": ["s"]}
+    rows[4] = {"id": "d4", "text": "nothing known", "labels": []}
+    (folder / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "labels.tsv").write_text("s\tshoes [all]\nr\tred\tthe colour red\n")
+    return folder / "all.jsonl"
+
+
+def test_every_verb_explains_itself_with_an_example():
+    for verb in ("stats", "convert", "sample", "split", "make", "get"):
+        result = run(verb, "--help")
+        assert result.exit_code == 0
+        assert f"Example: labelgrove data {verb}" in " ".join(result.output.split())
+
+
+def test_stats_for_people(corpus):
+    output = run("stats", corpus).output
+    assert "shoes [all] (s)" in output
+    assert "duplicate texts" in output and "1-10" in output
+
+
+def test_stats_for_programs(corpus):
+    found = json.loads(run("stats", corpus, "--json", "--top", 1).stdout)
+    assert found["documents"] == 12
+    assert found["labels"] == 2
+    assert found["empty_texts"] == found["without_labels"] == found["duplicate_texts"] == 1
+    assert found["top"] == [{"id": "s", "name": "shoes [all]", "documents": 11}]
+    assert found["bins"]["torso"] == {"labels": 1, "occurrences": 11}
+    assert found["bad_lines"] == 0
+
+
+def test_stats_of_bad_lines_and_other_fields(tmp_path):
+    file = tmp_path / "x.jsonl"
+    file.write_text('{"body": "a b", "tags": ["x"], "key": 1}\nnonsense\n')
+    flags = ("--text-field", "body", "--labels-field", "tags", "--id-field", "key")
+    with pytest.raises(DataError, match="line 2"):
+        run("stats", file, *flags)
+    found = json.loads(run("stats", file, *flags, "--skip-bad", "--json").stdout)
+    assert (found["documents"], found["labels"], found["bad_lines"]) == (1, 1, 1)
+
+
+def test_stats_of_features_without_texts(tmp_path):
+    file = tmp_path / "train.txt"
+    file.write_text("2 3 4\n0,3 0:1.0\n3 2:0.5\n")
+    found = json.loads(run("stats", file, "--json").stdout)
+    assert (found["documents"], found["labels"]) == (2, 2)
+    assert "features only" in found["notes"][0]
+    with pytest.raises(DataError, match="no texts"):
+        run("sample", file, tmp_path / "out.jsonl")
+
+
+def test_convert_keeps_everything(tmp_path):
+    table = tmp_path / "in.csv"
+    table.write_text('id,text,labels\n1,"a, b",x|y\n2,c,\n')
+    run("convert", table, tmp_path / "out.jsonl.gz")
+    assert lines(tmp_path / "out.jsonl.gz") == [
+        {"id": "1", "text": "a, b", "labels": ["x", "y"]},
+        {"id": "2", "text": "c", "labels": []},
+    ]
+
+
+def test_convert_features_and_label_table(tmp_path):
+    file = tmp_path / "train.txt"
+    file.write_text("2 3 4\n0,3 0:1.0\n3 2:0.5\n")
+    run("convert", file, tmp_path / "out.xc", "--write-labels", tmp_path / "names.tsv")
+    again = read_corpus(tmp_path / "out.xc", options=None)
+    assert again.label_lists() == [["0", "3"], ["3"]]
+    assert [row.id for row in read_label_table(tmp_path / "names.tsv")] == ["0", "1", "2", "3"]
+
+
+def test_sample_is_seeded_and_in_order(corpus, tmp_path):
+    for name in ("a", "b"):
+        run("sample", corpus, tmp_path / f"{name}.jsonl", "-n", 5, "--seed", 3)
+    drawn = [row["id"] for row in lines(tmp_path / "a.jsonl")]
+    assert len(drawn) == 5 and drawn == sorted(drawn, key=lambda name: int(name[1:]))
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+
+
+def test_split_loses_nothing_and_keeps_copies_together(corpus, tmp_path):
+    out = tmp_path / "parts"
+    run("split", corpus, "--out", out, "--dev", 0.3, "--test", 0.3)
+    parts = {name: lines(out / f"{name}.jsonl") for name in ("train", "dev", "test")}
+    assert sorted(r["id"] for rows in parts.values() for r in rows) == sorted(
+        r["id"] for r in lines(corpus)
+    )
+    assert all(parts.values())
+    texts = [{row["text"] for row in rows} for rows in parts.values()]
+    assert sum(map(len, texts)) == len(set.union(*texts))
+    assert read_label_table(out / "labels.tsv") == read_label_table(corpus.parent / "labels.tsv")
+
+
+def test_split_is_not_moved_by_other_documents(corpus, tmp_path):
+    run("split", corpus, "--out", tmp_path / "a", "--by", "id", "--test", 0.4)
+    shorter = tmp_path / "shorter.jsonl"
+    shorter.write_text("".join(corpus.read_text().splitlines(keepends=True)[::2]))
+    run("split", shorter, "--out", tmp_path / "b", "--by", "id", "--test", 0.4)
+    was = {row["id"] for row in lines(tmp_path / "a" / "test.jsonl")}
+    now = {row["id"] for row in lines(tmp_path / "b" / "test.jsonl")}
+    assert now == was & {row["id"] for row in lines(shorter)}
+
+
+def test_split_without_a_part(corpus, tmp_path):
+    run("split", corpus, "--out", tmp_path / "a", "--dev", 0, "--gzip")
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [
+        "labels.tsv",
+        "test.jsonl.gz",
+        "train.jsonl.gz",
+    ]
+
+
+def test_split_by_ids_that_are_not_there(tmp_path):
+    file = tmp_path / "x.jsonl"
+    file.write_text('{"text": "a", "labels": []}\n')
+    with pytest.raises(DataError, match="document 1 has no id"):
+        run("split", file, "--out", tmp_path / "parts", "--by", "id")
+    with pytest.raises(ConfigError, match="test"):
+        run("split", file, "--out", tmp_path / "parts", "--test", 2)
+
+
+def test_what_is_there_is_not_overwritten(corpus, tmp_path):
+    target = tmp_path / "out.jsonl"
+    target.write_text("precious")
+    for words in (("sample", corpus, target), ("convert", corpus, target)):
+        with pytest.raises(DataError, match="--force replaces it"):
+            run(*words)
+    assert target.read_text() == "precious"
+    run("convert", corpus, target, "--force")
+    assert len(lines(target)) == 12
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "dev.jsonl.gz").write_bytes(b"precious")
+    with pytest.raises(DataError, match=r"dev\.jsonl\.gz: is already there"):
+        run("split", corpus, "--out", tmp_path / "parts")
+    # Forced, nothing of the earlier corpus stays to be mixed up with the new one.
+    run("split", corpus, "--out", tmp_path / "parts", "--force", "--dev", 0)
+    assert sorted(p.name for p in (tmp_path / "parts").iterdir()) == [
+        "labels.tsv",
+        "test.jsonl",
+        "train.jsonl",
+    ]
+
+
+def test_a_failed_split_leaves_the_earlier_one(corpus, tmp_path):
+    out = tmp_path / "parts"
+    run("split", corpus, "--out", out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    with corpus.open("a") as file:
+        file.write("nonsense\n")
+    with pytest.raises(DataError, match="line 13"):
+        run("split", corpus, "--out", out, "--force")
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_split_never_replaces_its_own_input(corpus, tmp_path):
+    run("split", corpus, "--out", tmp_path / "parts")
+    with pytest.raises(DataError, match="is the input"):
+        run("split", tmp_path / "parts" / "train.jsonl", "--out", tmp_path / "parts", "--force")
+
+
+def test_make_writes_the_corpus_that_the_library_makes(tmp_path):
+    flags = ("--documents", 60, "--labels", 100, "--seed", 5, "--test", 0)
+    result = run("make", "--out", tmp_path / "shop", *flags)
+    assert "60 documents" in result.output
+    made = shop_corpus(60, labels=100, seed=5)
+    rows = lines(tmp_path / "shop" / "train.jsonl")
+    assert [row["text"] for row in rows] == list(made.texts)
+    assert len(lines(tmp_path / "shop" / "dev.jsonl")) == 6
+    assert not (tmp_path / "shop" / "test.jsonl").exists()
+    table = read_label_table(tmp_path / "shop" / "labels.tsv")
+    assert [row.name for row in table] == list(made.index.names)
+    corpus = read_corpus(tmp_path / "shop" / "train.jsonl", index=made.index)
+    assert (corpus.labels != made.labels).nnz == 0
+    run("make", "--out", tmp_path / "zipped", *flags, "--gzip")
+    assert lines(tmp_path / "zipped" / "train.jsonl.gz") == rows
+
+
+def test_make_refuses_before_it_replaces(tmp_path):
+    run("make", "--out", tmp_path, "--documents", 20, "--labels", 50)
+    before = (tmp_path / "train.jsonl").read_bytes()
+    with pytest.raises(ConfigError, match="labels"):
+        run("make", "--out", tmp_path, "--labels", 200_000_000, "--force")
+    assert (tmp_path / "train.jsonl").read_bytes() == before
+    assert not list(tmp_path.glob(".partial*"))
+
+
+INDEX = "".join(
+    f"Package: tool{i}\nSource: tools{i % 4}\nDepends: lib{i % 3}, base\n"
+    f"Tag: role::program\nDescription: tool number {i}\nDescription-md5: {i}\n\n"
+    for i in range(40)
+)
+
+
+def test_get_debian_from_index_files(tmp_path):
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    (lists / "mirror_binary-amd64_Packages").write_text(INDEX)
+    result = run("get", "debian", "--lists", lists, "--out", tmp_path / "deb", "--test", 0.3)
+    assert "synopsis only" in result.output
+    parts = {name: lines(tmp_path / "deb" / f"{name}.jsonl") for name in ("train", "dev", "test")}
+    rows = [row for part in parts.values() for row in part]
+    assert len(rows) == 40
+    assert {"id": "tool5", "text": "tool number 5", "labels": ["lib2", "base"]} in rows
+    table = read_label_table(tmp_path / "deb" / "labels.tsv")
+    assert [row.id for row in table] == ["base", "lib0", "lib1", "lib2"]
+
+    flags = ("--labels", "debtags", "--split-by", "source", "--test", 0.3, "--dev", 0.3)
+    run("get", "debian", "--lists", lists, "--out", tmp_path / "tags", *flags)
+    sources = [
+        {int(row["id"][4:]) % 4 for row in lines(tmp_path / "tags" / f"{name}.jsonl")}
+        for name in ("train", "dev", "test")
+    ]
+    assert sum(map(len, sources)) == 4  # no source in two parts
+
+
+def test_get_without_apt(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DataError, match="apt-get is not on this machine"):
+        run("get", "debian", "--out", tmp_path / "deb")
+    assert not (tmp_path / "deb").exists()

@@ -1,0 +1,195 @@
+import bz2
+import gzip
+import io
+import lzma
+import sys
+
+import pytest
+
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.formats import (
+    FORMATS,
+    Document,
+    ReadOptions,
+    detect_format,
+    iter_documents,
+    read_corpus,
+    read_label_table,
+    write_corpus,
+    write_label_table,
+)
+
+LINE = b'{"text": "a red shoe", "labels": ["shoes"]}\n'
+COMPRESS = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+
+
+def zstd(data):
+    import pyarrow
+
+    return pyarrow.compress(data, codec="zstd", asbytes=True)
+
+
+@pytest.mark.parametrize("extension", [".gz", ".xz", ".bz2", ".zst"])
+def test_compression_is_transparent_and_cut_files_are_noticed(tmp_path, extension):
+    if extension == ".zst":
+        pytest.importorskip("pyarrow")
+    data = COMPRESS.get(extension, zstd)(LINE * 5000)
+    path = tmp_path / f"a.jsonl{extension}"
+    path.write_bytes(data)
+    assert len(read_corpus(path)) == 5000
+    nameless = tmp_path / "nameless"
+    nameless.write_bytes(data)
+    assert detect_format(nameless) == "jsonl"
+    assert len(read_corpus(nameless)) == 5000
+    path.write_bytes(data[: len(data) * 2 // 3])
+    with pytest.raises(DataError, match=r"a\.jsonl"):
+        read_corpus(path, options=ReadOptions(skip_bad=True))
+    path.write_bytes(LINE)
+    with pytest.raises(DataError, match="holds no"):
+        read_corpus(path)
+
+
+@pytest.mark.parametrize("extension", ["", ".gz", ".xz", ".bz2", ".zst"])
+def test_writing_is_compressed_by_name_and_repeatable(tmp_path, extension):
+    if extension == ".zst":
+        pytest.importorskip("pyarrow")
+    documents = [Document(f"text {i}", ["a"]) for i in range(1000)]
+    one, two = tmp_path / f"1.jsonl{extension}", tmp_path / f"2.jsonl{extension}"
+    write_corpus(documents, one)
+    write_corpus(documents, two)
+    assert one.read_bytes() == two.read_bytes()
+    assert extension == "" or one.stat().st_size < 20_000
+    assert list(iter_documents(one)) == documents
+
+
+def test_zstd_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd rest")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"labelgrove\[data\]"):
+        read_corpus(tmp_path / "a.jsonl.zst")
+    with pytest.raises(MissingExtraError):
+        write_corpus([], tmp_path / "b.jsonl.zst")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl.zst"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write_corpus([Document("old", [])], path)
+
+    def failing():
+        yield Document("new", [])
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        write_corpus(failing(), path)
+    assert next(iter_documents(path)).text == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_writing_needs_a_known_format_and_a_folder(tmp_path):
+    with pytest.raises(ConfigError, match="set format"):
+        write_corpus([], tmp_path / "a.docx")
+    with pytest.raises(DataError, match="cannot be written"):
+        write_corpus([], tmp_path / "no" / "a.jsonl")
+    with pytest.raises(DataError, match="features"):
+        write_corpus([Document("x", [])], tmp_path / "a", format="xc")
+
+
+def test_missing_files_get_a_hint(tmp_path):
+    (tmp_path / "train.jsonl").write_bytes(LINE)
+    with pytest.raises(DataError, match=r"trian\.jsonl: does not exist; .*holds train\.jsonl"):
+        read_corpus(tmp_path / "trian.jsonl")
+    with pytest.raises(DataError, match="nor does the folder"):
+        iter_documents(tmp_path / "no" / "train.jsonl")
+    with pytest.raises(DataError):
+        read_corpus("nul\0inside.jsonl")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xef\xbb\xbf"])
+def test_an_empty_file_has_no_documents(tmp_path, content):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="no documents"):
+        read_corpus(path)
+    with pytest.raises(DataError, match="no documents"):
+        list(iter_documents(path))
+
+
+def test_only_bad_lines_are_no_documents(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"{\n{\n")
+    with pytest.raises(DataError, match=r"no documents; 2 bad lines: .*line 1: not valid JSON"):
+        read_corpus(path, options=ReadOptions(skip_bad=True))
+
+
+def test_plain_text_keeps_every_line(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\r\n\nthree \n4 5 6 seven")
+    assert detect_format(path) == "text"
+    documents = list(iter_documents(path))
+    assert [d.text for d in documents] == ["one", "", "three ", "4 5 6 seven"]
+    assert all(not d.labels for d in documents)
+
+
+def stdin(monkeypatch, data, *, peekable=True):
+    raw = io.BytesIO(data)
+    buffer = io.BufferedReader(raw) if peekable else raw
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(buffer))
+
+
+@pytest.mark.parametrize("peekable", [True, False])
+def test_standard_input(monkeypatch, peekable):
+    stdin(monkeypatch, LINE * 3, peekable=peekable)
+    assert [d.text for d in iter_documents("-")] == ["a red shoe"] * 3
+    stdin(monkeypatch, b"one\ntwo\n", peekable=peekable)
+    assert [d.text for d in iter_documents("-")] == ["one", "two"]
+    stdin(monkeypatch, gzip.compress(LINE * 2), peekable=peekable)
+    assert len(list(iter_documents("-"))) == 2
+    stdin(monkeypatch, b"text\nhat\n", peekable=peekable)
+    assert [d.text for d in iter_documents("-", options=ReadOptions(format="csv"))] == ["hat"]
+
+
+def test_unknown_formats_and_files(tmp_path):
+    path = tmp_path / "a.docx"
+    path.write_bytes(b"PK\x03\x04")
+    with pytest.raises(DataError, match="name the format, one of jsonl"):
+        detect_format(path)
+    with pytest.raises(ConfigError, match="'yaml' is none of jsonl"):
+        read_corpus(path, options=ReadOptions(format="yaml"))
+    with pytest.raises(DataError, match="is a folder without"):
+        read_corpus(tmp_path)
+    with pytest.raises(ConfigError, match="encoding"):
+        list(iter_documents(path, options=ReadOptions(format="text", encoding="utf-16")))
+    assert set(FORMATS) >= {"jsonl", "csv", "parquet", "xc", "lf", "attentionxml", "pecos", "text"}
+
+
+def test_label_tables(tmp_path):
+    path = tmp_path / "labels.tsv"
+    path.write_bytes(b"\xef\xbb\xbfid\tname\r\nc1\tcats\r\n\r\nc2\nc3\t\ttext\twith tab")
+    assert [tuple(row) for row in read_label_table(path)] == [
+        ("c1", "cats", None),
+        ("c2", "c2", None),
+        ("c3", "c3", "text\twith tab"),
+    ]
+    path.write_bytes(b"a\tx\na\ty\n")
+    with pytest.raises(DataError, match="line 2: label id 'a' stands on line 1"):
+        read_label_table(path)
+    path.write_bytes(b"\tx\n")
+    with pytest.raises(DataError, match="empty"):
+        read_label_table(path)
+    path.write_bytes(b"a\t\xff\n")
+    with pytest.raises(DataError, match="line 1: not valid utf-8"):
+        read_label_table(path)
+
+
+def test_a_label_table_is_written_or_refused(tmp_path):
+    index = LabelIndex(["a", "b"], names=["ants", "bees 🐝"], texts=["small", "busy"])
+    write_label_table(index, tmp_path / "labels.tsv")
+    corpus = Corpus.from_lists(["x"], [["a", "b"]])
+    write_corpus(corpus, tmp_path / "a.jsonl")
+    again = read_corpus(tmp_path / "a.jsonl").index
+    assert (list(again.names), list(again.texts)) == (["ants", "bees 🐝"], ["small", "busy"])
+    with pytest.raises(DataError, match="tabs"):
+        write_label_table(LabelIndex(["a\tb"]), tmp_path / "labels.tsv")
+    assert read_label_table(tmp_path / "labels.tsv")[0].name == "ants"

@@ -1,0 +1,153 @@
+import csv
+import sys
+
+import pytest
+
+from labelgrove.errors import DataError, MissingExtraError
+from labelgrove.formats import ReadOptions, ReadReport, detect_format, iter_documents, read_corpus
+
+
+def write(tmp_path, content, name="a.csv"):
+    path = tmp_path / name
+    path.write_bytes(content)
+    return path
+
+
+def test_csv_with_quotes_separators_and_line_ends_in_fields(tmp_path):
+    content = b'\xef\xbb\xbfid,text,labels\r\n1,"red, ""big""\r\nshoe",a|b c\r\n2,hat,\r\n'
+    documents = list(iter_documents(write(tmp_path, content)))
+    assert [d.text for d in documents] == ['red, "big"\nshoe', "hat"]
+    assert [list(d.labels) for d in documents] == [["a", "b c"], []]
+    assert [d.id for d in documents] == ["1", "2"]
+
+
+def test_tsv_takes_quotes_as_they_are(tmp_path):
+    content = b'text\tlabels\n"Faust\ta|b\nsaid "no"\tc\n'
+    path = write(tmp_path, content, "a.tsv")
+    assert [d.text for d in iter_documents(path)] == ['"Faust', 'said "no"']
+    quoted = write(tmp_path, b'text\tlabels\n"two\nlines"\ta\n', "b.tsv")
+    documents = list(iter_documents(quoted, options=ReadOptions(quoted=True)))
+    assert [d.text for d in documents] == ["two\nlines"]
+
+
+def test_separators_are_guessed_or_given(tmp_path):
+    report = ReadReport()
+    path = write(tmp_path, b"text,labels\nx,a; b\ny,c\n")
+    assert read_corpus(path, report=report).label_lists() == [["a", "b"], ["c"]]
+    assert any("split at ';'" in note for note in report.notes)
+    both = write(tmp_path, b"text,labels\nx,a;b|c\n")
+    assert read_corpus(both).label_lists() == [["a;b", "c"]]
+    given = ReadOptions(label_separator=" ")
+    assert read_corpus(write(tmp_path, b"text,labels\nx,a b\n"), options=given).label_lists() == [
+        ["a", "b"]
+    ]
+    json_list = write(tmp_path, b'text,labels\nx,"[""a|b"", 3]"\ny,[c]\n')
+    assert read_corpus(json_list).label_lists() == [["3", "a|b"], ["[c]"]]
+
+
+def test_a_file_without_a_header_needs_column_names(tmp_path):
+    path = write(tmp_path, b"x,a|b\ny,c\n")
+    with pytest.raises(DataError, match=r"no column 'text'; the columns are 'x', 'a\|b'"):
+        read_corpus(path)
+    options = ReadOptions(column_names=["text", "labels"])
+    assert read_corpus(path, options=options).label_lists() == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (b"y", "has 1 fields, but there are 2 columns"),
+        (b"y,a,b", "has 3 fields"),
+        (b"y,a||b", "empty label"),
+        (b"\xff,a", "not valid utf-8"),
+        (b'"y"z,a', "expected"),
+    ],
+)
+def test_bad_rows_stop_the_reading_or_are_counted(tmp_path, row, reason):
+    path = write(tmp_path, b'text,labels\n"x\n1",a\n' + row + b"\nz,b\n")
+    with pytest.raises(DataError, match=reason) as caught:
+        read_corpus(path)
+    assert caught.value.line == 4
+    report = ReadReport()
+    corpus = read_corpus(path, options=ReadOptions(skip_bad=True), report=report)
+    assert list(corpus.texts) == ["x\n1", "z"]
+    assert report.bad_lines == 1
+
+
+def test_an_open_quote_at_the_end_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="unexpected end of data"):
+        read_corpus(write(tmp_path, b'text,labels\nx,a\n"y,b\nz,c\n'))
+
+
+def test_large_fields(tmp_path):
+    csv.field_size_limit(131_072)
+    path = write(tmp_path, b"text,labels\n" + b"x" * 1_000_000 + b",a\n")
+    assert len(read_corpus(path).texts[0]) == 1_000_000
+
+
+def test_no_labels_column_is_noted(tmp_path):
+    report = ReadReport()
+    corpus = read_corpus(write(tmp_path, b"text,tags\nx,a\n"), report=report)
+    assert corpus.labels.shape == (1, 0)
+    assert any("no column 'labels'" in note for note in report.notes)
+
+
+def test_the_same_column_twice_and_an_empty_file(tmp_path):
+    with pytest.raises(DataError, match="same name"):
+        read_corpus(write(tmp_path, b"text,text\nx,a\n"))
+    with pytest.raises(DataError, match="no documents"):
+        read_corpus(write(tmp_path, b""))
+    with pytest.raises(DataError, match="no documents"):
+        read_corpus(write(tmp_path, b"text,labels\n"))
+
+
+def parquet(tmp_path, columns, name="a.parquet"):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    path = tmp_path / name
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_parquet_with_lists_maps_and_separated_strings(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    texts = ["x", "y"]
+    path = parquet(tmp_path, {"text": texts, "labels": [["b", "a"], []], "id": [5, 6]}, "noname")
+    assert detect_format(path) == "parquet"
+    corpus = read_corpus(path)
+    assert corpus.label_lists() == [["a", "b"], []] and list(corpus.ids) == ["5", "6"]
+    path = parquet(tmp_path, {"text": texts, "labels": ["a;b", None]})
+    assert read_corpus(path).label_lists() == [["a", "b"], []]
+    weights = pa.array([[("a", 0.5)], []], pa.map_(pa.string(), pa.float32()))
+    path = parquet(tmp_path, {"text": texts, "labels": weights})
+    assert read_corpus(path).labels.toarray().tolist() == [[0.5], [0]]
+
+
+def test_bad_parquet(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    path = parquet(tmp_path, {"text": ["x", None, "z"], "labels": [["a"], ["a"], [""]]})
+    with pytest.raises(DataError, match="line 2: no text"):
+        read_corpus(path)
+    report = ReadReport()
+    assert len(read_corpus(path, options=ReadOptions(skip_bad=True), report=report)) == 1
+    assert report.bad_lines == 2
+    with pytest.raises(DataError, match="no column 'body'"):
+        read_corpus(path, options=ReadOptions(text_field="body"))
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        read_corpus(path)
+    offsets, blob = pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"x\xff")
+    broken = pa.StringArray.from_buffers(2, offsets, blob)
+    path = parquet(tmp_path, {"text": broken, "labels": [["a"], ["b"]]})
+    with pytest.raises(DataError, match="line 2: field 'text'"):
+        read_corpus(path)
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"labelgrove\[data\]"):
+        read_corpus(path)

@@ -1,0 +1,46 @@
+"""Corpus statistics against numbers counted by hand."""
+
+from __future__ import annotations
+
+from labelgrove.datasets.stats import Bin, Spread, corpus_stats
+from labelgrove.formats import Document
+
+
+def test_counts_by_hand():
+    stats = corpus_stats(
+        [
+            Document("one two three", ["a", "b"], "1"),
+            Document("one two three", ["a", "a"], "1"),
+            Document("  ", [], "2"),
+            Document("", {"a": 0.5}),
+        ]
+    )
+    assert (stats.documents, stats.labels) == (4, 2)
+    assert (stats.empty_texts, stats.without_labels) == (2, 1)
+    assert (stats.duplicate_texts, stats.duplicate_ids) == (1, 1)
+    assert stats.labels_per_document == Spread(1.0, 1.0, 1.97, 2)
+    assert stats.documents_per_label.mean == 2.0
+    assert stats.words_per_document.median == 1.5
+    assert stats.characters == 28
+    assert stats.top == [("a", 3), ("b", 1)]
+
+
+def test_bins_meet_at_their_borders():
+    frequencies = {"x1": 1, "x10": 10, "x11": 11, "x100": 100, "x101": 101}
+    documents = [
+        Document(f"{label} {i}", [label]) for label, n in frequencies.items() for i in range(n)
+    ]
+    bins = corpus_stats(documents, top=1).bins
+    assert bins == {"head": Bin(1, 101), "torso": Bin(2, 111), "tail": Bin(2, 11)}
+
+
+def test_no_documents():
+    stats = corpus_stats([])
+    assert stats.documents == stats.labels == 0
+    assert stats.words_per_document == Spread(0.0, 0.0, 0.0, 0)
+    assert stats.to_dict()["bins"]["tail"] == {"labels": 0, "occurrences": 0}
+
+
+def test_equal_frequencies_come_in_order_of_labels():
+    stats = corpus_stats([Document("x", ["b", "c"]), Document("y", ["a"])], top=2)
+    assert stats.top == [("a", 1), ("b", 1)]
