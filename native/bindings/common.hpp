@@ -38,5 +38,7 @@ inline Csr csr_view(const Vector<int64_t>& indptr, const Vector<int32_t>& indice
     return {static_cast<int64_t>(indptr.shape(0)) - 1, cols, indptr.data(), indices.data(), data.data()};
 }
 
+// One function per binding file, called by module.cpp.
+void bind_text(nb::module_& module);
 
 }  // namespace labelgrove
