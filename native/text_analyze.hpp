@@ -4,6 +4,7 @@
 // lives until the next text, so terms cost no allocation and no copy of their own.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -30,6 +31,34 @@ struct AnalyzerOptions {
     int64_t max_tokens = -1;       // words, or characters for the two character analysers
     bool lowercase = true;
 };
+
+constexpr int kBordersPerStep = 8;
+
+// Writes the positions where runs of word bytes begin and end, alternately, and returns their number.
+// There must be room for kBordersPerStep more than there are, and 64 zero classes behind the last.
+LABELGROVE_MULTIVERSION
+inline int64_t word_borders(const uint8_t* classes, int64_t size, uint32_t* borders) {
+    int64_t count = 0;
+    uint64_t inside = 0;  // 1 while a run continues from the block before
+    for (int64_t base = 0; base <= size; base += 64) {
+        uint64_t word = 0;  // bit i says whether byte i belongs to a word
+        for (int i = 0; i < 8; ++i) {
+            const uint64_t flags = load_word(reinterpret_cast<const char*>(classes) + base + 8 * i);
+            word |= ((flags & 0x0101010101010101ull) * 0x0102040810204080ull >> 56) << (8 * i);
+        }
+        uint64_t left = word ^ (word << 1 | inside);
+        inside = word >> 63;
+        // Always writing a whole step and moving on by as many as were real avoids a branch for each.
+        for (int todo = std::popcount(left); todo > 0; todo -= kBordersPerStep) {
+            for (int i = 0; i < kBordersPerStep; ++i) {
+                borders[count + i] = static_cast<uint32_t>(base + std::countr_zero(left));
+                left &= left - 1;
+            }
+            count += std::min(todo, kBordersPerStep);
+        }
+    }
+    return count;
+}
 
 class TextAnalyzer {
 public:
@@ -86,43 +115,26 @@ private:
 
     // Fills spans_ with the runs of word bytes that are long enough.
     int64_t find_words(int64_t min_length) {
-        spans_.reserve(text_.size() / 2 + 2);
+        borders_.reserve(text_.size() + kBordersPerStep + 1);
+        spans_.reserve(text_.size() / 2 + 1);
+        const int64_t words = word_borders(text_.classes(), text_.size(), borders_.data()) / 2;
         int64_t count = 0;
-        uint32_t start = 0;
-        uint64_t inside = 0;  // 1 while a word continues from the block before
-        for (int64_t base = 0; base <= text_.size(); base += 64) {
-            const uint64_t word = word_mask(text_.classes() + base);
-            // Set bits are borders: alternately a word's first byte and the byte after its last.
-            uint64_t borders = word ^ (word << 1 | inside);
-            inside = word >> 63;
-            for (; borders != 0; borders &= borders - 1) {
-                // `open` would be a branch that is taken every second time: keep it arithmetic.
-                const auto at = static_cast<uint32_t>(base + std::countr_zero(borders));
-                spans_[count] = {start, at - start};
-                const bool ends = !(word >> (at - base) & 1);
-                count += ends && long_enough(spans_[count], min_length);
-                start = at;
-            }
+        for (int64_t i = 0; i < words; ++i) {
+            const Span span = {borders_[2 * i], borders_[2 * i + 1] - borders_[2 * i]};
+            spans_[count] = span;
+            count += long_enough(span, min_length);
         }
         return options_.max_tokens < 0 ? count : std::min(count, options_.max_tokens);
     }
 
-    // Bit i says whether byte i belongs to a word.
-    static uint64_t word_mask(const uint8_t* classes) {
-        uint64_t mask = 0;
-        for (int i = 0; i < 8; ++i) {
-            const uint64_t flags = load_word(reinterpret_cast<const char*>(classes) + 8 * i);
-            mask |= ((flags & 0x0101010101010101ull) * 0x0102040810204080ull >> 56) << (8 * i);
-        }
-        return mask;
-    }
-
     bool long_enough(Span span, int64_t min_length) const {
+        const char* bytes = text_.bytes() + span.start;
         if (span.length < min_length) return false;
         if (text_.is_ascii() || span.length >= 4 * min_length) return true;
+        if (span.length <= 8 && !(low_bytes(load_word(bytes), span.length) & kHighBits)) return true;
         int64_t characters = 0;
         for (uint32_t i = 0; i < span.length; ++i) {
-            characters += !is_continuation(static_cast<uint8_t>(text_.bytes()[span.start + i]));
+            characters += !is_continuation(static_cast<uint8_t>(bytes[i]));
         }
         return characters >= min_length;
     }
@@ -221,6 +233,7 @@ private:
 
     AnalyzerOptions options_;
     NormalizedText text_;
+    Scratch<uint32_t> borders_;
     Scratch<Span> spans_;
     Scratch<char> buffer_;
     Scratch<uint32_t> starts_;

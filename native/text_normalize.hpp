@@ -56,7 +56,7 @@ inline int64_t ascii_prefix(const uint8_t* text, int64_t count) {
     int64_t i = 0;
     for (uint64_t word; i + 8 <= count; i += 8) {
         std::memcpy(&word, text + i, 8);
-        if (word & 0x8080808080808080ull) break;
+        if (word & kHighBits) break;
     }
     while (i < count && text[i] < 0x80) ++i;
     return i;

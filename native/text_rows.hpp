@@ -46,6 +46,11 @@ struct RowBlock {
     Scratch<float> data;
     std::vector<int64_t> row_sizes;
     int64_t size = 0;
+
+    void reserve(int64_t entries) {
+        indices.reserve(entries, size);
+        data.reserve(entries, size);
+    }
 };
 
 // Counts the terms of one text and writes them out in the order of their numbers.
@@ -70,8 +75,7 @@ public:
         for (size_t s = 0; s < summary_.size(); ++s) {
             for (; summary_[s] != 0; summary_[s] &= summary_[s] - 1) {
                 const int64_t word = 64 * static_cast<int64_t>(s) + std::countr_zero(summary_[s]);
-                block.indices.reserve(block.size + 64, block.size);
-                block.data.reserve(block.size + 64, block.size);
+                block.reserve(block.size + 64);
                 for (uint64_t bits = used_[word]; bits != 0; bits &= bits - 1) {
                     const int64_t id = 64 * word + std::countr_zero(bits);
                     const float weight = weights(counts_[id]) * idf[id];

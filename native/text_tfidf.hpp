@@ -152,6 +152,7 @@ public:
             RowBuilder& builder = *builders[worker];
             const Counts counts = std::move(pieces_[piece]);
             const std::vector<int32_t>& merged = workers_[counts.worker]->merged;
+            blocks[piece].reserve(static_cast<int64_t>(counts.ids.size()) + 64);
             size_t at = 0;
             for (const uint32_t size : counts.row_sizes) {
                 for (const size_t end = at + size; at < end; ++at) {
@@ -271,7 +272,7 @@ public:
             padded.resize(padded.size() + kTermPadding);
             const auto length = static_cast<uint32_t>(offsets[id + 1] - offsets[id]);
             if (length == 0 || table_.insert(term_key(padded.data(), length)) != id) {
-                throw std::invalid_argument("the vocabulary has an empty or a repeated term");
+                throw std::runtime_error("the vocabulary has an empty or a repeated term");
             }
         }
     }
@@ -303,6 +304,9 @@ public:
         const int64_t pieces = piece_count(texts);
         blocks.resize(first + pieces);
         parallel_for(pieces, static_cast<int>(workers.size()), [&](int64_t piece, int worker) {
+            int64_t bytes = 0;
+            each_text(texts, piece, [&](std::string_view text) { bytes += static_cast<int64_t>(text.size()); });
+            blocks[first + piece].reserve(bytes / kBytesPerEntry);
             each_text(texts, piece, [&](std::string_view text) {
                 transform(text, tables, *workers[worker], blocks[first + piece]);
             });
@@ -311,6 +315,7 @@ public:
 
 private:
     static constexpr size_t kMaxIdle = 64;
+    static constexpr int64_t kBytesPerEntry = 16;  // of ordinary text; a first guess for the room needed
 
     void transform(std::string_view text, const CharTables* tables, Worker& worker, RowBlock& block) const {
         const auto use = [&](const TermKey& key) {

@@ -11,6 +11,7 @@
 
 namespace labelgrove {
 
+constexpr uint64_t kHighBits = 0x8080808080808080ull;  // set in a word of bytes that is not ASCII
 constexpr int64_t kCodePoints = 0x110000;
 constexpr uint32_t kReplacement = 0xFFFD;  // stands in for bytes that are not UTF-8
 constexpr uint32_t kCapitalSigma = 0x3A3;  // the one letter whose lower case depends on its neighbours

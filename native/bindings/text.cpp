@@ -54,7 +54,7 @@ Texts blob_texts(const Vector<uint8_t>& blob, const Vector<int64_t>& offsets) {
     for (size_t i = 0; i + 1 < offsets.shape(0); ++i) {
         const int64_t begin = offsets.data()[i], end = offsets.data()[i + 1];
         if (begin < 0 || end < begin || end > static_cast<int64_t>(blob.shape(0))) {
-            throw nb::value_error("string table: offsets do not describe the blob");
+            throw std::runtime_error("string table: offsets do not describe the blob");
         }
         texts.emplace_back(bytes + begin, static_cast<size_t>(end - begin));
     }
@@ -205,7 +205,7 @@ void bind_model(nb::module_& module) {
                 blob_texts(blob, offsets);
                 const auto terms = static_cast<int64_t>(offsets.shape(0)) - 1;
                 if (static_cast<int64_t>(idf.shape(0)) != (buckets > 0 ? buckets : terms)) {
-                    throw nb::value_error("one idf weight per feature is needed");
+                    throw std::runtime_error("one idf weight per feature is needed");
                 }
                 nb::gil_scoped_release release;
                 return std::make_shared<TfidfModel>(analyzer, weights, buckets, blob.data(), offsets.data(), terms,

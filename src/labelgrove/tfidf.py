@@ -9,11 +9,10 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy import sparse
@@ -24,16 +23,10 @@ from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.params import Params, param
 from labelgrove.part import Part
 from labelgrove.strings import StringTable
+from labelgrove.text_feed import BUILT_IN_ANALYZERS, TextAnalyzer, feed_texts, find_analyzer
 from labelgrove.unicode_tables import char_tables
 
-TextAnalyzer: TypeAlias = Callable[[str], Iterable[str]]
-_Function = TypeVar("_Function", bound=TextAnalyzer)
-_Sink: TypeAlias = _native.TermCounter | _native.TfidfRows
-
-BUILT_IN_ANALYZERS = ("word", "space", "char", "char_wb")
 AUTO_MIN_DF_TEXTS = 1000
-_TEXTS_PER_BATCH = 4096
-_TOKEN_SEPARATOR = b"\xff"  # never in UTF-8; the kernels' text_analyze.hpp has the same
 
 
 @dataclass
@@ -104,25 +97,11 @@ class TfidfParams(Params):
                     f"{dot}{name}: {value} is a share of the texts and must be at most 1.0; "
                     f"for a count write {value:.0f}"
                 )
-        if self.n_buckets is not None and self.max_features is not None:
-            raise ConfigError(f"{dot}max_features: has no meaning with n_buckets")
+        if self.n_buckets is not None:
+            for name, unset in (("min_df", "auto"), ("max_df", 1.0), ("max_features", None)):
+                if getattr(self, name) != unset:
+                    raise ConfigError(f"{dot}{name}: hashed features (n_buckets) cannot be pruned")
         return self
-
-
-def text_analyzer(function: _Function) -> _Function:
-    """Marks a function from a text to its tokens, so that params can name it as module:function.
-
-    A saved model then finds it again by that name. Only marked functions are ever called: a model
-    from elsewhere must not be able to run, say, ``subprocess:getoutput`` on your texts.
-
-    >>> @text_analyzer
-    ... def stems(text: str) -> list[str]:
-    ...     return [word[:5] for word in text.lower().split()]
-    >>> Tfidf(analyzer=stems).fit(["Library libraries"]).terms()
-    ['libra']
-    """
-    function.__labelgrove_text_analyzer__ = True  # type: ignore[attr-defined]
-    return function
 
 
 class Tfidf:
@@ -186,7 +165,7 @@ class Tfidf:
         """
         fitted = self._get_fitted()
         rows = _native.TfidfRows(fitted.model, threads=self._threads)
-        _feed(texts, rows, fitted.params, fitted.analyzer)
+        feed_texts(texts, rows, analyzer=fitted.analyzer, tables=partial(_tables, fitted.params))
         return CsrParts(*rows.finish(), fitted.n_features)
 
     @property
@@ -258,18 +237,19 @@ class Tfidf:
                 "this model was fitted with a text analyser of its own, which is not saved: pass "
                 "the same function as analyzer=, or fit with params.analyzer='module:function'"
             )
-        try:
-            params = TfidfParams.from_dict(part.config["params"])
-            vocabulary = StringTable(
-                part.arrays["vocabulary.blob"], part.arrays["vocabulary.offsets"]
-            )
-            idf = part.arrays["idf"]
-        except KeyError as error:
-            raise ModelFormatError(f"tf-idf model: {error} is missing") from error
+        params = TfidfParams.from_dict(part.config.get("params", {}), "tfidf")
         tfidf = cls(params, analyzer=analyzer, n_jobs=n_jobs)
         try:
-            tfidf._fitted = _Fitted.make(params, analyzer, vocabulary, idf)
-        except (TypeError, ValueError) as error:
+            blob, offsets = (part.arrays[f"vocabulary.{name}"] for name in ("blob", "offsets"))
+            tfidf._fitted = _Fitted.make(
+                params,
+                analyzer or find_analyzer(params.analyzer),
+                StringTable(blob, offsets),
+                part.arrays["idf"],
+            )
+        except KeyError as error:
+            raise ModelFormatError(f"tf-idf model: the array {error} is missing") from error
+        except (TypeError, DataError, RuntimeError) as error:
             raise ModelFormatError(f"tf-idf model: {error}") from error
         return tfidf
 
@@ -286,20 +266,22 @@ class Tfidf:
 
     def _learn(self, texts: Iterable[str], *, keep_counts: bool) -> _native.TermCounter:
         params = dataclasses.replace(self.params).validate()
+        analyzer = self.analyzer or find_analyzer(params.analyzer)
         counter = _native.TermCounter(
-            _analyzer_options(params, self.analyzer),
+            _analyzer_options(params, analyzer),
             buckets=params.n_buckets or 0,
             binary=params.binary,
             keep_counts=keep_counts,
             threads=self._threads,
         )
-        n_texts = _feed(texts, counter, params, self.analyzer or _named_analyzer(params))
+        tables = partial(_tables, params)
+        n_texts = feed_texts(texts, counter, analyzer=analyzer, tables=tables)
         frequencies = _choose_terms(counter, params, n_texts)
         idf = _idf(frequencies, n_texts, params)
         vocabulary = StringTable.from_strings([])
         if params.n_buckets is None:
             vocabulary = StringTable(*counter.terms())
-        self._fitted = _Fitted.make(params, self.analyzer, vocabulary, idf)
+        self._fitted = _Fitted.make(params, analyzer, vocabulary, idf)
         return counter
 
 
@@ -329,7 +311,7 @@ class _Fitted:
             offsets=vocabulary.offsets,
             idf=idf,
         )
-        return cls(params, analyzer or _named_analyzer(params), vocabulary, idf, model)
+        return cls(params, analyzer, vocabulary, idf, model)
 
     @property
     def n_features(self) -> int:
@@ -339,9 +321,8 @@ class _Fitted:
 def _analyzer_options(
     params: TfidfParams, analyzer: TextAnalyzer | None
 ) -> _native.AnalyzerOptions:
-    own = analyzer is not None or params.analyzer not in BUILT_IN_ANALYZERS
     return _native.AnalyzerOptions(
-        analyzer="tokens" if own else params.analyzer,
+        analyzer=params.analyzer if analyzer is None else "tokens",
         min_n=params.ngram_range[0],
         max_n=params.ngram_range[1],
         min_token_length=params.min_token_length,
@@ -354,23 +335,6 @@ def _weight_options(params: TfidfParams) -> _native.WeightOptions:
     return _native.WeightOptions(
         sublinear_tf=params.sublinear_tf, binary=params.binary, norm=params.norm
     )
-
-
-def _named_analyzer(params: TfidfParams) -> TextAnalyzer | None:
-    """The function that ``params.analyzer`` names, or None for a built-in one."""
-    if params.analyzer in BUILT_IN_ANALYZERS:
-        return None
-    module_name, _, function_name = params.analyzer.partition(":")
-    try:
-        function = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"analyzer {params.analyzer!r} cannot be imported: {error}") from error
-    if not getattr(function, "__labelgrove_text_analyzer__", False):
-        raise ConfigError(
-            f"analyzer {params.analyzer!r} is not marked as one; put "
-            "@labelgrove.tfidf.text_analyzer above the function"
-        )
-    return function  # type: ignore[no-any-return]
 
 
 def _choose_terms(counter: _native.TermCounter, params: TfidfParams, n_texts: int) -> Int64:
@@ -429,71 +393,15 @@ def _idf(frequencies: Int64, n_texts: int, params: TfidfParams) -> Float32:
     return weights.astype(np.float32)
 
 
-def _feed(
-    texts: Iterable[str], sink: _Sink, params: TfidfParams, analyzer: TextAnalyzer | None
-) -> int:
-    """Hands the texts to a kernel batch by batch and returns their number."""
-    if isinstance(texts, (str, bytes)):
-        raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
-    if not isinstance(texts, Iterable):
-        raise DataError(f"texts must be a list of strings, not {type(texts).__name__}")
-    if isinstance(texts, StringTable) and analyzer is None:
-        _feed_table(texts, sink, params)
-        return len(texts)
-    position = 0
-    for batch in _batches(texts):
-        try:
-            ascii_only = all(map(str.isascii, batch))
-        except TypeError:
-            wrong = next(i for i, text in enumerate(batch) if not isinstance(text, str))
-            raise DataError(
-                f"text {position + wrong} is {type(batch[wrong]).__name__}, not a string: "
-                f"{batch[wrong]!r:.60}"
-            ) from None
-        if analyzer is not None:
-            tokens = _tokenised(batch, analyzer, position)
-            sink.add_blob(tokens.blob, tokens.offsets, None)
-        else:
-            sink.add(batch, None if ascii_only else _tables(params))
-        position += len(batch)
-    return position
-
-
-def _feed_table(texts: StringTable, sink: _Sink, params: TfidfParams) -> None:
-    for start in range(0, len(texts), _TEXTS_PER_BATCH):
-        offsets = texts.offsets[start : start + _TEXTS_PER_BATCH + 1]
-        ascii_only = texts.blob[offsets[0] : offsets[-1]].max(initial=0) < 0x80
-        sink.add_blob(texts.blob, offsets, None if ascii_only else _tables(params))
-
-
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    iterator = iter(texts)
-    while batch := list(islice(iterator, _TEXTS_PER_BATCH)):
-        yield batch
-
-
 def _tables(params: TfidfParams) -> _native.CharTables:
     return char_tables(lowercase=params.lowercase, strip_accents=params.strip_accents)
 
 
-def _tokenised(batch: list[str], analyzer: TextAnalyzer, position: int) -> StringTable:
-    """What a Python analyser makes of each text, joined by a byte that no token can contain."""
-    blob = bytearray()
-    offsets = [0]
-    for number, text in enumerate(batch, position):
-        tokens = analyzer(text)
-        if isinstance(tokens, str):
-            raise DataError(f"text {number}: the analyser must return tokens, not one string")
-        try:
-            blob += _TOKEN_SEPARATOR.join(t.encode("utf-8", "surrogatepass") for t in tokens)
-        except (AttributeError, TypeError) as error:
-            raise DataError(f"text {number}: the analyser must return strings: {error}") from error
-        offsets.append(len(blob))
-    return StringTable(np.frombuffer(blob, dtype=np.uint8), np.array(offsets, dtype=np.int64))
-
-
 def _matrix(parts: CsrParts) -> CSR:
-    rows = (parts.data, parts.indices, parts.indptr)
+    indptr: Any = parts.indptr
+    if len(parts.indices) <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)  # or SciPy would widen the indices to 64 bits as well
+    rows = (parts.data, parts.indices, indptr)
     matrix = sparse.csr_array(rows, shape=(len(parts.indptr) - 1, parts.cols))
     matrix.has_canonical_format = True  # the kernel writes sorted, unique columns: no need to look
     return matrix

@@ -1,9 +1,9 @@
 """What every Unicode character is, and what it becomes, as the running Python sees it.
 
-The text kernels know ASCII by heart. For everything else they ask tables made here from Python's own
-``re``, ``str.lower`` and ``unicodedata``, so that a word is what ``\\w`` matches and lower case is what
-``str.lower`` gives, whichever version of Unicode this Python brings. Making the tables takes about a
-third of a second, once per process, and only when a text is not ASCII.
+The text kernels know ASCII by heart. For everything else they ask tables made here from Python's
+own ``re``, ``str.lower`` and ``unicodedata``, so that a word is what ``\\w`` matches and lower case
+is what ``str.lower`` gives, whichever version of Unicode this Python brings. Making the tables
+takes about a third of a second, once per process, and only when a text is not ASCII.
 """
 
 from __future__ import annotations
@@ -88,9 +88,11 @@ def _makes_sigma_final(before: str) -> npt.NDArray[np.bool_]:
 
 def _every_char(before: str = "", after: str = "") -> str:
     """All code points as one string, each between ``before`` and ``after``."""
-    points = np.arange(CODE_POINTS, dtype="<u4")
-    columns = [*map(ord, before), points, *map(ord, after)]
-    table = np.column_stack([np.broadcast_to(c, CODE_POINTS) for c in columns]).astype("<u4")
+    points = np.arange(CODE_POINTS)
+    columns = [
+        points if c is None else np.full(CODE_POINTS, ord(c)) for c in (*before, None, *after)
+    ]
+    table = np.column_stack(columns).astype("<u4")
     return table.tobytes().decode("utf-32-le", "surrogatepass")
 
 
