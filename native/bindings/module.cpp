@@ -25,4 +25,5 @@ NB_MODULE(_native, module) {
     });
     labelgrove::bind_topk(module);
     labelgrove::bind_xc_text(module);
+    labelgrove::bind_text(module);
 }

@@ -1,4 +1,10 @@
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+# indptr, indices and data of a CSR matrix
+_Rows: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]
 
 from labelgrove.arrays import Float32, Int32, Int64
 
@@ -26,3 +32,74 @@ def parse_xc_text(
     blank_lines_are_rows: bool,
     threads: int,
 ) -> tuple[list[tuple[npt.NDArray[Any], ...]], list[tuple[int, int, int]], int]: ...
+
+class CharTables:
+    def __init__(
+        self,
+        classes: npt.NDArray[np.uint8],
+        changed: npt.NDArray[np.int32],
+        outputs: npt.NDArray[np.uint8],
+        offsets: npt.NDArray[np.int64],
+    ) -> None: ...
+
+class AnalyzerOptions:
+    def __init__(
+        self,
+        *,
+        analyzer: str,
+        min_n: int,
+        max_n: int,
+        min_token_length: int,
+        max_tokens: int,
+        lowercase: bool,
+    ) -> None: ...
+
+class WeightOptions:
+    def __init__(self, *, sublinear_tf: bool, binary: bool, norm: str) -> None: ...
+
+class TermCounter:
+    def __init__(
+        self,
+        options: AnalyzerOptions,
+        *,
+        buckets: int,
+        binary: bool,
+        keep_counts: bool,
+        threads: int,
+    ) -> None: ...
+    def add(self, strings: list[str], tables: CharTables | None) -> None: ...
+    def add_blob(
+        self,
+        blob: npt.NDArray[np.uint8],
+        offsets: npt.NDArray[np.int64],
+        tables: CharTables | None,
+    ) -> None: ...
+    def totals(
+        self, min_texts: float, max_texts: float
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+    def choose(self, chosen: npt.NDArray[np.uint8]) -> None: ...
+    def terms(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
+    def rows(self, idf: npt.NDArray[np.float32], weights: WeightOptions) -> _Rows: ...
+
+class TfidfModel:
+    @staticmethod
+    def build(
+        analyzer: AnalyzerOptions,
+        weights: WeightOptions,
+        *,
+        buckets: int,
+        blob: npt.NDArray[np.uint8],
+        offsets: npt.NDArray[np.int64],
+        idf: npt.NDArray[np.float32],
+    ) -> TfidfModel: ...
+
+class TfidfRows:
+    def __init__(self, model: TfidfModel, *, threads: int) -> None: ...
+    def add(self, strings: list[str], tables: CharTables | None) -> None: ...
+    def add_blob(
+        self,
+        blob: npt.NDArray[np.uint8],
+        offsets: npt.NDArray[np.int64],
+        tables: CharTables | None,
+    ) -> None: ...
+    def finish(self) -> _Rows: ...
