@@ -21,10 +21,8 @@ from pathlib import Path
 
 from labelgrove.errors import ConfigError
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 _TEMPORARY = ".labelgrove-tmp-"
 _ASIDE = ".labelgrove-old-"
@@ -86,6 +84,17 @@ def clean_up(target: Path) -> None:
                 shutil.rmtree(temporary, ignore_errors=True)
 
 
+def clean_up_inside(folder: Path) -> None:
+    """Removes every abandoned temporary folder directly inside ``folder``, whatever its target.
+
+    >>> clean_up_inside(Path("/no/such/folder"))
+    """
+    if folder.is_dir():
+        names = (p.name[1:].partition(_TEMPORARY) for p in folder.glob(f".*{_TEMPORARY}*"))
+        for target in {name for name, _, _ in names}:
+            clean_up(folder / target)
+
+
 def leftovers(target: Path, mark: str = _TEMPORARY) -> list[Path]:
     """Temporary folders of writes to ``target``, abandoned or under way.
 
@@ -132,7 +141,7 @@ def sync(folder: Path) -> None:
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
     """Locks a folder while this process lives; False when another holds it or locks do not work."""
-    if fcntl is None:
+    if sys.platform == "win32":
         yield True
         return
     descriptor = os.open(folder, os.O_RDONLY)
