@@ -120,6 +120,16 @@ def test_jsonl_log(tmp_path: Path) -> None:
     assert abs(records[1]["time"] - time.time()) < 60
 
 
+def test_the_log_keeps_some_progress_and_takes_any_value(tmp_path: Path) -> None:
+    log = JsonlLog(tmp_path / "log.jsonl", interval=10)
+    for done in range(31):
+        log(Event("progress", "x", done=done, total=30, time=1000.0 + done))
+    log(Event("metrics", "x", values={"confusion": np.eye(2), "who": Path("a")}))
+    records = [json.loads(line) for line in log.path.read_text().splitlines()]
+    assert [r["done"] for r in records[:-1]] == [0, 10, 20, 30]
+    assert records[-1]["values"] == {"confusion": str(np.eye(2)), "who": "a"}
+
+
 def test_bars_appear_on_a_terminal_and_leave_it_whole() -> None:
     console = terminal()
     reporter = Reporter([RichProgress(console=console)], interval=0)

@@ -99,14 +99,30 @@ def test_free_memory_is_plausible() -> None:
     assert free is None or (1 << 20) < free < (1 << 50)
 
 
-def test_a_container_limit_counts(tmp_path: Path) -> None:
-    assert memory._left_in_container(tmp_path) is None
-    for name, text in {
-        "memory.max": "1000\n",
-        "memory.current": "700\n",
-        "memory.stat": "anon 600\ninactive_file 50\n",
-    }.items():
-        (tmp_path / name).write_text(text)
-    assert memory._left_in_container(tmp_path) == 350
-    (tmp_path / "memory.max").write_text("max\n")
-    assert memory._left_in_container(tmp_path) is None
+def group(folder: Path, files: dict[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+def test_limits_of_control_groups_count(tmp_path: Path) -> None:
+    member, root = tmp_path / "cgroup", tmp_path / "fs"
+    assert memory._left_in_container(root, member) is None
+    member.write_text("0::/job/step\n")
+    assert memory._left_in_container(root, member) is None
+    stat = "anon 600\ninactive_file 50\n"
+    group(root / "job", {"memory.max": "1000\n", "memory.current": "700\n", "memory.stat": stat})
+    group(root / "job/step", {"memory.max": "max\n", "memory.current": "600\n"})
+    assert memory._left_in_container(root, member) == 350
+    group(root / "job/step", {"memory.max": "700\n"})
+    assert memory._left_in_container(root, member) == 100
+    group(root, {"memory.max": "10\n", "memory.current": "20\n"})
+    assert memory._left_in_container(root, member) == 0
+
+
+def test_limits_of_old_control_groups_count(tmp_path: Path) -> None:
+    member = tmp_path / "cgroup"
+    member.write_text("5:cpu,cpuacct:/x\n4:memory:/elsewhere\n")
+    files = {"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "400"}
+    group(tmp_path / "fs/memory", files)
+    assert memory._left_in_container(tmp_path / "fs", member) == 600

@@ -83,6 +83,9 @@ def write_bundle(
             for file in sorted(p for p in folder.rglob("*") if not p.is_dir()):
                 files[file.relative_to(folder).as_posix()] = _listed(file)
             files.pop(UNCHECKED, None)
+            ours = {MANIFEST, *(f"{n}.{kind}" for n in parts for kind in ("json", "safetensors"))}
+            if taken := sorted(ours & set(files)):
+                raise ConfigError(f"{taken[0]}: is labelgrove's own; name the extra file otherwise")
         for name, part in parts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             file = folder / f"{name}.json"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from labelgrove import jsonio
+from labelgrove.errors import ConfigError
 
 Kind = Literal["stage_start", "progress", "stage_end", "metrics", "message"]
 
@@ -44,8 +45,9 @@ class Event:
         >>> sorted(Event("message", time=0.0).record())
         ['done', 'kind', 'stage', 'time', 'total', 'values']
         """
-        names = ("time", "kind", "stage", "done", "total", "values")
-        return {name: getattr(self, name) for name in names}
+        names = ("time", "kind", "stage", "done", "total")
+        values = {str(name): _recordable(value) for name, value in self.values.items()}
+        return {name: getattr(self, name) for name in names} | {"values": values}
 
 
 Callback = Callable[[Event], None]
@@ -182,7 +184,7 @@ class Stage:
 
 
 class JsonlLog:
-    """Appends every event to a file, one JSON record a line.
+    """Appends events to a file, one JSON record a line; progress at most every few seconds.
 
     >>> import tempfile; file = Path(tempfile.mkdtemp()) / "log.jsonl"
     >>> JsonlLog(file)(Event("message", values={"text": "hi"}))
@@ -190,10 +192,16 @@ class JsonlLog:
     True
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, interval: float = 5.0) -> None:
         self.path = Path(path)
+        self.interval = interval
+        self._logged: dict[str, float] = {}
 
     def __call__(self, event: Event) -> None:
+        if event.kind == "progress" and event.done != event.total:
+            if event.time - self._logged.get(event.stage, -self.interval) < self.interval:
+                return
+            self._logged[event.stage] = event.time
         jsonio.append_line(self.path, event.record())
 
 
@@ -280,6 +288,13 @@ class RichProgress:
         finally:
             if not any(self._tasks.values()):
                 self.close()
+
+
+def _recordable(value: Any) -> Any:
+    try:
+        return jsonio.plain(value)
+    except ConfigError:
+        return str(value)  # an odd value in a log is no reason to stop a day's training
 
 
 def _short(value: Any) -> str:

@@ -11,6 +11,8 @@ from labelgrove.errors import ConfigError, ResourceError
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_GROUP_FILES_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_GROUP_FILES_2 = ("memory.max", "memory.current", "inactive_file")
 
 
 def parse_size(size: str | int, *, name: str = "memory") -> int:
@@ -74,7 +76,7 @@ def available_memory() -> int | None:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     else:
         return None
-    left = _left_in_container(Path("/sys/fs/cgroup"))
+    left = _left_in_container(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"))
     return free if left is None else min(free, left)
 
 
@@ -108,23 +110,32 @@ def _proc_value(file: Path, key: str) -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith(key)), None)
 
 
-def _left_in_container(root: Path) -> int | None:
-    """What a control group (version 2, or 1) still allows; its file cache can be given back."""
-    names = [
-        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-        (
-            "memory/memory.limit_in_bytes",
-            "memory/memory.usage_in_bytes",
-            "memory/memory.stat",
-            "total_inactive_file",
-        ),
-    ]
-    for limit_file, used_file, stat_file, cache_key in names:
-        try:
-            limit = int((root / limit_file).read_text())  # "max" means no limit
-            used = int((root / used_file).read_text())
-        except (OSError, ValueError):
+def _left_in_container(root: Path, membership: Path) -> int | None:
+    """What this process's control groups, and those around them, still allow."""
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return None
+    left = []
+    for line in lines:
+        controllers, path = line.split(":", 2)[1:]
+        if controllers and "memory" not in controllers.split(","):
             continue
-        cache = _proc_value(root / stat_file, cache_key) or 0
-        return max(limit - used + cache, 0)
-    return None
+        base = root / "memory" if controllers else root  # version 1, or version 2
+        names = _GROUP_FILES_1 if controllers else _GROUP_FILES_2
+        group = base / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(base):
+                left.append(_left_in_group(folder, *names))
+    return min((amount for amount in left if amount is not None), default=None)
+
+
+def _left_in_group(folder: Path, limit_file: str, used_file: str, cache_key: str) -> int | None:
+    try:
+        limit = int((folder / limit_file).read_text())  # "max" means no limit
+        used = int((folder / used_file).read_text())
+    except (OSError, ValueError):
+        return None
+    # Files that are cached count as used, but the system gives that memory back.
+    cache = _proc_value(folder / "memory.stat", cache_key) or 0
+    return max(limit - used + cache, 0)

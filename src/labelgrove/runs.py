@@ -25,7 +25,7 @@ import labelgrove
 from labelgrove import jsonio
 from labelgrove.atomic import clean_up_inside, write_file
 from labelgrove.bundle import FORMAT_VERSION, read_bundle, read_manifest, write_bundle
-from labelgrove.callbacks import Event
+from labelgrove.callbacks import Event, JsonlLog
 from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.hashing import content_hash
 from labelgrove.locks import FileLock, lock_holder
@@ -65,6 +65,7 @@ class RunFolder:
         self.path = Path(path)
         _check_usable(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
+        self._log = JsonlLog(self.path / _LOG)
         self._lock = FileLock(self.path / _LOCK)
         try:
             if not self._lock.taken:
@@ -134,8 +135,10 @@ class RunFolder:
 
     def log(self, event: Event | Mapping[str, Any]) -> None:
         """Appends an event to ``log.jsonl``; this method can be a callback."""
-        record = event.record() if isinstance(event, Event) else {"time": time.time(), **event}
-        jsonio.append_line(self.path / _LOG, record)
+        if isinstance(event, Event):
+            self._log(event)
+        else:
+            jsonio.append_line(self._log.path, {"time": time.time(), **event})
 
     def finish(self) -> None:
         """Notes that the run came to its end; its stages stay for later runs."""
