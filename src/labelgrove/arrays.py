@@ -38,15 +38,23 @@ def as_csr(matrix: Any, *, name: str = "matrix") -> CSR:
     array([[0., 2.],
            [1., 0.]], dtype=float32)
     """
-    if sparse.issparse(matrix):
-        csr = sparse.csr_array(matrix)
+    given = matrix
+    if not sparse.issparse(matrix):
+        try:
+            given = np.asarray(matrix)
+        except ValueError as error:
+            raise DataError(f"{name} must have rows of equal length ({error})") from error
+    if given.ndim != 2:
+        raise DataError(f"{name} must have two dimensions, got shape {given.shape}")
+    if given.dtype.kind not in "biuf":
+        raise DataError(f"{name} must hold numbers, got dtype {given.dtype}")
+    if sparse.issparse(given):
+        _check_structure(given, name)
+        csr = sparse.csr_array(given)
         if csr.dtype != np.float32:
             csr = csr.astype(np.float32)
     else:
-        dense = np.asarray(matrix)
-        if dense.ndim != 2:
-            raise DataError(f"{name} must have two dimensions, got shape {dense.shape}")
-        csr = sparse.csr_array(dense.astype(np.float32))
+        csr = sparse.csr_array(given.astype(np.float32, copy=False))
     if not csr.has_canonical_format:
         # csr_array(matrix) may share its arrays with the caller's matrix: sort a copy.
         csr = csr.copy()
@@ -65,7 +73,7 @@ def csr_parts(matrix: CSR, *, name: str = "matrix", finite: bool = True) -> CsrP
     array([1], dtype=int32)
     """
     indptr = np.ascontiguousarray(matrix.indptr, dtype=np.int64)
-    indices = np.ascontiguousarray(matrix.indices, dtype=np.int32)
+    indices = matrix.indices
     data = np.ascontiguousarray(matrix.data, dtype=np.float32)
     rows, cols = matrix.shape
     if len(indptr) != rows + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0):
@@ -75,6 +83,24 @@ def csr_parts(matrix: CSR, *, name: str = "matrix", finite: bool = True) -> CsrP
         raise DataError(f"{name}: indices or data are shorter than indptr says")
     if nnz and (indices[:nnz].min() < 0 or indices[:nnz].max() >= cols):
         raise DataError(f"{name}: a column index lies outside 0..{cols - 1}")
+    if not matrix.has_canonical_format:
+        raise DataError(f"{name}: column indices must be sorted and unique; use as_csr first")
+    indices = np.ascontiguousarray(indices, dtype=np.int32)  # they fit: checked above
     if finite and not np.isfinite(data[:nnz]).all():
         raise DataError(f"{name}: contains NaN or infinity")
     return CsrParts(indptr, indices[:nnz], data[:nnz], int(cols))
+
+
+def _check_structure(matrix: Any, name: str) -> None:
+    """Refuses row pointers that would make SciPy itself read or write out of bounds."""
+    if matrix.format == "csr":
+        pointers = matrix.indptr
+        sound = len(pointers) == matrix.shape[0] + 1 and pointers[0] == 0
+        used = min(len(matrix.indices), len(matrix.data))
+        if not sound or pointers[-1] > used or np.any(pointers[1:] < pointers[:-1]):
+            raise DataError(f"{name}: indptr is not a valid CSR row pointer")
+    elif matrix.format in ("csc", "bsr"):  # converting these looks up their indices, too
+        try:
+            matrix.check_format(full_check=True)
+        except ValueError as error:
+            raise DataError(f"{name}: not a valid sparse matrix ({error})") from error

@@ -13,7 +13,8 @@ from scipy import sparse
 
 from labelgrove.arrays import CSR, as_csr
 from labelgrove.errors import DataError
-from labelgrove.strings import StringTable
+from labelgrove.part import Part
+from labelgrove.strings import StringTable, row_numbers
 
 Strings = Sequence[str]
 
@@ -35,12 +36,14 @@ class LabelIndex:
         *,
         names: Iterable[str] | None = None,
         texts: Iterable[str] | None = None,
-        groups: Mapping[str, Sequence[int]] | None = None,
+        groups: Mapping[str, npt.ArrayLike] | None = None,
     ) -> None:
         self.ids: Strings = _sequence(ids)
         self.names: Strings = self.ids if names is None else _sequence(names)
         self.texts: Strings | None = None if texts is None else _sequence(texts)
-        self.groups = {name: np.asarray(c, dtype=np.int64) for name, c in (groups or {}).items()}
+        self.groups = {
+            name: _group(name, columns, len(self.ids)) for name, columns in (groups or {}).items()
+        }
         for what, values in (("names", self.names), ("texts", self.texts)):
             if values is not None and len(values) != len(self.ids):
                 raise DataError(f"{len(self.ids)} label ids but {len(values)} label {what}")
@@ -144,11 +147,47 @@ class LabelIndex:
             seen.update(label for label, _ in _weighted(labels, row_number))
         return cls(sorted(seen))
 
+    def state(self) -> Part:
+        """The index as it goes to disk.
+
+        >>> sorted(LabelIndex(["a"]).state().arrays)
+        ['ids.blob', 'ids.offsets']
+        """
+        strings = {"ids": self.ids, "texts": self.texts}
+        if self.names is not self.ids:
+            strings["names"] = self.names
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for name, values in strings.items():
+            if values is not None:
+                arrays |= StringTable.from_strings(values).arrays(name)
+        for number, columns in enumerate(self.groups.values()):
+            arrays[f"group.{number}"] = columns
+        return Part({"groups": list(self.groups)}, arrays)
+
+    @classmethod
+    def from_state(cls, part: Part) -> LabelIndex:
+        """The index that :meth:`state` described; strings stay where the arrays lie.
+
+        >>> LabelIndex.from_state(LabelIndex(["a", "b"]).state()).column("b")
+        1
+        """
+
+        def table(name: str) -> StringTable | None:
+            stored = f"{name}.blob" in part.arrays
+            return StringTable.from_arrays(part.arrays, name) if stored else None
+
+        groups = {
+            name: part.arrays[f"group.{number}"]
+            for number, name in enumerate(part.config["groups"])
+        }
+        ids = StringTable.from_arrays(part.arrays, "ids")
+        return cls(ids, names=table("names"), texts=table("texts"), groups=groups)
+
     def __repr__(self) -> str:
         return f"LabelIndex({len(self):,} labels)"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """Documents (texts, or ready-made features, or both), their labels and the label index.
 
@@ -171,6 +210,9 @@ class Corpus:
     def __post_init__(self) -> None:
         if self.texts is None and self.features is None:
             raise DataError("a corpus needs texts or features")
+        object.__setattr__(self, "labels", as_csr(self.labels, name="labels"))
+        if self.features is not None:
+            object.__setattr__(self, "features", as_csr(self.features, name="features"))
         rows, columns = self.labels.shape
         if columns != len(self.index):
             raise DataError(
@@ -191,16 +233,25 @@ class Corpus:
     def from_lists(
         cls,
         texts: Sequence[str],
-        labels: Sequence[Any],
+        labels: Any,
         *,
         index: LabelIndex | None = None,
         ids: Sequence[str] | None = None,
     ) -> Corpus:
         """From plain lists: texts, and for each text its labels (ids, names or a weight mapping).
 
+        ``labels`` may also be a documents x labels matrix; its columns are those of ``index``, or
+        are named by their numbers.
+
         >>> Corpus.from_lists(["x"], [["a", "b"]]).labels.shape
         (1, 2)
         """
+        _check_texts(texts)
+        if sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2):
+            matrix = as_csr(labels, name="labels")
+            if index is None:
+                index = LabelIndex(map(str, range(matrix.shape[1])))
+            return cls(texts, matrix, index, ids)
         if len(texts) != len(labels):
             raise DataError(f"{len(texts)} texts but {len(labels)} label lists")
         if index is None:
@@ -221,12 +272,12 @@ class Corpus:
         return self.features if self.texts is None else self.texts
 
     def take(self, rows: npt.ArrayLike) -> Corpus:
-        """The documents at ``rows``, in that order, over the same label index.
+        """The documents at ``rows`` (numbers or a mask), in that order, over the same index.
 
         >>> Corpus.from_lists(["x", "y"], [["a"], ["b"]]).take([1]).texts
         ['y']
         """
-        picked = np.asarray(rows, dtype=np.int64)
+        picked = row_numbers(rows, len(self))
         return Corpus(
             _take(self.texts, picked),
             self.labels[picked],
@@ -264,13 +315,26 @@ class Corpus:
         coo = self.labels.tocoo()
         target = new_column[coo.col] if len(new_column) else np.zeros(0, np.int64)
         known = target >= 0
+        row, column, weight = coo.row[known], target[known], coo.data[known]
+        # An id and a name may lead two labels to one column: the larger weight counts, once.
+        order = np.lexsort((-weight, column, row))
+        row, column, weight = row[order], column[order], weight[order]
+        first = np.ones(len(row), bool)
+        first[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
         moved = sparse.coo_array(
-            (coo.data[known], (coo.row[known], target[known])), shape=(len(self), len(index))
+            (weight[first], (row[first], column[first])), shape=(len(self), len(index))
         )
         lost = np.bincount(coo.row[~known], minlength=len(self)).astype(np.int64)
         return Corpus(
             self.texts, as_csr(moved), index, self.ids, self.features, self.unknown + lost
         )
+
+
+def _group(name: str, columns: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
+    try:
+        return row_numbers(columns, count)
+    except DataError as error:
+        raise DataError(f"group {name!r} must hold columns of the {count:,} labels") from error
 
 
 def _sequence(values: Iterable[str]) -> Strings:
@@ -285,18 +349,30 @@ def _take(values: Strings | None, rows: npt.NDArray[np.int64]) -> Strings | None
     return [values[row] for row in rows]
 
 
+def _check_texts(texts: Sequence[str]) -> None:
+    if isinstance(texts, str):
+        raise DataError(f"texts must be a list of strings, got the string {texts[:40]!r}")
+    if not isinstance(texts, StringTable):
+        wrong = next((row for row, text in enumerate(texts) if not isinstance(text, str)), None)
+        if wrong is not None:
+            raise DataError(f"text of document {wrong} is {texts[wrong]!r}, not a string")
+
+
 def _weighted(labels: Any, row: int) -> Iterable[tuple[str, float]]:
     """(label, weight) pairs of one document's labels, refusing what is surely a mistake."""
     if isinstance(labels, str):
         raise DataError(
             f"labels of document {row} are the string {labels!r}; give a list: [{labels!r}]"
         )
+    if isinstance(labels, bytes) or not isinstance(labels, Iterable):
+        raise DataError(f"labels of document {row} are {labels!r}; give a list of labels")
     pairs = labels.items() if isinstance(labels, Mapping) else ((label, 1.0) for label in labels)
     for label, weight in pairs:
         if not isinstance(label, str):
-            label = str(label) if isinstance(label, (int, np.integer)) else label
+            number = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
+            label = str(label) if number else label
         if not isinstance(label, str):
             raise DataError(f"labels of document {row}: {label!r} is not a string")
-        if not (weight > 0 and np.isfinite(weight)):
+        if not isinstance(weight, (int, float, np.number)) or not 0 < weight < np.inf:
             raise DataError(f"labels of document {row}: weight {weight!r} of {label!r} must be > 0")
         yield label, float(weight)

@@ -61,7 +61,12 @@ class MissingExtraError(LabelgroveError, ImportError):
 
     def __init__(self, extra: str, what: str) -> None:
         self.extra = extra
+        self.what = what
         super().__init__(f"{what} needs an optional dependency: pip install 'labelgrove[{extra}]'")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Worker processes send errors home; without this the pool would break instead.
+        return type(self), (self.extra, self.what)
 
 
 if TYPE_CHECKING:

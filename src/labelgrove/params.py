@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 import tomllib
 import types
 import typing
@@ -66,9 +67,10 @@ class Params:
         >>> Params().set_params()
         Params()
         """
-        for name, value in values.items():
+        for name in values:
             if name not in _field_names(type(self)):
                 raise ConfigError(_unknown(name, _field_names(type(self))))
+        for name, value in values.items():
             setattr(self, name, value)
         return self
 
@@ -94,6 +96,8 @@ class Params:
         >>> Params.from_dict({})
         Params()
         """
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{path or cls.__name__}: must be a table of keys, got {values!r}")
         for name in values:
             if name not in _field_names(cls):
                 raise ConfigError(_unknown(name, _field_names(cls), path))
@@ -121,18 +125,25 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return value
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        value = value.item()  # a search over np.arange or np.logspace brings NumPy's numbers
     if origin in (types.UnionType, typing.Union):
-        if type(None) in arguments and (value is None or value == "none"):
+        if type(None) in arguments and (
+            value is None or (isinstance(value, str) and value == "none")
+        ):
             return None  # TOML has no null; the word "none" stands for it
         options = [a for a in arguments if a is not type(None)]
+        if len(options) == 1:
+            return _checked(value, options[0], where)
+        wanted = []
         for option in options:
             try:
                 return _checked(value, option, where)
             except ConfigError as error:
-                failure = error
-        raise failure
+                wanted.append(str(error).removeprefix(f"{where}: ").rpartition(", got ")[0])
+        raise ConfigError(f"{where}: {' or '.join(wanted)}, got {value!r}")
     if origin is typing.Literal:
-        if value not in arguments:
+        if not any(value == a and type(value) is type(a) for a in arguments):
             options_text = ", ".join(repr(a) for a in arguments)
             raise ConfigError(f"{where}: must be one of {options_text}, got {value!r}")
         return value
@@ -147,7 +158,10 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
             items = zip(value, [arguments[0]] * len(value), strict=True)
         return origin(_checked(item, kind, f"{where}[{i}]") for i, (item, kind) in enumerate(items))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ConfigError(f"{where}: must be a number below 1e308, got more") from error
     wrong_bool = isinstance(value, bool) and hint is not bool
     if isinstance(hint, type) and (wrong_bool or not isinstance(value, hint)):
         raise ConfigError(f"{where}: must be {_type_word(hint)}, got {value!r}")
@@ -186,7 +200,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"{path}: cannot read config file ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also bad UTF-8, huge numbers, deep nesting
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 
@@ -197,13 +211,18 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     (('ranker.C', 2), ('tfidf.analyzer', 'word'))
     """
     key, equals, text = setting.partition("=")
-    if not equals or not key.strip():
+    names = [name.strip() for name in key.split(".")]
+    if not equals or not all(names):
         raise ConfigError(f"--set {setting}: must look like table.key=value")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        parsed = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        parsed = {}
+    value = parsed.get("value")
+    # No parameter is a date or a time, and text with further lines is no single value.
+    if len(parsed) != 1 or not isinstance(value, (bool, int, float, str, list, dict)):
         value = text.strip()
-    return key.strip(), value
+    return ".".join(names), value
 
 
 def merge_settings(config: Mapping[str, Any], settings: list[str]) -> dict[str, Any]:
@@ -236,14 +255,24 @@ def to_toml(config: Mapping[str, Any]) -> str:
     loss = "hinge"
     <BLANKLINE>
     """
-    lines = [f"{k} = {_toml_value(v)}" for k, v in config.items() if not isinstance(v, Mapping)]
+    lines = [_toml_line(k, v) for k, v in config.items() if not isinstance(v, Mapping)]
     for name, table in config.items():
         if isinstance(table, Mapping):
-            lines += ["", f"[{name}]", *(f"{k} = {_toml_value(v)}" for k, v in table.items())]
+            lines += ["", f"[{_toml_key(name)}]", *(_toml_line(k, v) for k, v in table.items())]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
+def _toml_line(key: str, value: Any) -> str:
+    return f"{_toml_key(key)} = {_toml_value(value)}"
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_string(key)
+
+
 def _toml_value(value: Any) -> str:
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        value = value.item()
     if value is None:
         return '"none"'
     if isinstance(value, bool):
@@ -258,6 +287,8 @@ def _toml_value(value: Any) -> str:
 
 
 def _toml_string(value: str) -> str:
+    if any("\ud800" <= c <= "\udfff" for c in value):
+        raise ConfigError(f"cannot write {value!r} to TOML: it contains half of a character")
     escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
     return (
         '"'

@@ -1,0 +1,187 @@
+"""Folders that appear whole or not at all: written beside their place, forced to disk, renamed.
+
+A writer that is killed leaves a sibling ``.NAME.labelgrove-tmp-XXXX``. Nothing reads such a folder,
+and the next write to NAME removes it. The writer holds a lock on its temporary folder, which ends
+with the process, so that a folder still being written by somebody else is left alone.
+
+Where the system cannot exchange two names in one step, a replaced folder is first renamed to
+``.NAME.labelgrove-old-XXXX``; should the writer be killed just then, the next write puts it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from labelgrove.errors import ConfigError
+
+if sys.platform != "win32":
+    import fcntl
+
+_TEMPORARY = ".labelgrove-tmp-"
+_ASIDE = ".labelgrove-old-"
+
+
+def write_folder(path: str | Path, write: Callable[[Path], None], *, replace: bool = False) -> None:
+    """Makes the folder ``path`` out of what ``write(temporary_folder)`` puts there.
+
+    An existing empty folder is filled. Anything else that exists is an error unless ``replace``;
+    the caller has made sure that it may go.
+
+    >>> import tempfile; folder = Path(tempfile.mkdtemp()) / "new"
+    >>> write_folder(folder, lambda temporary: (temporary / "a").touch())
+    >>> [p.name for p in folder.iterdir()]
+    ['a']
+    """
+    # A link to a folder stays a link; what it points to is replaced.
+    target = Path(os.path.realpath(path))
+    clean_up(target)
+    if not replace and occupied(target):
+        raise ConfigError(f"{path}: exists already; choose another folder or allow overwriting")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.parent / f".{target.name}{_TEMPORARY}{uuid.uuid4().hex[:12]}"
+    temporary.mkdir()
+    try:
+        with _locked(temporary):
+            write(temporary)
+            for folder, _, _ in os.walk(temporary):
+                sync(Path(folder))
+            _move_into_place(temporary, target, replace=replace)
+            sync(target.parent)
+    finally:
+        # After a swap the temporary name holds what was replaced.
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def occupied(path: Path) -> bool:
+    """Whether something other than an empty folder is there.
+
+    >>> occupied(Path("/")), occupied(Path("/no/such"))
+    (True, False)
+    """
+    return os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir()))
+
+
+def clean_up(target: Path) -> None:
+    """Removes what killed writes to ``target`` left beside it; puts back what one took away.
+
+    >>> clean_up(Path("/no/such/folder"))
+    """
+    for aside in leftovers(target, _ASIDE):
+        if target.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.rename(target)
+    for temporary in leftovers(target):
+        with _locked(temporary) as ours:
+            if ours:
+                shutil.rmtree(temporary, ignore_errors=True)
+
+
+def clean_up_inside(folder: Path) -> None:
+    """Removes every abandoned temporary folder directly inside ``folder``, whatever its target.
+
+    >>> clean_up_inside(Path("/no/such/folder"))
+    """
+    if folder.is_dir():
+        names = (p.name[1:].partition(_TEMPORARY) for p in folder.glob(f".*{_TEMPORARY}*"))
+        for target in {name for name, _, _ in names}:
+            clean_up(folder / target)
+
+
+def leftovers(target: Path, mark: str = _TEMPORARY) -> list[Path]:
+    """Temporary folders of writes to ``target``, abandoned or under way.
+
+    >>> leftovers(Path("/no/such/folder"))
+    []
+    """
+    if not target.parent.is_dir():
+        return []
+    found = (p for p in target.parent.iterdir() if p.name.startswith(f".{target.name}{mark}"))
+    return sorted(p for p in found if p.is_dir() and not p.is_symlink())
+
+
+def write_file(path: Path, content: bytes, *, exclusive: bool = True) -> None:
+    """Writes a small file and forces it to disk; without ``exclusive``, replaces it in one step.
+
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a"
+    >>> write_file(file, b"1"); write_file(file, b"2", exclusive=False); file.read_bytes()
+    b'2'
+    """
+    goal = path if exclusive else path.with_name(f".{path.name}.tmp")
+    with goal.open("xb" if exclusive else "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    if not exclusive:
+        goal.replace(path)
+        sync(path.parent)
+
+
+def sync(folder: Path) -> None:
+    """Forces a folder's list of names to disk, where the system can.
+
+    >>> sync(Path("."))
+    """
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Locks a folder while this process lives; False when another holds it or locks do not work."""
+    if sys.platform == "win32":
+        yield True
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+def _move_into_place(temporary: Path, target: Path, *, replace: bool) -> None:
+    if not occupied(target):
+        if target.is_dir():
+            target.rmdir()
+        temporary.rename(target)
+    elif not replace:
+        raise ConfigError(f"{target}: appeared while it was being written; choose another folder")
+    elif not _exchange(temporary, target):
+        # Two steps where the system has no exchange: between them the old folder has another name.
+        aside = temporary.with_name(temporary.name.replace(_TEMPORARY, _ASIDE))
+        target.rename(aside)
+        try:
+            temporary.rename(target)
+        except BaseException:
+            aside.rename(target)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swaps two names in one step, so that at no moment one of them is missing."""
+    if not sys.platform.startswith("linux"):
+        return False
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    result = renameat2(here, os.fsencode(first), here, os.fsencode(second), exchange)
+    return bool(result == 0)

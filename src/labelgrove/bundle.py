@@ -1,0 +1,306 @@
+"""A folder of parts with a manifest: what models, finished stages and checkpoints have in common.
+
+``manifest.json`` states the format, what the folder is, the library versions and, for each file,
+its size and two SHA-256 digests: one of the whole file, one of sampled blocks for files too large
+to read at every start. The manifest carries a digest of itself. Every part is ``NAME.json`` (its
+settings) and ``NAME.safetensors`` (its arrays). Nothing read from a folder is trusted before it is
+checked, and nothing in it can name a class or run code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import labelgrove
+from labelgrove import jsonio
+from labelgrove.atomic import leftovers, write_file, write_folder
+from labelgrove.errors import ConfigError, ModelFormatError
+from labelgrove.part import Part
+from labelgrove.tensors import read_tensors, write_tensors
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+UNCHECKED = "README.md"  # people edit a model's card; it is neither listed nor checked
+Verify = Literal["auto", "full", "quick", "none"]
+
+_FULL_CHECK_LIMIT = 512 << 20
+_MAX_MANIFEST = 64 << 20
+_SAMPLE_BLOCKS, _SAMPLE_BLOCK = 64, 64 << 10
+_PART_NAME = re.compile(r"[a-z0-9_-]+(/[a-z0-9_-]+)*")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A folder that was read and checked."""
+
+    path: Path
+    manifest: dict[str, Any]
+    parts: dict[str, Part]
+
+
+def write_bundle(
+    path: str | Path,
+    *,
+    kind: str,
+    fields: Mapping[str, Any],
+    parts: Mapping[str, Part],
+    extra: Callable[[Path], None] | None = None,
+    replace: bool = False,
+) -> None:
+    """Writes parts and manifest as one folder that appears whole or not at all.
+
+    ``extra`` may write further files into the folder it is given; they are listed and checked too.
+
+    >>> import tempfile; folder = Path(tempfile.mkdtemp()) / "b"
+    >>> write_bundle(folder, kind="model", fields={}, parts={"tree": Part({"depth": 2})})
+    >>> read_bundle(folder, kind="model").parts["tree"].config
+    {'depth': 2}
+    """
+    for name in parts:
+        if not _PART_NAME.fullmatch(name) or name == "manifest" or len(name) > 200:
+            raise ConfigError(
+                f"{name!r} cannot be the name of a part: use a-z, 0-9, _ and -, "
+                "with / between levels"
+            )
+    # Everything that can be refused is refused before the first byte is written.
+    about = jsonio.plain(fields, "manifest")
+    configs = {n: jsonio.dump(p.config, where=f"{n}.config") for n, p in parts.items()}
+
+    def write(folder: Path) -> None:
+        files: dict[str, Any] = {}
+        if extra is not None:
+            extra(folder)
+            for file in sorted(p for p in folder.rglob("*") if not p.is_dir()):
+                files[file.relative_to(folder).as_posix()] = _listed(file)
+            files.pop(UNCHECKED, None)
+            ours = {MANIFEST, *(f"{n}.{kind}" for n in parts for kind in ("json", "safetensors"))}
+            if taken := sorted(ours & set(files)):
+                raise ConfigError(f"{taken[0]}: is labelgrove's own; name the extra file otherwise")
+        for name, part in parts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            file = folder / f"{name}.json"
+            write_file(file, configs[name])
+            files[f"{name}.json"] = _described(file, hashlib.sha256(configs[name]).hexdigest())
+            if part.arrays:
+                file = folder / f"{name}.safetensors"
+                files[f"{name}.safetensors"] = _described(file, write_tensors(file, part.arrays))
+        manifest = {
+            "format": f"labelgrove-{kind}",
+            "format_version": FORMAT_VERSION,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "versions": library_versions(),
+            **about,
+            "parts": list(parts),
+            "files": files,
+        }
+        manifest["checksum"] = _manifest_checksum(manifest)
+        write_file(folder / MANIFEST, jsonio.dump(manifest))
+
+    write_folder(path, write, replace=replace)
+
+
+def read_bundle(path: str | Path, *, kind: str, verify: Verify = "auto") -> Bundle:
+    """Checks a folder and maps its arrays into memory.
+
+    Sizes and array headers are always checked. ``full`` compares every byte with the manifest,
+    ``quick`` sampled blocks, ``none`` no content; ``auto`` is full up to 512 MiB, else quick.
+
+    >>> read_bundle("/no/such/folder", kind="model")
+    Traceback (most recent call last):
+    labelgrove.errors.ModelFormatError: /no/such/folder: no such folder
+    """
+    if verify not in ("auto", "full", "quick", "none"):
+        raise ConfigError(f"verify: must be auto, full, quick or none, got {verify!r}")
+    folder = Path(path)
+    manifest = read_manifest(folder, kind=kind)
+    files = manifest["files"]
+    if verify == "auto":
+        total = sum(entry["size"] for entry in files.values())
+        verify = "full" if total <= _FULL_CHECK_LIMIT else "quick"
+    for name, entry in files.items():
+        _check_file(folder, name, entry, verify)
+    parts = {}
+    for name in manifest["parts"]:
+        config = jsonio.parse(_content(folder / f"{name}.json"), file=folder / f"{name}.json")
+        if not isinstance(config, dict):
+            raise ModelFormatError(f"{folder / name}.json: a part's settings must be an object")
+        arrays = f"{name}.safetensors"
+        parts[name] = Part(config, read_tensors(folder / arrays) if arrays in files else {})
+    return Bundle(folder, manifest, parts)
+
+
+def read_manifest(path: str | Path, *, kind: str) -> dict[str, Any]:
+    """The manifest of a folder, checked against its own checksum; no other file is looked at.
+
+    >>> read_manifest(".", kind="model")
+    Traceback (most recent call last):
+    labelgrove.errors.ModelFormatError: .: not a labelgrove model (it has no manifest.json)
+    """
+    folder, file = Path(path), Path(path) / MANIFEST
+    if not folder.is_dir():
+        if folder.exists():
+            raise ModelFormatError(f"{folder}: is a file; a labelgrove {kind} is a folder")
+        unfinished = leftovers(folder)
+        hint = f"; a write to it was cut off, leaving {unfinished[0].name}" if unfinished else ""
+        raise ModelFormatError(f"{folder}: no such folder{hint}")
+    if not os.path.lexists(file):
+        raise ModelFormatError(f"{folder}: not a labelgrove {kind} (it has no {MANIFEST})")
+    if _regular_size(folder, MANIFEST) > _MAX_MANIFEST:
+        raise ModelFormatError(f"{file}: far too large for a manifest")
+    manifest = jsonio.parse(_content(file), file=file)
+    if not isinstance(manifest, dict) or manifest.get("format") != f"labelgrove-{kind}":
+        raise ModelFormatError(f"{file}: does not describe a labelgrove {kind}")
+    version = manifest.get("format_version")
+    if type(version) is not int or version < 1:
+        raise ModelFormatError(f"{file}: format_version {version!r} is not a version")
+    if version > FORMAT_VERSION:
+        raise ModelFormatError(
+            f"{file}: format version {version} is newer than this labelgrove "
+            f"({labelgrove.__version__}) reads; upgrade labelgrove"
+        )
+    try:
+        checksum = _manifest_checksum(manifest)
+    except RecursionError as error:
+        raise ModelFormatError(f"{file}: nested too deeply") from error
+    if manifest.get("checksum") != checksum:
+        raise ModelFormatError(f"{file}: was altered or damaged; {_RESTORE}")
+    _check_lists(manifest, file)
+    return manifest
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of what may change a model's results, as far as installed.
+
+    >>> "numpy" in library_versions()
+    True
+    """
+    versions = {"labelgrove": labelgrove.__version__, "python": platform.python_version()}
+    for name in ("numpy", "scipy", "scikit-learn", "torch", "transformers"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions | {"platform": f"{platform.system()} {platform.machine()}"}
+
+
+_RESTORE = "copy the folder again from where it was made"
+
+
+def _manifest_checksum(manifest: Mapping[str, Any]) -> str:
+    rest = {key: manifest[key] for key in sorted(manifest) if key != "checksum"}
+    return hashlib.sha256(jsonio.dump(rest, indent=None)).hexdigest()
+
+
+def _check_lists(manifest: Mapping[str, Any], file: Path) -> None:
+    """The checksum says that the manifest is as written, not that its writer meant well."""
+    files, parts = manifest.get("files"), manifest.get("parts")
+    if not isinstance(files, dict) or not isinstance(parts, list):
+        raise ModelFormatError(f"{file}: has no lists of files and parts")
+    for name, entry in files.items():
+        if not _is_safe(name):
+            raise ModelFormatError(f"{file}: refers to {name!r}, which is outside the folder")
+        digests = ("sha256", "sample_sha256")
+        if (
+            not isinstance(entry, dict)
+            or type(entry.get("size")) is not int
+            or not all(isinstance(entry.get(digest), str) for digest in digests)
+        ):
+            raise ModelFormatError(f"{file}: does not state size and checksums of {name!r}")
+    for name in parts:
+        if not isinstance(name, str) or not _PART_NAME.fullmatch(name):
+            raise ModelFormatError(f"{file}: {name!r} is not the name of a part")
+        if f"{name}.json" not in files:
+            raise ModelFormatError(f"{file}: does not list the file {name}.json")
+    if len(set(parts)) != len(parts):
+        raise ModelFormatError(f"{file}: lists a part twice")
+
+
+def _is_safe(name: str) -> bool:
+    bad_characters = any(c in name for c in '\\:*?"<>|') or not name.isprintable()
+    return not bad_characters and all(s not in ("", ".", "..") for s in name.split("/"))
+
+
+def _regular_size(folder: Path, name: str) -> int:
+    """Size of a file, once it is sure to be a plain file inside the folder."""
+    file = folder / name
+    try:
+        inside = Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
+        status = file.stat()
+    except OSError as error:
+        raise ModelFormatError(f"{file}: missing or unreadable; {_RESTORE}") from error
+    if not inside:
+        raise ModelFormatError(f"{file}: is a link to outside the folder, which is not followed")
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelFormatError(f"{file}: is not a plain file")
+    return status.st_size
+
+
+def _check_file(folder: Path, name: str, entry: Mapping[str, Any], verify: Verify) -> None:
+    file = folder / name
+    size = _regular_size(folder, name)
+    if size != entry["size"]:
+        raise ModelFormatError(
+            f"{file}: has {size:,} bytes but {entry['size']:,} were written; {_RESTORE}"
+        )
+    try:
+        if verify == "full":
+            same = _sha256(file) == entry["sha256"]
+        elif verify == "quick":
+            same = _sample_sha256(file, size) == entry["sample_sha256"]
+        else:
+            same = True
+    except OSError as error:
+        raise ModelFormatError(f"{file}: cannot be read ({error.strerror})") from error
+    if not same:
+        raise ModelFormatError(f"{file}: was altered or damaged after writing; {_RESTORE}")
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ModelFormatError(f"{file}: cannot be read ({error.strerror})") from error
+
+
+def _listed(file: Path) -> dict[str, Any]:
+    """Describes a file that somebody else wrote, and forces it to disk."""
+    name = file.name
+    if file.is_symlink() or not file.is_file() or not _is_safe(name):
+        raise ConfigError(f"{name!r} cannot be part of a model folder: not a plain file")
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+    return _described(file, _sha256(file))
+
+
+def _described(file: Path, sha256: str) -> dict[str, Any]:
+    size = file.stat().st_size
+    return {"size": size, "sha256": sha256, "sample_sha256": _sample_sha256(file, size)}
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _sample_sha256(file: Path, size: int) -> str:
+    """Digest of evenly spread blocks including both ends; of everything when the file is small."""
+    last = max(size - _SAMPLE_BLOCK, 0)
+    starts = {last * i // (_SAMPLE_BLOCKS - 1) for i in range(_SAMPLE_BLOCKS)}
+    if size <= _SAMPLE_BLOCKS * _SAMPLE_BLOCK:
+        starts = set(range(0, size, _SAMPLE_BLOCK))
+    digest = hashlib.sha256()
+    with file.open("rb") as opened:
+        for start in sorted(starts):
+            opened.seek(start)
+            digest.update(opened.read(_SAMPLE_BLOCK))
+    return digest.hexdigest()

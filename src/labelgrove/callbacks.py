@@ -1,0 +1,301 @@
+"""Progress: events that training sends out, and the listeners that show or record them.
+
+A callback is any function of one :class:`Event`. What a callback raises reaches the caller of
+``fit``: that is how to stop a run. A :class:`Reporter` sends the events and keeps the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from labelgrove import jsonio
+from labelgrove.errors import ConfigError
+
+Kind = Literal["stage_start", "progress", "stage_end", "metrics", "message"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something happened in ``stage``; ``done`` of ``total`` steps are behind it.
+
+    ``values`` holds metrics, a message's ``text``, and at ``stage_end`` the seconds spent and, when
+    the stage failed, the name of the ``error``. ``time`` is seconds since 1970.
+
+    >>> Event("progress", "tf-idf", done=3, total=9).done
+    3
+    """
+
+    kind: Kind
+    stage: str = ""
+    done: float = 0
+    total: float | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+    time: float = field(default_factory=time.time)
+
+    def record(self) -> dict[str, Any]:
+        """The event as one JSON-able record.
+
+        >>> sorted(Event("message", time=0.0).record())
+        ['done', 'kind', 'stage', 'time', 'total', 'values']
+        """
+        names = ("time", "kind", "stage", "done", "total")
+        values = {str(name): _recordable(value) for name, value in self.values.items()}
+        return {name: getattr(self, name) for name in names} | {"values": values}
+
+
+Callback = Callable[[Event], None]
+
+
+@dataclass
+class Timing:
+    """Seconds spent in a stage, over all its runs: by the clock, and by all our threads."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+    runs: int = 0
+
+
+class Reporter:
+    """Sends events to callbacks and measures stages; ``timings`` says where the time went.
+
+    Progress goes out at most every ``interval`` seconds, so that ``advance`` can be called often.
+
+    >>> events = []
+    >>> reporter = Reporter([events.append], interval=0)
+    >>> with reporter.stage("tf-idf", total=2) as stage:
+    ...     stage.advance(2)
+    >>> [event.kind for event in events], list(reporter.timings)
+    (['stage_start', 'progress', 'stage_end'], ['tf-idf'])
+    """
+
+    def __init__(self, callbacks: Iterable[Callback] = (), *, interval: float = 0.1) -> None:
+        self.callbacks = list(callbacks)
+        self.interval = interval
+        self.timings: dict[str, Timing] = {}
+
+    def send(self, event: Event) -> None:
+        """Gives every callback the event, then raises the first error one of them raised.
+
+        >>> Reporter([print]).send(Event("message", values={"text": "hi"}, time=0.0))
+        Event(kind='message', stage='', done=0, total=None, values={'text': 'hi'}, time=0.0)
+        """
+        failure: BaseException | None = None
+        for callback in self.callbacks:
+            try:
+                callback(event)
+            except BaseException as error:  # a progress bar must hear of the end even then
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def message(self, text: str, *, stage: str = "") -> None:
+        """Sends a sentence for people.
+
+        >>> Reporter().message("3 labels have no documents")
+        """
+        self.send(Event("message", stage, values={"text": text}))
+
+    def metrics(self, values: dict[str, Any], *, stage: str = "") -> None:
+        """Sends measured values.
+
+        >>> Reporter().metrics({"P@1": 0.8})
+        """
+        self.send(Event("metrics", stage, values=values))
+
+    @contextlib.contextmanager
+    def stage(self, name: str, *, total: float | None = None) -> Iterator[Stage]:
+        """A timed stage; its end is sent however the block is left.
+
+        >>> with Reporter().stage("tree"):
+        ...     pass
+        """
+        stage = Stage(self, name, total)
+        wall, cpu = time.perf_counter(), time.process_time()
+        values: dict[str, Any] = {}
+        try:
+            self.send(Event("stage_start", name, total=total))
+            yield stage
+        except BaseException as error:
+            values["error"] = type(error).__name__
+            raise
+        finally:
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            timing = self.timings.setdefault(name, Timing())
+            timing.wall += wall
+            timing.cpu += cpu
+            timing.runs += 1
+            values |= {"wall_seconds": wall, "cpu_seconds": cpu}
+            # What went wrong first is what the caller must see, not a listener's second complaint.
+            with contextlib.suppress(Exception) if "error" in values else contextlib.nullcontext():
+                self.send(Event("stage_end", name, stage.done, total, values))
+
+    def where_the_time_went(self) -> str:
+        """A small table of stages, in the order they began to finish.
+
+        >>> reporter = Reporter(); reporter.timings["tree"] = Timing(2.0, 3.5, 1)
+        >>> print(reporter.where_the_time_went())
+        stage    seconds    CPU seconds
+        tree         2.0            3.5
+        """
+        width = max([5, *map(len, self.timings)])
+        lines = [f"{'stage':<{width}}  {'seconds':>9}  {'CPU seconds':>13}"]
+        for name, timing in self.timings.items():
+            lines.append(f"{name:<{width}}  {timing.wall:>9.1f}  {timing.cpu:>13.1f}")
+        return "\n".join(lines)
+
+
+class Stage:
+    """What a ``with reporter.stage(...)`` block gets: counts steps and sends metrics."""
+
+    def __init__(self, reporter: Reporter, name: str, total: float | None) -> None:
+        self.name = name
+        self.total = total
+        self.done: float = 0
+        self._reporter = reporter
+        self._sent = time.monotonic()
+
+    def advance(self, steps: float = 1) -> None:
+        """Counts ``steps`` more as done.
+
+        >>> with Reporter().stage("tree") as stage:
+        ...     stage.advance(); stage.done
+        1
+        """
+        self.done += steps
+        now = time.monotonic()
+        if now - self._sent >= self._reporter.interval or self.done == self.total:
+            self._sent = now
+            self._reporter.send(Event("progress", self.name, self.done, self.total))
+
+    def metrics(self, **values: Any) -> None:
+        """Sends measured values of this stage, with the step they belong to.
+
+        >>> with Reporter().stage("train") as stage:
+        ...     stage.metrics(loss=0.7)
+        """
+        self._reporter.send(Event("metrics", self.name, self.done, self.total, values))
+
+
+class JsonlLog:
+    """Appends events to a file, one JSON record a line; progress at most every few seconds.
+
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "log.jsonl"
+    >>> JsonlLog(file)(Event("message", values={"text": "hi"}))
+    >>> '"hi"' in file.read_text()
+    True
+    """
+
+    def __init__(self, path: str | Path, *, interval: float = 5.0) -> None:
+        self.path = Path(path)
+        self.interval = interval
+        self._logged: dict[str, float] = {}
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "progress" and event.done != event.total:
+            if event.time - self._logged.get(event.stage, -self.interval) < self.interval:
+                return
+            self._logged[event.stage] = event.time
+        jsonio.append_line(self.path, event.record())
+
+
+class RichProgress:
+    """Progress bars on the terminal (stderr); silent elsewhere, and in all but the first process.
+
+    The display lives while a stage is open, so that the terminal is whole again when the last one
+    ends, also by an error or Ctrl-C. As a context manager it makes doubly sure.
+
+    >>> with RichProgress() as progress:  # here stderr is no terminal: nothing is shown
+    ...     progress(Event("stage_start", "tf-idf", total=3))
+    """
+
+    def __init__(self, *, console: Any = None) -> None:
+        if console is None and sys.stderr.isatty() and os.environ.get("RANK", "0") == "0":
+            from rich.console import Console
+
+            console = Console(stderr=True)
+        self._console = console
+        self._progress: Any = None
+        self._tasks: dict[str, list[Any]] = {}
+
+    def __call__(self, event: Event) -> None:
+        if self._console is None:
+            return
+        if event.kind == "stage_start":
+            bar = self._display().add_task(event.stage, total=event.total)
+            self._tasks.setdefault(event.stage, []).append(bar)
+        elif event.kind == "progress" and self._tasks.get(event.stage):
+            self._progress.update(self._tasks[event.stage][-1], completed=event.done)
+        elif event.kind == "stage_end" and self._tasks.get(event.stage):
+            self._end(event)
+        elif event.kind == "message":
+            self._console.print(event.values.get("text", ""), markup=False)
+        elif event.kind == "metrics":
+            shown = "  ".join(f"{k} {_short(v)}" for k, v in event.values.items())
+            self._console.print(f"{event.stage} {shown}".strip(), markup=False, highlight=False)
+
+    def close(self) -> None:
+        """Takes the bars down and gives the terminal back.
+
+        >>> RichProgress().close()
+        """
+        self._tasks.clear()
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            progress.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _display(self) -> Any:
+        if self._progress is None:
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
+
+            self._progress = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                console=self._console,
+            )
+            self._progress.start()
+        return self._progress
+
+    def _end(self, event: Event) -> None:
+        try:
+            bar = self._tasks[event.stage].pop()
+            if event.total is None and "error" not in event.values:
+                self._progress.update(bar, total=max(event.done, 1), completed=max(event.done, 1))
+            self._progress.stop_task(bar)
+        finally:
+            if not any(self._tasks.values()):
+                self.close()
+
+
+def _recordable(value: Any) -> Any:
+    try:
+        return jsonio.plain(value)
+    except ConfigError:
+        return str(value)  # an odd value in a log is no reason to stop a day's training
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,108 @@
+"""A lock file that two processes cannot hold at once and that a dead process does not hold."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import sys
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+
+class FileLock:
+    """Takes the lock when made; ``taken`` says whether that worked, ``previous`` who had it before.
+
+    The operating system drops the lock when its holder dies, however it dies, so a lock file left
+    behind is only a note of who that was (``previous``), never an obstacle.
+
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "lock"
+    >>> first, second = FileLock(file), FileLock(file)
+    >>> first.taken, second.taken, second.previous["pid"] == os.getpid()
+    (True, False, True)
+    >>> first.release(); second.release()
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        # Children made by fork share the descriptor: letting go must only close it, in any process.
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+        # Somebody may be trying the lock for an instant, to see whether a run is alive.
+        self.taken = any(_try_lock(self._descriptor, wait) for wait in (0.1, 0.1, 0.0))
+        self.previous = _read_note(path)
+        if self.taken:
+            self._note({"pid": os.getpid(), "host": platform.node(), "since": time.time()})
+
+    def release(self) -> None:
+        """Gives the lock back and wipes the note; does nothing when called again.
+
+        >>> import tempfile; lock = FileLock(Path(tempfile.mkdtemp()) / "lock")
+        >>> lock.release(); lock.release()
+        """
+        if self._close.alive and self.taken:
+            self._note(None)
+            _unlock(self._descriptor)
+        self.taken = False
+        self._close()
+
+    def _note(self, holder: dict[str, Any] | None) -> None:
+        os.ftruncate(self._descriptor, 0)
+        if holder is not None:
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            os.write(self._descriptor, json.dumps(holder).encode())
+
+
+def lock_holder(path: Path) -> dict[str, Any] | None:
+    """Who holds a lock now, or None.
+
+    >>> lock_holder(Path("/no/such/lock")) is None
+    True
+    """
+    if not path.is_file():
+        return None
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        if _try_lock(descriptor, 0.0):
+            _unlock(descriptor)
+            return None
+        return _read_note(path) or {}
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, wait: float) -> bool:
+    try:
+        if sys.platform == "win32":
+            os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # past the note, which stays readable
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:
+        time.sleep(wait)
+        return False
+
+
+def _unlock(descriptor: int) -> None:
+    with contextlib.suppress(OSError):
+        if sys.platform == "win32":
+            os.lseek(descriptor, 1 << 20, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _read_note(path: Path) -> dict[str, Any] | None:
+    try:
+        note = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return note if isinstance(note, dict) else None

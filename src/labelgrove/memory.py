@@ -1,0 +1,141 @@
+"""Memory: sizes as people write them, what is used and free, and a check before work starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from labelgrove.errors import ConfigError, ResourceError
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_GROUP_FILES_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_GROUP_FILES_2 = ("memory.max", "memory.current", "inactive_file")
+
+
+def parse_size(size: str | int, *, name: str = "memory") -> int:
+    """Bytes of "8G", "512M", "1.5GiB" or a plain number; units are powers of 1024, as for RAM.
+
+    >>> parse_size("1.5GiB"), parse_size("512M"), parse_size(100)
+    (1610612736, 536870912, 100)
+    """
+    amount = size
+    if isinstance(size, str) and (match := _SIZE.fullmatch(size)):
+        number, unit = match.groups()
+        amount = int(float(number) * 1024 ** _POWER[unit.lower()]) if len(number) < 300 else size
+    if not isinstance(amount, int) or isinstance(amount, bool) or amount <= 0:
+        raise ConfigError(f"{name}: must be a size such as 8G, 512M or 1.5GiB, got {size!r}")
+    return amount
+
+
+def format_size(size: float) -> str:
+    """Bytes as people read them.
+
+    >>> format_size(1610612736), format_size(12)
+    ('1.5 GiB', '12 bytes')
+    """
+    if size < 1024:
+        return f"{size:.0f} bytes"
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1023.95:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:,.1f} TiB"
+
+
+def peak_rss() -> int | None:
+    """The most physical memory this process ever held, in bytes; None where unknown.
+
+    >>> peak_rss() is None or peak_rss() > 1 << 20
+    True
+    """
+    # The system call also counts what the parent held before this program started.
+    kilobytes = _proc_value(Path("/proc/self/status"), "VmHWM:")
+    if kilobytes is not None:
+        return kilobytes * 1024
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def available_memory() -> int | None:
+    """Bytes that can be had without swapping, within a container's limit; None where unknown.
+
+    >>> available_memory() is None or available_memory() > 0
+    True
+    """
+    kilobytes = _proc_value(Path("/proc/meminfo"), "MemAvailable:")
+    if kilobytes is not None:
+        free = kilobytes * 1024
+    elif hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    else:
+        return None
+    left = _left_in_container(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"))
+    return free if left is None else min(free, left)
+
+
+def require(
+    budget: str | int | None, estimate: int, what: str, *, advice: str | None = None
+) -> None:
+    """Raises ResourceError, before anything starts, when ``what`` needs more than is allowed.
+
+    Without a budget the memory that is free now is the limit.
+
+    >>> require("1G", 2 << 30, "the ranker", advice="lower C")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    labelgrove.errors.ResourceError: the ranker needs about 2.0 GiB but the memory limit is 1.0...
+    """
+    if budget is None:
+        limit, words = available_memory(), "free now is"
+    else:
+        limit, words = parse_size(budget), "the memory limit is"
+    if limit is not None and estimate > limit:
+        raise ResourceError(
+            f"{what} needs about {format_size(estimate)} but {words} {format_size(limit)}; "
+            f"{advice or 'raise the limit, take a smaller setting or a machine with more memory'}"
+        )
+
+
+def _proc_value(file: Path, key: str) -> int | None:
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith(key)), None)
+
+
+def _left_in_container(root: Path, membership: Path) -> int | None:
+    """What this process's control groups, and those around them, still allow."""
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return None
+    left = []
+    for line in lines:
+        controllers, path = line.split(":", 2)[1:]
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        base = root / "memory" if controllers else root  # version 1, or version 2
+        names = _GROUP_FILES_1 if controllers else _GROUP_FILES_2
+        group = base / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(base):
+                left.append(_left_in_group(folder, *names))
+    return min((amount for amount in left if amount is not None), default=None)
+
+
+def _left_in_group(folder: Path, limit_file: str, used_file: str, cache_key: str) -> int | None:
+    try:
+        limit = int((folder / limit_file).read_text())  # "max" means no limit
+        used = int((folder / used_file).read_text())
+    except (OSError, ValueError):
+        return None
+    # Files that are cached count as used, but the system gives that memory back.
+    cache = _proc_value(folder / "memory.stat", cache_key) or 0
+    return max(limit - used + cache, 0)

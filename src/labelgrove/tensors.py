@@ -1,0 +1,204 @@
+"""Arrays on disk in the safetensors layout: written without a second copy, read by mapping.
+
+The layout is eight bytes of header length, a JSON header, then the arrays one after the other
+without gaps. We pad the header so that the data starts on a 64-byte boundary, and write large item
+sizes first, so that every array is aligned to its items and can be used where it lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import mmap
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove import jsonio
+from labelgrove.errors import ConfigError, ModelFormatError
+
+_CODES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "|u1",
+    "BOOL": "|b1",
+}
+_DTYPES = {code: np.dtype(text) for code, text in _CODES.items()}
+_CODE_OF = {dtype: code for code, dtype in _DTYPES.items()}
+_MAX_HEADER = 100_000_000  # the safetensors library's own limit
+_MAX_DIMENSIONS = 32
+_ALIGNMENT = 64
+_BLOCK = 16 << 20
+
+
+def write_tensors(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+    """Writes named arrays to a new file, forces it to disk and returns its SHA-256.
+
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.safetensors"
+    >>> len(write_tensors(file, {"x": np.arange(3)})), read_tensors(file)["x"].tolist()
+    (64, [0, 1, 2])
+    """
+    header: dict[str, Any] = {}
+    position = 0
+    ordered = _ordered(arrays, path)
+    for name, array in ordered:
+        end = position + array.nbytes
+        header[name] = {
+            "dtype": _CODE_OF[_little(array.dtype)],
+            "shape": list(array.shape),
+            "data_offsets": [position, end],
+        }
+        position = end
+    text = jsonio.dump(header, where=path.name, indent=None)
+    text += b" " * (-(8 + len(text)) % _ALIGNMENT)
+    if len(text) > _MAX_HEADER:
+        raise ConfigError(f"{path.name}: {len(arrays):,} arrays are too many for one file")
+    digest = hashlib.sha256()
+    with path.open("xb") as file:
+        _put(file, digest, len(text).to_bytes(8, "little") + text)
+        for _, array in ordered:
+            for block in array_blocks(array):
+                _put(file, digest, block)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a file as read-only views of one memory map.
+
+    A header that does not describe the file exactly is a ModelFormatError.
+
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.safetensors"
+    >>> _ = write_tensors(file, {"x": np.zeros(2)})
+    >>> read_tensors(file)["x"].flags.writeable
+    False
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            header, start = _read_header(file, path, size)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise ModelFormatError(f"{path}: cannot be read ({error})") from error
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for name, (dtype, shape, begin) in _checked_entries(header, path, size - start).items():
+        array = np.ndarray(shape, dtype, buffer=mapped, offset=start + begin)
+        if not array.flags.aligned:  # never in files of ours; kernels may not read such arrays
+            array = array.copy()
+            array.flags.writeable = False
+        arrays[name] = array
+    return arrays
+
+
+def array_blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
+    """An array's little-endian bytes in C order, in pieces that copy a few megabytes at most.
+
+    >>> b"".join(array_blocks(np.array([[1, 2], [3, 4]], dtype=np.uint8).T))
+    b'\\x01\\x03\\x02\\x04'
+    """
+    wanted = array.dtype.newbyteorder("<")
+    if array.size == 0:
+        return
+    if array.flags.c_contiguous and array.dtype == wanted:
+        flat = array.reshape(-1).view(np.uint8).data
+        for start in range(0, len(flat), _BLOCK):
+            yield flat[start : start + _BLOCK]
+    elif array.ndim and array.nbytes > _BLOCK and len(array) > 1:
+        rows = max(1, len(array) * _BLOCK // array.nbytes)
+        for start in range(0, len(array), rows):
+            block = array[start : start + rows]
+            yield from array_blocks(np.ascontiguousarray(block, dtype=wanted))
+    else:
+        yield from array_blocks(np.ascontiguousarray(array, dtype=wanted))
+
+
+def _ordered(
+    arrays: Mapping[str, npt.NDArray[Any]], path: Path
+) -> list[tuple[str, npt.NDArray[Any]]]:
+    checked = []
+    for name, given in arrays.items():
+        array = np.asarray(given) if isinstance(given, np.generic) else given
+        if not name or name == "__metadata__" or not name.isprintable():
+            raise ConfigError(f"{path.name}: {name!r} cannot be the name of an array")
+        if not isinstance(array, np.ndarray):
+            raise ConfigError(f"{path.name}: {name} is a {type(array).__name__}, not an array")
+        if _little(array.dtype) not in _CODE_OF:
+            raise ConfigError(f"{path.name}: {name} has dtype {array.dtype}, which is not stored")
+        checked.append((name, array))
+    # Large items first: each array then starts at a multiple of its own item size.
+    return sorted(checked, key=lambda item: (-item[1].itemsize, item[0]))
+
+
+def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtype.newbyteorder("<")
+
+
+def _put(file: BinaryIO, digest: Any, block: bytes | memoryview) -> None:
+    digest.update(block)
+    file.write(block)
+
+
+def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[dict[str, Any], int]:
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > min(_MAX_HEADER, size - 8):
+        raise ModelFormatError(f"{path}: not a safetensors file, or cut off; copy it again")
+    content = file.read(length)
+    header = jsonio.parse(content, file=path)
+    if not isinstance(header, dict):
+        raise ModelFormatError(f"{path}: the safetensors header is not an object")
+    return header, 8 + length
+
+
+def _checked_entries(
+    header: Mapping[str, Any], path: Path, data_size: int
+) -> dict[str, tuple[np.dtype[Any], tuple[int, ...], int]]:
+    """Name -> dtype, shape, begin; only when the arrays fill the data exactly, end to end."""
+    entries: dict[str, tuple[np.dtype[Any], tuple[int, ...], int]] = {}
+    extents: list[tuple[int, int]] = []
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        where = f"{path}: array {name!r}"
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+            raise ModelFormatError(f"{where} is not described by dtype, shape and data_offsets")
+        dtype = _DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+        if dtype is None:
+            raise ModelFormatError(f"{where} has the unknown dtype {entry['dtype']!r}")
+        shape, offsets = entry["shape"], entry["data_offsets"]
+        if not _whole_numbers(shape) or len(shape) > _MAX_DIMENSIONS:
+            raise ModelFormatError(f"{where} has an impossible shape")
+        if not _whole_numbers(offsets) or len(offsets) != 2:
+            raise ModelFormatError(f"{where} has impossible data_offsets")
+        begin, end = offsets
+        if end > data_size or end - begin != math.prod(shape) * dtype.itemsize:
+            raise ModelFormatError(f"{where} does not fit its place in the file")
+        # NumPy multiplies the other dimensions even where one is 0, and gives up past 2^63.
+        if math.prod(max(n, 1) for n in shape) * dtype.itemsize >= 1 << 63:
+            raise ModelFormatError(f"{where} has an impossible shape")
+        entries[name] = (dtype, tuple(shape), begin)
+        extents.append((begin, end))
+    position = 0
+    for begin, end in sorted(extents):
+        if begin != position:
+            raise ModelFormatError(f"{path}: arrays overlap or leave a gap at byte {position}")
+        position = end
+    if position != data_size:
+        raise ModelFormatError(f"{path}: {data_size - position} bytes belong to no array")
+    return entries
+
+
+def _whole_numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(type(v) is int and v >= 0 for v in values)

@@ -1,0 +1,126 @@
+"""Folders appear whole or not at all, whenever the writer dies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labelgrove import atomic
+from labelgrove.atomic import leftovers, write_file, write_folder
+from labelgrove.errors import ConfigError
+
+
+def fill(text: str):  # type: ignore[no-untyped-def]
+    return lambda folder: write_file(folder / "a.txt", text.encode())
+
+
+def test_a_failing_writer_leaves_nothing(tmp_path: Path) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "half").write_text("x")
+        raise RuntimeError("disk trouble")
+
+    with pytest.raises(RuntimeError, match="disk trouble"):
+        write_folder(tmp_path / "out", fail)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_folder_is_filled_and_a_full_one_is_not(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    write_folder(tmp_path / "out", fill("1"))
+    with pytest.raises(ConfigError, match="exists already"):
+        write_folder(tmp_path / "out", fill("2"))
+    assert (tmp_path / "out/a.txt").read_text() == "1"
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_replacing_swaps_and_removes_the_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
+) -> None:
+    if not exchange:
+        monkeypatch.setattr(atomic, "_exchange", lambda first, second: False)
+    write_folder(tmp_path / "out", fill("1"))
+    write_folder(tmp_path / "out", fill("2"), replace=True)
+    assert (tmp_path / "out/a.txt").read_text() == "2"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    write_folder(tmp_path / "v1", fill("1"))
+    (tmp_path / "current").symlink_to("v1")
+    write_folder(tmp_path / "current", fill("2"), replace=True)
+    assert (tmp_path / "current").is_symlink()
+    assert (tmp_path / "v1/a.txt").read_text() == "2"
+
+
+def test_a_folder_set_aside_by_a_killed_replacement_comes_back(tmp_path: Path) -> None:
+    write_folder(tmp_path / ".out.labelgrove-old-1", fill("1"))
+    with pytest.raises(ConfigError, match="exists already"):
+        write_folder(tmp_path / "out", fill("2"))
+    assert (tmp_path / "out/a.txt").read_text() == "1"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks on folders need flock")
+def test_only_abandoned_leftovers_are_removed(tmp_path: Path) -> None:
+    (tmp_path / ".out.labelgrove-tmp-dead").mkdir()
+    (tmp_path / ".other.labelgrove-tmp-dead").mkdir()
+    seen = []
+
+    def write(folder: Path) -> None:
+        seen.extend(leftovers(tmp_path / "out"))
+        atomic.clean_up(tmp_path / "out")  # as another process would
+        fill("1")(folder)
+
+    write_folder(tmp_path / "out", write)
+    assert len(seen) == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".other.labelgrove-tmp-dead", "out"]
+
+
+KILLED_WRITER = """
+import os, signal, sys
+from pathlib import Path
+from labelgrove import atomic
+calls, deadly, target, exchange = 0, int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "yes"
+def deadly_call(name, owner):
+    real = getattr(owner, name)
+    def call(*arguments, **options):
+        global calls
+        calls += 1
+        if calls == deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **options)
+    setattr(owner, name, call)
+for name, owner in [("fsync", os), ("rename", Path), ("rmtree", atomic.shutil), ("mkdir", Path)]:
+    deadly_call(name, owner)
+if not exchange:
+    atomic._exchange = lambda first, second: False
+def write(folder):
+    for name in "ab":
+        atomic.write_file(folder / name, b"new")
+atomic.write_folder(target, write, replace=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+@pytest.mark.parametrize("exchange", ["yes", "no"])
+def test_killed_at_any_step_the_folder_is_old_or_new(tmp_path: Path, exchange: str) -> None:
+    def write_old(folder: Path) -> None:
+        for name in "ab":
+            write_file(folder / name, b"old")
+
+    for deadly in range(1, 30):
+        target = tmp_path / str(deadly) / "out"
+        write_folder(target, write_old)
+        command = [sys.executable, "-c", KILLED_WRITER, str(deadly), str(target), exchange]
+        killed = subprocess.run(command, check=False).returncode != 0
+        atomic.clean_up(target)
+        assert {file.read_bytes() for file in target.iterdir()} in ({b"old"}, {b"new"})
+        assert len(list(target.iterdir())) == 2
+        assert [p.name for p in target.parent.iterdir()] == ["out"]
+        if not killed:
+            break
+    assert deadly > 6  # it did die in many places
+    assert not killed

@@ -1,0 +1,94 @@
+"""Locks hold between processes and end with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labelgrove.locks import FileLock, lock_holder
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from labelgrove.locks import FileLock
+lock = FileLock(Path(sys.argv[1]))
+print(lock.taken, flush=True)
+time.sleep(60)
+"""
+
+
+def test_released_locks_leave_no_note(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    lock = FileLock(file)
+    holder = lock_holder(file)
+    assert holder is not None
+    assert holder["pid"] == os.getpid()
+    lock.release()
+    assert lock_holder(file) is None
+    again = FileLock(file)
+    assert (again.taken, again.previous) == (True, None)
+    again.release()
+
+
+def test_a_refused_lock_does_not_disturb_the_holder(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    first, second = FileLock(file), FileLock(file)
+    assert not second.taken
+    second.release()
+    assert lock_holder(file) is not None
+    first.release()
+
+
+def test_a_forgotten_lock_is_dropped(tmp_path: Path) -> None:
+    lock = FileLock(tmp_path / "lock")
+    del lock
+    assert lock_holder(tmp_path / "lock") is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_a_killed_holder_holds_nothing_but_is_remembered(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(file)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        lock = FileLock(file)
+        assert not lock.taken
+        lock.release()
+        process.send_signal(signal.SIGKILL)
+    lock = FileLock(file)
+    assert lock.taken
+    assert lock.previous is not None
+    assert lock.previous["pid"] == process.pid
+    lock.release()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_neither_frees_nor_keeps_the_lock(tmp_path: Path) -> None:
+    code = """
+import os, sys, time
+from pathlib import Path
+from labelgrove.locks import FileLock, lock_holder
+file = Path(sys.argv[1])
+lock = FileLock(file)
+child = os.fork()
+if child == 0:
+    sys.exit(0)  # an orderly end, finalizers included
+os.waitpid(child, 0)
+assert lock_holder(file)["pid"] == os.getpid()
+child = os.fork()
+if child == 0:
+    time.sleep(30)
+    os._exit(0)
+lock.release()
+assert lock_holder(file) is None
+os.kill(child, 9)
+os.waitpid(child, 0)
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "lock")], check=True)
