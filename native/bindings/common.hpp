@@ -38,5 +38,8 @@ inline Csr csr_view(const Vector<int64_t>& indptr, const Vector<int32_t>& indice
     return {static_cast<int64_t>(indptr.shape(0)) - 1, cols, indptr.data(), indices.data(), data.data()};
 }
 
+void bind_beam(nb::module_& module);
+void bind_kmeans(nb::module_& module);
+void bind_solver(nb::module_& module);
 
 }  // namespace labelgrove

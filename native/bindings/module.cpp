@@ -23,4 +23,5 @@ NB_MODULE(_native, module) {
         info["threads"] = labelgrove::resolve_threads(0);
         return info;
     });
+    labelgrove::bind_kmeans(module);
 }
