@@ -23,5 +23,7 @@ NB_MODULE(_native, module) {
         info["threads"] = labelgrove::resolve_threads(0);
         return info;
     });
+    labelgrove::bind_beam(module);
     labelgrove::bind_kmeans(module);
+    labelgrove::bind_solver(module);
 }
