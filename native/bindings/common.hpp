@@ -43,5 +43,8 @@ void bind_topk(nb::module_& module);
 void bind_xc_text(nb::module_& module);
 // One function per binding file, called by module.cpp.
 void bind_text(nb::module_& module);
+void bind_beam(nb::module_& module);
+void bind_kmeans(nb::module_& module);
+void bind_solver(nb::module_& module);
 
 }  // namespace labelgrove

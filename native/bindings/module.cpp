@@ -26,4 +26,7 @@ NB_MODULE(_native, module) {
     labelgrove::bind_topk(module);
     labelgrove::bind_xc_text(module);
     labelgrove::bind_text(module);
+    labelgrove::bind_beam(module);
+    labelgrove::bind_kmeans(module);
+    labelgrove::bind_solver(module);
 }

@@ -8,6 +8,10 @@ _Rows: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArr
 
 from labelgrove.arrays import Float32, Int32, Int64
 
+import numpy.typing as npt
+
+from labelgrove.arrays import Float32, Int32, Int64
+
 def build_info() -> dict[str, Any]: ...
 def topk_dense(
     matrix: Float32, columns: Int32, scores: Float32, counts: Int32, threads: int
@@ -103,3 +107,57 @@ class TfidfRows:
         tables: CharTables | None,
     ) -> None: ...
     def finish(self) -> _Rows: ...
+def balanced_kmeans(
+    indptr: Int64,
+    indices: Int32,
+    data: Float32,
+    cols: int,
+    depth: int,
+    max_iterations: int,
+    seed: int,
+    threads: int,
+) -> Int32: ...
+
+def solve_clusters(
+    indptr: Int64,
+    indices: Int32,
+    data: Float32,
+    cols: int,
+    instance_ptr: Int64,
+    instances: Int32,
+    positive_ptr: Int64,
+    positives: Int32,
+    positive_weights: Float32,
+    children: Int64,
+    first: int,
+    last: int,
+    loss: int,
+    cost_positive: float,
+    cost_negative: float,
+    bias: float,
+    eps: float,
+    max_iterations: int,
+    threshold: float,
+    gram_limit: int,
+    seed: int,
+    threads: int,
+) -> dict[str, Any]: ...
+
+class BeamModel:
+    def __init__(self, leaf_labels: Int32) -> None: ...
+    def add_level(self, *arrays: npt.NDArray[Any]) -> None: ...
+    def search(
+        self,
+        indptr: Int64,
+        indices: Int32,
+        data: Float32,
+        cols: int,
+        beam: int,
+        post_processor: int,
+        raw_last_level: bool,
+        bias: float,
+        columns: Int32,
+        scores: Float32,
+        counts: Int32,
+        threads: int,
+    ) -> None: ...

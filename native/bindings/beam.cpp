@@ -1,0 +1,56 @@
+#include "beam.hpp"
+
+#include "common.hpp"
+
+namespace labelgrove {
+
+// Holds the arrays of a ranker, which may be memory-mapped, so that a search passes only documents.
+class BeamModel {
+public:
+    explicit BeamModel(Vector<int32_t> leaf_labels) : leaf_labels_(std::move(leaf_labels)) {}
+
+    void add_level(Vector<int64_t> chunk_rows, Vector<int64_t> chunk_entries, Vector<int32_t> features,
+                   Vector<uint32_t> row_start, Vector<uint16_t> children, Vector<float> values,
+                   Vector<float> bias, Vector<int64_t> child_ptr, Vector<int64_t> leaf_ptr) {
+        levels_.push_back({chunk_rows.data(), chunk_entries.data(), features.data(), row_start.data(),
+                           children.data(), values.data(), bias.data(), child_ptr.data(),
+                           leaf_ptr.data(), static_cast<int64_t>(bias.shape(0))});
+        owners_.push_back({std::move(chunk_rows), std::move(chunk_entries), std::move(features),
+                           std::move(row_start), std::move(children), std::move(values),
+                           std::move(bias), std::move(child_ptr), std::move(leaf_ptr)});
+    }
+
+    void search(const Vector<int64_t>& indptr, const Vector<int32_t>& indices, const Vector<float>& data,
+                int64_t cols, int64_t beam, int post_processor, bool raw_last_level, float bias,
+                MutableMatrix<int32_t> columns, MutableMatrix<float> scores, MutableVector<int32_t> counts,
+                int threads) const {
+        const Csr documents = csr_view(indptr, indices, data, cols);
+        const BeamOptions options{static_cast<int64_t>(columns.shape(1)), beam,
+                                  static_cast<PostProcessor>(post_processor), raw_last_level, bias};
+        const BeamResults results{columns.data(), scores.data(), counts.data()};
+        nb::gil_scoped_release released;
+        beam_search(levels_, leaf_labels_.data(), documents, options, results, threads);
+    }
+
+private:
+    struct Owners {
+        Vector<int64_t> chunk_rows, chunk_entries;
+        Vector<int32_t> features;
+        Vector<uint32_t> row_start;
+        Vector<uint16_t> children;
+        Vector<float> values, bias;
+        Vector<int64_t> child_ptr, leaf_ptr;
+    };
+    Vector<int32_t> leaf_labels_;
+    std::vector<BeamLevel> levels_;
+    std::vector<Owners> owners_;
+};
+
+void bind_beam(nb::module_& module) {
+    nb::class_<BeamModel>(module, "BeamModel")
+        .def(nb::init<Vector<int32_t>>())
+        .def("add_level", &BeamModel::add_level)
+        .def("search", &BeamModel::search);
+}
+
+}  // namespace labelgrove

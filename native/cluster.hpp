@@ -1,0 +1,213 @@
+// Trains one level of a label tree: the classifiers of all children of some parent nodes.
+//
+// All children of a parent see the same instances. Their sub-matrix is copied once, each child is
+// solved on the copy, and the weights go straight into the chunk that prediction reads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+#include "csr.hpp"
+#include "parallel.hpp"
+#include "random.hpp"
+#include "solver.hpp"
+#include "submatrix.hpp"
+
+namespace labelgrove {
+
+// A list of sorted row numbers per node, optionally with a weight per entry.
+struct RowLists {
+    const int64_t* indptr = nullptr;
+    const int32_t* rows = nullptr;
+    const float* weights = nullptr;
+
+    int64_t size(int64_t node) const { return indptr[node + 1] - indptr[node]; }
+};
+
+// The weights of the children of consecutive parents, parent by parent ("chunks"). A chunk is stored
+// by feature: sorted features, and for each the children that use it. See ALGORITHM notes in beam.hpp.
+struct Chunks {
+    std::vector<int64_t> chunk_rows{0};     // parents + 1: where a chunk's features begin
+    std::vector<int64_t> chunk_entries{0};  // parents + 1: where a chunk's entries begin
+    std::vector<int32_t> features;
+    std::vector<uint32_t> row_start;  // per chunk its features + 1 offsets into the chunk's entries
+    std::vector<uint16_t> children;   // offset from the parent's first child
+    std::vector<float> values;
+    std::vector<float> bias;  // per child
+};
+
+struct LevelProblem {
+    Csr features;
+    RowLists instances;             // per parent: who takes part
+    RowLists positives;             // per child: who bears it; a subset of its parent's instances
+    const int64_t* children = nullptr;  // parent p has children [children[p], children[p + 1])
+    SolverOptions options;
+    uint64_t seed = 0;
+    int64_t gram_limit = 0;  // clusters with at most so many instances use the Gram matrix
+};
+
+class ClusterSolver {
+public:
+    void prepare(const LevelProblem& level, int64_t parent) {
+        level_ = &level;
+        parent_ = parent;
+        first_child_ = level.children[parent];
+        instances_ = level.instances.rows + level.instances.indptr[parent];
+        count_ = level.instances.size(parent);
+        rows_.assign(level.features, instances_, count_);
+        use_gram_ = count_ <= level.gram_limit;
+        if (use_gram_) {
+            gram_matrix(rows_, level.options.bias, gram_);
+        } else {
+            squared_norms_.resize(count_);
+            for (int64_t i = 0; i < count_; ++i) {
+                float sum = level.options.bias * level.options.bias;
+                for (int32_t k = 0; k < rows_.row_nnz(i); ++k) sum += rows_.data(i)[k] * rows_.data(i)[k];
+                squared_norms_[i] = sum;
+            }
+        }
+        const int64_t children = level.children[parent + 1] - first_child_;
+        learnt_.resize(children);
+        bias_.resize(children);
+    }
+
+    int64_t children() const { return static_cast<int64_t>(bias_.size()); }
+
+    void solve(int64_t child, LabelProblem& problem) {
+        const SolverOptions& options = level_->options;
+        auto& kept = learnt_[child];
+        kept.clear();
+        if (!set_targets(first_child_ + child, problem)) {
+            // Nothing speaks for this label: the margin of a certain negative, for every document.
+            bias_[child] = options.bias != 0.0f ? -1.0f / options.bias : 0.0f;
+            return;
+        }
+        const uint64_t seed = derive_seed(level_->seed, static_cast<uint64_t>(first_child_ + child));
+        if (use_gram_) {
+            GramSpace space(rows_, gram_, options.bias, problem.weights, problem.margins);
+            bias_[child] = solve_label(space, problem, options, seed);
+        } else {
+            RowSpace space(rows_, squared_norms_.data(), options.bias, problem.weights);
+            bias_[child] = solve_label(space, problem, options, seed);
+        }
+        for (int32_t f = 0; f < rows_.features(); ++f) {
+            const float weight = problem.weights[f];
+            if (std::abs(weight) >= options.threshold && weight != 0.0f) kept.push_back({f, weight});
+        }
+    }
+
+    // The solved children as one chunk: regrouped from by-child to by-feature by counting.
+    void collect(Chunks& out) {
+        std::vector<uint32_t> place(rows_.features() + 1, 0);
+        for (const auto& child : learnt_) {
+            for (const auto& [feature, weight] : child) ++place[feature + 1];
+        }
+        out.row_start.assign(1, 0);
+        out.features.clear();
+        for (int32_t f = 0; f < rows_.features(); ++f) {
+            if (place[f + 1] > 0) {
+                out.features.push_back(rows_.global_feature(f));
+                out.row_start.push_back(out.row_start.back() + place[f + 1]);
+            }
+            place[f + 1] += place[f];
+        }
+        const uint32_t entries = place[rows_.features()];
+        out.children.resize(entries);
+        out.values.resize(entries);
+        for (size_t child = 0; child < learnt_.size(); ++child) {
+            for (const auto& [feature, weight] : learnt_[child]) {
+                const uint32_t at = place[feature]++;
+                out.children[at] = static_cast<uint16_t>(child);
+                out.values[at] = weight;
+            }
+        }
+        out.bias = bias_;
+    }
+
+private:
+    struct Weight {
+        int32_t feature;
+        float value;
+    };
+
+    // Signs and costs of one label's instances; false when it has no positive instance.
+    bool set_targets(int64_t node, LabelProblem& problem) const {
+        const RowLists& positives = level_->positives;
+        problem.sign.assign(count_, -1.0f);
+        problem.cost.assign(count_, level_->options.cost_negative);
+        const int32_t* from = instances_;
+        for (int64_t k = positives.indptr[node]; k < positives.indptr[node + 1]; ++k) {
+            from = std::lower_bound(from, instances_ + count_, positives.rows[k]);
+            if (from == instances_ + count_ || *from != positives.rows[k]) {
+                throw std::invalid_argument("a positive instance is missing from its cluster");
+            }
+            problem.sign[from - instances_] = 1.0f;
+            problem.cost[from - instances_] = level_->options.cost_positive * positives.weights[k];
+        }
+        return positives.size(node) > 0;
+    }
+
+    const LevelProblem* level_ = nullptr;
+    int64_t parent_ = 0, first_child_ = 0, count_ = 0;
+    const int32_t* instances_ = nullptr;
+    Submatrix rows_;
+    bool use_gram_ = false;
+    std::vector<float> gram_, squared_norms_, bias_;
+    std::vector<std::vector<Weight>> learnt_;
+};
+
+// Solves parents [first, last). Clusters are handed out biggest first; a cluster so big that it would
+// keep one thread busy after the others have finished is solved first, its labels shared out.
+inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t last, int threads) {
+    const int64_t count = last - first;
+    const int workers = resolve_threads(threads);
+    std::vector<double> work(count);
+    for (int64_t c = 0; c < count; ++c) {
+        const int64_t labels = level.children[first + c + 1] - level.children[first + c];
+        work[c] = static_cast<double>(level.instances.size(first + c)) * labels + 1;
+    }
+    std::vector<int64_t> order(count);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return work[a] > work[b]; });
+    const double total = std::accumulate(work.begin(), work.end(), 0.0);
+
+    std::vector<Chunks> solved(count);
+    std::vector<LabelProblem> problems(workers);
+    int64_t shared = 0;
+    if (workers > 1) {
+        ClusterSolver solver;
+        for (; shared < count && work[order[shared]] > total / (4.0 * workers); ++shared) {
+            solver.prepare(level, first + order[shared]);
+            parallel_for(solver.children(), workers,
+                         [&](int64_t child, int worker) { solver.solve(child, problems[worker]); });
+            solver.collect(solved[order[shared]]);
+        }
+    }
+    std::vector<ClusterSolver> solvers(workers);
+    parallel_for(count - shared, workers, [&](int64_t piece, int worker) {
+        const int64_t c = order[shared + piece];
+        solvers[worker].prepare(level, first + c);
+        for (int64_t child = 0; child < solvers[worker].children(); ++child) {
+            solvers[worker].solve(child, problems[worker]);
+        }
+        solvers[worker].collect(solved[c]);
+    });
+
+    Chunks all;
+    for (Chunks& chunk : solved) {
+        all.features.insert(all.features.end(), chunk.features.begin(), chunk.features.end());
+        all.row_start.insert(all.row_start.end(), chunk.row_start.begin(), chunk.row_start.end());
+        all.children.insert(all.children.end(), chunk.children.begin(), chunk.children.end());
+        all.values.insert(all.values.end(), chunk.values.begin(), chunk.values.end());
+        all.bias.insert(all.bias.end(), chunk.bias.begin(), chunk.bias.end());
+        all.chunk_rows.push_back(static_cast<int64_t>(all.features.size()));
+        all.chunk_entries.push_back(static_cast<int64_t>(all.values.size()));
+        chunk = Chunks();  // free as we go: the peak is one copy and a bit
+    }
+    return all;
+}
+
+}  // namespace labelgrove

@@ -1,0 +1,142 @@
+"""The checked door to beam search: how to search, and the search itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from labelgrove import _native
+from labelgrove.arrays import CSR, Float32, Int32, csr_parts
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.params import Params, param
+from labelgrove.predictions import ScoreKind
+from labelgrove.solver import ChunkedWeights
+from labelgrove.tree import LabelTree
+
+POST_PROCESSORS = (
+    "noop",
+    "l1-hinge",
+    "l2-hinge",
+    "l3-hinge",
+    "l4-hinge",
+    "sigmoid",
+    "log-sigmoid",
+)
+
+
+@dataclass
+class SearchParams(Params):
+    """How a tree is searched for the best labels.
+
+    >>> SearchParams(last_level="noop").score_kind
+    'margin'
+    """
+
+    beam: int = param(10, ge=1, help="nodes kept per level")
+    post_processor: Literal[
+        "noop", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "log-sigmoid"
+    ] = param("l3-hinge", help="turns a margin into a score; scores multiply down the tree")
+    last_level: Literal["same", "noop"] = param(
+        "same", help="noop ranks labels by their own margin; the tree then only shortlists"
+    )
+    exact: bool = param(False, help="search the whole tree instead of a beam")
+
+    @property
+    def score_kind(self) -> ScoreKind:
+        """What the scores are: products of per-level scores, or raw margins (and log scores).
+
+        >>> SearchParams().score_kind
+        'product'
+        """
+        raw = self.last_level == "noop" or self.post_processor in ("noop", "log-sigmoid")
+        return "margin" if raw else "product"
+
+
+class BeamSearch:
+    """A tree and its weights, ready to be searched.
+
+    >>> tree = LabelTree([[0, 0]], [1, 0])
+    >>> weights = ChunkedWeights(
+    ...     chunk_rows=np.array([0, 1]), chunk_entries=np.array([0, 2]),
+    ...     features=np.array([0], np.int32), row_start=np.array([0, 2], np.uint32),
+    ...     children=np.array([0, 1], np.uint16), values=np.array([2, -2], np.float32),
+    ...     bias=np.zeros(2, np.float32))
+    >>> search = BeamSearch(tree, [weights], features=1, bias=1.0)
+    >>> from labelgrove.arrays import as_csr
+    >>> search(as_csr([[1.0]]), k=1, params=SearchParams())[0].tolist()
+    [[1]]
+    """
+
+    def __init__(
+        self, tree: LabelTree, levels: list[ChunkedWeights], *, features: int, bias: float
+    ) -> None:
+        if len(levels) != len(tree.parents):
+            raise DataError(f"{len(levels)} levels of weights for {len(tree.parents)} tree levels")
+        self.labels = tree.labels
+        self.features = features
+        self.bias = bias
+        self._model = _native.BeamModel(tree.leaf_labels)
+        leaf_ptr = [np.arange(tree.labels + 1, dtype=np.int64)]
+        for level in range(len(levels) - 1, 0, -1):
+            leaf_ptr.append(leaf_ptr[-1][tree.children(level)])
+        for number, weights in enumerate(levels):
+            children = tree.children(number)
+            _check_chunks(weights, children, features, f"ranker level {number}")
+            self._model.add_level(
+                *weights.arrays().values(), children, leaf_ptr[len(levels) - 1 - number]
+            )
+
+    def __call__(
+        self, documents: CSR, *, k: int, params: SearchParams, threads: int | None = None
+    ) -> tuple[Int32, Float32, Int32]:
+        """Label columns, scores (both n x k, best first) and how many places each row fills."""
+        if k < 1:
+            raise ConfigError(f"k: must be at least 1, got {k}")
+        rows, columns = documents.shape
+        if columns != self.features:
+            raise DataError(
+                f"documents have {columns:,} features but the model knows {self.features:,}"
+            )
+        width = min(k, self.labels)
+        found = np.empty((rows, width), np.int32)
+        scores = np.empty((rows, width), np.float32)
+        counts = np.empty(rows, np.int32)
+        self._model.search(
+            *csr_parts(documents, name="documents"),
+            0 if params.exact else params.beam,
+            POST_PROCESSORS.index(params.post_processor),
+            params.last_level == "noop",
+            self.bias,
+            found,
+            scores,
+            counts,
+            threads or 0,
+        )
+        return found, scores, counts
+
+
+def _check_chunks(weights: ChunkedWeights, children: Int32, features: int, where: str) -> None:
+    """Refuses arrays that would make the kernel read outside them; a damaged file must not crash."""
+    parents = len(children) - 1
+    rows, entries = len(weights.features), len(weights.values)
+    sound = (
+        len(weights.chunk_rows) == len(weights.chunk_entries) == parents + 1
+        and weights.chunk_rows[0] == 0
+        and weights.chunk_entries[0] == 0
+        and weights.chunk_rows[-1] == rows
+        and weights.chunk_entries[-1] == entries == len(weights.children)
+        and len(weights.row_start) == rows + parents
+        and len(weights.bias) == children[-1]
+        and bool((np.diff(weights.chunk_rows) >= 0).all())
+        and bool((np.diff(weights.chunk_entries) >= 0).all())
+    )
+    if not sound:
+        raise DataError(f"{where}: the sizes of its arrays do not fit each other")
+    if rows and not 0 <= weights.features.min() <= weights.features.max() < features:
+        raise DataError(f"{where}: a feature lies outside 0..{features - 1}")
+    ends = weights.row_start[weights.chunk_rows[1:] + np.arange(parents)]
+    starts = weights.row_start[weights.chunk_rows[:-1] + np.arange(parents)]
+    if starts.any() or not np.array_equal(ends, np.diff(weights.chunk_entries)):
+        raise DataError(f"{where}: row_start does not fit chunk_entries")

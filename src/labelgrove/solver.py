@@ -1,0 +1,179 @@
+"""The checked door to the solver: one level of classifiers, in the chunked form prediction reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from scipy.sparse import csr_array
+
+from labelgrove import _native
+from labelgrove.arrays import CSR, Float32, Int32, Int64, csr_parts
+from labelgrove.errors import DataError
+from labelgrove.params import Params, param
+
+LOSSES = ("squared_hinge", "hinge", "logistic")
+WIDEST_CLUSTER = 2**16  # children are stored as 16-bit offsets
+GRAM_LIMIT = 600
+
+
+@dataclass
+class RankerParams(Params):
+    """How the classifiers of a tree's nodes are trained.
+
+    >>> RankerParams(C=2.0).validate().C
+    2.0
+    """
+
+    loss: Literal["squared_hinge", "hinge", "logistic"] = param(
+        "squared_hinge", help="loss of one classifier"
+    )
+    C: float = param(1.0, gt=0, help="cost of errors against regularisation")
+    positive_weight: float = param(1.0, gt=0, help="factor on C for positive instances")
+    eps: float = param(0.1, gt=0, help="optimality at which the solver stops; smaller is more exact")
+    max_iterations: int = param(100, ge=1, help="most sweeps over a label's instances")
+    threshold: float = param(0.1, ge=0, help="weights smaller than this are dropped")
+    bias: float = param(1.0, ge=0, help="value of the constant feature; 0 = no bias")
+
+
+@dataclass(frozen=True)
+class RowLists:
+    """For each node a sorted list of row numbers, and a weight for each of them.
+
+    >>> RowLists.from_csr(csr_array([[1.0, 0.0], [1.0, 1.0]])).rows.tolist()
+    [0, 1, 1]
+    """
+
+    indptr: Int64
+    rows: Int32
+    weights: Float32
+
+    @classmethod
+    def from_csr(cls, matrix: CSR) -> RowLists:
+        """The columns of a rows x nodes matrix as lists.
+
+        >>> RowLists.from_csr(csr_array([[1.0, 0.0], [1.0, 1.0]])).indptr.tolist()
+        [0, 2, 3]
+        """
+        columns = matrix.tocsc()
+        columns.sort_indices()
+        return cls(
+            columns.indptr.astype(np.int64),
+            columns.indices.astype(np.int32),
+            columns.data.astype(np.float32),
+        )
+
+
+@dataclass(frozen=True)
+class ChunkedWeights:
+    """Weights of one level's nodes; the children of one parent are stored together as a chunk.
+
+    A chunk lists, in order, the features that any child uses, and for each feature the children
+    (offsets from the parent's first child) and their weights. Chunk p has features
+    ``chunk_rows[p] .. chunk_rows[p+1]`` and entries ``chunk_entries[p] .. chunk_entries[p+1]``;
+    ``row_start`` holds one more number per chunk than it has features.
+    """
+
+    chunk_rows: Int64
+    chunk_entries: Int64
+    features: Int32
+    row_start: npt.NDArray[np.uint32]
+    children: npt.NDArray[np.uint16]
+    values: Float32
+    bias: Float32
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def concat(cls, parts: list[ChunkedWeights]) -> ChunkedWeights:
+        """Chunks of consecutive parents as one level; empties ``parts`` to save memory."""
+
+        def pointers(name: str) -> Int64:
+            ends = [getattr(part, name)[1:] for part in parts]
+            base = np.cumsum([0] + [int(getattr(part, name)[-1]) for part in parts])
+            shifted = [end + start for end, start in zip(ends, base[:-1], strict=True)]
+            return np.concatenate([np.zeros(1, np.int64), *shifted])
+
+        if len(parts) == 1:
+            return parts[0]
+        joined: dict[str, Any] = {n: pointers(n) for n in ("chunk_rows", "chunk_entries")}
+        for name in ("features", "row_start", "children", "values", "bias"):
+            joined[name] = np.concatenate([getattr(part, name) for part in parts])
+        return cls(**joined)
+
+
+def solve_level(
+    features: CSR,
+    *,
+    instances: RowLists,
+    positives: RowLists,
+    children: Int64,
+    params: RankerParams,
+    seed: int = 0,
+    threads: int | None = None,
+    gram_limit: int = GRAM_LIMIT,
+    on_block: Callable[[int], None] | None = None,
+) -> ChunkedWeights:
+    """Trains one classifier per child node on the instances of its parent.
+
+    ``children[p] .. children[p+1]`` are the nodes below parent p; ``instances`` has a list for each
+    parent, ``positives`` one for each child. ``on_block`` is told the number of parents done from
+    time to time, which is also when an interrupt gets through.
+    """
+    parents = len(children) - 1
+    nodes = int(children[-1])
+    if len(instances.indptr) != parents + 1 or len(positives.indptr) != nodes + 1:
+        raise DataError("instances need one list per parent and positives one list per child")
+    widest = int(np.diff(children).max(initial=0))
+    if widest > WIDEST_CLUSTER:
+        raise DataError(
+            f"a cluster has {widest:,} labels; at most {WIDEST_CLUSTER:,} fit: lower max_leaf_size"
+        )
+    parts = csr_parts(features, name="features")
+    rows = features.shape[0]
+    for name, lists in (("instances", instances), ("positives", positives)):
+        if len(lists.rows) and not 0 <= lists.rows.min() <= lists.rows.max() < rows:
+            raise DataError(f"{name}: a row number lies outside 0..{rows - 1}")
+    solved = []
+    for first, last in _blocks(np.diff(instances.indptr) * np.diff(children)):
+        arrays = _native.solve_clusters(
+            *parts,
+            instances.indptr,
+            instances.rows,
+            positives.indptr,
+            positives.rows,
+            positives.weights,
+            children,
+            first,
+            last,
+            LOSSES.index(params.loss),
+            params.C * params.positive_weight,
+            params.C,
+            params.bias,
+            params.eps,
+            params.max_iterations,
+            params.threshold,
+            gram_limit,
+            seed,
+            threads or 0,
+        )
+        solved.append(ChunkedWeights(**arrays))
+        if on_block is not None:
+            on_block(last)
+    return ChunkedWeights.concat(solved)
+
+
+def _blocks(work: Int64, *, blocks: int = 16, fewest: int = 64) -> list[tuple[int, int]]:
+    """Ranges of parents of about equal work, none so small that threads would wait for each other."""
+    parents = len(work)
+    blocks = max(1, min(blocks, parents // fewest))
+    done = np.cumsum(work + 1.0)
+    cuts = np.searchsorted(done, np.arange(1, blocks) * (done[-1] / blocks)) + 1
+    edges = np.unique(np.concatenate([[0], np.minimum(cuts, parents), [parents]]))
+    return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]

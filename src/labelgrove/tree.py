@@ -1,0 +1,196 @@
+"""The label tree: which labels lie together, and how coarse groups split into finer ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove import _native
+from labelgrove.arrays import Int32, Int64, as_csr, csr_parts
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.params import Params, param
+from labelgrove.part import Part
+
+
+@dataclass
+class TreeParams(Params):
+    """How a label tree is grown.
+
+    >>> TreeParams(branching=32).validate().branching
+    32
+    """
+
+    branching: int = param(16, ge=2, help="children of an inner node")
+    max_leaf_size: int = param(100, ge=1, help="most labels in one cluster of the last level")
+    top_width: int | None = param(
+        None, ge=1, help="joining stops when a level has at most so many nodes; none = branching"
+    )
+    kmeans_iterations: int = param(20, ge=1, help="most rounds of 2-means for one split")
+
+
+class LabelTree:
+    """Levels of nodes over the labels; level ``t`` is an array with the parent of each of its nodes.
+
+    The first level hangs under one root (all parents 0), the last level holds one leaf per label.
+    Children of a node are contiguous: parent arrays ascend. ``leaf_labels[position]`` is the label
+    column at a leaf, ``leaf_positions[column]`` is the reverse. Arrays are read-only.
+
+    >>> tree = LabelTree([[0, 0], [0, 0, 1]], leaf_labels=[2, 0, 1])
+    >>> tree.widths, tree.leaf_positions.tolist(), tree.children(1).tolist()
+    ((2, 3), [1, 2, 0], [0, 2, 3])
+    """
+
+    def __init__(self, parents: Sequence[npt.ArrayLike], leaf_labels: npt.ArrayLike) -> None:
+        if not parents:
+            raise DataError("a label tree needs at least one level")
+        self.parents: tuple[Int32, ...] = tuple(_frozen(level) for level in parents)
+        self.leaf_labels: Int32 = _frozen(leaf_labels)
+        above = 1
+        for number, level in enumerate(self.parents):
+            _check_level(number, level, above)
+            above = len(level)
+        if len(self.leaf_labels) != above:
+            raise DataError(f"the tree has {above} leaves but {len(self.leaf_labels)} leaf labels")
+        positions = np.full(above, -1, np.int32)
+        inside = (self.leaf_labels >= 0) & (self.leaf_labels < above)
+        positions[self.leaf_labels[inside]] = np.flatnonzero(inside)
+        if (positions < 0).any():
+            missing = int(np.argmin(positions))
+            raise DataError(f"leaf labels are not a permutation: label column {missing} is missing")
+        self.leaf_positions: Int32 = _frozen(positions)
+
+    @property
+    def labels(self) -> int:
+        """Number of labels.
+
+        >>> LabelTree([[0, 0]], [0, 1]).labels
+        2
+        """
+        return len(self.leaf_labels)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Nodes per level, from the first below the root to the labels.
+
+        >>> LabelTree([[0, 0]], [0, 1]).widths
+        (2,)
+        """
+        return tuple(len(level) for level in self.parents)
+
+    def children(self, level: int) -> Int64:
+        """Where the children of each node above ``level`` begin: node p has [out[p], out[p+1]).
+
+        >>> LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]).children(1).tolist()
+        [0, 2, 3]
+        """
+        above = 1 if level == 0 else len(self.parents[level - 1])
+        return np.searchsorted(self.parents[level], np.arange(above + 1)).astype(np.int64)
+
+    def state(self) -> Part:
+        """The tree as settings and arrays.
+
+        >>> sorted(LabelTree([[0, 0]], [0, 1]).state().arrays)
+        ['leaf_labels', 'parents.0']
+        """
+        arrays: dict[str, npt.NDArray[Any]] = {
+            f"parents.{number}": level for number, level in enumerate(self.parents)
+        }
+        return Part({"levels": len(self.parents)}, arrays | {"leaf_labels": self.leaf_labels})
+
+    @classmethod
+    def from_state(cls, part: Part) -> LabelTree:
+        """The tree that :meth:`state` described; checked again.
+
+        >>> LabelTree.from_state(LabelTree([[0, 0]], [1, 0]).state()).leaf_labels.tolist()
+        [1, 0]
+        """
+        levels = range(int(part.config["levels"]))
+        return cls([part.arrays[f"parents.{t}"] for t in levels], part.arrays["leaf_labels"])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LabelTree):
+            return NotImplemented
+        mine, theirs = self.state().arrays, other.state().arrays
+        return mine.keys() == theirs.keys() and all(
+            np.array_equal(mine[name], theirs[name]) for name in mine
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"LabelTree({'-'.join(map(str, self.widths))})"
+
+
+def build_tree(
+    label_features: Any, params: TreeParams | None = None, *, seed: int = 0, threads: int | None = None
+) -> LabelTree:
+    """Grows a tree over the rows of ``label_features`` by balanced spherical 2-means.
+
+    Labels are halved until a cluster has at most ``max_leaf_size`` of them; then ``branching``
+    neighbours at a time are joined until few enough nodes are left to hang under the root. With no
+    more labels than ``max_leaf_size`` the tree is one cluster: one-versus-all.
+
+    >>> build_tree(np.eye(8), TreeParams(branching=2, max_leaf_size=2)).widths
+    (2, 4, 8)
+    """
+    params = (params or TreeParams()).validate("tree")
+    matrix = as_csr(label_features, name="label_features")
+    labels = int(matrix.shape[0])
+    if labels == 0:
+        raise DataError("cannot build a tree over no labels")
+    depth = _depth(labels, params.max_leaf_size)
+    if depth == 0:
+        return LabelTree([np.zeros(labels, np.int32)], np.arange(labels, dtype=np.int32))
+    if seed < 0:
+        raise ConfigError(f"seed: must be at least 0, got {seed}")
+    order = _native.balanced_kmeans(
+        *csr_parts(matrix, name="label_features"), depth, params.kmeans_iterations, seed, threads or 0
+    )
+    bounds = _slices(labels, depth)
+    cluster_of_leaf = np.repeat(np.arange(2**depth, dtype=np.int32), np.diff(bounds))
+    parents = [cluster_of_leaf]
+    nodes = 2**depth
+    while nodes > (params.top_width or params.branching):
+        parents.append(np.arange(nodes, dtype=np.int32) // np.int32(params.branching))
+        nodes = int(parents[-1][-1]) + 1
+    parents.append(np.zeros(nodes, np.int32))
+    return LabelTree(parents[::-1], order)
+
+
+def _depth(labels: int, max_leaf_size: int) -> int:
+    """How often to halve so that clusters are small enough, but never so often that one is empty."""
+    depth = 0
+    while max_leaf_size << depth < labels and 2 << depth <= labels:
+        depth += 1
+    return depth
+
+
+def _slices(labels: int, depth: int) -> Int64:
+    """Bounds of the 2^depth slices of halved rows, as the kernel halves them."""
+    bounds = np.array([0, labels], np.int64)
+    for _ in range(depth):
+        halves = np.empty(2 * len(bounds) - 1, np.int64)
+        halves[::2] = bounds
+        halves[1::2] = (bounds[:-1] + bounds[1:]) // 2
+        bounds = halves
+    return bounds
+
+
+def _frozen(values: npt.ArrayLike) -> Int32:
+    array = np.array(values, dtype=np.int32)
+    if array.ndim != 1:
+        raise DataError(f"a tree is made of one-dimensional arrays, got shape {array.shape}")
+    array.flags.writeable = False
+    return array
+
+
+def _check_level(number: int, level: Int32, above: int) -> None:
+    steps = np.diff(level)
+    if len(level) == 0 or level[0] != 0 or level[-1] != above - 1 or not np.isin(steps, (0, 1)).all():
+        raise DataError(
+            f"tree level {number}: parents must ascend from 0 to {above - 1} and leave none out"
+        )
