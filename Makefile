@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 NATIVE := $(shell find native -type f 2>/dev/null) CMakeLists.txt
 
 .PHONY: demo test lint typecheck pytest bench clean

@@ -41,7 +41,6 @@ inline Csr csr_view(const Vector<int64_t>& indptr, const Vector<int32_t>& indice
 // One per kernel, each in its own file; module.cpp calls them.
 void bind_topk(nb::module_& module);
 void bind_xc_text(nb::module_& module);
-// One function per binding file, called by module.cpp.
 void bind_text(nb::module_& module);
 void bind_beam(nb::module_& module);
 void bind_kmeans(nb::module_& module);

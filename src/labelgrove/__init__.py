@@ -1,3 +1,76 @@
-"""labelgrove: raw text in, the k best labels out, from label sets of thousands to millions."""
+"""labelgrove: raw text in, the k best labels out, from label sets of thousands to millions.
+
+Names are imported when first used, so that ``import labelgrove`` costs nothing and the command line
+answers at once.
+
+>>> import labelgrove
+>>> model = labelgrove.Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+>>> model.predict(["a red shoe"], k=1).names()
+[['shoes']]
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "Corpus": "labelgrove.corpus",
+    "LabelIndex": "labelgrove.corpus",
+    "Linear": "labelgrove.methods.linear",
+    "Predictions": "labelgrove.predictions",
+    "RankerParams": "labelgrove.solver",
+    "SearchParams": "labelgrove.beam",
+    "Tfidf": "labelgrove.tfidf",
+    "TfidfParams": "labelgrove.tfidf",
+    "TreeParams": "labelgrove.tree",
+    "evaluate": "labelgrove.metrics",
+    "load": "labelgrove.methods.base",
+    "read_corpus": "labelgrove.formats",
+    "scorer": "labelgrove.metrics",
+    "write_corpus": "labelgrove.formats",
+}
+
+__all__ = [
+    "Corpus",
+    "LabelIndex",
+    "Linear",
+    "Predictions",
+    "RankerParams",
+    "SearchParams",
+    "Tfidf",
+    "TfidfParams",
+    "TreeParams",
+    "__version__",
+    "evaluate",
+    "load",
+    "read_corpus",
+    "scorer",
+    "write_corpus",
+]
+
+if TYPE_CHECKING:
+    from labelgrove.beam import SearchParams
+    from labelgrove.corpus import Corpus, LabelIndex
+    from labelgrove.formats import read_corpus, write_corpus
+    from labelgrove.methods.base import load
+    from labelgrove.methods.linear import Linear
+    from labelgrove.metrics import evaluate, scorer
+    from labelgrove.predictions import Predictions
+    from labelgrove.solver import RankerParams
+    from labelgrove.tfidf import Tfidf, TfidfParams
+    from labelgrove.tree import TreeParams
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'labelgrove' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_HOME))

@@ -3,14 +3,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.arrays import Float32, Int32, Int64
+
 # indptr, indices and data of a CSR matrix
 _Rows: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]
-
-from labelgrove.arrays import Float32, Int32, Int64
-
-import numpy.typing as npt
-
-from labelgrove.arrays import Float32, Int32, Int64
 
 def build_info() -> dict[str, Any]: ...
 def topk_dense(
@@ -25,10 +21,6 @@ def topk_sparse(
     counts: Int32,
     threads: int,
 ) -> int: ...
-import numpy as np
-import numpy.typing as npt
-
-def build_info() -> dict[str, Any]: ...
 def parse_xc_text(
     text: npt.NDArray[np.uint8],
     label_limit: int,
@@ -107,6 +99,7 @@ class TfidfRows:
         tables: CharTables | None,
     ) -> None: ...
     def finish(self) -> _Rows: ...
+
 def balanced_kmeans(
     indptr: Int64,
     indices: Int32,
@@ -117,7 +110,6 @@ def balanced_kmeans(
     seed: int,
     threads: int,
 ) -> Int32: ...
-
 def solve_clusters(
     indptr: Int64,
     indices: Int32,

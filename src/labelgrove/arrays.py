@@ -6,6 +6,7 @@ here: wrong shapes, unsorted or out-of-range indices, indptr that goes backwards
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -104,3 +105,34 @@ def _check_structure(matrix: Any, name: str) -> None:
             matrix.check_format(full_check=True)
         except ValueError as error:
             raise DataError(f"{name}: not a valid sparse matrix ({error})") from error
+
+
+def csr_arrays(matrix: CSR, prefix: str) -> dict[str, npt.NDArray[Any]]:
+    """A CSR matrix as named arrays of a Part; :func:`csr_from_arrays` reads them.
+
+    >>> sorted(csr_arrays(as_csr([[0, 2]]), "x"))
+    ['x.data', 'x.indices', 'x.indptr', 'x.shape']
+    """
+    parts = csr_parts(matrix, name=prefix)
+    shape = np.array(matrix.shape, dtype=np.int64)
+    return {
+        f"{prefix}.indptr": parts.indptr,
+        f"{prefix}.indices": parts.indices,
+        f"{prefix}.data": parts.data,
+        f"{prefix}.shape": shape,
+    }
+
+
+def csr_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> CSR:
+    """The inverse of :func:`csr_arrays`; memory-mapped arrays stay memory-mapped where they can.
+
+    >>> csr_from_arrays(csr_arrays(as_csr([[0, 2]]), "x"), "x").toarray()
+    array([[0., 2.]], dtype=float32)
+    """
+    indptr, indices, data, shape = (
+        arrays[f"{prefix}.{name}"] for name in ("indptr", "indices", "data", "shape")
+    )
+    # SciPy wants one index type for both arrays: the narrow one where the row pointers fit it.
+    if len(indices) <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)
+    return sparse.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))

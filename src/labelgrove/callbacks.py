@@ -174,6 +174,16 @@ class Stage:
             self._sent = now
             self._reporter.send(Event("progress", self.name, self.done, self.total))
 
+    def update(self, done: float, total: float) -> None:
+        """Says that ``done`` of ``total`` steps are behind, where the total was not known before.
+
+        >>> with Reporter().stage("tree") as stage:
+        ...     stage.update(3, 9); stage.done
+        3
+        """
+        self.total = total
+        self.advance(done - self.done)
+
     def metrics(self, **values: Any) -> None:
         """Sends measured values of this stage, with the step they belong to.
 
@@ -231,7 +241,8 @@ class RichProgress:
             bar = self._display().add_task(event.stage, total=event.total)
             self._tasks.setdefault(event.stage, []).append(bar)
         elif event.kind == "progress" and self._tasks.get(event.stage):
-            self._progress.update(self._tasks[event.stage][-1], completed=event.done)
+            bar = self._tasks[event.stage][-1]
+            self._progress.update(bar, completed=event.done, total=event.total)
         elif event.kind == "stage_end" and self._tasks.get(event.stage):
             self._end(event)
         elif event.kind == "message":

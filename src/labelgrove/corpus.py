@@ -373,6 +373,8 @@ def _weighted(labels: Any, row: int) -> Iterable[tuple[str, float]]:
             label = str(label) if number else label
         if not isinstance(label, str):
             raise DataError(f"labels of document {row}: {label!r} is not a string")
+        if not label:
+            raise DataError(f"labels of document {row}: an empty label")
         if not isinstance(weight, (int, float, np.number)) or not 0 < weight < np.inf:
             raise DataError(f"labels of document {row}: weight {weight!r} of {label!r} must be > 0")
         yield label, float(weight)

@@ -102,6 +102,23 @@ def require(
         )
 
 
+def limit_memory(budget: int) -> None:
+    """Makes this process fail with MemoryError rather than use more than ``budget`` bytes.
+
+    Counts what is written to (heap and private maps), not files that are only mapped for reading.
+    Does nothing where the system has no such limit (Windows; macOS ignores it).
+
+    >>> limit_memory(1 << 62)
+    """
+    if sys.platform != "linux":
+        return
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = budget if hard == resource.RLIM_INFINITY else min(budget, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
 def _proc_value(file: Path, key: str) -> int | None:
     try:
         lines = file.read_text().splitlines()

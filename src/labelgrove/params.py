@@ -69,7 +69,7 @@ class Params:
         """
         for name in values:
             if name not in _field_names(type(self)):
-                raise ConfigError(_unknown(name, _field_names(type(self))))
+                raise ConfigError(unknown_key(name, _field_names(type(self))))
         for name, value in values.items():
             setattr(self, name, value)
         return self
@@ -100,7 +100,7 @@ class Params:
             raise ConfigError(f"{path or cls.__name__}: must be a table of keys, got {values!r}")
         for name in values:
             if name not in _field_names(cls):
-                raise ConfigError(_unknown(name, _field_names(cls), path))
+                raise ConfigError(unknown_key(name, _field_names(cls), path))
         return cls(**values).validate(path)
 
 
@@ -108,7 +108,13 @@ def _field_names(cls: type[Params]) -> list[str]:
     return [field.name for field in dataclasses.fields(cls)]
 
 
-def _unknown(name: str, valid: list[str], path: str = "") -> str:
+def unknown_key(name: str, valid: list[str], path: str = "") -> str:
+    """The sentence for a key that nobody knows, with the nearest valid one.
+
+    >>> unknown_key("treshold", ["C", "threshold"], "ranker")
+    'ranker.treshold: unknown key; did you mean ranker.threshold?'
+    """
+
     def dotted(key: str) -> str:
         return f"{path}.{key}" if path else key
 

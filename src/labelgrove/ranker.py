@@ -56,7 +56,9 @@ class Ranker:
         ([[1, 0]], [2])
         """
         params = (params or SearchParams()).validate("search")
-        return self._search(as_csr(documents, name="documents"), k=k, params=params, threads=threads)
+        return self._search(
+            as_csr(documents, name="documents"), k=k, params=params, threads=threads
+        )
 
     def state(self) -> Part:
         """Tree and weights as settings and arrays.

@@ -153,6 +153,10 @@ class RunFolder:
         """Lets another process use the folder."""
         self._lock.release()
 
+    def remove(self) -> None:
+        """Deletes the folder; for runs whose result is safe elsewhere."""
+        shutil.rmtree(self.path)
+
     def __enter__(self) -> Self:
         return self
 

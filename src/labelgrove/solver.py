@@ -9,8 +9,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from scipy.sparse import csr_array
-
 from labelgrove import _native
 from labelgrove.arrays import CSR, Float32, Int32, Int64, csr_parts
 from labelgrove.errors import DataError
@@ -34,7 +32,9 @@ class RankerParams(Params):
     )
     C: float = param(1.0, gt=0, help="cost of errors against regularisation")
     positive_weight: float = param(1.0, gt=0, help="factor on C for positive instances")
-    eps: float = param(0.1, gt=0, help="optimality at which the solver stops; smaller is more exact")
+    eps: float = param(
+        0.1, gt=0, help="optimality at which the solver stops; smaller is more exact"
+    )
     max_iterations: int = param(100, ge=1, help="most sweeps over a label's instances")
     threshold: float = param(0.1, ge=0, help="weights smaller than this are dropped")
     bias: float = param(1.0, ge=0, help="value of the constant feature; 0 = no bias")

@@ -126,7 +126,11 @@ class LabelTree:
 
 
 def build_tree(
-    label_features: Any, params: TreeParams | None = None, *, seed: int = 0, threads: int | None = None
+    label_features: Any,
+    params: TreeParams | None = None,
+    *,
+    seed: int = 0,
+    threads: int | None = None,
 ) -> LabelTree:
     """Grows a tree over the rows of ``label_features`` by balanced spherical 2-means.
 
@@ -148,7 +152,11 @@ def build_tree(
     if seed < 0:
         raise ConfigError(f"seed: must be at least 0, got {seed}")
     order = _native.balanced_kmeans(
-        *csr_parts(matrix, name="label_features"), depth, params.kmeans_iterations, seed, threads or 0
+        *csr_parts(matrix, name="label_features"),
+        depth,
+        params.kmeans_iterations,
+        seed,
+        threads or 0,
     )
     bounds = _slices(labels, depth)
     cluster_of_leaf = np.repeat(np.arange(2**depth, dtype=np.int32), np.diff(bounds))
@@ -190,7 +198,12 @@ def _frozen(values: npt.ArrayLike) -> Int32:
 
 def _check_level(number: int, level: Int32, above: int) -> None:
     steps = np.diff(level)
-    if len(level) == 0 or level[0] != 0 or level[-1] != above - 1 or not np.isin(steps, (0, 1)).all():
+    if (
+        len(level) == 0
+        or level[0] != 0
+        or level[-1] != above - 1
+        or not np.isin(steps, (0, 1)).all()
+    ):
         raise DataError(
             f"tree level {number}: parents must ascend from 0 to {above - 1} and leave none out"
         )

@@ -164,6 +164,15 @@ def dump_document(document: Document) -> bytes:
     record: dict[str, Any] = {} if document.id is None else {"id": document.id}
     record["text"] = document.text
     record["labels"] = dict(labels) if isinstance(labels, Mapping) else list(labels)
+    return json_line(record)
+
+
+def json_line(record: Mapping[str, Any]) -> bytes:
+    """One line of JSON in UTF-8, with its newline.
+
+    >>> json_line({"a": "ü"})
+    b'{"a": "\\xc3\\xbc"}\\n'
+    """
     try:
         return (json.dumps(record, ensure_ascii=False) + "\n").encode()
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form, but an escape

@@ -1,0 +1,72 @@
+"""The methods by name. A method's module is imported only when somebody asks for it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from labelgrove.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class MethodEntry:
+    """Where a method lives and which settings its name stands for."""
+
+    module: str
+    class_name: str
+    summary: str
+    preset: Mapping[str, Any] = field(default_factory=dict)
+
+
+METHODS: dict[str, MethodEntry] = {
+    "linear": MethodEntry(
+        "labelgrove.methods.linear", "Linear", "tf-idf and a tree of linear classifiers (XR-Linear)"
+    ),
+    "ova": MethodEntry(
+        "labelgrove.methods.linear",
+        "Linear",
+        "one classifier per label over all documents; for small label sets",
+        {"tree": {"max_leaf_size": 2**31 - 1}},
+    ),
+}
+
+
+def method_class(name: str) -> Any:
+    """The estimator class behind a method's name.
+
+    >>> method_class("linear").__name__
+    'Linear'
+    """
+    entry = _entry(name)
+    return getattr(importlib.import_module(entry.module), entry.class_name)
+
+
+def create(name: str, config: Mapping[str, Any] | None = None) -> Any:
+    """An unfitted estimator from a method's name and config tables laid over its preset.
+
+    >>> create("linear", {"random_state": 3}).random_state
+    3
+    """
+    from labelgrove.methods.base import from_config
+
+    tables: dict[str, Any] = {
+        key: dict(value) if isinstance(value, Mapping) else value
+        for key, value in _entry(name).preset.items()
+    }
+    for key, value in (config or {}).items():
+        if isinstance(value, Mapping) and isinstance(tables.get(key), dict):
+            tables[key].update(value)
+        else:
+            tables[key] = value
+    return from_config(method_class(name), tables)
+
+
+def _entry(name: str) -> MethodEntry:
+    if name not in METHODS:
+        near = difflib.get_close_matches(name, METHODS, n=1, cutoff=0.5)
+        advice = f"did you mean {near[0]!r}?" if near else f"methods: {', '.join(METHODS)}"
+        raise ConfigError(f"unknown method {name!r}; {advice}")
+    return METHODS[name]

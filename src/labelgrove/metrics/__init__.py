@@ -11,7 +11,7 @@ from labelgrove.metrics.evaluation import (
 from labelgrove.metrics.intervals import Interval
 from labelgrove.metrics.names import BIN_NAMES, Metric, parse_metric
 from labelgrove.metrics.propensity import Propensity
-from labelgrove.metrics.scorer import Scorer, scorer
+from labelgrove.metrics.scoring import Scorer, scorer
 
 __all__ = [
     "BIN_NAMES",

@@ -36,16 +36,13 @@ class Scorer:
     def _training_counts(self, estimator: Any) -> dict[str, Any]:
         if parse_metric(self.metric).family not in (*PROPENSITY_SCORED, *PER_BIN):
             return {}
-        try:
-            return {
-                "train_frequencies": estimator.label_frequencies_,
-                "n_train": estimator.n_documents_,
-            }
-        except AttributeError as error:
+        facts = getattr(estimator, "facts_", None)
+        if facts is None:
             raise ConfigError(
                 f"scorer {self.metric}: the estimator must tell what it was trained on, in "
-                "label_frequencies_ (documents per label) and n_documents_"
-            ) from error
+                "facts_.frequencies (documents per label) and facts_.documents"
+            )
+        return {"train_frequencies": facts.frequencies, "n_train": facts.documents}
 
 
 def scorer(name: str, *, k: int | None = None, propensity: Propensity | str = "default") -> Scorer:

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -28,8 +30,9 @@ class Echo(BaseEstimator):
             self.index_ = LabelIndex.from_label_lists(y)
             matrix = self.index_.encode(y)[0]
         if self.counts:
-            self.label_frequencies_ = np.asarray(matrix.sum(axis=0)).ravel()
-            self.n_documents_ = len(X)
+            self.facts_ = SimpleNamespace(
+                frequencies=np.asarray(matrix.sum(axis=0)).ravel(), documents=len(X)
+            )
         return self
 
     def predict(self, X, k):
@@ -74,7 +77,7 @@ def test_score_is_that_of_evaluate():
         model.predict(TEXTS, k=3),
         MATRIX,
         metrics=["PSnDCG@3"],
-        train_frequencies=model.label_frequencies_,
+        train_frequencies=model.facts_.frequencies,
         n_train=9,
         propensity="amazon",
     )["PSnDCG@3"]
@@ -91,7 +94,7 @@ def test_the_estimator_is_asked_for_as_many_labels_as_the_metric_needs():
 def test_what_is_missing_is_named():
     model = Echo(counts=False).fit(TEXTS, LABELS)
     assert scorer("P@1")(model, TEXTS, LABELS) < 1
-    with pytest.raises(ConfigError, match="label_frequencies_"):
+    with pytest.raises(ConfigError, match=r"facts_\.frequencies"):
         scorer("PSP@1")(model, TEXTS, LABELS)
     with pytest.raises(ConfigError, match="too few"):
         scorer("P@5", k=3)

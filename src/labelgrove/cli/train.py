@@ -1,0 +1,168 @@
+"""labelgrove train: a corpus in, a model folder out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from labelgrove.cli import common, options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from labelgrove.corpus import Corpus
+
+
+def train(
+    corpus: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training corpus, any format.")],
+    out: Annotated[Path, typer.Option("--out", help="Model folder to write.")],
+    method: Annotated[
+        str | None, typer.Option("--method", help="Method name; default linear, or the config's.")
+    ] = None,
+    dev: Annotated[
+        Path | None, typer.Option("--dev", help="Held-out corpus to report metrics on.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="TOML file with parameter tables.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="One parameter, e.g. ranker.C=2; repeatable.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted run of the same --out.")
+    ] = False,
+    run_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--run", help="Keep finished stages here for reuse; default OUT.run, removed."
+        ),
+    ] = None,
+    labels: options.Labels = None,
+    force: options.Force = False,
+    seed: options.Seed = None,
+    threads: options.Threads = None,
+    device: options.Device = "auto",
+    memory: options.Memory = None,
+    skip_bad: options.SkipBad = False,
+    input_format: options.Format = None,
+    text_field: options.TextField = "text",
+    labels_field: options.LabelsField = "labels",
+    id_field: options.IdField = "id",
+    as_json: options.Json = False,
+) -> None:
+    """Train a model.
+
+    Example: labelgrove train train.jsonl.xz --dev dev.jsonl.xz --out model --set ranker.C=2
+    """
+    from labelgrove.callbacks import RichProgress
+    from labelgrove.errors import ConfigError
+    from labelgrove.memory import limit_memory, parse_size, require
+    from labelgrove.runs import RunFolder
+
+    console = common.stderr_console()
+    model = _configured(method, config, settings or [], seed=seed, threads=threads)
+    common.check_device(device)
+    if out.exists() and not force:
+        raise ConfigError(f"{out} exists; add --force to replace it, or choose another --out")
+    budget = None if memory is None else parse_size(memory, name="--memory")
+    if budget is not None:
+        limit_memory(budget)
+
+    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad)
+    documents = common.read_corpus(corpus, labels=labels, options=how, console=console)
+    held_out = None
+    if dev is not None:
+        held_out = common.read_corpus(dev, index=documents.index, options=how, console=console)
+    needed = model.estimate_memory(documents)
+    _print_plan(console, model, documents, needed)
+    if budget is not None:
+        require(budget, needed, f"training {model.method} on {len(documents):,} documents")
+
+    run_path = run_folder or out.with_name(out.name + ".run")
+    with RunFolder(run_path, resume=resume or run_folder is not None) as run:
+        try:
+            with RichProgress() as progress:
+                model.fit(documents, callbacks=[progress], run=run)
+            model.save(out, overwrite=force)
+        except KeyboardInterrupt:
+            console.print(f"interrupted; the same command with --resume continues from {run_path}")
+            raise typer.Exit(130) from None
+        if run_folder is None:
+            run.remove()
+    measured = None if held_out is None else common.evaluate_model(model, held_out)
+    _report(console, model, out, measured, as_json=as_json)
+
+
+def _configured(
+    method: str | None,
+    config: Path | None,
+    settings: list[str],
+    *,
+    seed: int | None,
+    threads: int | None,
+) -> Any:
+    """The estimator that defaults, config file, --set and flags describe, in rising precedence."""
+    from labelgrove.errors import ConfigError
+    from labelgrove.methods import create
+    from labelgrove.params import merge_settings, read_toml
+
+    tables = merge_settings({} if config is None else read_toml(config), settings)
+    named = tables.pop("method", None)
+    if method is not None and named is not None and method != named:
+        raise ConfigError(f"--method {method} contradicts method = {named!r} of {config}")
+    if seed is not None:
+        tables["random_state"] = seed
+    if threads is not None:
+        tables["n_jobs"] = threads
+    return create(method or named or "linear", tables)
+
+
+def _print_plan(console: Console, model: Any, corpus: Corpus, needed: int) -> None:
+    per_document = corpus.labels.nnz / len(corpus)
+    console.print(
+        f"plan: [bold]{model.method}[/bold] on {len(corpus):,} documents, "
+        f"{len(corpus.index):,} labels, {per_document:.2f} labels per document; "
+        f"about {common.human_bytes(needed)} of memory"
+    )
+
+
+def _report(
+    console: Console,
+    model: Any,
+    out: Path,
+    measured: common.TimedEvaluation | None,
+    *,
+    as_json: bool,
+) -> None:
+    from labelgrove.memory import peak_rss
+    from labelgrove.store import model_size
+
+    total = sum(t.wall for t in model.timings_.values())
+    size = model_size(out)
+    if as_json:
+        timings = {name: round(t.wall, 3) for name, t in model.timings_.items()}
+        cpu = sum(t.cpu for t in model.timings_.values())
+        summary: dict[str, Any] = {
+            "model": str(out),
+            "method": model.method,
+            "documents": model.facts_.documents,
+            "labels": len(model.index_),
+            "train_seconds": round(total, 3),
+            "train_cpu_seconds": round(cpu, 3),
+            "stages": timings,
+            "model_bytes": size,
+            "peak_memory_bytes": peak_rss(),
+        }
+        if measured is not None:
+            summary["dev"] = measured.to_json()
+        common.print_json(summary)
+        return
+    shares = ", ".join(
+        f"{name} {common.human_seconds(t.wall)}" for name, t in model.timings_.items()
+    )
+    console.print(f"trained in {common.human_seconds(total)} ({shares})")
+    if measured is not None:
+        console.print(measured.evaluation.table())
+    console.print(f"model: [bold]{out}[/bold] ({common.human_bytes(size)})")

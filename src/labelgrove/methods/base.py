@@ -1,0 +1,297 @@
+"""What all methods share, as functions that each method's file calls; nothing here is overridden.
+
+A method is a scikit-learn estimator (``BaseEstimator``, no mixins) with ``fit``, ``predict``,
+``save`` and ``load``, a class attribute ``groups`` naming its parameter groups, and after fitting
+``index_`` (the labels) and ``facts_`` (what is remembered of the training data).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from labelgrove.arrays import CSR, as_csr
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.errors import ConfigError, DataError, NotFittedError
+from labelgrove.params import Params, to_toml, unknown_key
+from labelgrove.part import Part
+from labelgrove.strings import StringTable
+
+Model = TypeVar("Model")
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What evaluation needs to know of the training data: its size and each label's frequency."""
+
+    documents: int
+    frequencies: npt.NDArray[np.int64]
+    from_text: bool
+
+    @classmethod
+    def of(cls, corpus: Corpus) -> TrainingFacts:
+        """Counts of a training corpus.
+
+        >>> TrainingFacts.of(Corpus.from_lists(["x", "y"], [["a"], ["a", "b"]])).frequencies
+        array([2, 1])
+        """
+        counts = np.bincount(corpus.labels.indices, minlength=len(corpus.index))
+        return cls(len(corpus), counts.astype(np.int64), corpus.texts is not None)
+
+    def state(self) -> Part:
+        """For the model folder.
+
+        >>> TrainingFacts(2, np.array([1, 2]), True).state().config
+        {'documents': 2, 'from_text': True}
+        """
+        config = {"documents": self.documents, "from_text": self.from_text}
+        return Part(config, {"frequencies": self.frequencies})
+
+    @classmethod
+    def from_state(cls, part: Part) -> TrainingFacts:
+        """From the model folder.
+
+        >>> TrainingFacts.from_state(TrainingFacts(2, np.array([1]), True).state()).documents
+        2
+        """
+        config = part.config
+        return cls(config["documents"], part.arrays["frequencies"], config["from_text"])
+
+
+def training_corpus(X: Any, y: Any, index: LabelIndex | None = None) -> Corpus:
+    """What ``fit`` was given as one checked Corpus.
+
+    ``X`` is a Corpus (then ``y`` is None), texts, or a feature matrix; ``y`` is one list of labels
+    per document or a documents x labels matrix, its columns named by ``index`` or numbered.
+
+    >>> training_corpus(["x"], [["a"]]).label_lists()
+    [['a']]
+    """
+    if isinstance(X, Corpus):
+        if y is not None:
+            raise DataError("fit got a Corpus and labels besides; a Corpus carries its own labels")
+        corpus = X
+    else:
+        if y is None:
+            raise DataError("fit needs labels: one list of label names per document, or a matrix")
+        inputs = checked_inputs(X)
+        features = inputs if sparse.issparse(inputs) else None
+        texts = None if features is not None else inputs
+        count = features.shape[0] if features is not None else len(inputs)
+        matrix, index, unknown = _label_matrix(y, index)
+        if matrix.shape[0] != count:
+            raise DataError(f"{count} documents but labels for {matrix.shape[0]}")
+        corpus = Corpus(texts, matrix, index, features=features, unknown=unknown)
+    if len(corpus) == 0:
+        raise DataError("cannot fit on no documents")
+    if len(corpus.index) == 0 or corpus.labels.nnz == 0:
+        raise DataError("cannot fit: no document has a label")
+    return corpus
+
+
+def _label_matrix(y: Any, index: LabelIndex | None) -> tuple[CSR, LabelIndex, Any]:
+    if sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2):
+        matrix = as_csr(y, name="labels").copy()
+        matrix.eliminate_zeros()
+        if matrix.nnz and matrix.data.min() < 0:
+            raise DataError("label weights must be positive")
+        names = LabelIndex([str(c) for c in range(matrix.shape[1])]) if index is None else index
+        if len(names) != matrix.shape[1]:
+            raise DataError(f"labels have {matrix.shape[1]} columns, the index {len(names)} labels")
+        return matrix, names, np.zeros(matrix.shape[0], np.int64)
+    labels = list(y)
+    names = LabelIndex.from_label_lists(labels) if index is None else index
+    matrix, unknown = names.encode(labels)
+    return matrix, names, unknown
+
+
+def checked_inputs(X: Any) -> Any:
+    """Documents for fit or predict: a CSR feature matrix, or a sequence of strings.
+
+    >>> checked_inputs(("a", "b"))
+    ('a', 'b')
+    """
+    if isinstance(X, Corpus):
+        return X.inputs
+    if sparse.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2):
+        return as_csr(X, name="features")
+    if isinstance(X, str):
+        raise DataError("documents are one string; give a list of strings, even for one document")
+    if isinstance(X, StringTable):
+        return X
+    if not isinstance(X, Sequence):
+        try:
+            X = list(X)
+        except TypeError:
+            raise DataError(
+                f"documents must be a list of strings, got {type(X).__name__}"
+            ) from None
+    for position, text in enumerate(X):
+        if not isinstance(text, str):
+            raise DataError(f"document {position} is {type(text).__name__}, not a string")
+    return X
+
+
+def check_k(k: int) -> int:
+    """A usable number of labels to return.
+
+    >>> check_k(5)
+    5
+    """
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise ConfigError(f"k must be a whole number of at least 1, got {k!r}")
+    return int(k)
+
+
+def check_fitted(model: Any) -> None:
+    """Raises NotFittedError unless ``fit`` or ``load`` has been called."""
+    if not hasattr(model, "index_"):
+        name = type(model).__name__
+        raise NotFittedError(f"this {name} is not fitted yet; call fit or {name}.load first")
+
+
+def from_config(cls: Any, config: Mapping[str, Any]) -> Any:
+    """An estimator from config tables: a table per parameter group, other keys are plain arguments.
+
+    >>> from labelgrove.methods.linear import Linear
+    >>> from_config(Linear, {"ranker": {"C": 2.0}}).ranker.C
+    2.0
+    """
+    groups: Mapping[str, type[Params]] = cls.groups
+    plain = [name for name in inspect.signature(cls).parameters if name not in groups]
+    arguments: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in groups:
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{key}: is a table of parameters, got {value!r}")
+            arguments[key] = groups[key].from_dict(value, key)
+        elif key in plain:
+            arguments[key] = value
+        else:
+            raise ConfigError(unknown_key(key, [*plain, *groups]))
+    model = cls(**arguments)
+    check_params(model)
+    return model
+
+
+def to_config(model: Any) -> dict[str, Any]:
+    """The resolved settings of an estimator as config tables; the inverse of :func:`from_config`.
+
+    >>> from labelgrove.methods.linear import Linear
+    >>> to_config(Linear())["random_state"]
+    0
+    """
+    config: dict[str, Any] = {}
+    for name, value in model.get_params(deep=False).items():
+        config[name] = value.get_params() if isinstance(value, Params) else value
+    return config
+
+
+def check_params(model: Any) -> None:
+    """Validates every group and the arguments that all methods have; ``fit`` calls it first."""
+    for name, kind in model.groups.items():
+        group = getattr(model, name)
+        if not isinstance(group, kind):
+            raise ConfigError(f"{name}: must be {kind.__name__}, got {type(group).__name__}")
+        group.validate(name)
+    for name in ("random_state", "n_jobs"):
+        value = getattr(model, name)
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if not (whole or (value is None and name == "n_jobs")):
+            raise ConfigError(f"{name}: must be a whole number, got {value!r}")
+    if model.random_state < 0:
+        raise ConfigError(f"random_state: must be at least 0, got {model.random_state}")
+
+
+def index_state(index: LabelIndex) -> Part:
+    """A label index for the model folder: string tables that are memory-mapped when loaded.
+
+    >>> sorted(index_state(LabelIndex(["a"])).arrays)
+    ['ids.blob', 'ids.offsets']
+    """
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    columns = {"ids": index.ids, "names": index.names, "texts": index.texts}
+    if index.names is index.ids:
+        del columns["names"]
+    for name, values in columns.items():
+        if values is not None:
+            table = values if isinstance(values, StringTable) else StringTable.from_strings(values)
+            arrays[f"{name}.blob"], arrays[f"{name}.offsets"] = table.blob, table.offsets
+    for number, members in enumerate(index.groups.values()):
+        arrays[f"group{number}"] = members
+    return Part({"groups": list(index.groups)}, arrays)
+
+
+def index_from_state(part: Part) -> LabelIndex:
+    """The inverse of :func:`index_state`.
+
+    >>> list(index_from_state(index_state(LabelIndex(["a"], names=["A"]))).names)
+    ['A']
+    """
+    tables = {
+        name: StringTable(part.arrays[f"{name}.blob"], part.arrays[f"{name}.offsets"])
+        for name in ("ids", "names", "texts")
+        if f"{name}.blob" in part.arrays
+    }
+    groups = {name: part.arrays[f"group{n}"] for n, name in enumerate(part.config["groups"])}
+    return LabelIndex(
+        tables["ids"], names=tables.get("names"), texts=tables.get("texts"), groups=groups
+    )
+
+
+def save_estimator(model: Any, path: str | Path, parts: dict[str, Part], **options: Any) -> None:
+    """Writes a fitted estimator: its own ``parts`` with the label index and the training facts."""
+    from labelgrove.store import save_model
+
+    shared = {"labels": index_state(model.index_), "training": model.facts_.state()}
+    config = to_config(model)
+
+    def write_config(folder: Path) -> None:
+        text = to_toml({"method": model.method} | config)
+        (folder / "config.toml").write_text(text, encoding="utf-8")
+
+    save_model(
+        path,
+        method=model.method,
+        params=config,
+        parts=shared | parts,
+        extra=write_config,
+        **options,
+    )
+
+
+def load_estimator(cls: Any, path: str | Path, **options: Any) -> tuple[Any, dict[str, Part]]:
+    """An estimator with settings, index and facts restored, and the parts for its own ``load``."""
+    from labelgrove.store import load_model
+
+    stored = load_model(path, **options)
+    if stored.method != cls.method:
+        raise ConfigError(
+            f"{path} holds a {stored.method!r} model; load it with labelgrove.load(path)"
+        )
+    model = from_config(cls, stored.params)
+    model.index_ = index_from_state(stored.parts["labels"])
+    model.facts_ = TrainingFacts.from_state(stored.parts["training"])
+    return model, stored.parts
+
+
+def load(path: str | Path, **options: Any) -> Any:
+    """Any saved model, whatever its method; ``options`` go to the store (``verify="none"`` ...).
+
+    >>> import tempfile; from labelgrove.methods.linear import Linear
+    >>> folder = Path(tempfile.mkdtemp()) / "model"
+    >>> Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]).save(folder)
+    >>> load(folder).predict(["hat"], k=1).names()
+    [['hats']]
+    """
+    from labelgrove.bundle import read_manifest
+    from labelgrove.methods import method_class
+
+    return method_class(read_manifest(path, kind="model")["method"]).load(path, **options)

@@ -1,0 +1,45 @@
+"""The stages of one training run: each is announced, timed, and reused when a run folder has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from labelgrove.callbacks import Reporter, Stage
+from labelgrove.part import Part
+from labelgrove.runs import RunFolder, stage_key
+
+
+class Stages:
+    """Runs named stages through a reporter and, when there is one, a run folder's cache.
+
+    >>> stages = Stages(Reporter(()))
+    >>> stages("double", {"of": 21}, lambda progress: Part({"answer": 42})).config
+    {'answer': 42}
+    """
+
+    def __init__(self, reporter: Reporter, run: RunFolder | None = None) -> None:
+        self.reporter = reporter
+        self.run = run
+        self._keys: dict[str, str] = {}
+
+    def __call__(
+        self, name: str, inputs: Mapping[str, Any], compute: Callable[[Stage], Part]
+    ) -> Part:
+        """The stage's result: computed now, or as an earlier run with equal inputs left it."""
+        with self.reporter.stage(name) as progress:
+            if self.run is None:
+                return compute(progress)
+            self._keys[name] = stage_key(name, inputs)
+            return self.run.stage(name, {"key": self._keys[name]}, lambda: compute(progress))
+
+    def key(self, name: str) -> str:
+        """What stands for an earlier stage's result among the inputs of a later one.
+
+        It is the hash of that stage's inputs, so results need not be hashed; without a run folder
+        nothing is hashed at all and the key is empty.
+
+        >>> Stages(Reporter(())).key("features")
+        ''
+        """
+        return self._keys.get(name, "")

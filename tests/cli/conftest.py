@@ -1,0 +1,75 @@
+"""A small corpus on disk, a model trained on it, and a way to run the real command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+COLOURS = ["red", "blue", "green", "black"]
+THINGS = ["shoe", "hat", "lamp", "chair", "table"]
+
+
+def documents(n: int, start: int = 0) -> list[dict[str, Any]]:
+    rows = []
+    for number in range(start, start + n):
+        colour, thing = COLOURS[number % 4], THINGS[number % 5]
+        rows.append(
+            {
+                "id": f"doc{number}",
+                "text": f"we sell this {colour} {thing}, item {number}",
+                "labels": [f"c:{colour}", f"k:{thing}"],
+            }
+        )
+    return rows
+
+
+def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    def run_command(
+        *arguments: object, check: bool = True, stdin: str | None = None, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "labelgrove", *map(str, arguments)],
+            input=stdin,
+            capture_output=True,
+            encoding="utf-8",
+            cwd=cwd,
+            check=False,
+            timeout=120,
+        )
+        if check:
+            assert done.returncode == 0, done.stderr
+        return done
+
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """train.jsonl, dev.jsonl and the labels.tsv that names their labels."""
+    path = tmp_path_factory.mktemp("corpus")
+    write_jsonl(path / "train.jsonl", documents(100))
+    write_jsonl(path / "dev.jsonl", documents(20, start=100))
+    rows = [f"c:{colour}\t{colour} things" for colour in COLOURS]
+    rows += [f"k:{thing}\t{thing}s" for thing in THINGS]
+    (path / "labels.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def model(folder: Path, run: Run) -> Path:
+    run("train", folder / "train.jsonl", "--method", "linear", "--out", folder / "model")
+    return folder / "model"

@@ -1,0 +1,60 @@
+"""info, doctor, demo and the frame around all verbs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import labelgrove
+
+
+def test_info_shows_method_labels_and_params(run: Any, model: Path) -> None:
+    facts = json.loads(run("info", model, "--verify", "--json").stdout)
+    assert facts["method"] == "linear"
+    assert facts["labels"] == 9
+    assert facts["training_documents"] == 100
+    assert facts["verified"] is True
+    text = run("info", model).stdout
+    assert "[ranker]" in text
+    assert "linear" in text
+
+
+def test_info_refuses_an_altered_model(run: Any, model: Path, tmp_path: Path) -> None:
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(model, broken)
+    weights = broken / "ranker.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-3])
+    done = run("info", broken, check=False)
+    assert done.returncode == 1
+    assert "ranker.safetensors" in " ".join(done.stderr.split())
+
+
+def test_doctor_tells_kernels_threads_and_extras(run: Any) -> None:
+    found = json.loads(run("doctor", "--json").stdout)
+    assert found["packages"]["labelgrove"] == labelgrove.__version__
+    assert found["kernels"]["threads"] >= 1
+    assert found["kernels"]["simd"]
+    assert set(found["extras"]) == {"torch", "serve", "data", "ray", "tune", "onnx", "track"}
+    assert "kernels" in run("doctor").stdout
+
+
+def test_demo_prints_a_table_and_examples(run: Any, tmp_path: Path) -> None:
+    done = run("demo", "--documents", 400, "--labels", 50, cwd=tmp_path)
+    for word in ("P@1", "P@5", "nDCG@5", "PSP@5", "training", "documents/s", "model size"):
+        assert word in done.stdout, word
+    assert (tmp_path / "runs" / "demo-model" / "manifest.json").exists()
+    assert "labelgrove predict runs/demo-model" in done.stdout
+
+
+def test_version_and_help(run: Any) -> None:
+    assert run("--version").stdout.strip() == f"labelgrove {labelgrove.__version__}"
+    for verb in ("train", "predict", "evaluate", "info", "doctor", "demo", "data"):
+        assert verb in run("--help").stdout
+        assert "xample" in run(verb, "--help").stdout, verb
+
+
+def test_an_unknown_verb_is_a_usage_error(run: Any) -> None:
+    assert run("trian", check=False).returncode == 2

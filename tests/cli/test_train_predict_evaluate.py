@@ -1,0 +1,222 @@
+"""The command-line contract that other programs rely on, through the real command."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CONTRACT_KEYS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10", "n", "seconds", "cpu_seconds"]
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_evaluate_prints_one_json_object(run: Any, model: Path, folder: Path) -> None:
+    done = run("evaluate", model, folder / "dev.jsonl", "--json")
+    result = json.loads(done.stdout)
+    assert [key for key in CONTRACT_KEYS if key not in result] == []
+    assert result["P@1"] == 100.0
+    assert result["P@5"] == 40.0  # two labels per document: two hits in five places
+    assert result["R@10"] == 100.0
+    assert result["n"] == 20
+    assert (result["propensity_A"], result["propensity_B"]) == (0.55, 1.5)
+    assert result["unit"] == "percent"
+
+
+def test_propensity_parameters_are_printed_and_used(run: Any, model: Path, folder: Path) -> None:
+    flags = ["--propensity-a", "0.6", "--propensity-b", "2.6"]
+    result = json.loads(run("evaluate", model, folder / "dev.jsonl", "--json", *flags).stdout)
+    assert (result["propensity_A"], result["propensity_B"]) == (0.6, 2.6)
+    shown = run("evaluate", model, folder / "dev.jsonl").stderr
+    assert "0.55" in shown
+    assert "1.5" in shown
+
+
+def test_predict_writes_a_line_per_document(run: Any, model: Path, folder: Path) -> None:
+    out = folder / "p.jsonl"
+    run("predict", model, folder / "dev.jsonl", "--k", 2, "--out", out)
+    rows = lines(out.read_text(encoding="utf-8"))
+    assert [row["id"] for row in rows] == [f"doc{n}" for n in range(100, 120)]
+    assert set(rows[0]["labels"]) == {"red things", "shoes"}  # names, from labels.tsv
+    assert set(rows[0]["label_ids"]) == {"c:red", "k:shoe"}
+    assert rows[0]["scores"] == sorted(rows[0]["scores"], reverse=True)
+
+
+def test_predict_streams_stdin_to_stdout(run: Any, model: Path) -> None:
+    stdin = '{"id": "x", "text": "green lamp"}\n{"text": ""}\n'
+    rows = lines(run("predict", model, "-", "--k", 2, stdin=stdin).stdout)
+    assert rows[0]["id"] == "x"
+    assert set(rows[0]["labels"]) == {"green things", "lamps"}
+    assert "id" not in rows[1]
+    assert len(rows[1]["labels"]) == 2
+    plain = lines(run("predict", model, "-", "--k", 1, stdin="black chair\nblue hat\n").stdout)
+    assert len(plain) == 2
+
+
+def test_predict_answers_line_by_line_when_asked(model: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "labelgrove", "predict", str(model), "-", "--batch", "1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        for text in ("red shoe", "blue hat"):
+            process.stdin.write(json.dumps({"text": text}) + "\n")
+            process.stdin.flush()
+            assert len(json.loads(process.stdout.readline())["labels"]) == 5
+        process.stdin.close()
+
+
+def test_a_predictions_file_can_be_evaluated(run: Any, model: Path, folder: Path) -> None:
+    out = folder / "for-evaluation.jsonl"
+    run("predict", model, folder / "dev.jsonl", "--k", 10, "--out", out)
+    flags = ["--train", folder / "train.jsonl", "--json"]
+    of_file = json.loads(run("evaluate", out, folder / "dev.jsonl", *flags).stdout)
+    of_model = json.loads(run("evaluate", model, folder / "dev.jsonl", "--json").stdout)
+    for name in CONTRACT_KEYS[:7]:
+        assert of_file[name] == of_model[name], name
+
+
+def test_threshold_drops_labels(run: Any, model: Path) -> None:
+    flags = ["predict", model, "-", "--k", 9]
+    everything = lines(run(*flags, stdin="red shoe\n").stdout)[0]
+    some = lines(run(*flags, "--threshold", 0.5, stdin="red shoe\n").stdout)[0]
+    assert len(everything["labels"]) == 9
+    assert some["scores"] == [score for score in everything["scores"] if score >= 0.5]
+
+
+def test_config_file_and_set_flags(run: Any, folder: Path, tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text('method = "linear"\nrandom_state = 4\n[ranker]\nC = 3.0\n')
+    out = tmp_path / "model"
+    train = ["train", folder / "train.jsonl", "--config", config, "--out", out]
+    run(*train, "--set", "ranker.C=2", "--seed", 9, "--dev", folder / "dev.jsonl", "--json")
+    params = json.loads(run("info", out, "--json").stdout)["params"]
+    assert params["ranker"]["C"] == 2.0
+    assert params["random_state"] == 9
+    # The resolved settings lie beside the model and train the same model again.
+    again = tmp_path / "again"
+    run("train", folder / "train.jsonl", "--config", out / "config.toml", "--out", again)
+    assert json.loads(run("info", again, "--json").stdout)["params"] == params
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--set", "ranker.treshold=1"], "did you mean ranker.threshold?"),
+        (["--set", "ranker.C=-1"], "ranker.C"),
+        (["--set", "nonsense"], "table.key=value"),
+        (["--method", "liner"], "did you mean 'linear'?"),
+        (["--memory", "1K"], "memory"),
+        (["--memory", "much"], "8G"),
+        (["--device", "abacus"], "auto, cpu or cuda"),
+        (["--labels", "no-such.tsv"], "no-such.tsv"),
+    ],
+)
+def test_wrong_flags_are_errors_without_traceback(
+    run: Any, folder: Path, tmp_path: Path, flags: list[str], message: str
+) -> None:
+    done = run("train", folder / "train.jsonl", "--out", tmp_path / "m", *flags, check=False)
+    assert done.returncode == 1
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_bad_lines_stop_or_are_counted(run: Any, tmp_path: Path) -> None:
+    corpus = tmp_path / "bad.jsonl"
+    corpus.write_text(
+        '{"text": "red", "labels": ["a"]}\nnot json\n{"text": "b", "labels": ["b"]}\n'
+    )
+    done = run("train", corpus, "--out", tmp_path / "m", check=False)
+    assert done.returncode == 1
+    assert "bad.jsonl, line 2" in " ".join(done.stderr.split())
+    done = run("train", corpus, "--out", tmp_path / "m", "--skip-bad")
+    assert "1 bad line skipped" in done.stderr
+
+
+def test_an_existing_model_is_not_overwritten(run: Any, model: Path, folder: Path) -> None:
+    before = (model / "manifest.json").read_bytes()
+    done = run("train", folder / "train.jsonl", "--out", model, check=False)
+    assert done.returncode == 1
+    assert "--force" in done.stderr
+    assert (model / "manifest.json").read_bytes() == before
+
+
+def test_memory_budget_that_suffices_is_kept(run: Any, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "m"
+    train = ["train", folder / "train.jsonl", "--out", out, "--memory", "2G", "--json"]
+    summary = json.loads(run(*train).stdout)
+    assert summary["peak_memory_bytes"] < 2 * 1024**3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_a_killed_run_resumes(run: Any, folder: Path, tmp_path: Path, model: Path) -> None:
+    out, run_folder = tmp_path / "m", tmp_path / "m.run"
+    command = [sys.executable, "-m", "labelgrove", "train", str(folder / "train.jsonl")]
+    # The hook below stops the process for good in the middle of the run, after its first stage.
+    hook = (
+        "import os, sys, signal, labelgrove.runs as r; from labelgrove.cli import main\n"
+        "old = r.RunFolder.stage\n"
+        "def stage(self, name, *a, **k):\n"
+        "    if name == 'ranker': os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return old(self, name, *a, **k)\n"
+        "r.RunFolder.stage = stage\n"
+        "main()\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", hook, *command[3:], "--out", str(out)], check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert not out.exists()
+    refused = run(*command[3:], "--out", out, check=False)
+    assert refused.returncode == 1
+    assert "--resume" in refused.stderr
+    run(*command[3:], "--out", out, "--resume")
+    assert not run_folder.exists()
+    for name in ("ranker.safetensors", "tfidf.safetensors"):
+        assert (out / name).read_bytes() == (model / name).read_bytes()
+
+
+def test_a_closed_pipe_is_no_error(model: Path, folder: Path) -> None:
+    command = f"{sys.executable} -m labelgrove predict {model} {folder / 'dev.jsonl'} | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_missing_model_is_a_clear_error(run: Any, tmp_path: Path) -> None:
+    done = run("predict", tmp_path / "nothing", "-", stdin="x\n", check=False)
+    assert done.returncode == 1
+    assert "nothing" in done.stderr
+
+
+def test_interrupt_says_how_to_go_on(folder: Path, tmp_path: Path) -> None:
+    hook = (
+        "import labelgrove.methods.linear as m; from labelgrove.cli import main\n"
+        "def interrupted(*a, **k): raise KeyboardInterrupt\n"
+        "m.train_ranker = interrupted\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", hook, "train", str(folder / "train.jsonl"), "--out", "m"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 130
+    assert "--resume" in done.stderr
+    assert (tmp_path / "m.run").exists()

@@ -1,0 +1,297 @@
+"""What every method promises, checked over all of them.
+
+A new method joins by being in ``labelgrove.methods.METHODS``; settings that make it quick enough
+for tests go into ``QUICK``.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+import labelgrove
+from labelgrove import Corpus, LabelIndex, scorer
+from labelgrove.errors import ConfigError, DataError, LabelgroveError, NotFittedError
+from labelgrove.methods import METHODS, create
+from labelgrove.predictions import Predictions
+
+# Methods that learn from ready-made feature matrices as well as from text.
+FROM_FEATURES = {"linear", "ova"}
+QUICK: dict[str, dict[str, Any]] = {}
+
+COLOURS = ["red", "blue", "green", "black", "white"]
+THINGS = ["shoe", "hat", "lamp", "chair", "table", "bottle"]
+STRANGE_NAMES = ["tab\there", "line\nbreak", "emoji 🌳", "'\"quotes\"'", " spaces "]
+
+
+def planted(n: int = 120, seed: int = 0) -> tuple[list[str], list[list[str]]]:
+    """Documents whose words name their labels: any sound method solves it."""
+    random = np.random.default_rng(seed)
+    texts, labels = [], []
+    for number in range(n):
+        colour, thing = random.choice(COLOURS), random.choice(THINGS)
+        texts.append(f"item {number} is a {colour} {thing} that we sell")
+        labels.append([f"colour {colour}", f"kind {thing}"])
+    return texts, labels
+
+
+@pytest.fixture(params=list(METHODS))
+def method(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def new(method: str, **settings: Any) -> Any:
+    return create(method, QUICK.get(method, {}) | settings)
+
+
+def same(first: Predictions, second: Predictions) -> bool:
+    return (
+        np.array_equal(first.columns, second.columns)
+        and first.scores.tobytes() == second.scores.tobytes()
+        and np.array_equal(first.counts, second.counts)
+    )
+
+
+def test_solves_a_planted_problem(method: str) -> None:
+    texts, labels = planted()
+    model = new(method).fit(texts[:100], labels[:100])
+    predicted = model.predict(texts[100:], k=2).names()
+    assert sum(set(p) == set(t) for p, t in zip(predicted, labels[100:], strict=True)) >= 18
+
+
+def test_fit_returns_self_and_forgets_the_earlier_fit(method: str) -> None:
+    texts, labels = planted()
+    model = new(method)
+    assert model.fit(texts, labels) is model
+    model.fit(["one text", "two text"], [["x"], ["y"]])
+    assert list(model.index_.ids) == ["x", "y"]
+    fresh = new(method).fit(["one text", "two text"], [["x"], ["y"]])
+    assert same(model.predict(["two"], k=2), fresh.predict(["two"], k=2))
+
+
+def test_save_and_load_are_bit_equal(method: str, tmp_path: Any) -> None:
+    texts, labels = planted()
+    model = new(method).fit(texts, labels)
+    model.save(tmp_path / "model")
+    for loaded in (labelgrove.load(tmp_path / "model"), type(model).load(tmp_path / "model")):
+        assert same(model.predict(texts, k=4), loaded.predict(texts, k=4))
+        assert loaded.index_ == model.index_
+        assert loaded.get_params()["random_state"] == model.random_state
+        assert np.array_equal(loaded.facts_.frequencies, model.facts_.frequencies)
+    loaded.save(tmp_path / "again")
+    assert same(model.predict(texts, k=4), labelgrove.load(tmp_path / "again").predict(texts, k=4))
+
+
+def test_clone_and_nested_parameters(method: str) -> None:
+    model = new(method, random_state=5)
+    copy = clone(model)
+    assert type(copy) is type(model)
+    assert copy.get_params()["random_state"] == 5
+    for group in model.groups:
+        assert getattr(copy, group) is not getattr(model, group)
+        assert getattr(copy, group) == getattr(model, group)
+    with pytest.raises(ValueError, match="nonsense"):
+        model.set_params(nonsense=1)
+
+
+def test_same_seed_same_bits(method: str) -> None:
+    texts, labels = planted()
+    first = new(method, random_state=3).fit(texts, labels).predict(texts, k=5)
+    second = new(method, random_state=3).fit(texts, labels).predict(texts, k=5)
+    assert same(first, second)
+
+
+def test_thread_count_changes_nothing(method: str) -> None:
+    texts, labels = planted()
+    one = new(method, n_jobs=1).fit(texts, labels)
+    three = new(method, n_jobs=3).fit(texts, labels)
+    assert same(one.predict(texts, k=5), three.predict(texts, k=5))
+
+
+def test_labels_as_lists_and_as_matrix_agree(method: str) -> None:
+    texts, labels = planted()
+    index = LabelIndex.from_label_lists(labels)
+    matrix, _ = index.encode(labels)
+    from_lists = new(method).fit(texts, labels).predict(texts, k=3)
+    from_matrix = new(method).fit(texts, matrix, index=index).predict(texts, k=3)
+    assert same(from_lists, from_matrix)
+    numbered = new(method).fit(texts, matrix).predict(texts[:1], k=1)
+    assert numbered.names()[0][0].isdigit()
+
+
+def test_corpus_goes_in_as_it_is(method: str) -> None:
+    texts, labels = planted()
+    corpus = Corpus.from_lists(texts, labels)
+    assert same(
+        new(method).fit(corpus).predict(corpus, k=3),
+        new(method).fit(texts, labels).predict(texts, k=3),
+    )
+    with pytest.raises(DataError, match="carries its own labels"):
+        new(method).fit(corpus, labels)
+
+
+def test_features_instead_of_texts(method: str) -> None:
+    if method not in FROM_FEATURES:
+        pytest.skip("learns from text only")
+    random = np.random.default_rng(0)
+    features = sparse.csr_array(np.eye(6, dtype=np.float32)[random.integers(0, 6, 60)])
+    labels = [[f"label {row.argmax()}"] for row in features.toarray()]
+    model = new(method).fit(features, labels)
+    assert [names[0] for names in model.predict(features, k=1).names()] == [x[0] for x in labels]
+    with pytest.raises(DataError, match="texts"):
+        model.predict(["text"], k=1)
+    with pytest.raises(DataError, match="features"):
+        model.predict(sparse.csr_array((1, 9), dtype=np.float32), k=1)
+    with pytest.raises(DataError, match="NaN"):
+        new(method).fit(np.full((2, 2), np.nan, np.float32), [["a"], ["b"]])
+
+
+def test_empty_documents_get_k_labels(method: str) -> None:
+    texts, labels = planted()
+    model = new(method).fit([*texts, ""], [*labels, ["colour red"]])
+    predicted = model.predict(["", "\x00", "wholly unknown wörds"], k=3)
+    assert predicted.counts.tolist() == [3, 3, 3]
+    assert np.isfinite(predicted.scores).all()
+
+
+def test_predicting_nothing_gives_nothing(method: str) -> None:
+    texts, labels = planted()
+    assert len(new(method).fit(texts, labels).predict([], k=3)) == 0
+
+
+def test_documents_without_labels_may_train(method: str) -> None:
+    texts, labels = planted()
+    model = new(method).fit([*texts, "nothing to say"], [*labels, []])
+    assert model.predict(["red shoe"], k=2).counts.tolist() == [2]
+    with pytest.raises(DataError, match="no document has a label"):
+        new(method).fit(["a", "b"], [[], []])
+
+
+def test_k_larger_than_the_label_set_returns_all(method: str) -> None:
+    texts, labels = planted()
+    model = new(method).fit(texts, labels)
+    total = len(model.index_)
+    predicted = model.predict(texts[:3], k=total + 50)
+    assert predicted.counts.tolist() == [total] * 3
+    assert all(len(set(row)) == total for row in predicted.columns[:, :total].tolist())
+
+
+def test_scores_fall_and_ties_go_by_column(method: str) -> None:
+    texts, labels = planted()
+    predicted = new(method).fit(texts, labels).predict([*texts, ""], k=11)
+    for row, count in enumerate(predicted.counts):
+        pairs = [
+            (-float(predicted.scores[row, j]), int(predicted.columns[row, j])) for j in range(count)
+        ]
+        assert pairs == sorted(pairs)
+
+
+def test_smaller_k_is_a_prefix(method: str) -> None:
+    texts, labels = planted()
+    model = new(method).fit(texts, labels)
+    wide, narrow = model.predict(texts, k=5), model.predict(texts, k=2)
+    assert same(wide.top(2), narrow)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, True, "3"])
+def test_k_must_be_a_positive_whole_number(method: str, k: Any) -> None:
+    model = new(method).fit(["red", "blue"], [["a"], ["b"]])
+    with pytest.raises(ConfigError, match="k must be"):
+        model.predict(["red"], k=k)
+
+
+def test_unknown_labels_at_evaluation_count_as_misses(method: str) -> None:
+    texts, labels = planted()
+    model = new(method).fit(texts, labels)
+    test = Corpus.from_lists(["red shoe"], [["colour red", "never seen"]], index=model.index_)
+    assert test.unknown.tolist() == [1]
+    recall = labelgrove.evaluate(
+        model.predict(test, k=5), test.labels, unknown=test.unknown, metrics=["R@5"]
+    )
+    assert recall["R@5"] == pytest.approx(0.5)
+
+
+def test_strange_label_names_come_back_unchanged(method: str, tmp_path: Any) -> None:
+    texts = [f"word{n} text" for n in range(len(STRANGE_NAMES))]
+    model = new(method).fit(texts, [[name] for name in STRANGE_NAMES])
+    model.save(tmp_path / "m")
+    predicted = labelgrove.load(tmp_path / "m").predict(texts, k=1).names()
+    assert [names[0] for names in predicted] == STRANGE_NAMES
+
+
+def test_one_label_and_one_document(method: str) -> None:
+    one_label = new(method).fit(["red shoe", "blue shoe"], [["a"], ["a"]])
+    assert one_label.predict(["shoe", ""], k=3).names() == [["a"], ["a"]]
+    one_document = new(method).fit(["red shoe"], [["a", "b"]])
+    assert {*one_document.predict(["red shoe"], k=3).names()[0]} == {"a", "b"}
+
+
+def test_concurrent_predict_from_eight_threads(method: str) -> None:
+    texts, labels = planted()
+    model = new(method).fit(texts, labels)
+    expected = model.predict(texts, k=5)
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: model.predict(texts, k=5), range(32)))
+    assert all(same(expected, result) for result in results)
+
+
+def test_label_weights_are_accepted(method: str) -> None:
+    texts, labels = planted()
+    weighted = [dict.fromkeys(row, 0.5) for row in labels]
+    assert new(method).fit(texts, weighted).predict(["red shoe"], k=2).counts.tolist() == [2]
+    with pytest.raises(DataError, match="weight"):
+        new(method).fit(["a"], [{"x": -1.0}])
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "message"),
+    [
+        ("one string", [["a"]], "list of strings"),
+        (["a", "b"], [["x"]], "2 documents but labels for 1"),
+        (["a", None], [["x"], ["y"]], "document 1"),
+        (["a"], ["x"], "give a list"),
+        (["a"], [[""]], "empty label"),
+        (["a"], None, "needs labels"),
+        ([], [], "no documents"),
+        (7, [["a"]], "list of strings"),
+    ],
+)
+def test_bad_training_input_is_refused_with_a_reason(
+    method: str, texts: Any, labels: Any, message: str
+) -> None:
+    with pytest.raises(LabelgroveError, match=message):
+        new(method).fit(texts, labels)
+
+
+def test_not_fitted(method: str, tmp_path: Any) -> None:
+    import sklearn.exceptions
+
+    with pytest.raises(NotFittedError, match="not fitted"):
+        new(method).predict(["a"], k=1)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        new(method).save(tmp_path / "m")
+
+
+def test_unknown_settings_name_the_nearest(method: str) -> None:
+    with pytest.raises(ConfigError, match=r"did you mean random_state\?"):
+        create(method, {"random_stat": 1})
+
+
+def test_grid_search_over_a_nested_parameter(method: str) -> None:
+    texts, labels = planted(60)
+    model = new(method)
+    group, name = next(
+        (group, name)
+        for group in reversed(model.groups)
+        for name, value in getattr(model, group).get_params().items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    )
+    value = getattr(getattr(model, group), name)
+    search = GridSearchCV(model, {f"{group}__{name}": [value]}, scoring=scorer("P@1"), cv=3)
+    assert search.fit(texts, labels).best_score_ > 0.5

@@ -1,0 +1,59 @@
+"""Every code block of the README and of docs/ runs: Python blocks and shell blocks, page by page.
+
+Blocks of one page share a folder and a Python namespace and run in order. ``sh setup`` marks
+commands that prepare a machine (clone, make, pip); CI itself starts with them, so they are not run
+here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHOWN_ONLY = {"", "text", "json", "toml", "jsonl", "sh setup"}
+
+
+def run_shell(source: str, folder: Path) -> None:
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONWARNINGS": "ignore",
+    }
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", source],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, f"{source}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for kind, source in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if kind.strip() in SHOWN_ONLY:
+            continue
+        if kind.strip() == "bash":
+            run_shell(source, tmp_path)
+        elif kind.strip() == "python":
+            exec(compile(source, str(page), "exec"), namespace)
+        else:
+            pytest.fail(f"{page.name}: do not know how to run a {kind!r} block")
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
