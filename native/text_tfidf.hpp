@@ -34,29 +34,22 @@ void each_text(const Texts& texts, int64_t piece, Each&& each) {
     for (int64_t i = piece * kTextsPerPiece; i < end; ++i) each(texts[i]);
 }
 
-// Collects terms so that the memory their slots lie in is on its way while others are looked up.
+constexpr int kKeysPerBlock = 32;
+
+// Makes the keys of terms and calls use(keys, count) for blocks of them. By then the memory that
+// their slots in the table lie in is on its way.
 template <class Use>
-class KeyBatch {
-public:
-    KeyBatch(const TermTable& table, Use use) : table_(table), use_(use) {}
-
-    void add(const char* bytes, uint32_t length) {
-        keys_[count_] = term_key(bytes, length);
-        table_.prefetch(keys_[count_]);
-        if (++count_ == kKeys) flush();
+void each_key_block(const char* buffer, const Slice* slices, int64_t total, const TermTable& table, Use&& use) {
+    TermKey keys[kKeysPerBlock];
+    for (int64_t begin = 0; begin < total; begin += kKeysPerBlock) {
+        const int count = static_cast<int>(std::min<int64_t>(kKeysPerBlock, total - begin));
+        for (int i = 0; i < count; ++i) {
+            keys[i] = term_key(buffer + slices[begin + i].start, slices[begin + i].length);
+            table.prefetch(keys[i]);
+        }
+        use(keys, count);
     }
-    void flush() {
-        for (int i = 0; i < count_; ++i) use_(keys_[i]);
-        count_ = 0;
-    }
-
-private:
-    static constexpr int kKeys = 32;
-    const TermTable& table_;
-    Use use_;
-    TermKey keys_[kKeys];
-    int count_ = 0;
-};
+}
 
 // Learns: counts in how many texts each term occurs, and how often.
 class TermCounter {
@@ -196,14 +189,16 @@ private:
     }
 
     void count(std::string_view text, const CharTables* tables, Worker& worker, Counts* kept) {
-        const auto use = [&](const TermKey& key) {
-            const int32_t id = buckets_ > 0 ? hash_bucket(key.hash, buckets_) : worker.table.insert(key);
-            if (static_cast<size_t>(id) >= worker.stats.size()) worker.grow(id + 1);
-            if (worker.in_text[id]++ == 0) worker.touched.push_back(id);
+        const auto count_keys = [&](const TermKey* keys, int count) {
+            for (int i = 0; i < count; ++i) {
+                const int32_t id = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_) : worker.table.insert(keys[i]);
+                if (static_cast<size_t>(id) >= worker.stats.size()) worker.grow(id + 1);
+                if (worker.in_text[id]++ == 0) worker.touched.push_back(id);
+            }
         };
-        KeyBatch batch(worker.table, use);
-        worker.analyzer.analyze(text, tables, [&](const char* bytes, uint32_t length) { batch.add(bytes, length); });
-        batch.flush();
+        worker.analyzer.analyze(text, tables, [&](const char* buffer, const Slice* slices, int64_t total) {
+            each_key_block(buffer, slices, total, worker.table, count_keys);
+        });
         for (const int32_t id : worker.touched) {
             worker.stats[id].occurrences += binary_ ? 1 : worker.in_text[id];
             worker.stats[id].texts += 1;
@@ -318,13 +313,16 @@ private:
     static constexpr int64_t kBytesPerEntry = 16;  // of ordinary text; a first guess for the room needed
 
     void transform(std::string_view text, const CharTables* tables, Worker& worker, RowBlock& block) const {
-        const auto use = [&](const TermKey& key) {
-            const int32_t id = buckets_ > 0 ? hash_bucket(key.hash, buckets_) : table_.find(key);
-            if (id >= 0) worker.builder.add(id);
+        const auto look_up = [&](const TermKey* keys, int count) {
+            int32_t ids[kKeysPerBlock];
+            for (int i = 0; i < count; ++i) {
+                ids[i] = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_) : table_.find(keys[i]);
+            }
+            worker.builder.add(ids, count);
         };
-        KeyBatch batch(table_, use);
-        worker.analyzer.analyze(text, tables, [&](const char* bytes, uint32_t length) { batch.add(bytes, length); });
-        batch.flush();
+        worker.analyzer.analyze(text, tables, [&](const char* buffer, const Slice* slices, int64_t total) {
+            each_key_block(buffer, slices, total, table_, look_up);
+        });
         worker.builder.finish_row(idf_.data(), weights_, norm_, block);
     }
 
