@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -260,15 +261,21 @@ public:
     TfidfModel(const AnalyzerOptions& analyzer, const WeightOptions& weights, int32_t buckets,
                const uint8_t* blob, const int64_t* offsets, int64_t terms, std::vector<float> idf)
         : analyzer_(analyzer), norm_(weights.norm), weights_(weights), buckets_(buckets), idf_(std::move(idf)) {
+        // Who comes first gets the first slot of its chain: let that be the frequent terms.
+        std::vector<int32_t> order(terms);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return idf_[a] < idf_[b]; });
         table_.reserve(terms);
+        feature_.assign(1, -1);
         std::vector<char> padded;
-        for (int64_t id = 0; id < terms; ++id) {
+        for (const int32_t id : order) {
             padded.assign(blob + offsets[id], blob + offsets[id + 1]);
             padded.resize(padded.size() + kTermPadding);
             const auto length = static_cast<uint32_t>(offsets[id + 1] - offsets[id]);
-            if (length == 0 || table_.insert(term_key(padded.data(), length)) != id) {
+            if (length == 0 || table_.insert(term_key(padded.data(), length)) + 1 != static_cast<int32_t>(feature_.size())) {
                 throw std::runtime_error("the vocabulary has an empty or a repeated term");
             }
+            feature_.push_back(id);
         }
     }
 
@@ -316,7 +323,7 @@ private:
         const auto look_up = [&](const TermKey* keys, int count) {
             int32_t ids[kKeysPerBlock];
             for (int i = 0; i < count; ++i) {
-                ids[i] = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_) : table_.find(keys[i]);
+                ids[i] = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_) : feature_[table_.find(keys[i]) + 1];
             }
             worker.builder.add(ids, count);
         };
@@ -332,6 +339,7 @@ private:
     int32_t buckets_;
     std::vector<float> idf_;
     TermTable table_;
+    std::vector<int32_t> feature_;  // 1 + number in the table -> feature; the first is -1, for no such term
     std::mutex lock_;
     std::vector<std::unique_ptr<Worker>> idle_;
 };
