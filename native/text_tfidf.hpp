@@ -168,6 +168,7 @@ private:
     struct Worker {
         Worker(const AnalyzerOptions& options, int32_t buckets) : analyzer(options) { grow(buckets); }
         void grow(size_t terms) {
+            if (terms <= stats.size()) return;
             stats.resize(terms);
             in_text.resize(terms, 0);
         }
@@ -175,7 +176,7 @@ private:
         TermTable table;  // its own numbers, in the order of first sight; stays empty when hashing
         std::vector<Stats> stats;
         std::vector<uint32_t> in_text;  // count of each term in the text at hand
-        std::vector<int32_t> touched;   // the terms with such a count
+        Scratch<int32_t> touched;       // the terms with such a count
         std::vector<int32_t> merged;    // own number -> number in worker 0; empty: the same
     };
     struct Counts {  // of the texts of one piece, in the numbers of the worker that counted them
@@ -190,17 +191,25 @@ private:
     }
 
     void count(std::string_view text, const CharTables* tables, Worker& worker, Counts* kept) {
+        int64_t touched = 0;
         const auto count_keys = [&](const TermKey* keys, int count) {
+            int32_t ids[kKeysPerBlock];
             for (int i = 0; i < count; ++i) {
-                const int32_t id = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_) : worker.table.insert(keys[i]);
-                if (static_cast<size_t>(id) >= worker.stats.size()) worker.grow(id + 1);
-                if (worker.in_text[id]++ == 0) worker.touched.push_back(id);
+                ids[i] = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_) : worker.table.insert(keys[i]);
+            }
+            worker.grow(worker.table.size());
+            worker.touched.reserve(touched + count, touched);
+            for (int i = 0; i < count; ++i) {
+                // Without a branch: whether a word is new in its text is anybody's guess.
+                worker.touched[touched] = ids[i];
+                touched += worker.in_text[ids[i]]++ == 0;
             }
         };
         worker.analyzer.analyze(text, tables, [&](const char* buffer, const Slice* slices, int64_t total) {
             each_key_block(buffer, slices, total, worker.table, count_keys);
         });
-        for (const int32_t id : worker.touched) {
+        for (int64_t i = 0; i < touched; ++i) {
+            const int32_t id = worker.touched[i];
             worker.stats[id].occurrences += binary_ ? 1 : worker.in_text[id];
             worker.stats[id].texts += 1;
             if (kept) {
@@ -209,8 +218,7 @@ private:
             }
             worker.in_text[id] = 0;
         }
-        if (kept) kept->row_sizes.push_back(static_cast<uint32_t>(worker.touched.size()));
-        worker.touched.clear();
+        if (kept) kept->row_sizes.push_back(static_cast<uint32_t>(touched));
     }
 
     // Brings all workers' terms into the first worker's table.
@@ -230,7 +238,7 @@ private:
                 padded.assign(term.begin(), term.end());
                 padded.resize(term.size() + kTermPadding);
                 const int32_t there = into.table.insert(term_key(padded.data(), static_cast<uint32_t>(term.size())));
-                if (static_cast<size_t>(there) >= into.stats.size()) into.grow(there + 1);
+                into.grow(into.table.size());
                 add_stats(into.stats[there], from.stats[id]);
                 from.merged[id] = there;
             }
