@@ -1,7 +1,7 @@
 // Cuts one text into terms: words, word n-grams, character n-grams.
 //
-// The rules are those of scikit-learn's CountVectorizer. Every term is a slice of one buffer that
-// lives until the next text, so terms cost no allocation and no copy of their own.
+// The rules are those of scikit-learn's CountVectorizer. Every term is a slice of a buffer that lives
+// until the next text, so terms cost no allocation and no copy of their own.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "text_hash.hpp"
 #include "text_normalize.hpp"
@@ -30,6 +31,12 @@ struct AnalyzerOptions {
     int64_t min_token_length = 2;  // in characters, for Analyzer::word
     int64_t max_tokens = -1;       // words, or characters for the two character analysers
     bool lowercase = true;
+};
+
+// A term: where it starts in its buffer, and its length.
+struct Slice {
+    uint32_t start;
+    uint32_t length;
 };
 
 constexpr int kBordersPerStep = 8;
@@ -64,9 +71,9 @@ class TextAnalyzer {
 public:
     explicit TextAnalyzer(const AnalyzerOptions& options) : options_(options) {}
 
-    // Calls emit(bytes, length) for every term of the text, in no particular order.
-    template <class Emit>
-    void analyze(std::string_view text, const CharTables* tables, Emit&& emit) {
+    // Calls use(buffer, slices, count) with all terms of the text, some at a time.
+    template <class Use>
+    void analyze(std::string_view text, const CharTables* tables, Use&& use) {
         if (options_.analyzer == Analyzer::tokens) {
             text_.assign_raw(text, kTokenSeparator);
         } else {
@@ -74,85 +81,86 @@ public:
         }
         if (text_.size() > kMaxTextBytes) throw std::length_error("a text is larger than 1 GB");
         switch (options_.analyzer) {
-            case Analyzer::word: return emit_words(options_.min_token_length, emit);
-            case Analyzer::tokens: return emit_words(1, emit);
-            case Analyzer::space: text_.mark_separator(' '); return emit_words(1, emit);
-            case Analyzer::characters: return emit_characters(emit);
-            case Analyzer::characters_in_words: return emit_characters_in_words(emit);
+            case Analyzer::word: return words(options_.min_token_length, use);
+            case Analyzer::tokens: return words(1, use);
+            case Analyzer::space: text_.mark_separator(' '); return words(1, use);
+            case Analyzer::characters: return characters(use);
+            case Analyzer::characters_in_words: return characters_in_words(use);
         }
     }
 
 private:
-    struct Span {
-        uint32_t start;
-        uint32_t length;
-    };
-
-    template <class Emit>
-    void emit_words(int64_t min_length, Emit&& emit) {
+    template <class Use>
+    void words(int64_t min_length, Use&& use) {
         const int64_t count = find_words(min_length);
-        if (options_.max_n == 1) {
-            for (int64_t i = 0; i < count; ++i) emit(text_.bytes() + spans_[i].start, spans_[i].length);
-            return;
-        }
+        if (options_.max_n == 1) return use(text_.bytes(), words_.data(), count);
         // With the words packed and one space between them, an n-gram is a slice.
         buffer_.reserve(text_.size() + count + NormalizedText::kPadding);
+        starts_.reserve(count + 1);
         uint32_t size = 0;
         for (int64_t i = 0; i < count; ++i) {
-            std::memcpy(buffer_.data() + size, text_.bytes() + spans_[i].start, spans_[i].length);
-            spans_[i].start = size;
-            size += spans_[i].length;
+            std::memcpy(buffer_.data() + size, text_.bytes() + words_[i].start, words_[i].length);
+            starts_[i] = size;
+            size += words_[i].length;
             buffer_[size++] = ' ';
         }
+        starts_[count] = size;
         std::memset(buffer_.data() + size, 0, kTermPadding);
-        for (int64_t n = options_.min_n; n <= std::min<int64_t>(options_.max_n, count); ++n) {
-            for (int64_t i = 0; i + n <= count; ++i) {
-                const Span last = spans_[i + n - 1];
-                emit(buffer_.data() + spans_[i].start, last.start + last.length - spans_[i].start);
-            }
-        }
+        slices(0, count, 1, use);
+        flush(use);
     }
 
-    // Fills spans_ with the runs of word bytes that are long enough.
+    // Fills words_ with the runs of word bytes that are long enough.
     int64_t find_words(int64_t min_length) {
         borders_.reserve(text_.size() + kBordersPerStep + 1);
-        spans_.reserve(text_.size() / 2 + 1);
-        const int64_t words = word_borders(text_.classes(), text_.size(), borders_.data()) / 2;
+        words_.reserve(text_.size() / 2 + 1);
+        const int64_t runs = word_borders(text_.classes(), text_.size(), borders_.data()) / 2;
         int64_t count = 0;
-        for (int64_t i = 0; i < words; ++i) {
-            const Span span = {borders_[2 * i], borders_[2 * i + 1] - borders_[2 * i]};
-            spans_[count] = span;
-            count += long_enough(span, min_length);
+        for (int64_t i = 0; i < runs; ++i) {
+            words_[count] = {borders_[2 * i], borders_[2 * i + 1] - borders_[2 * i]};
+            count += long_enough(words_[count], min_length);
         }
         return options_.max_tokens < 0 ? count : std::min(count, options_.max_tokens);
     }
 
-    bool long_enough(Span span, int64_t min_length) const {
-        const char* bytes = text_.bytes() + span.start;
-        if (span.length < min_length) return false;
-        if (text_.is_ascii() || span.length >= 4 * min_length) return true;
-        if (span.length <= 8 && !(low_bytes(load_word(bytes), span.length) & kHighBits)) return true;
+    bool long_enough(Slice word, int64_t min_length) const {
+        const char* bytes = text_.bytes() + word.start;
+        if (word.length < min_length) return false;
+        if (text_.is_ascii() || word.length >= 4 * min_length) return true;
+        if (word.length <= 8 && !(low_bytes(load_word(bytes), word.length) & kHighBits)) return true;
         int64_t characters = 0;
-        for (uint32_t i = 0; i < span.length; ++i) {
+        for (uint32_t i = 0; i < word.length; ++i) {
             characters += !is_continuation(static_cast<uint8_t>(bytes[i]));
         }
         return characters >= min_length;
     }
 
-    template <class Emit>
-    void emit_characters(Emit&& emit) {
-        const int64_t count = collapse_spaces();
-        emit_slices(starts_.data(), count, emit);
+    template <class Use>
+    void characters(Use&& use) {
+        slices(0, collapse_spaces(), 0, use);
+        flush(use);
     }
 
-    // All n-grams over `count` characters that begin at starts[0..count) and end at starts[count].
-    template <class Emit>
-    void emit_slices(const uint32_t* starts, int64_t count, Emit&& emit) {
+    // All n-grams of `count` units that start at starts_[first..first + count); after the last unit
+    // comes starts_[first + count]. Each unit ends `gap` bytes before the next one starts.
+    template <class Use>
+    void slices(int64_t first, int64_t count, uint32_t gap, Use&& use) {
         for (int64_t n = options_.min_n; n <= std::min<int64_t>(options_.max_n, count); ++n) {
-            for (int64_t i = 0; i + n <= count; ++i) {
-                emit(buffer_.data() + starts[i], starts[i + n] - starts[i]);
+            for (int64_t i = first; i + n <= first + count; ++i) {
+                add({starts_[i], starts_[i + n] - starts_[i] - gap}, use);
             }
         }
+    }
+
+    template <class Use>
+    void add(Slice slice, Use&& use) {
+        pending_[pending_count_++] = slice;
+        if (pending_count_ == kPending) flush(use);
+    }
+
+    template <class Use>
+    void flush(Use&& use) {
+        use(buffer_.data(), pending_, std::exchange(pending_count_, 0));
     }
 
     // Copies the text to buffer_ with each run of two or more spaces as one ' ' (a single white-space
@@ -188,8 +196,8 @@ private:
     }
 
     // N-grams that never cross a word's border: each word with one space before and one behind.
-    template <class Emit>
-    void emit_characters_in_words(Emit&& emit) {
+    template <class Use>
+    void characters_in_words(Use&& use) {
         const int64_t limit = options_.max_tokens < 0 ? text_.size() : options_.max_tokens;
         const auto* classes = text_.classes();
         // A word of one byte becomes three, with the spaces: room for that, and for all starts.
@@ -205,38 +213,38 @@ private:
                 continue;
             }
             int64_t count = 0;
-            const auto add = [&](const char* bytes, int64_t length) {
+            const auto append = [&](const char* bytes, int64_t length) {
                 starts_[first + count++] = size;
                 std::memcpy(buffer_.data() + size, bytes, length);
                 size += length;
             };
-            add(" ", 1);
+            append(" ", 1);
             while (at < text_.size() && !(classes[at] & kSpace) && characters < limit) {
                 const int64_t next = next_character(at);
-                add(text_.bytes() + at, next - at);
+                append(text_.bytes() + at, next - at);
                 at = next;
                 ++characters;
             }
-            add(" ", 1);
+            append(" ", 1);
             starts_[first + count] = size;
-            // A word no longer than n is one term, and longer n-grams add nothing.
-            for (int64_t n = options_.min_n; n <= options_.max_n; ++n) {
-                for (int64_t i = 0; i == 0 || i + n <= count; ++i) {
-                    const int64_t end = first + std::min(i + n, count);
-                    emit(buffer_.data() + starts_[first + i], starts_[end] - starts_[first + i]);
-                }
-                if (n >= count) break;
-            }
+            slices(first, count, 0, use);
+            // A word shorter than the shortest n-gram is a term as a whole.
+            if (count < options_.min_n) add({starts_[first], size - starts_[first]}, use);
             first += count;
         }
+        flush(use);
     }
+
+    static constexpr int64_t kPending = 1024;
 
     AnalyzerOptions options_;
     NormalizedText text_;
     Scratch<uint32_t> borders_;
-    Scratch<Span> spans_;
+    Scratch<Slice> words_;
     Scratch<char> buffer_;
     Scratch<uint32_t> starts_;
+    Slice pending_[kPending];
+    int64_t pending_count_ = 0;
 };
 
 }  // namespace labelgrove

@@ -52,6 +52,18 @@ inline uint64_t low_bytes(uint64_t word, uint32_t count) {
     return count >= 8 ? word : word & ((1ull << (8 * count)) - 1);
 }
 
+// What to keep of the two words of a term of 0 to 16 bytes; a table, because branches would guess.
+struct ShortMasks {
+    uint64_t lo[17] = {}, hi[17] = {};
+    constexpr ShortMasks() {
+        for (int length = 0; length <= 16; ++length) {
+            lo[length] = length >= 8 ? ~0ull : (1ull << (8 * length)) - 1;
+            hi[length] = length <= 8 ? 0 : length == 16 ? ~0ull : (1ull << (8 * (length - 8))) - 1;
+        }
+    }
+};
+inline constexpr ShortMasks kShortMasks;
+
 inline uint64_t hash_short(uint64_t lo, uint64_t hi, uint32_t length) {
     return hash_round(hash_round(length * kHashA, lo), hi) * kHashC;
 }
@@ -59,8 +71,8 @@ inline uint64_t hash_short(uint64_t lo, uint64_t hi, uint32_t length) {
 // Reads up to kTermPadding bytes past the end of the term.
 inline TermKey term_key(const char* bytes, uint32_t length) {
     if (length <= 16) {
-        const uint64_t lo = low_bytes(load_word(bytes), length);
-        const uint64_t hi = length <= 8 ? 0 : low_bytes(load_word(bytes + 8), length - 8);
+        const uint64_t lo = load_word(bytes) & kShortMasks.lo[length];
+        const uint64_t hi = load_word(bytes + 8) & kShortMasks.hi[length];
         return {bytes, lo, hi, hash_short(lo, hi, length), length};
     }
     uint64_t hash = length * kHashA;

@@ -62,10 +62,24 @@ public:
     explicit RowBuilder(int64_t features)
         : counts_(features, 0), used_(features / 64 + 1, 0), summary_(features / 4096 + 1, 0) {}
 
-    void add(int32_t id, uint32_t count = 1) {
+    void add(int32_t id, uint32_t count) {
         counts_[id] += count;
         used_[id >> 6] |= 1ull << (id & 63);
         summary_[id >> 12] |= 1ull << (id >> 6 & 63);
+    }
+
+    // One more of each; negative numbers stand for unknown terms.
+    void add(const int32_t* ids, int count) {
+        uint32_t* const counts = counts_.data();
+        uint64_t* const used = used_.data();
+        uint64_t* const summary = summary_.data();
+        for (int i = 0; i < count; ++i) {
+            const int32_t id = ids[i];
+            if (id < 0) continue;
+            counts[id] += 1;
+            used[id >> 6] |= 1ull << (id & 63);
+            summary[id >> 12] |= 1ull << (id >> 6 & 63);
+        }
     }
 
     // Appends the row to the block and forgets it. `idf` has one weight per feature.

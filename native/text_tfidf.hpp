@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -34,29 +35,22 @@ void each_text(const Texts& texts, int64_t piece, Each&& each) {
     for (int64_t i = piece * kTextsPerPiece; i < end; ++i) each(texts[i]);
 }
 
-// Collects terms so that the memory their slots lie in is on its way while others are looked up.
+constexpr int kKeysPerBlock = 32;
+
+// Makes the keys of terms and calls use(keys, count) for blocks of them. By then the memory that
+// their slots in the table lie in is on its way.
 template <class Use>
-class KeyBatch {
-public:
-    KeyBatch(const TermTable& table, Use use) : table_(table), use_(use) {}
-
-    void add(const char* bytes, uint32_t length) {
-        keys_[count_] = term_key(bytes, length);
-        table_.prefetch(keys_[count_]);
-        if (++count_ == kKeys) flush();
+void each_key_block(const char* buffer, const Slice* slices, int64_t total, const TermTable& table, Use&& use) {
+    TermKey keys[kKeysPerBlock];
+    for (int64_t begin = 0; begin < total; begin += kKeysPerBlock) {
+        const int count = static_cast<int>(std::min<int64_t>(kKeysPerBlock, total - begin));
+        for (int i = 0; i < count; ++i) {
+            keys[i] = term_key(buffer + slices[begin + i].start, slices[begin + i].length);
+            table.prefetch(keys[i]);
+        }
+        use(keys, count);
     }
-    void flush() {
-        for (int i = 0; i < count_; ++i) use_(keys_[i]);
-        count_ = 0;
-    }
-
-private:
-    static constexpr int kKeys = 32;
-    const TermTable& table_;
-    Use use_;
-    TermKey keys_[kKeys];
-    int count_ = 0;
-};
+}
 
 // Learns: counts in how many texts each term occurs, and how often.
 class TermCounter {
@@ -174,6 +168,7 @@ private:
     struct Worker {
         Worker(const AnalyzerOptions& options, int32_t buckets) : analyzer(options) { grow(buckets); }
         void grow(size_t terms) {
+            if (terms <= stats.size()) return;
             stats.resize(terms);
             in_text.resize(terms, 0);
         }
@@ -181,7 +176,7 @@ private:
         TermTable table;  // its own numbers, in the order of first sight; stays empty when hashing
         std::vector<Stats> stats;
         std::vector<uint32_t> in_text;  // count of each term in the text at hand
-        std::vector<int32_t> touched;   // the terms with such a count
+        Scratch<int32_t> touched;       // the terms with such a count
         std::vector<int32_t> merged;    // own number -> number in worker 0; empty: the same
     };
     struct Counts {  // of the texts of one piece, in the numbers of the worker that counted them
@@ -196,15 +191,25 @@ private:
     }
 
     void count(std::string_view text, const CharTables* tables, Worker& worker, Counts* kept) {
-        const auto use = [&](const TermKey& key) {
-            const int32_t id = buckets_ > 0 ? hash_bucket(key.hash, buckets_) : worker.table.insert(key);
-            if (static_cast<size_t>(id) >= worker.stats.size()) worker.grow(id + 1);
-            if (worker.in_text[id]++ == 0) worker.touched.push_back(id);
+        int64_t touched = 0;
+        const auto count_keys = [&](const TermKey* keys, int count) {
+            int32_t ids[kKeysPerBlock];
+            for (int i = 0; i < count; ++i) {
+                ids[i] = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_) : worker.table.insert(keys[i]);
+            }
+            worker.grow(worker.table.size());
+            worker.touched.reserve(touched + count, touched);
+            for (int i = 0; i < count; ++i) {
+                // Without a branch: whether a word is new in its text is anybody's guess.
+                worker.touched[touched] = ids[i];
+                touched += worker.in_text[ids[i]]++ == 0;
+            }
         };
-        KeyBatch batch(worker.table, use);
-        worker.analyzer.analyze(text, tables, [&](const char* bytes, uint32_t length) { batch.add(bytes, length); });
-        batch.flush();
-        for (const int32_t id : worker.touched) {
+        worker.analyzer.analyze(text, tables, [&](const char* buffer, const Slice* slices, int64_t total) {
+            each_key_block(buffer, slices, total, worker.table, count_keys);
+        });
+        for (int64_t i = 0; i < touched; ++i) {
+            const int32_t id = worker.touched[i];
             worker.stats[id].occurrences += binary_ ? 1 : worker.in_text[id];
             worker.stats[id].texts += 1;
             if (kept) {
@@ -213,8 +218,7 @@ private:
             }
             worker.in_text[id] = 0;
         }
-        if (kept) kept->row_sizes.push_back(static_cast<uint32_t>(worker.touched.size()));
-        worker.touched.clear();
+        if (kept) kept->row_sizes.push_back(static_cast<uint32_t>(touched));
     }
 
     // Brings all workers' terms into the first worker's table.
@@ -234,7 +238,7 @@ private:
                 padded.assign(term.begin(), term.end());
                 padded.resize(term.size() + kTermPadding);
                 const int32_t there = into.table.insert(term_key(padded.data(), static_cast<uint32_t>(term.size())));
-                if (static_cast<size_t>(there) >= into.stats.size()) into.grow(there + 1);
+                into.grow(into.table.size());
                 add_stats(into.stats[there], from.stats[id]);
                 from.merged[id] = there;
             }
@@ -265,15 +269,21 @@ public:
     TfidfModel(const AnalyzerOptions& analyzer, const WeightOptions& weights, int32_t buckets,
                const uint8_t* blob, const int64_t* offsets, int64_t terms, std::vector<float> idf)
         : analyzer_(analyzer), norm_(weights.norm), weights_(weights), buckets_(buckets), idf_(std::move(idf)) {
+        // Who comes first gets the first slot of its chain: let that be the frequent terms.
+        std::vector<int32_t> order(terms);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return idf_[a] < idf_[b]; });
         table_.reserve(terms);
+        feature_.assign(1, -1);
         std::vector<char> padded;
-        for (int64_t id = 0; id < terms; ++id) {
+        for (const int32_t id : order) {
             padded.assign(blob + offsets[id], blob + offsets[id + 1]);
             padded.resize(padded.size() + kTermPadding);
             const auto length = static_cast<uint32_t>(offsets[id + 1] - offsets[id]);
-            if (length == 0 || table_.insert(term_key(padded.data(), length)) != id) {
+            if (length == 0 || table_.insert(term_key(padded.data(), length)) + 1 != static_cast<int32_t>(feature_.size())) {
                 throw std::runtime_error("the vocabulary has an empty or a repeated term");
             }
+            feature_.push_back(id);
         }
     }
 
@@ -318,13 +328,16 @@ private:
     static constexpr int64_t kBytesPerEntry = 16;  // of ordinary text; a first guess for the room needed
 
     void transform(std::string_view text, const CharTables* tables, Worker& worker, RowBlock& block) const {
-        const auto use = [&](const TermKey& key) {
-            const int32_t id = buckets_ > 0 ? hash_bucket(key.hash, buckets_) : table_.find(key);
-            if (id >= 0) worker.builder.add(id);
+        const auto look_up = [&](const TermKey* keys, int count) {
+            int32_t ids[kKeysPerBlock];
+            for (int i = 0; i < count; ++i) {
+                ids[i] = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_) : feature_[table_.find(keys[i]) + 1];
+            }
+            worker.builder.add(ids, count);
         };
-        KeyBatch batch(table_, use);
-        worker.analyzer.analyze(text, tables, [&](const char* bytes, uint32_t length) { batch.add(bytes, length); });
-        batch.flush();
+        worker.analyzer.analyze(text, tables, [&](const char* buffer, const Slice* slices, int64_t total) {
+            each_key_block(buffer, slices, total, table_, look_up);
+        });
         worker.builder.finish_row(idf_.data(), weights_, norm_, block);
     }
 
@@ -334,6 +347,7 @@ private:
     int32_t buckets_;
     std::vector<float> idf_;
     TermTable table_;
+    std::vector<int32_t> feature_;  // 1 + number in the table -> feature; the first is -1, for no such term
     std::mutex lock_;
     std::vector<std::unique_ptr<Worker>> idle_;
 };

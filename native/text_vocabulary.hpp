@@ -36,14 +36,7 @@ public:
     // The term's number; a new term gets the next one.
     int32_t insert(const TermKey& key) {
         const size_t at = slot_of(key);
-        if (slots_[at].id >= 0) return slots_[at].id;
-        if (size() == std::numeric_limits<int32_t>::max()) throw std::length_error("more than 2^31 - 1 terms");
-        const int32_t id = size();
-        slots_[at] = {key.lo, key.hi, key.length, id};
-        bytes_.insert(bytes_.end(), key.bytes, key.bytes + key.length);
-        offsets_.push_back(static_cast<int64_t>(bytes_.size()));
-        if (2 * static_cast<size_t>(size()) > slots_.size()) rehash(2 * slots_.size());
-        return id;
+        return slots_[at].id >= 0 ? slots_[at].id : insert_new(key, at);
     }
 
     // Makes room, so that no insertion has to move the slots.
@@ -77,6 +70,16 @@ private:
 
     bool same_bytes(int32_t id, const TermKey& key) const {
         return std::memcmp(bytes_.data() + offsets_[id], key.bytes, key.length) == 0;
+    }
+
+    int32_t insert_new(const TermKey& key, size_t at) {
+        if (size() == std::numeric_limits<int32_t>::max()) throw std::length_error("more than 2^31 - 1 terms");
+        const int32_t id = size();
+        slots_[at] = {key.lo, key.hi, key.length, id};
+        bytes_.insert(bytes_.end(), key.bytes, key.bytes + key.length);
+        offsets_.push_back(static_cast<int64_t>(bytes_.size()));
+        if (2 * static_cast<size_t>(size()) > slots_.size()) rehash(2 * slots_.size());
+        return id;
     }
 
     void rehash(size_t slots) {

@@ -67,7 +67,7 @@ def sklearn_twin(options: dict[str, Any]) -> Any:
     return TfidfVectorizer(**translated)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(TEXTS, TEXTS, OPTIONS)
 def test_equals_scikit_learn(texts: list[str], others: list[str], options: dict[str, Any]) -> None:
     theirs = sklearn_twin(options)
