@@ -94,4 +94,4 @@ def test_help_costs_less_than_four_tenths_of_a_cpu_second() -> None:
 
 
 def test_the_package_is_typed() -> None:
-    assert (Path(labelgrove.__path__[0]) / "py.typed").exists()
+    assert (Path(labelgrove.__file__).parent / "py.typed").exists()

@@ -30,6 +30,7 @@ _HOME = {
     "load": "labelgrove.methods.base",
     "read_corpus": "labelgrove.formats",
     "scorer": "labelgrove.metrics",
+    "text_analyzer": "labelgrove.text_feed",
     "write_corpus": "labelgrove.formats",
 }
 
@@ -48,6 +49,7 @@ __all__ = [
     "load",
     "read_corpus",
     "scorer",
+    "text_analyzer",
     "write_corpus",
 ]
 
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from labelgrove.metrics import evaluate, scorer
     from labelgrove.predictions import Predictions
     from labelgrove.solver import RankerParams
+    from labelgrove.text_feed import text_analyzer
     from labelgrove.tfidf import Tfidf, TfidfParams
     from labelgrove.tree import TreeParams
 

@@ -55,7 +55,7 @@ def find_analyzer(name: str) -> TextAnalyzer | None:
     if not getattr(function, "__labelgrove_text_analyzer__", False):
         raise ConfigError(
             f"analyzer {name!r} is not marked as one; put "
-            "@labelgrove.tfidf.text_analyzer above the function"
+            "@labelgrove.text_analyzer above the function"
         )
     return function  # type: ignore[no-any-return]
 

@@ -48,7 +48,11 @@ def main() -> None:
         typer.secho(f"error: {error}", fg="red", err=True)
         sys.exit(USER_ERROR)
     except MemoryError:
-        typer.secho("error: out of memory; see --memory in the docs", fg="red", err=True)
+        typer.secho(
+            "error: out of memory, or past the --memory budget; nothing was lost, see --resume",
+            fg="red",
+            err=True,
+        )
         sys.exit(USER_ERROR)
     except BrokenPipeError:
         # The reader of our output has gone (| head); that is no fault. Keep the interpreter from

@@ -22,7 +22,7 @@ def stderr_console() -> Console:
     """For what people read; standard output belongs to results."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def stdout_console() -> Console:

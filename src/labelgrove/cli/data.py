@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -11,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from labelgrove.cli import options
+from labelgrove.cli import common, options
 from labelgrove.cli.corpus_files import CorpusFolder, refuse_existing, wanted_parts
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from labelgrove.formats import Document, ReadOptions, ReadReport
     from labelgrove.splits import Part
 
@@ -26,7 +22,8 @@ WITHOUT_TEXTS = ("xc", "svmlight")
 
 data = typer.Typer(
     name="data",
-    help="Look at corpora, convert, sample and split them; make or fetch one to try.",
+    help="Look at corpora, convert, sample and split them; make or fetch one to try.\n\n"
+    "Example: labelgrove data make --documents 10000 --labels 1000 --out shop",
     no_args_is_help=True,
 )
 
@@ -88,7 +85,7 @@ def stats(
     from labelgrove.formats import ReadReport
 
     report = ReadReport()
-    how = _read_options(input_format, text_field, labels_field, id_field, skip_bad)
+    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad)
     documents = _documents(source, how, report)
     found = corpus_stats(_progress(documents, "reading"), top=top)
     names = _label_names(labels or _label_table(source), [label for label, _ in found.top])
@@ -98,11 +95,11 @@ def stats(
             {"id": label, "name": names.get(label, label), "documents": count}
             for label, count in found.top
         ]
-        sys.stdout.write(json.dumps(answer, ensure_ascii=False) + "\n")
+        common.print_json(answer)
         return
     print_stats(source, found, names)
     if report.bad_lines or report.notes:
-        _stderr().print(str(report), markup=False)
+        common.stderr_console().print(str(report), markup=False)
 
 
 @data.command()
@@ -133,7 +130,7 @@ def convert(
 
     refuse_existing([target, *([write_labels] if write_labels else [])], force=force)
     report = ReadReport()
-    how = _read_options(input_format, text_field, labels_field, id_field, skip_bad)
+    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad)
     wanted = to or EXTENSIONS.get(Path(bare_name(target)).suffix.lower())
     if wanted == "xc" or write_labels is not None:
         corpus = read_corpus(source, labels=labels, options=how, report=report)
@@ -168,7 +165,7 @@ def sample(
 
     refuse_existing([target], force=force)
     report = ReadReport()
-    how = _read_options(input_format, text_field, labels_field, id_field, skip_bad)
+    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad)
     documents = _documents(source, how, report, texts_needed=True)
     drawn = sample_documents(_progress(documents, "sampling"), n, seed=seed)
     write_corpus(drawn, target)
@@ -207,7 +204,7 @@ def split(
     folder = CorpusFolder(out, gzip=gzip, parts=wanted_parts(dev=dev, test=test))
     folder.check(force=force, source=source)
     report = ReadReport()
-    how = _read_options(input_format, text_field, labels_field, id_field, skip_bad)
+    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad)
     documents = _progress(_documents(source, how, report, texts_needed=True), "splitting")
 
     def keyed() -> Iterator[tuple[str, Document]]:
@@ -225,7 +222,7 @@ def split(
             stage.write_table((row.id, row.name, row.text or "") for row in rows)
     _told_parts(folder, counts, len(rows))
     if report.bad_lines or report.notes:
-        _stderr().print(str(report), markup=False)
+        common.stderr_console().print(str(report), markup=False)
 
 
 @data.command()
@@ -258,7 +255,7 @@ def make(
     }
     folder = CorpusFolder(out, gzip=gzip, parts=wanted_parts(dev=sizes["dev"], test=sizes["test"]))
     folder.check(force=force)
-    _stderr().print(f"a made-up shop with {labels:,} labels, seed {seed}")
+    common.stderr_console().print(f"a made-up shop with {labels:,} labels, seed {seed}")
     with folder.writing() as stage:
         for part, file in stage.files.items():
             stream = shop_documents(sizes[part], labels=labels, seed=seed, part=part)
@@ -311,7 +308,7 @@ def get(
     parts = HashSplit(dev=dev, test=test, seed=seed)
     folder = CorpusFolder(out, gzip=gzip, parts=wanted_parts(dev=dev, test=test))
     folder.check(force=force)
-    console = _stderr()
+    console = common.stderr_console()
     with tempfile.TemporaryDirectory(prefix="labelgrove-apt-") as private:
         if lists is None:
             console.print("asking apt for Debian's package index")
@@ -331,20 +328,6 @@ def get(
         counts = stage.write_split(keyed, parts)
         label_count = stage.write_table(debian_label_rows(packages, labels=labels.value))
     _told_parts(folder, counts, label_count)
-
-
-def _read_options(
-    input_format: str | None, text_field: str, labels_field: str, id_field: str, skip_bad: bool
-) -> ReadOptions:
-    from labelgrove.formats import ReadOptions
-
-    return ReadOptions(
-        format=input_format,
-        text_field=text_field,
-        labels_field=labels_field,
-        id_field=id_field,
-        skip_bad=skip_bad,
-    )
 
 
 def _documents(
@@ -380,25 +363,19 @@ def _label_names(table: Path | None, wanted: list[str]) -> dict[str, str]:
 
 
 def _told(target: Path, report: ReadReport, prefix: str = "") -> None:
-    _stderr().print(f"{target}: {prefix}{report}", markup=False)
+    common.stderr_console().print(f"{target}: {prefix}{report}", markup=False)
 
 
 def _told_parts(folder: CorpusFolder, documents: dict[Part, int], labels: int) -> None:
     for part, path in folder.files.items():
-        _stderr().print(f"{path}: {documents[part]:,} documents", markup=False)
+        common.stderr_console().print(f"{path}: {documents[part]:,} documents", markup=False)
     if labels:
-        _stderr().print(f"{folder.table}: {labels:,} labels", markup=False)
-
-
-def _stderr() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+        common.stderr_console().print(f"{folder.table}: {labels:,} labels", markup=False)
 
 
 def _progress(items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:
     """The items, with a bar on a terminal."""
-    console = _stderr()
+    console = common.stderr_console()
     if not console.is_terminal:
         yield from items
         return

@@ -58,7 +58,7 @@ def train(
     """
     from labelgrove.callbacks import RichProgress
     from labelgrove.errors import ConfigError
-    from labelgrove.memory import limit_memory, parse_size, require
+    from labelgrove.memory import limit_memory, parse_size, peak_rss, require
     from labelgrove.runs import RunFolder
 
     console = common.stderr_console()
@@ -68,6 +68,7 @@ def train(
         raise ConfigError(f"{out} exists; add --force to replace it, or choose another --out")
     budget = None if memory is None else parse_size(memory, name="--memory")
     if budget is not None:
+        require(budget, peak_rss() or 0, "starting labelgrove")
         limit_memory(budget)
 
     how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad)

@@ -173,7 +173,7 @@ def from_config(cls: Any, config: Mapping[str, Any]) -> Any:
                 raise ConfigError(f"{key}: is a table of parameters, got {value!r}")
             arguments[key] = groups[key].from_dict(value, key)
         elif key in plain:
-            arguments[key] = value
+            arguments[key] = None if value == "none" else value  # TOML has no null
         else:
             raise ConfigError(unknown_key(key, [*plain, *groups]))
     model = cls(**arguments)
