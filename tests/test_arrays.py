@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
@@ -29,6 +29,7 @@ def broken(**arrays: Any) -> sparse.csr_array:
     return matrix
 
 
+@settings(deadline=None)
 @given(Small, st.sampled_from(["dense", "list", "csr", "csc", "coo", "lil", "bsr", "csr_matrix"]))
 def test_any_kind_of_matrix_keeps_its_values(dense: np.ndarray, kind: str) -> None:
     if kind == "dense":

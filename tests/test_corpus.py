@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -19,6 +19,7 @@ from labelgrove.strings import StringTable
 LabelLists = st.lists(st.lists(st.sampled_from("abcde"), max_size=4), max_size=6)
 
 
+@settings(deadline=None)
 @given(LabelLists)
 def test_labels_survive_the_matrix(lists: list[list[str]]) -> None:
     corpus = Corpus.from_lists(["text"] * len(lists), lists)
@@ -26,12 +27,14 @@ def test_labels_survive_the_matrix(lists: list[list[str]]) -> None:
     assert corpus.unknown.tolist() == [0] * len(lists)
 
 
+@settings(deadline=None)
 @given(LabelLists, st.randoms())
 def test_the_index_does_not_depend_on_order(lists: list[list[str]], random: Any) -> None:
     shuffled = random.sample(lists, len(lists))
     assert LabelIndex.from_label_lists(lists) == LabelIndex.from_label_lists(shuffled)
 
 
+@settings(deadline=None)
 @given(LabelLists, st.lists(st.sampled_from("abcdexyz"), unique=True))
 def test_reindexing_equals_encoding_with_the_other_index(
     lists: list[list[str]], ids: list[str]

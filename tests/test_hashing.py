@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -138,6 +138,7 @@ def test_the_hash_stays_what_it_was() -> None:
     assert known == "9ea5f877152d3c49f233353f458b86b07eb46754c7f2322dbd9e4df34645ef50"
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=5), max_size=12), st.integers(1, 4))
 def test_lists_and_tables_agree_in_any_chunking(strings: list[str], chunk: int) -> None:
     patch = pytest.MonkeyPatch()
@@ -162,6 +163,7 @@ def exact(value: Any) -> str:
     return repr(value)
 
 
+@settings(deadline=None)
 @given(Values, Values)
 def test_hashes_are_equal_exactly_when_values_are(left: Any, right: Any) -> None:
     assert (content_hash(left) == content_hash(right)) == (exact(left) == exact(right))

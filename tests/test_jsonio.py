@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove import jsonio
@@ -24,6 +24,7 @@ Values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(Values, st.sampled_from([None, 1]))
 def test_plain_values_survive(value: Any, indent: int | None) -> None:
     assert jsonio.parse(jsonio.dump(value, indent=indent), file="x") == value
@@ -49,6 +50,7 @@ def test_what_json_cannot_hold_is_located(value: Any, where: str) -> None:
         jsonio.dump(value, where="config")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=30) | st.text('{}[]",:0123e\\u', max_size=20).map(str.encode))
 def test_any_bytes_parse_or_are_refused(content: bytes) -> None:
     try:

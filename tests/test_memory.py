@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove import memory
@@ -44,12 +44,14 @@ def test_what_is_not_a_size_is_refused_by_name(text: Any) -> None:
         parse_size(text, name="train.memory")
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="0123456789.kKmMgGiIbB -", max_size=400))
 def test_any_text_is_a_size_or_refused(text: str) -> None:
     with contextlib.suppress(ConfigError):
         assert parse_size(text) > 0
 
 
+@settings(deadline=None)
 @given(st.integers(1, 1 << 45))
 def test_formatted_sizes_read_back_about_equal(size: int) -> None:
     text = format_size(size).replace(" bytes", "").replace(",", "")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
@@ -202,11 +202,13 @@ Value = Scalar | st.lists(Scalar | st.lists(Scalar, max_size=2), max_size=3)
 Table = st.dictionaries(Text, Value, max_size=4)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(Text, Value | Table, max_size=5))
 def test_toml_round_trip(config: dict[str, Any]) -> None:
     assert tomllib.loads(to_toml(config)) == config
 
 
+@settings(deadline=None)
 @given(
     st.builds(
         RankerParams,

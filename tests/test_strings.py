@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove.errors import DataError
@@ -16,6 +16,7 @@ from labelgrove.strings import StringTable, row_numbers
 Strings = st.lists(st.text(st.characters(exclude_categories=()), max_size=6), max_size=8)
 
 
+@settings(deadline=None)
 @given(Strings)
 def test_a_table_is_the_list_it_was_made_of(strings: list[str]) -> None:
     table = StringTable.from_strings(iter(strings))
@@ -27,6 +28,7 @@ def test_a_table_is_the_list_it_was_made_of(strings: list[str]) -> None:
     assert all(string in table for string in strings)
 
 
+@settings(deadline=None)
 @given(Strings, st.data())
 def test_take_picks_like_a_list(strings: list[str], data: st.DataObject) -> None:
     table = StringTable.from_strings(strings)
@@ -41,6 +43,7 @@ def test_take_picks_like_a_list(strings: list[str], data: st.DataObject) -> None
         assert list(table.take(mask)) == expected
 
 
+@settings(deadline=None)
 @given(Strings)
 def test_arrays_give_the_table_back(strings: list[str]) -> None:
     arrays = StringTable.from_strings(strings).arrays("names")

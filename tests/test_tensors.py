@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file, save_file
@@ -61,6 +61,7 @@ def test_arrays_are_aligned_read_only_views_without_copies(tmp_path: Path) -> No
         assert type(array) is np.ndarray
 
 
+@settings(deadline=None)
 @given(
     array=st.sampled_from(KINDS).flatmap(
         lambda kind: hnp.arrays(kind, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0))

@@ -74,7 +74,8 @@ def csr_parts(matrix: CSR, *, name: str = "matrix", finite: bool = True) -> CsrP
     array([1], dtype=int32)
     """
     indptr = np.ascontiguousarray(matrix.indptr, dtype=np.int64)
-    indices = matrix.indices
+    wide = matrix.indices  # a wrong index must not wrap around to a valid one
+    indices = np.ascontiguousarray(wide, dtype=np.int32)
     data = np.ascontiguousarray(matrix.data, dtype=np.float32)
     rows, cols = matrix.shape
     if len(indptr) != rows + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0):
@@ -82,11 +83,10 @@ def csr_parts(matrix: CSR, *, name: str = "matrix", finite: bool = True) -> CsrP
     nnz = int(indptr[-1])
     if len(indices) < nnz or len(data) < nnz:
         raise DataError(f"{name}: indices or data are shorter than indptr says")
-    if nnz and (indices[:nnz].min() < 0 or indices[:nnz].max() >= cols):
-        raise DataError(f"{name}: a column index lies outside 0..{cols - 1}")
     if not matrix.has_canonical_format:
         raise DataError(f"{name}: column indices must be sorted and unique; use as_csr first")
-    indices = np.ascontiguousarray(indices, dtype=np.int32)  # they fit: checked above
+    if nnz and (wide[:nnz].min() < 0 or wide[:nnz].max() >= cols):
+        raise DataError(f"{name}: a column index lies outside 0..{cols - 1}")
     if finite and not np.isfinite(data[:nnz]).all():
         raise DataError(f"{name}: contains NaN or infinity")
     return CsrParts(indptr, indices[:nnz], data[:nnz], int(cols))

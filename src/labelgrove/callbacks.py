@@ -286,6 +286,8 @@ class RichProgress:
                 TextColumn("left"),
                 TimeRemainingColumn(),
                 console=self._console,
+                # What is printed meanwhile goes above the bars, but never out of a pipe or file.
+                redirect_stdout=sys.stdout.isatty(),
             )
             self._progress.start()
         return self._progress
