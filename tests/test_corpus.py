@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import DataError
-from labelgrove.hashing import content_hash
 from labelgrove.part import Part
 from labelgrove.strings import StringTable
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import labelgrove
-from labelgrove import bundle
+from labelgrove.disk import bundle
 from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.part import Part
 from labelgrove.store import StoredModel, load_model, model_size, save_model

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from labelgrove import jsonio
+from labelgrove.disk import jsonio
 from labelgrove.errors import ConfigError
 
 Kind = Literal["stage_start", "progress", "stage_end", "metrics", "message"]

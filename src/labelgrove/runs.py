@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import labelgrove
-from labelgrove import jsonio
-from labelgrove.atomic import clean_up_inside, write_file
-from labelgrove.bundle import FORMAT_VERSION, read_bundle, read_manifest, write_bundle
 from labelgrove.callbacks import Event, JsonlLog
+from labelgrove.disk import jsonio
+from labelgrove.disk.atomic import clean_up_inside, write_file
+from labelgrove.disk.bundle import FORMAT_VERSION, read_bundle, read_manifest, write_bundle
+from labelgrove.disk.hashing import content_hash
+from labelgrove.disk.locks import FileLock, lock_holder
 from labelgrove.errors import ConfigError, ModelFormatError
-from labelgrove.hashing import content_hash
-from labelgrove.locks import FileLock, lock_holder
 from labelgrove.part import Part
 
 _STAGE_NAME = re.compile(r"[a-z0-9_-]+(/[a-z0-9_-]+)*")

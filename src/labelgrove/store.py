@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labelgrove.atomic import clean_up, occupied
-from labelgrove.bundle import (
+from labelgrove.disk.atomic import clean_up, occupied
+from labelgrove.disk.bundle import (
     MANIFEST,
     UNCHECKED,
     Verify,

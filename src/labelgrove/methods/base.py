@@ -210,47 +210,11 @@ def check_params(model: Any) -> None:
         raise ConfigError(f"random_state: must be at least 0, got {model.random_state}")
 
 
-def index_state(index: LabelIndex) -> Part:
-    """A label index for the model folder: string tables that are memory-mapped when loaded.
-
-    >>> sorted(index_state(LabelIndex(["a"])).arrays)
-    ['ids.blob', 'ids.offsets']
-    """
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    columns = {"ids": index.ids, "names": index.names, "texts": index.texts}
-    if index.names is index.ids:
-        del columns["names"]
-    for name, values in columns.items():
-        if values is not None:
-            table = values if isinstance(values, StringTable) else StringTable.from_strings(values)
-            arrays[f"{name}.blob"], arrays[f"{name}.offsets"] = table.blob, table.offsets
-    for number, members in enumerate(index.groups.values()):
-        arrays[f"group{number}"] = members
-    return Part({"groups": list(index.groups)}, arrays)
-
-
-def index_from_state(part: Part) -> LabelIndex:
-    """The inverse of :func:`index_state`.
-
-    >>> list(index_from_state(index_state(LabelIndex(["a"], names=["A"]))).names)
-    ['A']
-    """
-    tables = {
-        name: StringTable(part.arrays[f"{name}.blob"], part.arrays[f"{name}.offsets"])
-        for name in ("ids", "names", "texts")
-        if f"{name}.blob" in part.arrays
-    }
-    groups = {name: part.arrays[f"group{n}"] for n, name in enumerate(part.config["groups"])}
-    return LabelIndex(
-        tables["ids"], names=tables.get("names"), texts=tables.get("texts"), groups=groups
-    )
-
-
 def save_estimator(model: Any, path: str | Path, parts: dict[str, Part], **options: Any) -> None:
     """Writes a fitted estimator: its own ``parts`` with the label index and the training facts."""
     from labelgrove.store import save_model
 
-    shared = {"labels": index_state(model.index_), "training": model.facts_.state()}
+    shared = {"labels": model.index_.state(), "training": model.facts_.state()}
     config = to_config(model)
 
     def write_config(folder: Path) -> None:
@@ -277,7 +241,7 @@ def load_estimator(cls: Any, path: str | Path, **options: Any) -> tuple[Any, dic
             f"{path} holds a {stored.method!r} model; load it with labelgrove.load(path)"
         )
     model = from_config(cls, stored.params)
-    model.index_ = index_from_state(stored.parts["labels"])
+    model.index_ = LabelIndex.from_state(stored.parts["labels"])
     model.facts_ = TrainingFacts.from_state(stored.parts["training"])
     return model, stored.parts
 
@@ -291,7 +255,7 @@ def load(path: str | Path, **options: Any) -> Any:
     >>> load(folder).predict(["hat"], k=1).names()
     [['hats']]
     """
-    from labelgrove.bundle import read_manifest
+    from labelgrove.disk.bundle import read_manifest
     from labelgrove.methods import method_class
 
     return method_class(read_manifest(path, kind="model")["method"]).load(path, **options)

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.disk.tensors import array_blocks
 from labelgrove.errors import ConfigError
 from labelgrove.strings import StringTable
-from labelgrove.tensors import array_blocks
 
 _CHUNK = 65_536  # strings joined at a time; part of the definition of the hash
 

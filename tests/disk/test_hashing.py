@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from labelgrove import hashing
+from labelgrove.disk import hashing
+from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError
-from labelgrove.hashing import content_hash
 from labelgrove.params import Params
 from labelgrove.part import Part
 from labelgrove.strings import StringTable

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from labelgrove import atomic
-from labelgrove.atomic import leftovers, write_file, write_folder
+from labelgrove.disk import atomic
+from labelgrove.disk.atomic import leftovers, write_file, write_folder
 from labelgrove.errors import ConfigError
 
 
@@ -82,7 +82,7 @@ def test_only_abandoned_leftovers_are_removed(tmp_path: Path) -> None:
 KILLED_WRITER = """
 import os, signal, sys
 from pathlib import Path
-from labelgrove import atomic
+from labelgrove.disk import atomic
 calls, deadly, target, exchange = 0, int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "yes"
 def deadly_call(name, owner):
     real = getattr(owner, name)

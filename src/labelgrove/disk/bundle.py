@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import labelgrove
-from labelgrove import jsonio
-from labelgrove.atomic import leftovers, write_file, write_folder
+from labelgrove.disk import jsonio
+from labelgrove.disk.atomic import leftovers, write_file, write_folder
+from labelgrove.disk.tensors import read_tensors, write_tensors
 from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.part import Part
-from labelgrove.tensors import read_tensors, write_tensors
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"

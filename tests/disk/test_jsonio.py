@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelgrove import jsonio
+from labelgrove.disk import jsonio
 from labelgrove.errors import ConfigError, ModelFormatError
 
 Values = st.recursive(

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load_file, save_file
 
+from labelgrove.disk.tensors import array_blocks, read_tensors, write_tensors
 from labelgrove.errors import ConfigError, ModelFormatError
-from labelgrove.tensors import array_blocks, read_tensors, write_tensors
 
 KINDS = ["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?", ">f4", ">i8"]
 SOME = {
@@ -80,7 +80,7 @@ def test_any_array_survives(tmp_path_factory: Any, array: np.ndarray, order: str
 
 
 def test_large_arrays_go_out_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labelgrove.tensors._BLOCK", 64)
+    monkeypatch.setattr("labelgrove.disk.tensors._BLOCK", 64)
     table = np.arange(600, dtype=np.int32).reshape(30, 20).T
     pieces = list(array_blocks(table))
     assert max(map(len, pieces)) <= 64 * 2

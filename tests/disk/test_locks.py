@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from labelgrove.locks import FileLock, lock_holder
+from labelgrove.disk.locks import FileLock, lock_holder
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from labelgrove.locks import FileLock
+from labelgrove.disk.locks import FileLock
 lock = FileLock(Path(sys.argv[1]))
 print(lock.taken, flush=True)
 time.sleep(60)
@@ -74,7 +74,7 @@ def test_a_forked_child_neither_frees_nor_keeps_the_lock(tmp_path: Path) -> None
     code = """
 import os, sys, time
 from pathlib import Path
-from labelgrove.locks import FileLock, lock_holder
+from labelgrove.disk.locks import FileLock, lock_holder
 file = Path(sys.argv[1])
 lock = FileLock(file)
 child = os.fork()

@@ -1,0 +1,1 @@
+"""What models and runs stand on: files that are whole or absent, checked, hashed and locked."""
