@@ -87,6 +87,16 @@ def test_a_predictions_file_can_be_evaluated(run: Any, model: Path, folder: Path
         assert of_file[name] == of_model[name], name
 
 
+def test_repository_files_train_and_predict_without_texts(run: Any, tmp_path: Path) -> None:
+    rows = [f"{n % 3} {n % 3}:1.0 3:0.5" for n in range(30)]
+    corpus = tmp_path / "train.txt"
+    corpus.write_text("\n".join(["30 4 3", *rows]) + "\n")
+    run("train", corpus, "--out", tmp_path / "m")
+    predicted = lines(run("predict", tmp_path / "m", corpus, "--k", 1, "--batch", 7).stdout)
+    assert [row["labels"] for row in predicted] == [[str(n % 3)] for n in range(30)]
+    assert json.loads(run("evaluate", tmp_path / "m", corpus, "--json").stdout)["P@1"] == 100.0
+
+
 def test_threshold_drops_labels(run: Any, model: Path) -> None:
     flags = ["predict", model, "-", "--k", 9]
     everything = lines(run(*flags, stdin="red shoe\n").stdout)[0]

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from labelgrove.cli import common, options
+from labelgrove.errors import DataError
+
+if TYPE_CHECKING:
+    from labelgrove.corpus import Corpus
+    from labelgrove.formats import Document
+
+Batch = tuple[Any, Sequence[str | None]]
 
 
 def predict(
@@ -41,7 +48,7 @@ def predict(
 
     Example: echo '{"text": "red running shoes"}' | labelgrove predict model - --k 3
     """
-    from labelgrove.formats import ReadReport, iter_documents
+    from labelgrove.formats import ReadReport, iter_documents, read_corpus
     from labelgrove.methods.base import load
     from labelgrove.predictions_file import prediction_lines
 
@@ -52,24 +59,34 @@ def predict(
     how = common.read_options(
         input_format, text_field=text_field, id_field=id_field, skip_bad=skip_bad
     )
-    stream = iter_documents(documents, options=how, report=report)
+    if loaded.facts_.from_text:
+        inputs = _text_batches(iter_documents(documents, options=how, report=report), batch)
+    else:
+        inputs = _feature_batches(read_corpus(documents, options=how, report=report), batch)
     with _output(out) as file:
-        for batch_documents in _batches(stream, batch):
-            texts = [document.text for document in batch_documents]
-            predictions = loaded.predict(texts, k=k, threads=threads)
+        for rows, ids in inputs:
+            predictions = loaded.predict(rows, k=k, threads=threads)
             if threshold is not None:
                 predictions = predictions.above(threshold)
-            ids = [document.id for document in batch_documents]
             file.writelines(prediction_lines(predictions, ids))
             file.flush()
     if out != "-" or report.bad_lines:
         console.print(f"{report}" if out == "-" else f"{report} -> [bold]{out}[/bold]")
 
 
-def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
+def _text_batches(documents: Iterator[Document], size: int) -> Iterator[Batch]:
+    while chunk := list(islice(documents, size)):
+        yield [document.text for document in chunk], [document.id for document in chunk]
+
+
+def _feature_batches(corpus: Corpus, size: int) -> Iterator[Batch]:
+    """For models that learnt from ready-made features instead of texts."""
+    if corpus.features is None:
+        raise DataError("this model was trained on features; the input holds texts only")
+    for start in range(0, len(corpus), size):
+        rows = corpus.features[start : start + size]
+        ids = [None] * rows.shape[0] if corpus.ids is None else corpus.ids[start : start + size]
+        yield rows, ids
 
 
 @contextmanager
