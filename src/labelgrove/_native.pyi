@@ -15,7 +15,6 @@ def balanced_kmeans(
     seed: int,
     threads: int,
 ) -> Int32: ...
-
 def solve_clusters(
     indptr: Int64,
     indices: Int32,
@@ -36,7 +35,7 @@ def solve_clusters(
     eps: float,
     max_iterations: int,
     threshold: float,
-    gram_limit: int,
+    gram_factor: float,
     seed: int,
     threads: int,
 ) -> dict[str, Any]: ...

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from labelgrove import _native
-from labelgrove.arrays import CSR, Float32, Int32, csr_parts
+from labelgrove.arrays import CSR, Float32, Int32, Int64, csr_parts
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.params import Params, param
 from labelgrove.predictions import ScoreKind
@@ -117,8 +117,8 @@ class BeamSearch:
         return found, scores, counts
 
 
-def _check_chunks(weights: ChunkedWeights, children: Int32, features: int, where: str) -> None:
-    """Refuses arrays that would make the kernel read outside them; a damaged file must not crash."""
+def _check_chunks(weights: ChunkedWeights, children: Int64, features: int, where: str) -> None:
+    """Refuses arrays that do not fit each other: a damaged file must not crash the kernel."""
     parents = len(children) - 1
     rows, entries = len(weights.features), len(weights.values)
     sound = (

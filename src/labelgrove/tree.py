@@ -33,7 +33,7 @@ class TreeParams(Params):
 
 
 class LabelTree:
-    """Levels of nodes over the labels; level ``t`` is an array with the parent of each of its nodes.
+    """Levels of nodes over the labels; a level is an array with the parent of each of its nodes.
 
     The first level hangs under one root (all parents 0), the last level holds one leaf per label.
     Children of a node are contiguous: parent arrays ascend. ``leaf_labels[position]`` is the label
@@ -126,7 +126,11 @@ class LabelTree:
 
 
 def build_tree(
-    label_features: Any, params: TreeParams | None = None, *, seed: int = 0, threads: int | None = None
+    label_features: Any,
+    params: TreeParams | None = None,
+    *,
+    seed: int = 0,
+    threads: int | None = None,
 ) -> LabelTree:
     """Grows a tree over the rows of ``label_features`` by balanced spherical 2-means.
 
@@ -148,7 +152,11 @@ def build_tree(
     if seed < 0:
         raise ConfigError(f"seed: must be at least 0, got {seed}")
     order = _native.balanced_kmeans(
-        *csr_parts(matrix, name="label_features"), depth, params.kmeans_iterations, seed, threads or 0
+        *csr_parts(matrix, name="label_features"),
+        depth,
+        params.kmeans_iterations,
+        seed,
+        threads or 0,
     )
     bounds = _slices(labels, depth)
     cluster_of_leaf = np.repeat(np.arange(2**depth, dtype=np.int32), np.diff(bounds))
@@ -162,7 +170,7 @@ def build_tree(
 
 
 def _depth(labels: int, max_leaf_size: int) -> int:
-    """How often to halve so that clusters are small enough, but never so often that one is empty."""
+    """How often to halve until clusters are small enough, but never until one is empty."""
     depth = 0
     while max_leaf_size << depth < labels and 2 << depth <= labels:
         depth += 1
@@ -190,7 +198,12 @@ def _frozen(values: npt.ArrayLike) -> Int32:
 
 def _check_level(number: int, level: Int32, above: int) -> None:
     steps = np.diff(level)
-    if len(level) == 0 or level[0] != 0 or level[-1] != above - 1 or not np.isin(steps, (0, 1)).all():
+    if (
+        len(level) == 0
+        or level[0] != 0
+        or level[-1] != above - 1
+        or not np.isin(steps, (0, 1)).all()
+    ):
         raise DataError(
             f"tree level {number}: parents must ascend from 0 to {above - 1} and leave none out"
         )
