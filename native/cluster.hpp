@@ -52,6 +52,9 @@ struct LevelProblem {
     float gram_factor = 10.0f;
 };
 
+// A chunk's row is stored in full when at least 1 / kFullRow of the children use it.
+inline constexpr uint32_t kFullRow = 3;
+
 class ClusterSolver {
 public:
     void prepare(const LevelProblem& level, int64_t parent) {
@@ -103,8 +106,11 @@ public:
         }
     }
 
-    // The solved children as one chunk: regrouped from by-child to by-feature by counting.
+    // The solved children as one chunk: regrouped from by-child to by-feature by counting. A feature
+    // that many children use gets an entry for every child (some zero): such rows are added as a
+    // whole in prediction, several children per instruction.
     void collect(Chunks& out) {
+        const uint32_t width = static_cast<uint32_t>(learnt_.size());
         std::vector<uint32_t> place(rows_.features(), 0);
         for (const auto& child : learnt_) {
             for (const auto& [feature, weight] : child) ++place[feature];
@@ -114,19 +120,26 @@ public:
             if (place[f] > 0) used.push_back({rows_.global_feature(f), f});
         }
         std::sort(used.begin(), used.end());
+        std::vector<uint8_t> full_row(rows_.features(), 0);
         out.features.resize(used.size());
         out.row_start.assign(used.size() + 1, 0);
         for (size_t row = 0; row < used.size(); ++row) {
             const auto [feature, local] = used[row];
             out.features[row] = feature;
-            out.row_start[row + 1] = out.row_start[row] + place[local];
+            const bool full = place[local] * kFullRow >= width;
+            out.row_start[row + 1] = out.row_start[row] + (full ? width : place[local]);
             place[local] = out.row_start[row];
+            full_row[local] = full;
         }
-        out.children.resize(out.row_start.back());
-        out.values.resize(out.row_start.back());
+        out.children.assign(out.row_start.back(), 0);
+        out.values.assign(out.row_start.back(), 0.0f);
+        for (const auto& [feature, local] : used) {
+            if (!full_row[local]) continue;
+            for (uint32_t c = 0; c < width; ++c) out.children[place[local] + c] = static_cast<uint16_t>(c);
+        }
         for (size_t child = 0; child < learnt_.size(); ++child) {
             for (const auto& [feature, weight] : learnt_[child]) {
-                const uint32_t at = place[feature]++;
+                const uint32_t at = full_row[feature] ? place[feature] + static_cast<uint32_t>(child) : place[feature]++;
                 out.children[at] = static_cast<uint16_t>(child);
                 out.values[at] = weight;
             }

@@ -13,16 +13,9 @@
 #include <vector>
 
 #include "csr.hpp"
+#include "prefetch.hpp"
 
 namespace labelgrove {
-
-inline void prefetch(const void* address) {
-#if defined(__GNUC__) || defined(__clang__)
-    __builtin_prefetch(address);
-#else
-    (void)address;
-#endif
-}
 
 class Submatrix {
 public:

@@ -136,6 +136,19 @@ def test_arrays_that_do_not_fit_are_refused(trained, name):
         BeamSearch(ranker.tree, levels, features=50, bias=1.0)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"), [("children", "does not have"), ("row_start", "rise from 0")]
+)
+def test_values_that_would_lead_the_kernel_astray_are_refused(trained, name, message):
+    _, ranker = trained
+    damaged = ranker.levels[1].arrays()
+    damaged[name] = damaged[name].copy()
+    damaged[name][1] = 9_999
+    levels = [ranker.levels[0], ChunkedWeights(**damaged), *ranker.levels[2:]]
+    with pytest.raises(DataError, match=message):
+        BeamSearch(ranker.tree, levels, features=50, bias=1.0)
+
+
 def test_features_outside_the_model_are_refused(trained):
     _, ranker = trained
     with pytest.raises(DataError, match=r"outside 0\.\.9"):
