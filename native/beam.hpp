@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "csr.hpp"
+#include "dispatch.hpp"
 #include "parallel.hpp"
+#include "prefetch.hpp"
 
 namespace labelgrove {
 
@@ -30,7 +32,35 @@ struct BeamLevel {
     const float* bias;
     const int64_t* child_ptr;  // parent p has nodes [child_ptr[p], child_ptr[p + 1])
     const int64_t* leaf_ptr;   // node j has leaves [leaf_ptr[j], leaf_ptr[j + 1])
-    int64_t nodes;
+    const int64_t* bucket_ptr;  // see BucketIndex
+    const int32_t* bucket_shift;
+    const uint32_t* buckets;
+};
+
+// Where to look for a feature among a chunk's sorted features: buckets[feature >> shift] is the first
+// row that can hold it. There are one to two times as many buckets as rows, so looking costs
+// one or two steps, without hashing.
+struct BucketIndex {
+    std::vector<int64_t> ptr;
+    std::vector<int32_t> shift;
+    std::vector<uint32_t> buckets;
+
+    BucketIndex(const int64_t* chunk_rows, const int32_t* features, int64_t parents, int64_t cols) : ptr(1, 0) {
+        for (int64_t parent = 0; parent < parents; ++parent) {
+            const int64_t rows = chunk_rows[parent + 1] - chunk_rows[parent];
+            const int32_t* first = features + chunk_rows[parent];
+            int bits = 0;
+            while ((cols >> bits) > 2 * rows) ++bits;
+            shift.push_back(bits);
+            const int64_t count = (cols >> bits) + 2;
+            uint32_t row = 0;
+            for (int64_t bucket = 0; bucket < count; ++bucket) {
+                while (row < rows && (first[row] >> bits) < bucket) ++row;
+                buckets.push_back(row);
+            }
+            ptr.push_back(static_cast<int64_t>(buckets.size()));
+        }
+    }
 };
 
 // Scores are added as logarithms: a product over many levels would underflow and tie.
@@ -61,6 +91,43 @@ inline float log_score(PostProcessor kind, float margin) {
         case PostProcessor::log_sigmoid:
             return margin >= 0.0f ? -std::log1p(std::exp(-margin)) : margin - std::log1p(std::exp(margin));
         default: return margin;
+    }
+}
+
+// A row of the chunk that the document meets, and the document's value there.
+struct Hit {
+    uint32_t row;
+    float value;
+};
+
+// margins += value * row for every hit. A row that has an entry for every child is added as a whole.
+// Rows lie scattered over a model larger than the caches, so those ahead are fetched early.
+LABELGROVE_MULTIVERSION
+inline void add_rows(const Hit* hits, int64_t count, const uint32_t* row_start, const uint16_t* children,
+                     const float* values, float* __restrict margins, int64_t width) {
+    constexpr int64_t ahead = 6;
+    for (int64_t h = 0; h < std::min(count, 2 * ahead); ++h) prefetch(row_start + hits[h].row);
+    for (int64_t h = 0; h < std::min(count, ahead); ++h) {
+        prefetch(values + row_start[hits[h].row]);
+        prefetch(children + row_start[hits[h].row]);
+    }
+    for (int64_t h = 0; h < count; ++h) {
+        if (h + 2 * ahead < count) prefetch(row_start + hits[h + 2 * ahead].row);
+        if (h + ahead < count) {
+            prefetch(values + row_start[hits[h + ahead].row]);
+            prefetch(children + row_start[hits[h + ahead].row]);
+        }
+        const float value = hits[h].value;
+        uint32_t e = row_start[hits[h].row];
+        const uint32_t end = row_start[hits[h].row + 1];
+        if (end - e == width) {
+            const float* row = values + e;
+            for (int64_t c = 0; c < width; ++c) margins[c] += value * row[c];
+            continue;
+        }
+        do {  // a row has at least one entry
+            margins[children[e]] += value * values[e];
+        } while (++e < end);
     }
 }
 
@@ -140,7 +207,7 @@ private:
                 for (int64_t p = from; p < to; ++p) add_by_table(level, by_chunk_[p]);
                 for (int64_t row = 0; row < rows; ++row) row_of_[features[row]] = -1;
             } else {
-                for (int64_t p = from; p < to; ++p) add_by_search(level, by_chunk_[p], features, rows);
+                for (int64_t p = from; p < to; ++p) add_by_search(level, by_chunk_[p], features);
             }
             from = to;
         }
@@ -152,46 +219,48 @@ private:
         int64_t index;
     };
 
-    float* start_margins(const BeamLevel& level, const Pair& pair) {
+    // Half of all look-ups fail at random: writing every one and advancing only on success spares a
+    // mispredicted branch each.
+    void add_by_table(const BeamLevel& level, const Pair& pair) {
+        const int64_t document = first_ + pair.document;
+        const int64_t from = documents_->indptr[document], to = documents_->indptr[document + 1];
+        if (static_cast<int64_t>(hits_.size()) < to - from) hits_.resize(to - from);
+        int64_t found = 0;
+        for (int64_t k = from; k < to; ++k) {
+            const int32_t row = row_of_[documents_->indices[k]];
+            hits_[found] = {static_cast<uint32_t>(row), documents_->data[k]};
+            found += row >= 0;
+        }
+        add_hits(level, pair, found);
+    }
+
+    void add_by_search(const BeamLevel& level, const Pair& pair, const int32_t* features) {
+        const int64_t document = first_ + pair.document;
+        const int64_t from = documents_->indptr[document], to = documents_->indptr[document + 1];
+        if (static_cast<int64_t>(hits_.size()) < to - from) hits_.resize(to - from);
+        const uint32_t* buckets = level.buckets + level.bucket_ptr[pair.parent];
+        const int shift = level.bucket_shift[pair.parent];
+        int64_t found = 0;
+        for (int64_t k = from; k < to; ++k) {
+            const int32_t feature = documents_->indices[k];
+            uint32_t row = buckets[feature >> shift];
+            const uint32_t end = buckets[(feature >> shift) + 1];
+            while (row < end && features[row] < feature) ++row;
+            hits_[found] = {row, documents_->data[k]};
+            found += row < end && features[row] == feature;
+        }
+        add_hits(level, pair, found);
+    }
+
+    void add_hits(const BeamLevel& level, const Pair& pair, int64_t found) {
         float* margins = margins_.data() + margin_ptr_[pair.index];
         const int64_t first_child = level.child_ptr[pair.parent];
         const int64_t width = level.child_ptr[pair.parent + 1] - first_child;
         for (int64_t c = 0; c < width; ++c) margins[c] = level.bias[first_child + c] * options_.bias;
-        return margins;
-    }
-
-    static void add_row(const BeamLevel& level, int64_t parent, int64_t row, float value, float* margins) {
-        const uint32_t* start = level.row_start + level.chunk_rows[parent] + parent + row;
-        const uint16_t* children = level.children + level.chunk_entries[parent];
-        const float* values = level.values + level.chunk_entries[parent];
-        for (uint32_t e = start[0]; e < start[1]; ++e) margins[children[e]] += value * values[e];
-    }
-
-    void add_by_table(const BeamLevel& level, const Pair& pair) {
-        float* margins = start_margins(level, pair);
-        const int64_t document = first_ + pair.document;
-        for (int64_t k = documents_->indptr[document]; k < documents_->indptr[document + 1]; ++k) {
-            const int32_t row = row_of_[documents_->indices[k]];
-            if (row >= 0) add_row(level, pair.parent, row, documents_->data[k], margins);
-        }
-    }
-
-    // Both feature lists ascend, so each search starts where the last ended and gallops.
-    void add_by_search(const BeamLevel& level, const Pair& pair, const int32_t* features, int64_t rows) {
-        float* margins = start_margins(level, pair);
-        const int64_t document = first_ + pair.document;
-        int64_t row = 0;
-        for (int64_t k = documents_->indptr[document]; k < documents_->indptr[document + 1]; ++k) {
-            const int32_t feature = documents_->indices[k];
-            int64_t step = 1;
-            while (row + step < rows && features[row + step] < feature) {
-                row += step;
-                step *= 2;
-            }
-            row = std::lower_bound(features + row, features + std::min(rows, row + step + 1), feature) - features;
-            if (row == rows) break;
-            if (features[row] == feature) add_row(level, pair.parent, row, documents_->data[k], margins);
-        }
+        const uint32_t* row_start = level.row_start + level.chunk_rows[pair.parent] + pair.parent;
+        const uint16_t* children = level.children + level.chunk_entries[pair.parent];
+        const float* values = level.values + level.chunk_entries[pair.parent];
+        add_rows(hits_.data(), found, row_start, children, values, margins, width);
     }
 
     void score_candidates(const BeamLevel& level, int64_t document, bool leaves) {
@@ -261,6 +330,7 @@ private:
     std::vector<int64_t> kept_ptr_, next_ptr_, margin_ptr_;
     std::vector<float> margins_;
     std::vector<Pair> by_chunk_;
+    std::vector<Hit> hits_;
     std::vector<int32_t> row_of_;  // feature -> row of the current chunk; -1 everywhere between chunks
 };
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "csr.hpp"
@@ -28,7 +29,7 @@ struct RowLists {
 };
 
 // The weights of the children of consecutive parents, parent by parent ("chunks"). A chunk is stored
-// by feature: sorted features, and for each the children that use it. See ALGORITHM notes in beam.hpp.
+// by feature: sorted features, and for each the children that use it. See beam.hpp for how they are read.
 struct Chunks {
     std::vector<int64_t> chunk_rows{0};     // parents + 1: where a chunk's features begin
     std::vector<int64_t> chunk_entries{0};  // parents + 1: where a chunk's entries begin
@@ -46,8 +47,13 @@ struct LevelProblem {
     const int64_t* children = nullptr;  // parent p has children [children[p], children[p + 1])
     SolverOptions options;
     uint64_t seed = 0;
-    int64_t gram_limit = 0;  // clusters with at most so many instances use the Gram matrix
+    // The Gram matrix is used where a cluster has at most so many instances per non-zero of a mean
+    // row: that is when changing n margins costs less than walking rows. 0: never.
+    float gram_factor = 10.0f;
 };
+
+// A chunk's row is stored in full when at least 1 / kFullRow of the children use it.
+inline constexpr uint32_t kFullRow = 3;
 
 class ClusterSolver {
 public:
@@ -58,14 +64,15 @@ public:
         instances_ = level.instances.rows + level.instances.indptr[parent];
         count_ = level.instances.size(parent);
         rows_.assign(level.features, instances_, count_);
-        use_gram_ = count_ <= level.gram_limit;
+        use_gram_ = count_ > 0 && count_ <= 4096 &&
+                    static_cast<double>(count_) * count_ <= level.gram_factor * static_cast<double>(rows_.nnz());
         if (use_gram_) {
             gram_matrix(rows_, level.options.bias, gram_);
         } else {
             squared_norms_.resize(count_);
             for (int64_t i = 0; i < count_; ++i) {
                 float sum = level.options.bias * level.options.bias;
-                for (int32_t k = 0; k < rows_.row_nnz(i); ++k) sum += rows_.data(i)[k] * rows_.data(i)[k];
+                for (const auto* e = rows_.begin(i); e != rows_.end(i); ++e) sum += e->value * e->value;
                 squared_norms_[i] = sum;
             }
         }
@@ -99,27 +106,40 @@ public:
         }
     }
 
-    // The solved children as one chunk: regrouped from by-child to by-feature by counting.
+    // The solved children as one chunk: regrouped from by-child to by-feature by counting. A feature
+    // that many children use gets an entry for every child (some zero): such rows are added as a
+    // whole in prediction, several children per instruction.
     void collect(Chunks& out) {
-        std::vector<uint32_t> place(rows_.features() + 1, 0);
+        const uint32_t width = static_cast<uint32_t>(learnt_.size());
+        std::vector<uint32_t> place(rows_.features(), 0);
         for (const auto& child : learnt_) {
-            for (const auto& [feature, weight] : child) ++place[feature + 1];
+            for (const auto& [feature, weight] : child) ++place[feature];
         }
-        out.row_start.assign(1, 0);
-        out.features.clear();
+        std::vector<std::pair<int32_t, int32_t>> used;  // (feature, local feature)
         for (int32_t f = 0; f < rows_.features(); ++f) {
-            if (place[f + 1] > 0) {
-                out.features.push_back(rows_.global_feature(f));
-                out.row_start.push_back(out.row_start.back() + place[f + 1]);
-            }
-            place[f + 1] += place[f];
+            if (place[f] > 0) used.push_back({rows_.global_feature(f), f});
         }
-        const uint32_t entries = place[rows_.features()];
-        out.children.resize(entries);
-        out.values.resize(entries);
+        std::sort(used.begin(), used.end());
+        std::vector<uint8_t> full_row(rows_.features(), 0);
+        out.features.resize(used.size());
+        out.row_start.assign(used.size() + 1, 0);
+        for (size_t row = 0; row < used.size(); ++row) {
+            const auto [feature, local] = used[row];
+            out.features[row] = feature;
+            const bool full = place[local] * kFullRow >= width;
+            out.row_start[row + 1] = out.row_start[row] + (full ? width : place[local]);
+            place[local] = out.row_start[row];
+            full_row[local] = full;
+        }
+        out.children.assign(out.row_start.back(), 0);
+        out.values.assign(out.row_start.back(), 0.0f);
+        for (const auto& [feature, local] : used) {
+            if (!full_row[local]) continue;
+            for (uint32_t c = 0; c < width; ++c) out.children[place[local] + c] = static_cast<uint16_t>(c);
+        }
         for (size_t child = 0; child < learnt_.size(); ++child) {
             for (const auto& [feature, weight] : learnt_[child]) {
-                const uint32_t at = place[feature]++;
+                const uint32_t at = full_row[feature] ? place[feature] + static_cast<uint32_t>(child) : place[feature]++;
                 out.children[at] = static_cast<uint16_t>(child);
                 out.values[at] = weight;
             }

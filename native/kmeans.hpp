@@ -75,20 +75,15 @@ private:
     // every feature is summed in the same order whatever their number.
     template <class Sign>
     void accumulate(double* sum, int threads, Sign sign) {
-        const int pieces = threads == 1 ? 1 : 4 * resolve_threads(threads);
-        const int32_t m = rows_.features();
+        const int pieces = resolve_threads(threads);
         parallel_for(pieces, threads, [&](int64_t piece, int) {
-            const int32_t low = static_cast<int32_t>(int64_t{m} * piece / pieces);
-            const int32_t high = static_cast<int32_t>(int64_t{m} * (piece + 1) / pieces);
             for (int32_t row : moved_) {
-                const int32_t* index = rows_.indices(row);
-                const float* value = rows_.data(row);
-                const int32_t n = rows_.row_nnz(row);
                 const double factor = sign(row);
-                int32_t k = pieces == 1 ? 0
-                                        : static_cast<int32_t>(
-                                              std::lower_bound(index, index + n, low) - index);
-                for (; k < n && index[k] < high; ++k) sum[index[k]] += factor * value[k];
+                for (const auto* entry = rows_.begin(row); entry != rows_.end(row); ++entry) {
+                    if (pieces == 1 || entry->feature % pieces == piece) {
+                        sum[entry->feature] += factor * entry->value;
+                    }
+                }
             }
         });
     }

@@ -46,6 +46,7 @@ public:
     }
     float margin(int32_t i) const { return rows_.dot(i, weights_.data()) + bias_weight_ * bias_; }
     float squared_norm(int32_t i) const { return squared_norms_[i]; }
+    void prefetch(int32_t i) const { rows_.prefetch_row(i); }
     void add(int32_t i, float change) {
         rows_.add(i, change, weights_.data());
         bias_weight_ += change * bias_;
@@ -71,6 +72,7 @@ public:
     }
     float margin(int32_t i) const { return margins_[i]; }
     float squared_norm(int32_t i) const { return gram_[i * n_ + i]; }
+    void prefetch(int32_t) const {}
     void add(int32_t i, float change) { add_scaled(margins_.data(), gram_ + i * n_, change, n_); }
     float finish(const std::vector<float>& alpha, const std::vector<float>& sign) {
         weights_.assign(rows_.features(), 0.0f);
@@ -96,26 +98,27 @@ private:
 // pairs that really meet; a list holds only rows up to i, the other half is mirrored.
 inline void gram_matrix(const Submatrix& rows, float bias, std::vector<float>& gram) {
     const int64_t n = rows.rows();
-    const int32_t m = rows.features();
-    std::vector<int64_t> end(m + 1, 0);
-    for (int64_t i = 0; i < n; ++i) {
-        for (int32_t k = 0; k < rows.row_nnz(i); ++k) ++end[rows.indices(i)[k] + 1];
+    std::vector<int64_t> begin(rows.features() + 1, 0);
+    for (const auto* entry = rows.begin(0); entry != rows.begin(0) + rows.nnz(); ++entry) {
+        ++begin[entry->feature + 1];
     }
-    for (int32_t f = 0; f < m; ++f) end[f + 1] += end[f];
-    std::vector<int64_t> begin(end.begin(), end.end());
-    std::vector<std::pair<int32_t, float>> holders(end[m]);
-    end.assign(begin.begin(), begin.end());
+    for (int32_t f = 0; f < rows.features(); ++f) begin[f + 1] += begin[f];
+    std::vector<int64_t> end(begin);
+    struct Holder {
+        int32_t row;
+        float value;
+    };
+    std::vector<Holder> holders(rows.nnz());
     gram.assign(n * n, bias * bias);
     for (int64_t i = 0; i < n; ++i) {
-        float* row = gram.data() + i * n;
-        const int32_t* index = rows.indices(i);
-        const float* value = rows.data(i);
-        for (int32_t k = 0; k < rows.row_nnz(i); ++k) {
-            const int32_t f = index[k];
-            holders[end[f]++] = {static_cast<int32_t>(i), value[k]};
-            for (int64_t h = begin[f]; h < end[f]; ++h) row[holders[h].first] += value[k] * holders[h].second;
+        float* products = gram.data() + i * n;
+        for (const auto* entry = rows.begin(i); entry != rows.end(i); ++entry) {
+            holders[end[entry->feature]++] = {static_cast<int32_t>(i), entry->value};
+            for (int64_t h = begin[entry->feature]; h < end[entry->feature]; ++h) {
+                products[holders[h].row] += entry->value * holders[h].value;
+            }
         }
-        for (int64_t j = 0; j < i; ++j) gram[j * n + i] = row[j];
+        for (int64_t j = 0; j < i; ++j) gram[j * n + i] = products[j];
     }
 }
 
@@ -147,6 +150,7 @@ void descend_hinge(Space& space, LabelProblem& problem, const SolverOptions& opt
         for (int32_t s = 0; s < size; ++s) std::swap(active[s], active[s + random.below(size - s)]);
         for (int32_t s = 0; s < size; ++s) {
             const int32_t i = active[s];
+            if (s + 1 < size) space.prefetch(active[s + 1]);
             const float y = problem.sign[i];
             const float diagonal = squared ? 0.5f / problem.cost[i] : 0.0f;
             const float upper = squared ? infinity : problem.cost[i];

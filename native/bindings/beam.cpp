@@ -1,5 +1,7 @@
 #include "beam.hpp"
 
+#include <memory>
+
 #include "common.hpp"
 
 namespace labelgrove {
@@ -11,13 +13,16 @@ public:
 
     void add_level(Vector<int64_t> chunk_rows, Vector<int64_t> chunk_entries, Vector<int32_t> features,
                    Vector<uint32_t> row_start, Vector<uint16_t> children, Vector<float> values,
-                   Vector<float> bias, Vector<int64_t> child_ptr, Vector<int64_t> leaf_ptr) {
+                   Vector<float> bias, Vector<int64_t> child_ptr, Vector<int64_t> leaf_ptr,
+                   int64_t cols) {
+        auto index = std::make_shared<const BucketIndex>(chunk_rows.data(), features.data(),
+                                                   static_cast<int64_t>(chunk_rows.shape(0)) - 1, cols);
         levels_.push_back({chunk_rows.data(), chunk_entries.data(), features.data(), row_start.data(),
                            children.data(), values.data(), bias.data(), child_ptr.data(),
-                           leaf_ptr.data(), static_cast<int64_t>(bias.shape(0))});
+                           leaf_ptr.data(), index->ptr.data(), index->shift.data(), index->buckets.data()});
         owners_.push_back({std::move(chunk_rows), std::move(chunk_entries), std::move(features),
                            std::move(row_start), std::move(children), std::move(values),
-                           std::move(bias), std::move(child_ptr), std::move(leaf_ptr)});
+                           std::move(bias), std::move(child_ptr), std::move(leaf_ptr), std::move(index)});
     }
 
     void search(const Vector<int64_t>& indptr, const Vector<int32_t>& indices, const Vector<float>& data,
@@ -40,6 +45,7 @@ private:
         Vector<uint16_t> children;
         Vector<float> values, bias;
         Vector<int64_t> child_ptr, leaf_ptr;
+        std::shared_ptr<const BucketIndex> index;
     };
     Vector<int32_t> leaf_labels_;
     std::vector<BeamLevel> levels_;

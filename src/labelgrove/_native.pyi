@@ -130,14 +130,14 @@ def solve_clusters(
     eps: float,
     max_iterations: int,
     threshold: float,
-    gram_limit: int,
+    gram_factor: float,
     seed: int,
     threads: int,
 ) -> dict[str, Any]: ...
 
 class BeamModel:
     def __init__(self, leaf_labels: Int32) -> None: ...
-    def add_level(self, *arrays: npt.NDArray[Any]) -> None: ...
+    def add_level(self, *arrays_and_columns: npt.NDArray[Any] | int) -> None: ...
     def search(
         self,
         indptr: Int64,

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from labelgrove import _native
-from labelgrove.arrays import CSR, Float32, Int32, csr_parts
+from labelgrove.arrays import CSR, Float32, Int32, Int64, csr_parts
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.params import Params, param
 from labelgrove.predictions import ScoreKind
@@ -85,7 +85,10 @@ class BeamSearch:
             children = tree.children(number)
             _check_chunks(weights, children, features, f"ranker level {number}")
             self._model.add_level(
-                *weights.arrays().values(), children, leaf_ptr[len(levels) - 1 - number]
+                *weights.arrays().values(),
+                children,
+                leaf_ptr[len(levels) - 1 - number],
+                features,
             )
 
     def __call__(
@@ -117,8 +120,8 @@ class BeamSearch:
         return found, scores, counts
 
 
-def _check_chunks(weights: ChunkedWeights, children: Int32, features: int, where: str) -> None:
-    """Refuses arrays that would make the kernel read outside them; a damaged file must not crash."""
+def _check_chunks(weights: ChunkedWeights, children: Int64, features: int, where: str) -> None:
+    """Refuses arrays that do not fit each other: a damaged file must not crash the kernel."""
     parents = len(children) - 1
     rows, entries = len(weights.features), len(weights.values)
     sound = (
@@ -136,7 +139,16 @@ def _check_chunks(weights: ChunkedWeights, children: Int32, features: int, where
         raise DataError(f"{where}: the sizes of its arrays do not fit each other")
     if rows and not 0 <= weights.features.min() <= weights.features.max() < features:
         raise DataError(f"{where}: a feature lies outside 0..{features - 1}")
-    ends = weights.row_start[weights.chunk_rows[1:] + np.arange(parents)]
-    starts = weights.row_start[weights.chunk_rows[:-1] + np.arange(parents)]
-    if starts.any() or not np.array_equal(ends, np.diff(weights.chunk_entries)):
+    first = weights.chunk_rows[:-1] + np.arange(parents)
+    last = weights.chunk_rows[1:] + np.arange(parents)
+    rising = weights.row_start[1:] > weights.row_start[:-1]
+    rising[last[:-1]] = True  # from one chunk to the next
+    ends = weights.row_start[last]
+    if weights.row_start[first].any() or not rising.all():
+        raise DataError(f"{where}: row_start must rise from 0 in every chunk")
+    if not np.array_equal(ends, np.diff(weights.chunk_entries)):
         raise DataError(f"{where}: row_start does not fit chunk_entries")
+    filled = np.flatnonzero(ends)
+    highest = np.maximum.reduceat(weights.children, weights.chunk_entries[:-1][filled])
+    if (highest >= np.diff(children)[filled]).any():
+        raise DataError(f"{where}: a weight belongs to a child that its parent does not have")

@@ -44,7 +44,7 @@ def l2_normalised(matrix: Any) -> CSR:
     rows = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
     squares = np.bincount(
         rows, weights=np.square(csr.data, dtype=np.float64), minlength=csr.shape[0]
-    )
+    ).astype(np.float64)
     scale = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
     data = (csr.data * scale[rows]).astype(np.float32)
     return sparse.csr_array((data, csr.indices, csr.indptr), shape=csr.shape)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import math
 import re
 import tomllib
@@ -80,7 +81,7 @@ class Params:
         >>> Params().validate()
         Params()
         """
-        hints = typing.get_type_hints(type(self))
+        hints = _type_hints(type(self))
         for field in dataclasses.fields(self):
             where = f"{path}.{field.name}" if path else field.name
             value = _checked(getattr(self, field.name), hints[field.name], where)
@@ -102,6 +103,11 @@ class Params:
             if name not in _field_names(cls):
                 raise ConfigError(unknown_key(name, _field_names(cls), path))
         return cls(**values).validate(path)
+
+
+@functools.cache  # a search validates its parameters; looking hints up anew took half its time
+def _type_hints(cls: type[Params]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 def _field_names(cls: type[Params]) -> list[str]:

@@ -114,7 +114,7 @@ def train_ranker(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Ranker:
-    """Trains a classifier for every node of ``tree`` on documents x features and documents x labels.
+    """Trains a classifier for every node of ``tree`` on the documents' features and labels.
 
     A node learns from the documents that bear its parent (teacher forcing); the first level learns
     from all. ``progress(done, total)`` is told the number of nodes whose children are trained.

@@ -1,22 +1,23 @@
-"""The checked door to the solver: one level of classifiers, in the chunked form prediction reads."""
+"""The checked door to the solver: one level of classifiers, in the form that prediction reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.arrays import CSR, Float32, Int32, Int64, csr_parts
+from labelgrove.arrays import CSR, Float32, Int32, Int64, as_csr, csr_parts
 from labelgrove.errors import DataError
 from labelgrove.params import Params, param
 
 LOSSES = ("squared_hinge", "hinge", "logistic")
 WIDEST_CLUSTER = 2**16  # children are stored as 16-bit offsets
-GRAM_LIMIT = 600
+GRAM_FACTOR = 10.0  # measured: see native/cluster.hpp
 
 
 @dataclass
@@ -44,7 +45,7 @@ class RankerParams(Params):
 class RowLists:
     """For each node a sorted list of row numbers, and a weight for each of them.
 
-    >>> RowLists.from_csr(csr_array([[1.0, 0.0], [1.0, 1.0]])).rows.tolist()
+    >>> RowLists.from_csr(as_csr([[1.0, 0.0], [1.0, 1.0]])).rows.tolist()
     [0, 1, 1]
     """
 
@@ -56,10 +57,10 @@ class RowLists:
     def from_csr(cls, matrix: CSR) -> RowLists:
         """The columns of a rows x nodes matrix as lists.
 
-        >>> RowLists.from_csr(csr_array([[1.0, 0.0], [1.0, 1.0]])).indptr.tolist()
+        >>> RowLists.from_csr(as_csr([[1.0, 0.0], [1.0, 1.0]])).indptr.tolist()
         [0, 2, 3]
         """
-        columns = matrix.tocsc()
+        columns = as_csr(matrix).tocsc()
         columns.sort_indices()
         return cls(
             columns.indptr.astype(np.int64),
@@ -117,7 +118,7 @@ def solve_level(
     params: RankerParams,
     seed: int = 0,
     threads: int | None = None,
-    gram_limit: int = GRAM_LIMIT,
+    gram_factor: float = GRAM_FACTOR,
     on_block: Callable[[int], None] | None = None,
 ) -> ChunkedWeights:
     """Trains one classifier per child node on the instances of its parent.
@@ -159,7 +160,7 @@ def solve_level(
             params.eps,
             params.max_iterations,
             params.threshold,
-            gram_limit,
+            gram_factor,
             seed,
             threads or 0,
         )
@@ -170,10 +171,10 @@ def solve_level(
 
 
 def _blocks(work: Int64, *, blocks: int = 16, fewest: int = 64) -> list[tuple[int, int]]:
-    """Ranges of parents of about equal work, none so small that threads would wait for each other."""
+    """Ranges of parents of about equal work, large enough that threads seldom wait."""
     parents = len(work)
     blocks = max(1, min(blocks, parents // fewest))
     done = np.cumsum(work + 1.0)
     cuts = np.searchsorted(done, np.arange(1, blocks) * (done[-1] / blocks)) + 1
     edges = np.unique(np.concatenate([[0], np.minimum(cuts, parents), [parents]]))
-    return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [(int(a), int(b)) for a, b in pairwise(edges)]

@@ -33,7 +33,7 @@ class TreeParams(Params):
 
 
 class LabelTree:
-    """Levels of nodes over the labels; level ``t`` is an array with the parent of each of its nodes.
+    """Levels of nodes over the labels; a level is an array with the parent of each of its nodes.
 
     The first level hangs under one root (all parents 0), the last level holds one leaf per label.
     Children of a node are contiguous: parent arrays ascend. ``leaf_labels[position]`` is the label
@@ -170,7 +170,7 @@ def build_tree(
 
 
 def _depth(labels: int, max_leaf_size: int) -> int:
-    """How often to halve so that clusters are small enough, but never so often that one is empty."""
+    """How often to halve until clusters are small enough, but never until one is empty."""
     depth = 0
     while max_leaf_size << depth < labels and 2 << depth <= labels:
         depth += 1

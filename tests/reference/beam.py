@@ -1,0 +1,62 @@
+"""Beam search, literally: dense weights, one document, one level, one sort at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def dense_weights(level, children, features):
+    """Nodes x features from chunked weights."""
+    dense = np.zeros((int(children[-1]), features))
+    for parent in range(len(children) - 1):
+        first, last = level.chunk_rows[parent], level.chunk_rows[parent + 1]
+        starts = level.row_start[first + parent : last + parent + 1].astype(np.int64)
+        for row in range(first, last):
+            begin, end = level.chunk_entries[parent] + starts[row - first : row - first + 2]
+            nodes = children[parent] + level.children[begin:end]
+            dense[nodes, level.features[row]] = level.values[begin:end]
+    return dense
+
+
+def transform(name, margin):
+    if name == "noop":
+        return margin
+    if name == "sigmoid":
+        return 1.0 / (1.0 + np.exp(-margin))
+    if name == "log-sigmoid":
+        return -np.logaddexp(0.0, -margin)
+    return np.exp(-(np.maximum(0.0, 1.0 - margin) ** int(name[1])))
+
+
+def combine(name, own, above):
+    if name == "noop":
+        return own
+    return own + above if name == "log-sigmoid" else own * above
+
+
+def search(ranker, document, *, k, beam, post_processor="l3-hinge", last_level="same"):
+    """Sorted (score, column) pairs of one dense document."""
+    tree = ranker.tree
+    kept = [(0, 0.0 if post_processor == "log-sigmoid" else 1.0)]
+    leaves = [np.ones(tree.labels, int)]
+    for level in range(len(tree.parents) - 1, 0, -1):
+        leaves.insert(0, np.bincount(tree.parents[level], weights=leaves[0]).astype(int))
+    for level in range(len(tree.parents)):
+        last = level == len(tree.parents) - 1
+        name = "noop" if last and last_level == "noop" else post_processor
+        children = tree.children(level)
+        weights = dense_weights(ranker.levels[level], children, ranker.features)
+        candidates = []
+        for parent, above in kept:
+            for node in range(children[parent], children[parent + 1]):
+                margin = weights[node] @ document + ranker.levels[level].bias[node] * ranker.bias
+                candidates.append((node, combine(name, transform(name, margin), above)))
+        if last:
+            found = [(-score, int(tree.leaf_labels[node])) for node, score in candidates]
+            return [(-score, column) for score, column in sorted(found)[:k]]
+        candidates.sort(key=lambda pair: (-pair[1], pair[0]))
+        keep = min(beam, len(candidates))
+        while keep < len(candidates) and sum(leaves[level][n] for n, _ in candidates[:keep]) < k:
+            keep += 1
+        kept = candidates[:keep]
+    raise AssertionError("a tree has at least one level")

@@ -1,0 +1,118 @@
+import numpy as np
+import pytest
+from scipy import sparse
+
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.label_features import pifa
+from labelgrove.ranker import Ranker, node_bearers, train_ranker
+from labelgrove.solver import RankerParams
+from labelgrove.tree import LabelTree, TreeParams, build_tree
+
+
+def planted(labels=60, documents=400, seed=0):
+    """Every label has three words of its own; a document holds the words of its labels."""
+    rng = np.random.default_rng(seed)
+    y = sparse.csr_array((rng.random((documents, labels)) < 2 / labels).astype(np.float32))
+    words = np.kron(np.eye(labels), np.ones((1, 3)))
+    x = sparse.csr_array((y @ words + (rng.random((documents, 3 * labels)) < 0.01)).astype("f4"))
+    return x, y
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
+@pytest.mark.parametrize("leaf", [4, 1000])
+def test_planted_labels_are_found(loss, leaf):
+    x, y = planted()
+    tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=leaf))
+    # Logistic loss hardly separates from a handful of documents unless errors cost more.
+    ranker = train_ranker(x, y, tree, RankerParams(loss=loss, C=10.0))
+    has_label = np.diff(y.indptr) > 0
+    first = ranker.search(x, k=1)[0][:, 0]
+    hits = y.toarray()[np.arange(len(first)), first][has_label]
+    assert hits.mean() > 0.95
+
+
+def test_bits_do_not_depend_on_threads():
+    x, y = planted()
+    tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=4))
+    one, three = (train_ranker(x, y, tree, seed=5, threads=t).state() for t in (1, 3))
+    assert one.config == three.config
+    for name, array in one.arrays.items():
+        assert np.array_equal(array, three.arrays[name]), name
+
+
+def test_state_round_trip():
+    x, y = planted()
+    tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=4))
+    ranker = train_ranker(x, y, tree)
+    again = Ranker.from_state(ranker.state())
+    for a, b in zip(ranker.search(x, k=5), again.search(x, k=5), strict=True):
+        assert np.array_equal(a, b)
+    assert again.levels[0].values is ranker.levels[0].values  # no copies: memory maps stay maps
+
+
+def test_bearers_are_unions_of_their_childrens():
+    x, y = planted(labels=11, documents=50)
+    tree = build_tree(pifa(x, y), TreeParams(branching=2, max_leaf_size=2))
+    dense = y.toarray()[:, tree.leaf_labels] > 0
+    for level, lists in reversed(list(enumerate(node_bearers(y, tree)))):
+        for node in range(tree.widths[level]):
+            rows = lists.rows[lists.indptr[node] : lists.indptr[node + 1]]
+            assert rows.tolist() == np.flatnonzero(dense[:, node]).tolist()
+        if level:
+            groups = tree.parents[level][None, :] == np.arange(tree.widths[level - 1])[:, None]
+            dense = (dense.astype(int) @ groups.T.astype(int)) > 0
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+def test_very_few_labels(labels):
+    x = sparse.csr_array(np.eye(4, dtype=np.float32))
+    y = sparse.csr_array(np.eye(4, labels, dtype=np.float32))
+    ranker = train_ranker(x, y, build_tree(pifa(x, y)))
+    columns, _, counts = ranker.search(x, k=3)
+    assert (counts == labels).all()
+    assert columns[0, 0] == 0
+
+
+def test_labels_and_documents_without_anything():
+    x, y = planted(labels=20, documents=100)
+    y = y.toarray()
+    y[:, 7] = 0
+    x = x.toarray()
+    x[5] = 0
+    tree = build_tree(pifa(x, y), TreeParams(branching=2, max_leaf_size=2))
+    columns, scores, _ = train_ranker(x, y, tree).search(x, k=20)
+    assert np.isfinite(scores).all()
+    place_of_unseen = np.argmax(columns == 7, axis=1)
+    assert place_of_unseen[y.sum(axis=1) > 0].min() > 0
+
+
+def test_progress_ends_at_the_total():
+    x, y = planted()
+    tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=4))
+    calls = []
+    train_ranker(x, y, tree, progress=lambda done, total: calls.append((done, total)))
+    assert calls == sorted(calls)
+    assert calls[-1][0] == calls[-1][1] == 1 + sum(tree.widths[:-1])
+
+
+def test_an_interrupt_in_progress_gets_through():
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    x, y = planted(labels=5, documents=30)
+    with pytest.raises(KeyboardInterrupt):
+        train_ranker(x, y, build_tree(pifa(x, y)), progress=stop)
+
+
+def test_bad_input_is_refused():
+    tree = LabelTree([[0, 0]], [0, 1])
+    with pytest.raises(DataError, match="3 rows but labels have 2"):
+        train_ranker(np.eye(3), np.eye(2), tree)
+    with pytest.raises(DataError, match="3 columns but the tree has 2"):
+        train_ranker(np.eye(3), np.eye(3), tree)
+    with pytest.raises(DataError, match="no documents"):
+        train_ranker(np.zeros((0, 2)), np.zeros((0, 2)), tree)
+    with pytest.raises(ConfigError, match=r"ranker\.C"):
+        train_ranker(np.eye(2), np.eye(2), tree, RankerParams(C=-1.0))
+    with pytest.raises(DataError, match="NaN"):
+        train_ranker(np.full((2, 2), np.nan), np.eye(2), tree)
