@@ -4,27 +4,30 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
-NATIVE := $(shell find native -type f 2>/dev/null) CMakeLists.txt
+NATIVE := $(shell find native -type f) CMakeLists.txt
+# The editable install follows edits of Python files by itself, but it lists the modules when it is
+# made: the list's checksum is part of the stamp's name, so that new or moved modules install again.
+MODULES := $(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
+INSTALLED := $(VENV)/installed-$(MODULES)
 
 .PHONY: demo test lint typecheck pytest bench clean
 
-demo: $(VENV)/installed
+demo: $(INSTALLED)
 	$(BIN)/labelgrove demo
 
 test: lint typecheck pytest
 
-lint: $(VENV)/installed
+lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-typecheck: $(VENV)/installed
+typecheck: $(INSTALLED)
 	$(BIN)/mypy --strict
 
-pytest: $(VENV)/installed
+pytest: $(INSTALLED)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-# The editable install follows Python edits by itself; changed kernels or pins install again.
-$(VENV)/installed: pyproject.toml constraints.txt $(NATIVE)
+$(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -c constraints.txt pip scikit-build-core nanobind cmake ninja
 	$(PIP) -c constraints.txt --no-build-isolation --editable '.[dev]'
