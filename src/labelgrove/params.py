@@ -79,7 +79,8 @@ class Params:
         >>> Params().validate()
         Params()
         """
-        hints = _type_hints(type(self))
+        cls: Any = type(self)
+        hints = _type_hints(cls)
         for field in dataclasses.fields(self):
             where = f"{path}.{field.name}" if path else field.name
             value = _checked(getattr(self, field.name), hints[field.name], where)
