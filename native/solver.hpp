@@ -27,7 +27,7 @@ struct SolverOptions {
     float cost_positive = 1.0f;
     float cost_negative = 1.0f;
     float bias = 1.0f;
-    float eps = 0.1f;  // stop when projected gradients differ by no more than this
+    float eps = 0.3f;  // stop when projected gradients differ by no more than this
     int max_iterations = 100;
     float threshold = 0.1f;  // smaller weights are dropped
 };

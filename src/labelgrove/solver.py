@@ -34,7 +34,7 @@ class RankerParams(Params):
     C: float = param(1.0, gt=0, help="cost of errors against regularisation")
     positive_weight: float = param(1.0, gt=0, help="factor on C for positive instances")
     eps: float = param(
-        0.1, gt=0, help="optimality at which the solver stops; smaller is more exact"
+        0.3, gt=0, help="optimality at which the solver stops; smaller is more exact"
     )
     max_iterations: int = param(100, ge=1, help="most sweeps over a label's instances")
     threshold: float = param(0.1, ge=0, help="weights smaller than this are dropped")
