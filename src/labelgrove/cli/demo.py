@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,13 +61,22 @@ def demo(
     _print_table(console, measured, train_seconds=seconds, model_folder=out)
     _print_examples(console, test, model.predict(test.take(range(3)), k=5))
     console.print(f"\nThe model folder is [bold]{out}[/bold]. What to try next:")
+    labelgrove = _command_name()
     for command in (
-        f"labelgrove info {out}",
-        f"echo 'a waterproof jacket for long walks' | labelgrove predict {out} - --k 5",
-        "labelgrove data make --documents 100000 --labels 50000 --out shop",
-        "labelgrove train YOUR.jsonl --out model",
+        f"{labelgrove} info {out}",
+        f"echo 'a waterproof jacket for long walks' | {labelgrove} predict {out} - --k 5",
+        f"{labelgrove} data make --documents 100000 --labels 50000 --out shop",
+        f"{labelgrove} train YOUR.jsonl --out model",
     ):
         console.print(f"  {command}", markup=False)
+
+
+def _command_name() -> str:
+    """How to call this command again: by name, or by its path where the shell would not find it."""
+    called = Path(sys.argv[0])
+    if called.name != "labelgrove" or shutil.which("labelgrove"):
+        return "labelgrove"
+    return os.path.relpath(called)
 
 
 def _print_table(
