@@ -29,7 +29,7 @@ pytest: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -c constraints.txt pip scikit-build-core nanobind cmake ninja
+	$(PIP) -c constraints.txt scikit-build-core nanobind cmake ninja
 	$(PIP) -c constraints.txt --no-build-isolation --editable '.[dev]'
 	touch $@
 
