@@ -147,14 +147,14 @@ class Linear(BaseEstimator):
         >>> Linear().estimate_memory(Corpus.from_lists(["red shoes"], [["shoes"]])) > 0
         True
         """
-        text_bytes, terms = 0, _terms_per_document(corpus) * len(corpus)
-        if corpus.texts is not None:
-            text_bytes = _utf8_size(corpus.texts)
+        text_bytes = 0 if corpus.texts is None else _utf8_size(corpus.texts)
+        terms = _terms_per_document(corpus) * len(corpus)
         # The features of a label's documents overlap: n documents have about n^0.8 times the terms
         # of one (0.7 to 0.8 on legal, library and commit texts).
         frequencies = np.bincount(corpus.labels.indices, minlength=1).astype(np.float64)
         label_terms = float((frequencies**0.8).sum()) * terms / len(corpus)
-        return BASE_BYTES + text_bytes + int(24 * terms + 12 * label_terms)
+        strings = 64 * len(corpus) + 200 * len(corpus.index)
+        return BASE_BYTES + text_bytes + strings + int(32 * terms + 20 * label_terms)
 
     def predict(self, X: Any, k: int = 5, *, threads: int | None = None) -> Predictions:
         """The k best labels of each document, as names, ids and scores.
