@@ -34,7 +34,7 @@ def test_propensity_parameters_are_printed_and_used(run: Any, model: Path, folde
     flags = ["--propensity-a", "0.6", "--propensity-b", "2.6"]
     result = json.loads(run("evaluate", model, folder / "dev.jsonl", "--json", *flags).stdout)
     assert (result["propensity_A"], result["propensity_B"]) == (0.6, 2.6)
-    shown = run("evaluate", model, folder / "dev.jsonl").stderr
+    shown = run("evaluate", model, folder / "dev.jsonl").stdout
     assert "0.55" in shown
     assert "1.5" in shown
 

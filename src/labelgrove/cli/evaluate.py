@@ -78,7 +78,7 @@ def evaluate(
     if as_json:
         common.print_json(measured.to_json())
         return
-    console.print(measured.evaluation.table())
+    common.stdout_console().print(measured.evaluation.table())
     speed = measured.evaluation.n / max(measured.seconds, 1e-9)
     if model.is_dir():
         console.print(

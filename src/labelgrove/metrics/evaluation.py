@@ -11,7 +11,7 @@ import numpy as np
 from labelgrove.errors import ConfigError
 from labelgrove.metrics.bins import bin_measure, check_frequencies, frequency_bin
 from labelgrove.metrics.intervals import Interval, bootstrap, has_interval, interval
-from labelgrove.metrics.measures import Float64, Measure
+from labelgrove.metrics.measures import Float64, Measure, Ratio
 from labelgrove.metrics.names import MACRO, MICRO, PER_BIN, PROPENSITY_SCORED, Metric, parse_metric
 from labelgrove.metrics.propensity import LabelWeights, Propensity, propensity_measure
 from labelgrove.metrics.ranking import (
@@ -154,7 +154,9 @@ def evaluate(
     measures, notes = request.measure(predictions, truth)
     found: dict[str, Interval] = {}
     if intervals is not None:
-        chosen = [name for name, measure in measures.items() if has_interval(measure)]
+        # A resample has fewer distinct labels, which shifts what is averaged over labels: macro
+        # averages and coverage get no interval, lest it miss the very value it belongs to.
+        chosen = [name for name, measure in measures.items() if isinstance(measure, Ratio)]
         draws = bootstrap(
             [measures[name] for name in chosen], len(predictions), times=intervals, seed=seed
         )

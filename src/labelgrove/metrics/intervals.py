@@ -25,7 +25,9 @@ class Interval(NamedTuple):
 
 
 def has_interval(measure: Measure) -> bool:
-    """False for coverage: a resample has fewer distinct labels, so its values run too high or low.
+    """Whether differences of two systems can be resampled: for all but coverage.
+
+    Of macro averages too, because the shift that resampling causes is the same for both systems.
 
     >>> has_interval(Ratio(np.ones(1), np.ones(1)))
     True
