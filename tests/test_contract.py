@@ -6,6 +6,8 @@ for tests go into ``QUICK``.
 
 from __future__ import annotations
 
+import copy
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -90,12 +92,12 @@ def test_save_and_load_are_bit_equal(method: str, tmp_path: Any) -> None:
 
 def test_clone_and_nested_parameters(method: str) -> None:
     model = new(method, random_state=5)
-    copy = clone(model)
-    assert type(copy) is type(model)
-    assert copy.get_params()["random_state"] == 5
+    cloned = clone(model)
+    assert type(cloned) is type(model)
+    assert cloned.get_params()["random_state"] == 5
     for group in model.groups:
-        assert getattr(copy, group) is not getattr(model, group)
-        assert getattr(copy, group) == getattr(model, group)
+        assert getattr(cloned, group) is not getattr(model, group)
+        assert getattr(cloned, group) == getattr(model, group)
     with pytest.raises(ValueError, match="nonsense"):
         model.set_params(nonsense=1)
 
@@ -239,6 +241,13 @@ def test_concurrent_predict_from_eight_threads(method: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda _: model.predict(texts, k=5), range(32)))
     assert all(same(expected, result) for result in results)
+
+
+def test_copies_for_worker_processes_predict_the_same(method: str) -> None:
+    texts, labels = planted()
+    model = new(method).fit(texts, labels)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert same(model.predict(texts, k=5), other.predict(texts, k=5))
 
 
 def test_label_weights_are_accepted(method: str) -> None:

@@ -40,6 +40,14 @@ def test_documents_are_matched_by_id(tmp_path: Path) -> None:
     assert read_predictions(file, CORPUS).ids() == [["a"], ["c"]]
 
 
+def test_repeated_ids_are_matched_by_order_or_refused(tmp_path: Path) -> None:
+    twice = Corpus.from_lists(["x", "y"], [["a"], ["c"]], index=INDEX, ids=["d", "d"])
+    lines = ['{"id": "d", "labels": ["a"]}', '{"id": "d", "labels": ["c"]}']
+    assert read_predictions(write(tmp_path / "p", *lines), twice).ids() == [["a"], ["c"]]
+    with pytest.raises(DataError, match="twice"):
+        read_predictions(write(tmp_path / "q", *lines), CORPUS)
+
+
 def test_without_scores_the_order_counts(tmp_path: Path) -> None:
     file = write(tmp_path / "p", '{"labels": ["c", "a"]}', '{"labels": []}')
     assert read_predictions(file, CORPUS).ids() == [["c", "a"], []]
@@ -49,6 +57,7 @@ def test_without_scores_the_order_counts(tmp_path: Path) -> None:
     ("lines", "message"),
     [
         (["[1]"], "line 1"),
+        (['{"labels": ["a"], "scores": ["x"]}'], "line 1: scores must be numbers"),
         (['{"labels": ["a"], "scores": [1, 2]}'], "1 labels but 2 scores"),
         (['{"labels": ["a"]}'], "1 predictions for 2 documents"),
         (['{"labels": ["a"]}', "{nonsense"], "line 2"),

@@ -94,18 +94,27 @@ def _rows(path: str | Path) -> Iterator[tuple[str | None, list[str], list[float]
                 raise DataError(
                     f"{len(labels)} labels but {len(scores)} scores", file=path, line=number
                 )
+            try:
+                numbers = [float(score) for score in scores]
+            except (TypeError, ValueError):
+                raise DataError("scores must be numbers", file=path, line=number) from None
             row_id = row.get("id")
-            yield None if row_id is None else str(row_id), labels, [float(s) for s in scores]
+            yield None if row_id is None else str(row_id), labels, numbers
 
 
 def _row_order(row_ids: list[str | None], corpus: Corpus, path: str | Path) -> list[int]:
-    if corpus.ids is not None and all(row_id is not None for row_id in row_ids):
+    if corpus.ids is not None and None not in row_ids and list(corpus.ids) != row_ids:
         place = {row_id: position for position, row_id in enumerate(row_ids)}
+        if len(place) < len(row_ids) or len(set(corpus.ids)) < len(corpus):
+            raise DataError(
+                "document ids occur twice and the order differs from the corpus: "
+                "predictions cannot be told apart",
+                file=path,
+            )
         missing = [document_id for document_id in corpus.ids if document_id not in place]
-        if not missing:
-            return [place[document_id] for document_id in corpus.ids]
-        if len(place) == len(row_ids):
+        if missing:
             raise DataError(f"no prediction for document {missing[0]!r}", file=path)
+        return [place[document_id] for document_id in corpus.ids]
     if len(row_ids) != len(corpus):
         raise DataError(f"{len(row_ids)} predictions for {len(corpus)} documents", file=path)
     return list(range(len(corpus)))

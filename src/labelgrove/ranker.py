@@ -99,6 +99,10 @@ class Ranker:
             bias=float(part.config["bias"]),
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For copies and worker processes; the native model is made anew on the other side.
+        return type(self).from_state, (self.state(),)
+
     def __repr__(self) -> str:
         weights = sum(len(level.values) for level in self.levels)
         return f"Ranker({self.tree!r}, {self.features:,} features, {weights:,} weights)"

@@ -58,8 +58,10 @@ def save_model(
     clean_up(target)
     if occupied(target):
         if not overwrite:
-            raise ConfigError(f"{path}: exists already; choose another folder or pass overwrite")
-        _check_replaceable(target)
+            raise ConfigError(
+                f"{path}: exists already; choose another folder or pass overwrite=True"
+            )
+        check_replaceable(target)
     write_bundle(
         target,
         kind="model",
@@ -102,8 +104,14 @@ def model_size(path: str | Path) -> int:
     return listed + (Path(path) / MANIFEST).stat().st_size
 
 
-def _check_replaceable(folder: Path) -> None:
-    """Overwriting deletes the folder, so nothing in it may be anybody else's."""
+def check_replaceable(folder: Path) -> None:
+    """Refuses a folder that overwriting must not delete, because not all in it is a model's.
+
+    >>> check_replaceable(Path("/"))
+    Traceback (most recent call last):
+    ...
+    labelgrove.errors.ModelFormatError: /: will not be overwritten, because it is not a whole ...
+    """
     try:
         manifest = read_manifest(folder, kind="model")
     except ModelFormatError as error:

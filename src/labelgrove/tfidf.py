@@ -253,6 +253,17 @@ class Tfidf:
             raise ModelFormatError(f"tf-idf model: {error}") from error
         return tfidf
 
+    def __getstate__(self) -> dict[str, Any]:
+        # For copies and worker processes; the native table is made anew on the other side.
+        part = None if self._fitted is None else self.state()
+        return self.__dict__ | {"_fitted": part}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        part = state["_fitted"]
+        self.__dict__.update(state | {"_fitted": None})
+        if part is not None:
+            self._fitted = type(self).from_state(part, analyzer=self.analyzer)._fitted
+
     @property
     def _threads(self) -> int:
         return max(0, self.n_jobs or 0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,6 +97,78 @@ def test_repository_files_train_and_predict_without_texts(run: Any, tmp_path: Pa
     predicted = lines(run("predict", tmp_path / "m", corpus, "--k", 1, "--batch", 7).stdout)
     assert [row["labels"] for row in predicted] == [[str(n % 3)] for n in range(30)]
     assert json.loads(run("evaluate", tmp_path / "m", corpus, "--json").stdout)["P@1"] == 100.0
+
+
+def test_predictions_may_hold_labels_that_the_corpus_lacks(run: Any, tmp_path: Path) -> None:
+    corpus, predictions = tmp_path / "c.jsonl", tmp_path / "p.jsonl"
+    corpus.write_text('{"text": "x", "labels": ["a"]}\n')
+    predictions.write_text('{"labels": ["z", "a"], "scores": [0.9, 0.5]}\n')
+    alone = json.loads(run("evaluate", predictions, corpus, "--json").stdout)
+    assert (alone["P@1"], alone["P@3"]) == (0.0, pytest.approx(33.3333))
+    assert "PSP@5" not in alone
+    flags = ["--train", corpus, "--metrics", "PSP@2", "--json"]
+    assert json.loads(run("evaluate", predictions, corpus, *flags).stdout)["PSP@2"] == 100.0
+
+
+def test_intervals_are_in_the_json(run: Any, model: Path, folder: Path) -> None:
+    flags = ["--metrics", "P@1,macro-F1@5", "--intervals", 20, "--json"]
+    result = json.loads(run("evaluate", model, folder / "dev.jsonl", *flags).stdout)
+    assert result["intervals"] == {"P@1": [100.0, 100.0]}
+
+
+def test_folders_have_parts(run: Any, folder: Path, tmp_path: Path) -> None:
+    shutil.copy(folder / "train.jsonl", tmp_path / "train.jsonl")
+    shutil.copy(folder / "dev.jsonl", tmp_path / "test.jsonl")
+    run("train", tmp_path, "--out", tmp_path / "m")
+    assert json.loads(run("evaluate", tmp_path / "m", tmp_path, "--json").stdout)["n"] == 20
+    flags = ["--json", "--read", "part=train"]
+    assert json.loads(run("evaluate", tmp_path / "m", tmp_path, *flags).stdout)["n"] == 100
+    wrong = run("evaluate", tmp_path / "m", tmp_path, "--read", "encodin=x", check=False)
+    assert "did you mean encoding?" in wrong.stderr
+
+
+def test_output_never_replaces_a_device_or_a_link(run: Any, model: Path, tmp_path: Path) -> None:
+    real, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
+    real.write_text("old")
+    link.symlink_to(real)
+    run("predict", model, "-", "--out", link, stdin="red shoe\n")
+    assert link.is_symlink()
+    assert len(lines(real.read_text())) == 1
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
+    run("predict", model, "-", "--out", pipe, stdin="red shoe\n")
+    assert len(lines(reader.communicate(timeout=20)[0])) == 1
+    assert pipe.is_fifo()
+
+
+def test_a_failed_run_does_not_stand_in_the_way(run: Any, folder: Path, tmp_path: Path) -> None:
+    train = ["train", folder / "train.jsonl", "--out", tmp_path / "m"]
+    assert run(*train, "--set", "tfidf.min_df=99999", check=False).returncode == 1
+    assert list(tmp_path.iterdir()) == []
+    run(*train)
+
+
+def test_force_does_not_touch_what_is_no_model(run: Any, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    train = ["train", folder / "train.jsonl", "--out", tmp_path / "mine", "--force"]
+    done = run(*train, check=False)
+    assert done.returncode == 1
+    assert "documents" not in done.stderr  # said before the corpus is read
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"
+
+
+def test_paths_with_brackets_and_unwritable_places(run: Any, folder: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "[x] [red].jsonl"
+    shutil.copy(folder / "train.jsonl", corpus)
+    done = run("train", corpus, "--out", tmp_path / "m[b]")
+    assert "[x] [red].jsonl" in done.stderr
+    assert "m[b]" in done.stderr
+    (tmp_path / "file").touch()
+    done = run("train", corpus, "--out", tmp_path / "file" / "m", check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
 
 
 def test_threshold_drops_labels(run: Any, model: Path) -> None:

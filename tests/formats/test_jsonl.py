@@ -84,7 +84,7 @@ def test_fields_can_be_named_and_texts_joined(tmp_path):
         (b"[" * 100_000, "nested too deeply"),
         (b'{"text": "x", "labels": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b'{"labels": ["a"]}', "no text in field 'text'; the fields are 'labels'"),
-        (b'{"text": null}', "no text"),
+        (b'{"text": null}', "field 'text' is null"),
         (b'{"text": 5}', "field 'text' holds a number"),
         (b'{"text": "x", "labels": "a"}', "give a list"),
         (b'{"text": "x", "labels": 3}', "not a list"),

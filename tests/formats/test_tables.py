@@ -127,7 +127,7 @@ def test_parquet_with_lists_maps_and_separated_strings(tmp_path):
 def test_bad_parquet(tmp_path):
     pa = pytest.importorskip("pyarrow")
     path = parquet(tmp_path, {"text": ["x", None, "z"], "labels": [["a"], ["a"], [""]]})
-    with pytest.raises(DataError, match="line 2: no text"):
+    with pytest.raises(DataError, match="line 2: field 'text' is null"):
         read_corpus(path)
     report = ReadReport()
     assert len(read_corpus(path, options=ReadOptions(skip_bad=True), report=report)) == 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -42,20 +42,23 @@ def main() -> None:
     """Runs the command line; errors that are the user's to mend come without a traceback."""
     from labelgrove.errors import LabelgroveError
 
+    for stream in (sys.stdout, sys.stderr):
+        # Where the terminal cannot show a character, an escape is better than no answer.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         app()
     except LabelgroveError as error:
-        typer.secho(f"error: {error}", fg="red", err=True)
-        sys.exit(USER_ERROR)
-    except MemoryError:
-        typer.secho(
-            "error: out of memory, or past the --memory budget; nothing was lost, see --resume",
-            fg="red",
-            err=True,
-        )
-        sys.exit(USER_ERROR)
-    except BrokenPipeError:
-        # The reader of our output has gone (| head); that is no fault. Keep the interpreter from
-        # complaining when it flushes standard output at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _fail(str(error))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}")
+    except (MemoryError, RuntimeError) as error:
+        # Past the --memory budget not even a thread can be started.
+        if isinstance(error, RuntimeError) and "thread" not in str(error):
+            raise
+        _fail("out of memory, or past the --memory budget")
+
+
+def _fail(message: str) -> NoReturn:
+    typer.secho(f"error: {message}", fg="red", err=True)
+    sys.exit(USER_ERROR)

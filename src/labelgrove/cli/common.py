@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,17 +40,29 @@ def read_options(
     labels_field: str = "labels",
     id_field: str = "id",
     skip_bad: bool = False,
+    read: list[str] | None = None,
+    *,
+    part: str = "train",
 ) -> ReadOptions:
-    """The reading flags as one object."""
+    """The reading flags as one object; ``read`` holds the rarer ones as key=value."""
     from labelgrove.formats import ReadOptions
+    from labelgrove.params import unknown_key
 
-    return ReadOptions(
-        format=input_format,
-        text_field=text_field,
-        labels_field=labels_field,
-        id_field=id_field,
-        skip_bad=skip_bad,
-    )
+    values: dict[str, Any] = {
+        "format": input_format,
+        "part": part,
+        "text_field": text_field,
+        "labels_field": labels_field,
+        "id_field": id_field,
+        "skip_bad": skip_bad,
+    }
+    rarer = ["encoding", "part", "delimiter", "label_separator", "column_names", "weights_field"]
+    for setting in read or []:
+        key, _, value = setting.partition("=")
+        if key not in rarer:
+            raise ConfigError(f"--read {unknown_key(key, rarer)}")
+        values[key] = value.split(",") if key == "column_names" else value
+    return ReadOptions(**values)
 
 
 def read_corpus(
@@ -60,12 +74,16 @@ def read_corpus(
     console: Console,
 ) -> Corpus:
     """Reads a corpus and tells what was met on the way."""
+    from rich.markup import escape
+
     from labelgrove.formats import ReadReport, read_corpus
 
     report = ReadReport()
-    with console.status(f"reading {path}"):
+    # No spinner where nobody sees it: it needs a thread.
+    waiting = console.status(escape(f"reading {path}")) if console.is_terminal else nullcontext()
+    with waiting:
         corpus = read_corpus(path, labels=labels, index=index, options=options, report=report)
-    console.print(f"[bold]{path}[/bold]: {report}")
+    console.print(f"{path}: {report}", markup=False)
     return corpus
 
 
@@ -96,8 +114,13 @@ class TimedEvaluation:
     def to_json(self) -> dict[str, Any]:
         """One flat object: metrics in percent, as published tables have them."""
         propensity = self.evaluation.propensity
+        intervals = {
+            name: [_percent(bound) for bound in pair]
+            for name, pair in self.evaluation.intervals.items()
+        }
         return {
             **percent(self.evaluation),
+            **({"intervals": intervals} if intervals else {}),
             "n": self.evaluation.n,
             "seconds": round(self.seconds, 4),
             "cpu_seconds": round(self.cpu_seconds, 4),
@@ -108,9 +131,13 @@ class TimedEvaluation:
         }
 
 
-def percent(evaluation: Evaluation) -> dict[str, float]:
-    """Metric values times 100."""
-    return {name: round(100 * value, 4) for name, value in evaluation.values.items()}
+def percent(evaluation: Evaluation) -> dict[str, float | None]:
+    """Metric values times 100; None for a metric that is not defined here."""
+    return {name: _percent(value) for name, value in evaluation.values.items()}
+
+
+def _percent(value: float) -> float | None:
+    return None if math.isnan(value) else round(100 * value, 4)
 
 
 def evaluate_model(
@@ -126,13 +153,14 @@ def evaluate_model(
     """Predicts a whole corpus and scores it, with the training frequencies the model carries."""
     from labelgrove.metrics import Propensity, evaluate, parse_metric
 
-    if len(corpus) == 0:
-        raise DataError("cannot evaluate on no documents")
+    if corpus.labels.nnz == 0 and not corpus.unknown.any():
+        raise DataError("cannot evaluate: no document of the corpus has a label")
     names = metrics or ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
     # Where pairs are filtered out, the labels behind them move up: ask for a few more.
     k = max(parse_metric(name).k or 100 for name in names) + (0 if filter_pairs is None else 10)
     wall, cpu = time.perf_counter(), time.process_time()
-    predictions = model.predict(corpus.inputs, k=k, threads=threads)
+    # The number of threads that training was told is not what predicting should use.
+    predictions = model.predict(corpus.inputs, k=k, threads=threads or 0)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     evaluation = evaluate(
         predictions,

@@ -60,7 +60,7 @@ def demo(
     measured = common.evaluate_model(model, test, metrics=METRICS, threads=threads)
     _print_table(console, measured, train_seconds=seconds, model_folder=out)
     _print_examples(console, test, model.predict(test.take(range(3)), k=5))
-    console.print(f"\nThe model folder is [bold]{out}[/bold]. What to try next:")
+    console.print(f"\nThe model folder is {out}. What to try next:", markup=False)
     labelgrove = _command_name()
     for command in (
         f"{labelgrove} info {out}",
@@ -107,7 +107,9 @@ def _print_examples(console: Console, test: Corpus, predictions: Predictions) ->
     truth = test.label_lists(names=True)
     for row, scored in enumerate(predictions):
         text = " ".join((test.texts or [])[row].split())
-        console.print(f"\n[bold]{text[:200]}{'...' if len(text) > 200 else ''}[/bold]")
+        console.print(
+            f"\n{text[:200]}{'...' if len(text) > 200 else ''}", style="bold", markup=False
+        )
         for label in scored:
-            mark = "[green]✓[/green]" if label.name in truth[row] else " "
-            console.print(f"  {mark} {label.score:.2f}  {label.name}")
+            mark = "✓" if label.name in truth[row] else " "
+            console.print(f"  {mark} {label.score:.2f}  {label.name}", markup=False)

@@ -42,6 +42,7 @@ def evaluate(
     text_field: options.TextField = "text",
     labels_field: options.LabelsField = "labels",
     id_field: options.IdField = "id",
+    read: options.Read = None,
     as_json: options.Json = False,
 ) -> None:
     """Evaluate a model or a predictions file.
@@ -56,7 +57,9 @@ def evaluate(
 
     console = common.stderr_console()
     common.check_device(device)
-    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad)
+    how = common.read_options(
+        input_format, text_field, labels_field, id_field, skip_bad, read, part="test"
+    )
     settings: dict[str, Any] = {
         "metrics": metrics.split(",") if metrics else None,
         "propensity": Propensity(a, b),
@@ -97,6 +100,7 @@ def _evaluate_file(
     settings: dict[str, Any],
 ) -> common.TimedEvaluation:
     import time
+    from dataclasses import replace
 
     import numpy as np
 
@@ -105,12 +109,20 @@ def _evaluate_file(
 
     index = frequencies = n_train = None
     if train_corpus is not None:
-        trained = common.read_corpus(train_corpus, labels=labels, options=how, console=console)
+        train_part = replace(how, part="train")
+        trained = common.read_corpus(
+            train_corpus, labels=labels, options=train_part, console=console
+        )
         index, n_train = trained.index, len(trained)
         frequencies = np.bincount(trained.labels.indices, minlength=len(index))
     corpus = common.read_corpus(test, labels=labels, index=index, options=how, console=console)
     wall, cpu = time.perf_counter(), time.process_time()
     predictions = read_predictions(predictions_file, corpus)
+    if len(predictions.index) > len(corpus.index):
+        # Labels that only the predictions have: columns of their own, which no document bears.
+        extra = len(predictions.index) - len(corpus.index)
+        corpus = corpus.reindex(predictions.index)
+        frequencies = None if frequencies is None else np.pad(frequencies, (0, extra))
     if settings["metrics"] is None:
         # Without training frequencies there are no propensities, so no PSP either.
         propensity_metrics = [] if frequencies is None else ["PSP@5"]

@@ -45,6 +45,6 @@ def info(
             shown = ", ".join(f"{k} {v}" for k, v in shown.items())
         elif isinstance(shown, int) and not isinstance(shown, bool):
             shown = f"{shown:,}"
-        console.print(f"{name.replace('_', ' '):<20} {shown}")
+        console.print(f"{name.replace('_', ' '):<20} {shown}", markup=False)
     console.print()
     console.print(to_toml(stored.params), markup=False)

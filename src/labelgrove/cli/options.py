@@ -19,6 +19,14 @@ TextField = Annotated[
 ]
 LabelsField = Annotated[str, typer.Option("--labels-field", help="Field with the labels.")]
 IdField = Annotated[str, typer.Option("--id-field", help="Field with the document's id.")]
+Read = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--read",
+        help="Any other reading option, repeatable: encoding=latin-1, label_separator=;, "
+        "delimiter=;, column_names=text,labels, part=test.",
+    ),
+]
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Count and report bad lines instead of stopping.")
 ]

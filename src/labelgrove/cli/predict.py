@@ -40,11 +40,12 @@ def predict(
     input_format: options.Format = None,
     text_field: options.TextField = "text",
     id_field: options.IdField = "id",
+    read: options.Read = None,
 ) -> None:
     """Predict the k best labels of each document.
 
-    Writes one line per document: {"id", "labels": [names], "scores": [...]}, and "label_ids" where
-    ids differ from names. Documents keep their order and their ids.
+    Writes one line of JSON per document with "labels" (names), "scores", "id" where the document
+    has one, and "label_ids" where ids differ from names. Documents keep their order and their ids.
 
     Example: echo '{"text": "red running shoes"}' | labelgrove predict model - --k 3
     """
@@ -57,7 +58,12 @@ def predict(
     loaded = load(model)
     report = ReadReport()
     how = common.read_options(
-        input_format, text_field=text_field, id_field=id_field, skip_bad=skip_bad
+        input_format,
+        text_field=text_field,
+        id_field=id_field,
+        skip_bad=skip_bad,
+        read=read,
+        part="test",
     )
     if loaded.facts_.from_text:
         inputs = _text_batches(iter_documents(documents, options=how, report=report), batch)
@@ -65,13 +71,13 @@ def predict(
         inputs = _feature_batches(read_corpus(documents, options=how, report=report), batch)
     with _output(out) as file:
         for rows, ids in inputs:
-            predictions = loaded.predict(rows, k=k, threads=threads)
+            predictions = loaded.predict(rows, k=k, threads=threads or 0)
             if threshold is not None:
                 predictions = predictions.above(threshold)
             file.writelines(prediction_lines(predictions, ids))
             file.flush()
     if out != "-" or report.bad_lines:
-        console.print(f"{report}" if out == "-" else f"{report} -> [bold]{out}[/bold]")
+        console.print(f"{report}" if out == "-" else f"{report} -> {out}", markup=False)
 
 
 def _text_batches(documents: Iterator[Document], size: int) -> Iterator[Batch]:

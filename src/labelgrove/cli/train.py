@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from labelgrove.corpus import Corpus
+    from labelgrove.runs import RunFolder
 
 
 def train(
@@ -50,6 +54,7 @@ def train(
     text_field: options.TextField = "text",
     labels_field: options.LabelsField = "labels",
     id_field: options.IdField = "id",
+    read: options.Read = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a model.
@@ -57,43 +62,71 @@ def train(
     Example: labelgrove train train.jsonl.xz --dev dev.jsonl.xz --out model --set ranker.C=2
     """
     from labelgrove.callbacks import RichProgress
-    from labelgrove.errors import ConfigError
     from labelgrove.memory import limit_memory, parse_size, peak_rss, require
-    from labelgrove.runs import RunFolder
 
     console = common.stderr_console()
     model = _configured(method, config, settings or [], seed=seed, threads=threads)
     common.check_device(device)
-    if out.exists() and not force:
-        raise ConfigError(f"{out} exists; add --force to replace it, or choose another --out")
     budget = None if memory is None else parse_size(memory, name="--memory")
-    if budget is not None:
-        require(budget, peak_rss() or 0, "starting labelgrove")
-        limit_memory(budget)
-
-    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad)
-    documents = common.read_corpus(corpus, labels=labels, options=how, console=console)
-    held_out = None
-    if dev is not None:
-        held_out = common.read_corpus(dev, index=documents.index, options=how, console=console)
-    needed = model.estimate_memory(documents)
-    _print_plan(console, model, documents, needed)
-    if budget is not None:
-        require(budget, needed, f"training {model.method} on {len(documents):,} documents")
-
-    run_path = run_folder or out.with_name(out.name + ".run")
-    with RunFolder(run_path, resume=resume or run_folder is not None) as run:
-        try:
-            with RichProgress() as progress:
-                model.fit(documents, callbacks=[progress], run=run)
-            model.save(out, overwrite=force)
-        except KeyboardInterrupt:
-            console.print(f"interrupted; the same command with --resume continues from {run_path}")
-            raise typer.Exit(130) from None
-        if run_folder is None:
-            run.remove()
+    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
+    _check_out(out, force=force)
+    with _training_run(out, run_folder, resume=resume, force=force) as run:
+        if budget is not None:
+            require(budget, peak_rss() or 0, "starting labelgrove")
+            limit_memory(budget)
+        documents = common.read_corpus(corpus, labels=labels, options=how, console=console)
+        held_out = None
+        if dev is not None:
+            held_out = common.read_corpus(dev, index=documents.index, options=how, console=console)
+        needed = model.estimate_memory(documents)
+        _print_plan(console, model, documents, needed)
+        if budget is not None:
+            require(budget, needed, f"training {model.method} on {len(documents):,} documents")
+        with RichProgress() as progress:
+            model.fit(documents, callbacks=[progress], run=run)
+        model.save(out, overwrite=force)
     measured = None if held_out is None else common.evaluate_model(model, held_out)
     _report(console, model, out, measured, as_json=as_json)
+
+
+def _check_out(out: Path, *, force: bool) -> None:
+    """Says before the work, not after it, that the model could not be put there."""
+    from labelgrove.errors import ConfigError
+    from labelgrove.store import check_replaceable
+
+    if out.exists():
+        if not force:
+            raise ConfigError(f"{out} exists; add --force to replace it, or choose another --out")
+        check_replaceable(out)
+
+
+@contextmanager
+def _training_run(
+    out: Path, kept: Path | None, *, resume: bool, force: bool
+) -> Iterator[RunFolder]:
+    """The run folder while training. A private one stays only where it is worth resuming."""
+    from labelgrove.runs import RunFolder, run_status
+
+    path = kept or out.with_name(out.name + ".run")
+    if force and not resume and kept is None and path.exists():
+        run_status(path)  # refuses to go on where this is no run folder
+        shutil.rmtree(path)
+    with RunFolder(path, resume=resume or kept is not None) as run:
+        try:
+            yield run
+        except BaseException as error:
+            worth_resuming = bool(run.status().stages)
+            if kept is None and not worth_resuming:
+                run.remove()
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+            how = f"the same command with --resume continues from {path}"
+            typer.echo(
+                f"interrupted; {how if worth_resuming else 'nothing was done yet'}", err=True
+            )
+            raise typer.Exit(130) from None
+        if kept is None:
+            run.remove()
 
 
 def _configured(
@@ -166,4 +199,4 @@ def _report(
     console.print(f"trained in {common.human_seconds(total)} ({shares})")
     if measured is not None:
         console.print(measured.evaluation.table())
-    console.print(f"model: [bold]{out}[/bold] ({common.human_bytes(size)})")
+    console.print(f"model: {out} ({common.human_bytes(size)})", markup=False)

@@ -91,8 +91,8 @@ def _of_folder(folder: Path) -> str:
     if sibling(folder, "trn.json", "tst.json"):
         return "lf"
     raise DataError(
-        "is a folder without X.trn.* and Y.trn.npz, train_texts.txt and train_labels.txt, or "
-        "trn.json.gz; name a file in it",
+        "is a folder without train.jsonl, X.trn.* and Y.trn.npz, train_texts.txt and "
+        "train_labels.txt, or trn.json.gz; name a file in it",
         file=folder,
     )
 
@@ -136,6 +136,8 @@ def _by_content(path: Path | str) -> str | None:
         return "xc"
     if _SVMLIGHT.match(first):
         return "svmlight"
+    if first.lstrip().startswith(b"[") and b"{" in head:
+        raise DataError("is one JSON array; write one object per line instead", file=path)
     return None
 
 

@@ -43,6 +43,7 @@ class ReadOptions:
     labels_field: str = "labels"
     weights_field: str = "weights"
     id_field: str = "id"
+    delimiter: str | None = None  # between fields of CSV; None: comma, or what the header shows
     label_separator: str | None = None
     column_names: Sequence[str] | None = None  # of a CSV or TSV file without a header line
     quoted: bool | None = None  # do double quotes protect fields? None: in CSV yes, in TSV no

@@ -266,7 +266,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     ...     Path(folder, "a.txt").read_text()
     'whole'
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))  # a link stays a link; what it points to is replaced
+    if target.is_dir():
+        raise DataError("is a folder; name a file in it", file=target)
+    if target.exists() and not target.is_file():
+        # A device or a pipe has no place beside it, and must never be replaced by a file.
+        with target.open("wb") as raw, _compressed(raw, target) as stream:
+            yield stream
+        return
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         raw = unfinished.open("xb")

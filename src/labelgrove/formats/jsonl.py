@@ -30,6 +30,9 @@ def document_parser(options: ReadOptions, report: ReadReport) -> Callable[[str],
     def parse(line: str) -> Document:
         record = parse_object(line)
         text = joined_text(record, text_fields)
+        for name in text_fields:
+            if name not in record:
+                report.note(f"some documents have no field {name!r}")
         labels = record.get(options.labels_field)
         if labels is None and options.labels_field not in record:
             report.note(
@@ -78,6 +81,8 @@ def joined_text(record: Mapping[str, Any], fields: Sequence[str]) -> str:
     found = [(name, record[name]) for name in fields if record.get(name) is not None]
     if not found:
         wanted = " or ".join(repr(name) for name in fields)
+        if any(name in record for name in fields):
+            raise BadLine(f"field {wanted} is null")
         raise BadLine(f"no text in field {wanted}; the fields are {_field_list(record)}")
     for name, text in found:
         if not isinstance(text, str):

@@ -16,7 +16,7 @@ from labelgrove.formats.attentionxml import iter_attentionxml
 from labelgrove.formats.building import build_corpus, counted
 from labelgrove.formats.detect import check_format, detect_format
 from labelgrove.formats.documents import Document, ReadOptions, ReadReport
-from labelgrove.formats.files import STDIN, existing
+from labelgrove.formats.files import STDIN, existing, part_names, sibling
 from labelgrove.formats.jsonl import iter_jsonl
 from labelgrove.formats.labels import (
     LabelRow,
@@ -119,6 +119,9 @@ def iter_documents(
 
 def _source(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Path | str, str]:
     source = STDIN if str(path) == STDIN else existing(path)
+    if isinstance(source, Path) and source.is_dir() and options.format in (None, "jsonl"):
+        # A folder as `labelgrove data make` leaves it: train.jsonl, dev.jsonl, test.jsonl.
+        source = sibling(source, *(f"{name}.jsonl" for name in part_names(options))) or source
     return source, check_format(options.format) if options.format else detect_format(source)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport
-from labelgrove.formats.files import check_encoding, lines, refuse
+from labelgrove.formats.files import STDIN, check_encoding, lines, refuse
 from labelgrove.formats.jsonl import document_id, document_labels, joined_text
 
 SEPARATORS = ("|", ";")
@@ -28,6 +28,7 @@ def iter_table(
     path: Path | str, options: ReadOptions, report: ReadReport, *, delimiter: str
 ) -> Iterator[Document]:
     """Documents of a CSV or TSV file, one at a time."""
+    delimiter = options.delimiter or _seen_delimiter(path, delimiter)
     rows = _rows(path, options, report, delimiter)
     names = options.column_names
     if names is None:
@@ -52,8 +53,10 @@ def iter_table(
     separator = options.label_separator
     if separator is None:
         records = (dict(zip(names, row, strict=False)) for _, row in head)
-        cells = (record.get(options.labels_field) or "" for record in records)
+        cells = [record.get(options.labels_field) or "" for record in records]
         separator = guess_separator(cells)
+        if len(separators_in(cells)) > 1:
+            report.note(f"{path}: labels hold both | and ;, and are split at {separator!r} only")
         if separator != SEPARATORS[0]:
             report.note(f"{path}: labels are split at {separator!r}; set label_separator if wrong")
     for number, row in itertools.chain(head, rows):
@@ -66,6 +69,14 @@ def iter_table(
             refuse(DataError(str(error), file=path, line=number), options, report)
             continue
         yield document
+
+
+def _seen_delimiter(path: Path | str, usual: str) -> str:
+    """Semicolon or tab where a CSV's first line has those and no comma."""
+    if usual != "," or str(path) == STDIN:
+        return usual
+    _, header = next(iter(lines(path)), (1, b""))
+    return next((d for d in (",", ";", "\t") if d.encode() in header), usual)
 
 
 def _rows(
@@ -87,7 +98,7 @@ def _rows(
                 text = raw.decode(encoding, "replace")
             yield text + "\n"
 
-    quoted = delimiter == "," if options.quoted is None else options.quoted
+    quoted = delimiter != "\t" if options.quoted is None else options.quoted
     # The limit is one for the whole process; texts of megabytes need it raised.
     csv.field_size_limit(max(csv.field_size_limit(), _FIELD_LIMIT))
     if quoted:
@@ -118,8 +129,17 @@ def guess_separator(cells: Iterable[str]) -> str:
     >>> guess_separator(["a;b", "c"]), guess_separator(["a"])
     (';', '|')
     """
-    found = {separator for cell in cells for separator in SEPARATORS if separator in cell}
+    found = separators_in(cells)
     return ";" if found == {";"} else "|"
+
+
+def separators_in(cells: Iterable[str]) -> set[str]:
+    """Which of the usual separators occur.
+
+    >>> sorted(separators_in(["a;b", "c|d"]))
+    [';', '|']
+    """
+    return {separator for cell in cells for separator in SEPARATORS if separator in cell}
 
 
 def split_labels(cell: str, separator: str) -> list[Any]:

@@ -128,7 +128,7 @@ def evaluate(
     level: float = 0.95,
     seed: int = 0,
 ) -> Evaluation:
-    """Measures predictions against a documents x labels matrix of true labels.
+    """Measures predictions against true labels: a Corpus, label lists, or a matrix.
 
     - ``metrics``: names such as ``P@1``, ``nDCG@5``, ``PSP@5``, ``micro-F1@5``, ``macro-F1@t=0.3``
       (all labels that score at least 0.3), ``tail-R@5``, ``coverage@5``, in any case. By default
@@ -139,7 +139,8 @@ def evaluate(
       are needed by propensity-scored metrics, the frequencies alone by those split by frequency.
     - ``filter_pairs``: (document, column) pairs removed from the predictions; the next label moves
       up and the truth stays. Predict a few labels more than the largest k to leave room.
-    - ``intervals``: this many bootstrap resamples give every metric (but coverage) an interval.
+    - ``intervals``: this many bootstrap resamples give metrics an interval; averages over labels
+      (macro, coverage) get none.
 
     A document without labels scores zero and stays in every mean.
 

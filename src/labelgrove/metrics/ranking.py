@@ -6,6 +6,7 @@ never saw (``unknown``) stay in the number of labels there were to find.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.arrays import CSR, as_csr
+from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.metrics.measures import Entries, Float64, Int64, PerLabel, Ratio, mean
 from labelgrove.metrics.names import Metric
@@ -64,6 +66,7 @@ def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judge
     >>> judge(p, [[1, 0]]).hits.tolist()
     [[False, True]]
     """
+    truth, unknown = as_truth(truth, predictions.index, unknown)
     truth = _binary(truth)
     n, labels = len(predictions), len(predictions.index)
     if n == 0:
@@ -88,6 +91,27 @@ def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judge
     else:
         hits = np.zeros_like(used)
     return Judged(predictions, truth, unseen, hits)
+
+
+def as_truth(truth: Any, index: LabelIndex, unknown: Any) -> tuple[Any, Any]:
+    """Truth in whatever form callers have it, as a matrix, and counts of unknown labels.
+
+    A Corpus or label lists know themselves which labels the index lacks; a matrix does not.
+
+    >>> as_truth([["a", "z"]], LabelIndex("ab"), None)[1].tolist()
+    [1]
+    """
+    if isinstance(truth, Corpus):
+        moved = truth.reindex(index)
+        return moved.labels, moved.unknown
+    if isinstance(truth, (list, tuple)) and _holds_labels(truth):
+        return index.encode(truth)
+    return truth, unknown
+
+
+def _holds_labels(truth: Sequence[Any]) -> bool:
+    rows = (row for row in truth if isinstance(row, Iterable) and not isinstance(row, np.ndarray))
+    return any(isinstance(label, str) for row in rows for label in row)
 
 
 def _binary(truth: Any) -> CSR:
