@@ -130,7 +130,6 @@ def solve_clusters(
     eps: float,
     max_iterations: int,
     threshold: float,
-    gram_factor: float,
     seed: int,
     threads: int,
 ) -> dict[str, Any]: ...
