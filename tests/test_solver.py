@@ -154,6 +154,15 @@ def test_bits_do_not_depend_on_threads_or_blocks():
         assert np.array_equal(array, four.arrays()[name]), name
 
 
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_bits_do_not_depend_on_threads_that_share_a_cluster(loss):
+    x, y = random_problem(8, rows=100, labels=53)
+    one, _ = one_cluster(x, y, RankerParams(loss=loss), threads=1)
+    three, _ = one_cluster(x, y, RankerParams(loss=loss), threads=3)
+    for name, array in one.arrays().items():
+        assert np.array_equal(array, three.arrays()[name]), name
+
+
 def test_joined_parts_equal_the_whole():
     x, level = several_clusters(1)
     whole = solve_level(x, **level, params=RankerParams())
