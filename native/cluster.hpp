@@ -1,16 +1,18 @@
 // Trains one level of a label tree: the classifiers of all children of some parent nodes.
 //
-// All children of a parent see the same instances. Their sub-matrix is copied once, each child is
-// solved on the copy, and the weights go straight into the chunk that prediction reads.
+// All children of a parent see the same instances. Their sub-matrix is copied once, the children are
+// solved on the copy, in blocks, and the weights go straight into the chunk that prediction reads.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "block.hpp"
 #include "csr.hpp"
 #include "parallel.hpp"
 #include "random.hpp"
@@ -47,62 +49,61 @@ struct LevelProblem {
     const int64_t* children = nullptr;  // parent p has children [children[p], children[p + 1])
     SolverOptions options;
     uint64_t seed = 0;
-    // The Gram matrix is used where a cluster has at most so many instances per non-zero of a mean
-    // row: that is when changing n margins costs less than walking rows. 0: never.
-    float gram_factor = 10.0f;
 };
 
 // A chunk's row is stored in full when at least 1 / kFullRow of the children use it.
 inline constexpr uint32_t kFullRow = 3;
 
+// The most labels in a block: their weights for one feature fill a cache line.
+inline constexpr int kBlock = 16;
+
+struct Scratch {
+    LabelProblem label;
+    BlockProblem block;
+};
+
 class ClusterSolver {
 public:
     void prepare(const LevelProblem& level, int64_t parent) {
         level_ = &level;
-        parent_ = parent;
         first_child_ = level.children[parent];
         instances_ = level.instances.rows + level.instances.indptr[parent];
         count_ = level.instances.size(parent);
         rows_.assign(level.features, instances_, count_);
-        use_gram_ = count_ > 0 && count_ <= 4096 &&
-                    static_cast<double>(count_) * count_ <= level.gram_factor * static_cast<double>(rows_.nnz());
-        if (use_gram_) {
-            gram_matrix(rows_, level.options.bias, gram_);
-        } else {
-            squared_norms_.resize(count_);
-            for (int64_t i = 0; i < count_; ++i) {
-                float sum = level.options.bias * level.options.bias;
-                for (const auto* e = rows_.begin(i); e != rows_.end(i); ++e) sum += e->value * e->value;
-                squared_norms_[i] = sum;
-            }
+        const float bias = level.options.bias;
+        squared_norms_.resize(count_);
+        for (int64_t i = 0; i < count_; ++i) {
+            float sum = bias * bias;
+            for (const auto* e = rows_.begin(i); e != rows_.end(i); ++e) sum += e->value * e->value;
+            squared_norms_[i] = sum;
         }
         const int64_t children = level.children[parent + 1] - first_child_;
         learnt_.resize(children);
-        bias_.resize(children);
+        // Where nothing speaks for a label: the margin of a certain negative, for every document.
+        bias_.assign(children, bias != 0.0f ? -1.0f / bias : 0.0f);
+        by_size_.clear();
+        for (int64_t child = 0; child < children; ++child) {
+            learnt_[child].clear();
+            if (positives(child) > 0) by_size_.push_back(static_cast<int32_t>(child));
+        }
+        // Labels of like frequency converge alike, so they make good neighbours in a block.
+        std::stable_sort(by_size_.begin(), by_size_.end(),
+                         [&](int32_t a, int32_t b) { return positives(a) > positives(b); });
     }
 
-    int64_t children() const { return static_cast<int64_t>(bias_.size()); }
+    int64_t blocks() const { return (static_cast<int64_t>(by_size_.size()) + kBlock - 1) / kBlock; }
 
-    void solve(int64_t child, LabelProblem& problem) {
-        const SolverOptions& options = level_->options;
-        auto& kept = learnt_[child];
-        kept.clear();
-        if (!set_targets(first_child_ + child, problem)) {
-            // Nothing speaks for this label: the margin of a certain negative, for every document.
-            bias_[child] = options.bias != 0.0f ? -1.0f / options.bias : 0.0f;
-            return;
-        }
-        const uint64_t seed = derive_seed(level_->seed, static_cast<uint64_t>(first_child_ + child));
-        if (use_gram_) {
-            GramSpace space(rows_, gram_, options.bias, problem.weights, problem.margins);
-            bias_[child] = solve_label(space, problem, options, seed);
+    void solve(int64_t block, Scratch& scratch) {
+        const int32_t* children = by_size_.data() + block * kBlock;
+        const int width = static_cast<int>(std::min<int64_t>(kBlock, by_size_.size() - block * kBlock));
+        if (level_->options.loss == Loss::logistic) {
+            for (int c = 0; c < width; ++c) solve_logistic(children[c], scratch.label);
+        } else if (width <= 4) {
+            solve_hinge<4>(children, width, scratch.block);
+        } else if (width <= 8) {
+            solve_hinge<8>(children, width, scratch.block);
         } else {
-            RowSpace space(rows_, squared_norms_.data(), options.bias, problem.weights);
-            bias_[child] = solve_label(space, problem, options, seed);
-        }
-        for (int32_t f = 0; f < rows_.features(); ++f) {
-            const float weight = problem.weights[f];
-            if (std::abs(weight) >= options.threshold && weight != 0.0f) kept.push_back({f, weight});
+            solve_hinge<16>(children, width, scratch.block);
         }
     }
 
@@ -153,34 +154,87 @@ private:
         float value;
     };
 
-    // Signs and costs of one label's instances; false when it has no positive instance.
-    bool set_targets(int64_t node, LabelProblem& problem) const {
-        const RowLists& positives = level_->positives;
-        problem.sign.assign(count_, -1.0f);
-        problem.cost.assign(count_, level_->options.cost_negative);
-        const int32_t* from = instances_;
-        for (int64_t k = positives.indptr[node]; k < positives.indptr[node + 1]; ++k) {
-            from = std::lower_bound(from, instances_ + count_, positives.rows[k]);
-            if (from == instances_ + count_ || *from != positives.rows[k]) {
+    int64_t positives(int64_t child) const { return level_->positives.size(first_child_ + child); }
+
+    uint64_t seed(int64_t child) const {
+        return derive_seed(level_->seed, static_cast<uint64_t>(first_child_ + child));
+    }
+
+    // use(i, cost) for every positive instance of a child.
+    template <class Use>
+    void for_positives(int64_t child, Use&& use) const {
+        const RowLists& lists = level_->positives;
+        const int64_t node = first_child_ + child;
+        const int32_t *from = instances_, *const end = instances_ + count_;
+        for (int64_t k = lists.indptr[node]; k < lists.indptr[node + 1]; ++k) {
+            from = std::lower_bound(from, end, lists.rows[k]);
+            if (from == end || *from != lists.rows[k]) {
                 throw std::invalid_argument("a positive instance is missing from its cluster");
             }
-            problem.sign[from - instances_] = 1.0f;
-            problem.cost[from - instances_] = level_->options.cost_positive * positives.weights[k];
+            use(from - instances_, level_->options.cost_positive * lists.weights[k]);
         }
-        return positives.size(node) > 0;
+    }
+
+    // Lanes past the last child repeat it.
+    template <int W>
+    void solve_hinge(const int32_t* children, int width, BlockProblem& problem) {
+        const SolverOptions& options = level_->options;
+        const bool squared = options.loss == Loss::squared_hinge;
+        auto child_of = [&](int lane) { return children[std::min(lane, width - 1)]; };
+        int32_t slots = 1;
+        problem.slot.assign(count_, 0);
+        for (int lane = 0; lane < width; ++lane) {
+            for_positives(child_of(lane), [&](int64_t i, float) {
+                if (problem.slot[i] == 0) problem.slot[i] = slots++;
+            });
+        }
+        problem.targets.assign(static_cast<size_t>(slots) * 3 * W, 0.0f);
+        for (int lane = 0; lane < W; ++lane) {
+            for (int32_t slot = 0; slot < slots; ++slot) {
+                problem.set_target<W>(slot, lane, -1.0f, options.cost_negative, squared);
+            }
+            for_positives(child_of(lane), [&](int64_t i, float cost) {
+                problem.set_target<W>(problem.slot[i], lane, 1.0f, cost, squared);
+            });
+        }
+        descend_block<W>(rows_, squared_norms_.data(), problem, options, seed(children[0]));
+        for (int lane = 0; lane < width; ++lane) bias_[children[lane]] = problem.bias.data()[lane];
+        keep(children, width, problem.weights.data(), W);
+    }
+
+    void solve_logistic(int32_t child, LabelProblem& problem) {
+        problem.sign.assign(count_, -1.0f);
+        problem.cost.assign(count_, level_->options.cost_negative);
+        for_positives(child, [&](int64_t i, float cost) {
+            problem.sign[i] = 1.0f;
+            problem.cost[i] = cost;
+        });
+        bias_[child] = descend_logistic(rows_, squared_norms_.data(), problem, level_->options, seed(child));
+        keep(&child, 1, problem.weights.data(), 1);
+    }
+
+    // The weights that are large enough, out of an array with `stride` labels per feature.
+    void keep(const int32_t* children, int width, const float* weights, int stride) {
+        const float threshold = level_->options.threshold;
+        for (int32_t f = 0; f < rows_.features(); ++f, weights += stride) {
+            for (int c = 0; c < width; ++c) {
+                const float weight = weights[c];
+                if (std::abs(weight) >= threshold && weight != 0.0f) learnt_[children[c]].push_back({f, weight});
+            }
+        }
     }
 
     const LevelProblem* level_ = nullptr;
-    int64_t parent_ = 0, first_child_ = 0, count_ = 0;
+    int64_t first_child_ = 0, count_ = 0;
     const int32_t* instances_ = nullptr;
     Submatrix rows_;
-    bool use_gram_ = false;
-    std::vector<float> gram_, squared_norms_, bias_;
+    std::vector<int32_t> by_size_;  // children that have positives, the most frequent first
+    std::vector<float> squared_norms_, bias_;
     std::vector<std::vector<Weight>> learnt_;
 };
 
 // Solves parents [first, last). Clusters are handed out biggest first; a cluster so big that it would
-// keep one thread busy after the others have finished is solved first, its labels shared out.
+// keep one thread busy after the others have finished is solved first, its blocks shared out.
 inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t last, int threads) {
     const int64_t count = last - first;
     const int workers = resolve_threads(threads);
@@ -195,14 +249,14 @@ inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t l
     const double total = std::accumulate(work.begin(), work.end(), 0.0);
 
     std::vector<Chunks> solved(count);
-    std::vector<LabelProblem> problems(workers);
+    std::vector<Scratch> scratch(workers);
     int64_t shared = 0;
     if (workers > 1) {
         ClusterSolver solver;
         for (; shared < count && work[order[shared]] > total / (4.0 * workers); ++shared) {
             solver.prepare(level, first + order[shared]);
-            parallel_for(solver.children(), workers,
-                         [&](int64_t child, int worker) { solver.solve(child, problems[worker]); });
+            parallel_for(solver.blocks(), workers,
+                         [&](int64_t block, int worker) { solver.solve(block, scratch[worker]); });
             solver.collect(solved[order[shared]]);
         }
     }
@@ -210,8 +264,8 @@ inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t l
     parallel_for(count - shared, workers, [&](int64_t piece, int worker) {
         const int64_t c = order[shared + piece];
         solvers[worker].prepare(level, first + c);
-        for (int64_t child = 0; child < solvers[worker].children(); ++child) {
-            solvers[worker].solve(child, problems[worker]);
+        for (int64_t block = 0; block < solvers[worker].blocks(); ++block) {
+            solvers[worker].solve(block, scratch[worker]);
         }
         solvers[worker].collect(solved[c]);
     });

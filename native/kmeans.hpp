@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "csr.hpp"
@@ -14,57 +15,81 @@
 
 namespace labelgrove {
 
-// Splits one set of rows into two halves; keeps its memory for the next set.
+// Splits a set of rows in halves, those again, and so on; keeps its memory for the next set.
 class HalvingKmeans {
 public:
-    // Rearranges ids[0 .. count): the first floor(count/2) are the left half, each half ascending.
-    void split(const Csr& points, int32_t* ids, int64_t count, int max_iterations, uint64_t seed,
+    // Rearranges ids[0 .. count), ascending at first, into 2^layers parts that lie one after another,
+    // each ascending. A slice [s, e) is halved at floor((s + e) / 2) of the whole order, in which
+    // ids[0] has place `offset`. Nodes are numbered as in a heap, `node` first; the number picks the seed.
+    void grow(const Csr& points, int32_t* ids, int64_t offset, int64_t count, int layers, uint64_t node,
+              int max_iterations, uint64_t seed, int threads) {
+        rows_.assign(points, ids, count);
+        members_.resize(count);
+        std::iota(members_.begin(), members_.end(), 0);
+        std::vector<int64_t> bounds{offset, offset + count};
+        for (int layer = 0; layer < layers; ++layer, node *= 2) {
+            std::vector<int64_t> halves;
+            for (size_t part = 0; part + 1 < bounds.size(); ++part) {
+                const int64_t from = bounds[part], to = bounds[part + 1], middle = (from + to) / 2;
+                split(members_.data() + (from - offset), middle - from, to - from, max_iterations,
+                      derive_seed(seed, node + part), threads);
+                halves.push_back(from);
+                halves.push_back(middle);
+            }
+            halves.push_back(offset + count);
+            bounds = std::move(halves);
+        }
+        kept_.assign(ids, ids + count);
+        for (int64_t place = 0; place < count; ++place) ids[place] = kept_[members_[place]];
+    }
+
+private:
+    // Rearranges members[0 .. count): the first `left` are the left half, each half ascending.
+    void split(int32_t* members, int64_t left, int64_t count, int max_iterations, uint64_t seed,
                int threads) {
         if (count < 2) return;
-        rows_.assign(points, ids, count);
         const int32_t m = rows_.features();
         Random random(seed);
         const uint32_t p = random.below(static_cast<uint32_t>(count));
         uint32_t q = random.below(static_cast<uint32_t>(count - 1));
         if (q >= p) ++q;
         direction_.assign(m, 0.0f);
-        rows_.add(q, 1.0f, direction_.data());
-        rows_.add(p, -1.0f, direction_.data());
-        right_.assign(count, 0);
+        rows_.add(members[q], 1.0f, direction_.data());
+        rows_.add(members[p], -1.0f, direction_.data());
+        right_.assign(rows_.rows(), 0);
         total_.assign(m, 0.0);
         right_sum_.assign(m, 0.0);
-        moved_.resize(count);
-        std::iota(moved_.begin(), moved_.end(), 0);
+        moved_.assign(members, members + count);
         accumulate(total_.data(), threads, [](int32_t) { return 1.0; });
         for (int iteration = 0; iteration < max_iterations; ++iteration) {
-            assign_halves(count, threads);
+            assign_halves(members, left, count, threads);
             if (iteration > 0 && moved_.empty()) break;
             // Only rows that changed sides change the sum; late iterations move few of them.
             accumulate(right_sum_.data(), threads,
                        [this](int32_t row) { return right_[row] ? 1.0 : -1.0; });
             aim(m);
         }
-        arrange(ids, count);
+        std::stable_partition(members, members + count, [this](int32_t row) { return !right_[row]; });
     }
 
-private:
     // Sends the rows with the higher scores right; of equal scores the lower row goes left.
-    void assign_halves(int64_t count, int threads) {
+    void assign_halves(const int32_t* members, int64_t left, int64_t count, int threads) {
         scored_.resize(count);
         const int64_t block = std::max<int64_t>(64, count / 64 + 1);
         parallel_for((count + block - 1) / block, threads, [&](int64_t piece, int) {
             const int64_t last = std::min(count, (piece + 1) * block);
-            for (int64_t row = piece * block; row < last; ++row) {
-                scored_[row] = {rows_.dot(row, direction_.data()), static_cast<int32_t>(row)};
+            for (int64_t k = piece * block; k < last; ++k) {
+                if (k + 1 < count) rows_.prefetch_row(members[k + 1]);
+                scored_[k] = {rows_.dot(members[k], direction_.data()), members[k]};
             }
         });
         auto before = [](const Scored& a, const Scored& b) {
             return a.score != b.score ? a.score < b.score : a.row < b.row;
         };
-        std::nth_element(scored_.begin(), scored_.begin() + count / 2, scored_.end(), before);
+        std::nth_element(scored_.begin(), scored_.begin() + left, scored_.end(), before);
         moved_.clear();
         for (int64_t place = 0; place < count; ++place) {
-            const uint8_t side = place >= count / 2;
+            const uint8_t side = place >= left;
             if (right_[scored_[place].row] != side) moved_.push_back(scored_[place].row);
             right_[scored_[place].row] = side;
         }
@@ -105,12 +130,6 @@ private:
         }
     }
 
-    void arrange(int32_t* ids, int64_t count) {
-        kept_.assign(ids, ids + count);
-        int64_t left = 0, right = count / 2;
-        for (int64_t row = 0; row < count; ++row) ids[right_[row] ? right++ : left++] = kept_[row];
-    }
-
     struct Scored {
         float score;
         int32_t row;
@@ -121,8 +140,12 @@ private:
     std::vector<double> total_, right_sum_;
     std::vector<uint8_t> right_;
     std::vector<Scored> scored_;
-    std::vector<int32_t> moved_, kept_;
+    std::vector<int32_t> members_, moved_, kept_;
 };
+
+// So many layers are split on one copy of the rows: copying costs about as much as a few iterations,
+// but the vectors over features are only as short as the copy allows.
+inline constexpr int kLayersPerCopy = 3;
 
 // Order of the rows in which 2^depth clusters lie one after another. A slice [s, e) is halved at
 // floor((s + e) / 2), layer by layer, so sizes differ by at most one.
@@ -133,27 +156,28 @@ inline std::vector<int32_t> balanced_kmeans(const Csr& points, int depth, int ma
     std::vector<int64_t> bounds{0, points.rows};
     const int workers = resolve_threads(threads);
     std::vector<HalvingKmeans> scratch(workers);
-    uint64_t first_node = 1;  // nodes are numbered as in a heap; the number picks the seed
-    for (int layer = 0; layer < depth; ++layer) {
+    for (int layer = 0; layer < depth; layer += kLayersPerCopy) {
+        const int layers = std::min(kLayersPerCopy, depth - layer);
         const int64_t nodes = static_cast<int64_t>(bounds.size()) - 1;
-        auto split = [&](int64_t node, int worker, int inner_threads) {
-            scratch[worker].split(points, order.data() + bounds[node], bounds[node + 1] - bounds[node],
-                                  max_iterations, derive_seed(seed, first_node + node), inner_threads);
+        auto grow = [&](int64_t node, int worker, int inner_threads) {
+            scratch[worker].grow(points, order.data() + bounds[node], bounds[node],
+                                 bounds[node + 1] - bounds[node], layers,
+                                 static_cast<uint64_t>(nodes + node), max_iterations, seed, inner_threads);
         };
         if (nodes >= workers) {
-            parallel_for(nodes, workers, [&](int64_t node, int worker) { split(node, worker, 1); });
+            parallel_for(nodes, workers, [&](int64_t node, int worker) { grow(node, worker, 1); });
         } else {
-            for (int64_t node = 0; node < nodes; ++node) split(node, 0, workers);
+            for (int64_t node = 0; node < nodes; ++node) grow(node, 0, workers);
         }
-        std::vector<int64_t> halves;
-        halves.reserve(2 * nodes + 1);
-        for (int64_t node = 0; node < nodes; ++node) {
-            halves.push_back(bounds[node]);
-            halves.push_back((bounds[node] + bounds[node + 1]) / 2);
+        for (int halving = 0; halving < layers; ++halving) {
+            std::vector<int64_t> halves;
+            for (size_t part = 0; part + 1 < bounds.size(); ++part) {
+                halves.push_back(bounds[part]);
+                halves.push_back((bounds[part] + bounds[part + 1]) / 2);
+            }
+            halves.push_back(points.rows);
+            bounds = std::move(halves);
         }
-        halves.push_back(points.rows);
-        bounds = std::move(halves);
-        first_node *= 2;
     }
     return order;
 }

@@ -12,8 +12,7 @@ void bind_solver(nb::module_& module) {
                                     const Vector<float>& positive_weights,
                                     const Vector<int64_t>& children, int64_t first, int64_t last, int loss,
                                     float cost_positive, float cost_negative, float bias, float eps,
-                                    int max_iterations, float threshold, float gram_factor,
-                                    uint64_t seed, int threads) {
+                                    int max_iterations, float threshold, uint64_t seed, int threads) {
         LevelProblem level;
         level.features = csr_view(indptr, indices, data, cols);
         level.instances = {instance_ptr.data(), instances.data(), nullptr};
@@ -22,7 +21,6 @@ void bind_solver(nb::module_& module) {
         level.options = {static_cast<Loss>(loss), cost_positive, cost_negative, bias, eps,
                          max_iterations, threshold};
         level.seed = seed;
-        level.gram_factor = gram_factor;
         Chunks chunks;
         {
             nb::gil_scoped_release released;

@@ -110,6 +110,17 @@ def balanced_kmeans(
     seed: int,
     threads: int,
 ) -> Int32: ...
+def pifa(
+    indptr: Int64,
+    indices: Int32,
+    data: Float32,
+    cols: int,
+    label_ptr: Int64,
+    label_documents: Int32,
+    label_weights: Float32,
+    documents: int,
+    threads: int,
+) -> tuple[Int64, Int32, Float32]: ...
 def solve_clusters(
     indptr: Int64,
     indices: Int32,
@@ -130,7 +141,6 @@ def solve_clusters(
     eps: float,
     max_iterations: int,
     threshold: float,
-    gram_factor: float,
     seed: int,
     threads: int,
 ) -> dict[str, Any]: ...

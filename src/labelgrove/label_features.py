@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from labelgrove.arrays import CSR, as_csr
+from labelgrove import _native
+from labelgrove.arrays import CSR, as_csr, csr_from_arrays, csr_parts
 from labelgrove.errors import DataError
 
 
-def pifa(features: Any, labels: Any, *, row_weights: bool = True) -> CSR:
+def pifa(
+    features: Any, labels: Any, *, row_weights: bool = True, threads: int | None = None
+) -> CSR:
     """Positive instance feature aggregation: the unit-length sum of each label's documents.
 
     With ``row_weights`` a document with n labels counts 1/sqrt(n) for each of them, so that
@@ -30,7 +33,16 @@ def pifa(features: Any, labels: Any, *, row_weights: bool = True) -> CSR:
         counts = np.diff(y.indptr)
         weights /= np.sqrt(np.repeat(counts, counts)).astype(np.float32)
     by_label = sparse.csc_array((weights, y.indices, y.indptr), shape=y.shape[::-1]).tocsr()
-    return l2_normalised(as_csr(by_label @ x))
+    sums = _native.pifa(*csr_parts(x, name="features"), *csr_parts(as_csr(by_label)), threads or 0)
+    return csr_from_arrays(
+        {
+            "z.indptr": sums[0],
+            "z.indices": sums[1],
+            "z.data": sums[2],
+            "z.shape": np.array([y.shape[1], x.shape[1]]),
+        },
+        "z",
+    )
 
 
 def l2_normalised(matrix: Any) -> CSR:

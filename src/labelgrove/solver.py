@@ -17,7 +17,6 @@ from labelgrove.params import Params, param
 
 LOSSES = ("squared_hinge", "hinge", "logistic")
 WIDEST_CLUSTER = 2**16  # children are stored as 16-bit offsets
-GRAM_FACTOR = 10.0  # measured: see native/cluster.hpp
 
 
 @dataclass
@@ -118,7 +117,6 @@ def solve_level(
     params: RankerParams,
     seed: int = 0,
     threads: int | None = None,
-    gram_factor: float = GRAM_FACTOR,
     on_block: Callable[[int], None] | None = None,
 ) -> ChunkedWeights:
     """Trains one classifier per child node on the instances of its parent.
@@ -160,7 +158,6 @@ def solve_level(
             params.eps,
             params.max_iterations,
             params.threshold,
-            gram_factor,
             seed,
             threads or 0,
         )

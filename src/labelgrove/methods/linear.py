@@ -117,7 +117,10 @@ class Linear(BaseEstimator):
                 "seed": seed,
             },
             lambda progress: build_tree(
-                pifa(features, corpus.labels), self.tree, seed=seed, threads=threads
+                pifa(features, corpus.labels, threads=threads),
+                self.tree,
+                seed=seed,
+                threads=threads,
             ).state(),
         )
         tree = LabelTree.from_state(grown)
