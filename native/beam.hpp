@@ -237,7 +237,8 @@ inline void beam_search(const BeamTree& tree, const Csr& documents, const BeamRe
                         const BeamResults& results, int threads) {
     const int workers = resolve_threads(threads);
     const int64_t share = (documents.rows + workers - 1) / workers;
-    const int64_t block = std::clamp<int64_t>(share / 4, 1, 2048);
+    // Large blocks share chunks among more documents; several per thread even out their work.
+    const int64_t block = std::clamp<int64_t>(workers == 1 ? share : share / 4, 1, 4096);
     const int64_t blocks = (documents.rows + block - 1) / block;
     std::vector<BeamSearcher> searchers(std::min<int64_t>(workers, std::max<int64_t>(blocks, 1)));
     parallel_for(blocks, workers, [&](int64_t piece, int worker) {
