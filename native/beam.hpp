@@ -1,77 +1,35 @@
-// Beam search down a tree of linear classifiers whose weights are stored in chunks.
+// Beam search down a tree of linear classifiers, and the scores of given labels.
 //
-// A kept parent always needs the margins of all its children, so their weights lie together, by
-// feature (a chunk, see cluster.hpp). One walk over a document's features serves all children.
 // Documents are worked on in blocks, and a block's (document, chunk) pairs are taken chunk by chunk:
-// a chunk's weights come into cache once, and its features are looked up in a table. A chunk
-// that only one document asks for is searched instead. Both ways add in the order of the document's
-// features, so a document's scores do not depend on its company.
+// a chunk's weights come into cache once. A child's score is at most its parent's, so each
+// document's best parents go first; a later one is skipped when its own score is already below
+// all that the document would keep. Neither changes a result.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numeric>
 #include <vector>
 
+#include "beam_model.hpp"
+#include "chunk_margins.hpp"
 #include "csr.hpp"
-#include "dispatch.hpp"
 #include "parallel.hpp"
-#include "prefetch.hpp"
 
 namespace labelgrove {
 
-struct BeamLevel {
-    const int64_t* chunk_rows;
-    const int64_t* chunk_entries;
-    const int32_t* features;
-    const uint32_t* row_start;
-    const uint16_t* children;
-    const float* values;
-    const float* bias;
-    const int64_t* child_ptr;  // parent p has nodes [child_ptr[p], child_ptr[p + 1])
-    const int64_t* leaf_ptr;   // node j has leaves [leaf_ptr[j], leaf_ptr[j + 1])
-    const int64_t* bucket_ptr;  // see BucketIndex
-    const int32_t* bucket_shift;
-    const uint32_t* buckets;
+struct BeamTree {
+    std::vector<BeamLevel> levels;
+    const int32_t* leaf_labels;
 };
 
-// Where to look for a feature among a chunk's sorted features: buckets[feature >> shift] is the first
-// row that can hold it. There are one to two times as many buckets as rows, so looking costs
-// one or two steps, without hashing.
-struct BucketIndex {
-    std::vector<int64_t> ptr;
-    std::vector<int32_t> shift;
-    std::vector<uint32_t> buckets;
-
-    BucketIndex(const int64_t* chunk_rows, const int32_t* features, int64_t parents, int64_t cols) : ptr(1, 0) {
-        for (int64_t parent = 0; parent < parents; ++parent) {
-            const int64_t rows = chunk_rows[parent + 1] - chunk_rows[parent];
-            const int32_t* first = features + chunk_rows[parent];
-            int bits = 0;
-            while ((cols >> bits) > 2 * rows) ++bits;
-            shift.push_back(bits);
-            const int64_t count = (cols >> bits) + 2;
-            uint32_t row = 0;
-            for (int64_t bucket = 0; bucket < count; ++bucket) {
-                while (row < rows && (first[row] >> bits) < bucket) ++row;
-                buckets.push_back(row);
-            }
-            ptr.push_back(static_cast<int64_t>(buckets.size()));
-        }
-    }
-};
-
-// Scores are added as logarithms: a product over many levels would underflow and tie.
-enum class PostProcessor : int { noop = 0, l1_hinge, l2_hinge, l3_hinge, l4_hinge, sigmoid, log_sigmoid };
-
-struct BeamOptions {
+struct BeamRequest {
     int64_t k = 10;
-    int64_t beam = 10;  // 0: keep everything
-    PostProcessor post_processor = PostProcessor::l3_hinge;
-    bool raw_last_level = false;  // rank labels by their own margin; the tree only shortlists
-    float bias = 1.0f;
+    std::vector<int64_t> beams;  // per level, the last one ignored; 0: keep everything
+    // Labels that may be found: those at leaves before position j number allowed[j]. Null: all.
+    const int32_t* allowed = nullptr;
+    BeamOptions options;
 };
 
 struct BeamResults {
@@ -80,271 +38,265 @@ struct BeamResults {
     int32_t* counts;
 };
 
-inline float log_score(PostProcessor kind, float margin) {
-    const float gap = std::max(0.0f, 1.0f - margin);
-    switch (kind) {
-        case PostProcessor::l1_hinge: return -gap;
-        case PostProcessor::l2_hinge: return -gap * gap;
-        case PostProcessor::l3_hinge: return -gap * gap * gap;
-        case PostProcessor::l4_hinge: return -(gap * gap) * (gap * gap);
-        case PostProcessor::sigmoid:
-        case PostProcessor::log_sigmoid:
-            return margin >= 0.0f ? -std::log1p(std::exp(-margin)) : margin - std::log1p(std::exp(margin));
-        default: return margin;
-    }
-}
-
-// A row of the chunk that the document meets, and the document's value there.
-struct Hit {
-    uint32_t row;
-    float value;
+// A node, or at the last level a label column, with its score.
+struct Scored {
+    int32_t node;
+    float score;
 };
 
-// margins += value * row for every hit. A row that has an entry for every child is added as a whole.
-// Rows lie scattered over a model larger than the caches, so those ahead are fetched early.
-LABELGROVE_MULTIVERSION
-inline void add_rows(const Hit* hits, int64_t count, const uint32_t* row_start, const uint16_t* children,
-                     const float* values, float* __restrict margins, int64_t width) {
-    constexpr int64_t ahead = 6;
-    for (int64_t h = 0; h < std::min(count, 2 * ahead); ++h) prefetch(row_start + hits[h].row);
-    for (int64_t h = 0; h < std::min(count, ahead); ++h) {
-        prefetch(values + row_start[hits[h].row]);
-        prefetch(children + row_start[hits[h].row]);
-    }
-    for (int64_t h = 0; h < count; ++h) {
-        if (h + 2 * ahead < count) prefetch(row_start + hits[h + 2 * ahead].row);
-        if (h + ahead < count) {
-            prefetch(values + row_start[hits[h + ahead].row]);
-            prefetch(children + row_start[hits[h + ahead].row]);
-        }
-        const float value = hits[h].value;
-        uint32_t e = row_start[hits[h].row];
-        const uint32_t end = row_start[hits[h].row + 1];
-        if (end - e == width) {
-            const float* row = values + e;
-            for (int64_t c = 0; c < width; ++c) margins[c] += value * row[c];
-            continue;
-        }
-        do {  // a row has at least one entry
-            margins[children[e]] += value * values[e];
-        } while (++e < end);
-    }
+inline bool better(const Scored& a, const Scored& b) {
+    return a.score != b.score ? a.score > b.score : a.node < b.node;
 }
+
+// The best of what is offered, in any order; with limit 0 everything.
+class BestNodes {
+public:
+    void reset(int64_t limit) {
+        limit_ = static_cast<size_t>(limit);
+        threshold_ = -std::numeric_limits<float>::infinity();
+        items_.clear();
+    }
+
+    // What is below this is certainly not among the best.
+    float threshold() const { return threshold_; }
+
+    void offer(int32_t node, float score) {
+        items_.push_back({node, score});
+        if (limit_ > 0 && items_.size() >= 2 * limit_ + 16) tighten();
+    }
+
+    void tighten() {
+        if (limit_ == 0 || items_.size() < limit_) return;
+        if (items_.size() > limit_) {
+            std::nth_element(items_.begin(), items_.begin() + (limit_ - 1), items_.end(), better);
+            items_.resize(limit_);
+        }
+        threshold_ = std::max_element(items_.begin(), items_.end(), better)->score;
+    }
+
+    std::vector<Scored>& sorted() {
+        tighten();
+        std::sort(items_.begin(), items_.end(), better);
+        return items_;
+    }
+
+private:
+    size_t limit_ = 0;
+    float threshold_ = 0.0f;
+    std::vector<Scored> items_;
+};
 
 // Searches blocks of documents; one per thread, keeps its memory between blocks.
 class BeamSearcher {
 public:
-    void search(const std::vector<BeamLevel>& levels, const int32_t* leaf_labels, const Csr& documents,
-                int64_t first, int64_t last, const BeamOptions& options, const BeamResults& results) {
+    void search(const BeamTree& tree, const Csr& documents, int64_t first, int64_t last,
+                const BeamRequest& request, const BeamResults& results) {
         documents_ = &documents;
         first_ = first;
-        options_ = options;
+        request_ = &request;
         const int64_t count = last - first;
+        best_.resize(count);
         kept_.assign(count, {0, 0.0f});  // every document starts at the root
         kept_ptr_.resize(count + 1);
-        std::iota(kept_ptr_.begin(), kept_ptr_.end(), int64_t{0});
-        for (size_t t = 0; t < levels.size(); ++t) {
-            const bool leaves = t + 1 == levels.size();
-            compute_margins(levels[t]);
-            next_kept_.clear();
-            next_ptr_.assign(1, 0);
-            for (int64_t document = 0; document < count; ++document) {
-                score_candidates(levels[t], document, leaves);
-                if (leaves) {
-                    write_best(leaf_labels, first + document, results);
-                } else {
-                    keep_best(levels[t]);
+        for (int64_t document = 0; document <= count; ++document) kept_ptr_[document] = document;
+        for (size_t t = 0; t < tree.levels.size(); ++t) {
+            const BeamLevel& level = tree.levels[t];
+            const bool last_level = t + 1 == tree.levels.size();
+            // k nodes have k leaves at least, so the beam never widens beyond that.
+            const int64_t beam = last_level ? request.k : request.beams[t];
+            const int64_t limit = beam == 0 ? 0 : std::max(beam, request.k);
+            for (BestNodes& best : best_) best.reset(limit);
+            visit_children(level, last_level ? tree.leaf_labels : nullptr);
+            if (last_level) {
+                for (int64_t document = 0; document < count; ++document) write_best(document, results);
+            } else {
+                kept_.clear();
+                for (int64_t document = 0; document < count; ++document) {
+                    keep_best(level, best_[document].sorted(), beam);
+                    kept_ptr_[document + 1] = static_cast<int64_t>(kept_.size());
                 }
             }
-            kept_.swap(next_kept_);
-            kept_ptr_.swap(next_ptr_);
         }
     }
 
 private:
-    struct Scored {
-        int32_t node;
-        float score;
-    };
-    static bool better(const Scored& a, const Scored& b) {
-        return a.score != b.score ? a.score > b.score : a.node < b.node;
-    }
-
-    // margins_[margin_ptr_[pair] ...] = margins of all children of the pair's parent.
-    void compute_margins(const BeamLevel& level) {
-        const int64_t pairs = static_cast<int64_t>(kept_.size());
-        margin_ptr_.resize(pairs + 1);
-        margin_ptr_[0] = 0;
-        for (int64_t pair = 0; pair < pairs; ++pair) {
-            const int64_t parent = kept_[pair].node;
-            margin_ptr_[pair + 1] = margin_ptr_[pair] + level.child_ptr[parent + 1] - level.child_ptr[parent];
-        }
-        margins_.resize(margin_ptr_[pairs]);
-        by_chunk_.resize(pairs);
-        for (int64_t document = 0; document + 1 < static_cast<int64_t>(kept_ptr_.size()); ++document) {
-            for (int64_t pair = kept_ptr_[document]; pair < kept_ptr_[document + 1]; ++pair) {
-                by_chunk_[pair] = {kept_[pair].node, static_cast<int32_t>(document), pair};
-            }
-        }
-        if (kept_ptr_.size() > 2) {
-            std::sort(by_chunk_.begin(), by_chunk_.end(), [](const Pair& a, const Pair& b) {
-                return a.parent != b.parent ? a.parent < b.parent : a.index < b.index;
-            });
-        }
-        for (int64_t from = 0; from < pairs;) {
-            int64_t to = from + 1;
-            while (to < pairs && by_chunk_[to].parent == by_chunk_[from].parent) ++to;
-            const int64_t parent = by_chunk_[from].parent;
-            const int32_t* features = level.features + level.chunk_rows[parent];
-            const int64_t rows = level.chunk_rows[parent + 1] - level.chunk_rows[parent];
-            // Filling the table writes each of the chunk's features twice; searching costs more per
-            // document feature.
-            if (to - from >= 4) {
-                if (static_cast<int64_t>(row_of_.size()) < documents_->cols) {
-                    row_of_.resize(documents_->cols, -1);
+    // Offers the children of all kept nodes. The best few parents of each document come first; of
+    // the others, those that can still matter follow, in rounds that grow.
+    void visit_children(const BeamLevel& level, const int32_t* leaf_labels) {
+        const bool own_margin = request_->options.own_margin(leaf_labels != nullptr);
+        const int64_t count = static_cast<int64_t>(best_.size());
+        int64_t from = 0, to = own_margin ? std::numeric_limits<int64_t>::max() : 2;
+        for (;;) {
+            pairs_.clear();
+            bool more = false;
+            for (int64_t document = 0; document < count; ++document) {
+                const int64_t kept = kept_ptr_[document + 1] - kept_ptr_[document];
+                const Scored* parents = kept_.data() + kept_ptr_[document];
+                if (from >= kept) continue;
+                if (from > 0) best_[document].tighten();
+                const float threshold = best_[document].threshold();
+                for (int64_t rank = from; rank < std::min(to, kept); ++rank) {
+                    if (!own_margin && parents[rank].score < threshold) break;
+                    pairs_.push_back({parents[rank].node, static_cast<int32_t>(document), parents[rank].score});
                 }
-                for (int64_t row = 0; row < rows; ++row) row_of_[features[row]] = static_cast<int32_t>(row);
-                for (int64_t p = from; p < to; ++p) add_by_table(level, by_chunk_[p]);
-                for (int64_t row = 0; row < rows; ++row) row_of_[features[row]] = -1;
-            } else {
-                for (int64_t p = from; p < to; ++p) add_by_search(level, by_chunk_[p], features);
+                more |= to < kept;
             }
+            visit_pairs(level, leaf_labels, own_margin);
+            if (!more) return;
             from = to;
+            to *= 3;
         }
     }
 
     struct Pair {
         int32_t parent;
         int32_t document;
-        int64_t index;
+        float score;
     };
 
-    // Half of all look-ups fail at random: writing every one and advancing only on success spares a
-    // mispredicted branch each.
-    void add_by_table(const BeamLevel& level, const Pair& pair) {
-        const int64_t document = first_ + pair.document;
-        const int64_t from = documents_->indptr[document], to = documents_->indptr[document + 1];
-        if (static_cast<int64_t>(hits_.size()) < to - from) hits_.resize(to - from);
-        int64_t found = 0;
-        for (int64_t k = from; k < to; ++k) {
-            const int32_t row = row_of_[documents_->indices[k]];
-            hits_[found] = {static_cast<uint32_t>(row), documents_->data[k]};
-            found += row >= 0;
+    void visit_pairs(const BeamLevel& level, const int32_t* leaf_labels, bool own_margin) {
+        if (best_.size() > 1) {
+            std::sort(pairs_.begin(), pairs_.end(), [](const Pair& a, const Pair& b) {
+                return a.parent != b.parent ? a.parent < b.parent : a.document < b.document;
+            });
         }
-        add_hits(level, pair, found);
-    }
-
-    void add_by_search(const BeamLevel& level, const Pair& pair, const int32_t* features) {
-        const int64_t document = first_ + pair.document;
-        const int64_t from = documents_->indptr[document], to = documents_->indptr[document + 1];
-        if (static_cast<int64_t>(hits_.size()) < to - from) hits_.resize(to - from);
-        const uint32_t* buckets = level.buckets + level.bucket_ptr[pair.parent];
-        const int shift = level.bucket_shift[pair.parent];
-        int64_t found = 0;
-        for (int64_t k = from; k < to; ++k) {
-            const int32_t feature = documents_->indices[k];
-            uint32_t row = buckets[feature >> shift];
-            const uint32_t end = buckets[(feature >> shift) + 1];
-            while (row < end && features[row] < feature) ++row;
-            hits_[found] = {row, documents_->data[k]};
-            found += row < end && features[row] == feature;
-        }
-        add_hits(level, pair, found);
-    }
-
-    void add_hits(const BeamLevel& level, const Pair& pair, int64_t found) {
-        float* margins = margins_.data() + margin_ptr_[pair.index];
-        const int64_t first_child = level.child_ptr[pair.parent];
-        const int64_t width = level.child_ptr[pair.parent + 1] - first_child;
-        for (int64_t c = 0; c < width; ++c) margins[c] = level.bias[first_child + c] * options_.bias;
-        const uint32_t* row_start = level.row_start + level.chunk_rows[pair.parent] + pair.parent;
-        const uint16_t* children = level.children + level.chunk_entries[pair.parent];
-        const float* values = level.values + level.chunk_entries[pair.parent];
-        add_rows(hits_.data(), found, row_start, children, values, margins, width);
-    }
-
-    void score_candidates(const BeamLevel& level, int64_t document, bool leaves) {
-        const bool own_margin = options_.post_processor == PostProcessor::noop ||
-                                (leaves && options_.raw_last_level);
-        candidates_.clear();
-        for (int64_t pair = kept_ptr_[document]; pair < kept_ptr_[document + 1]; ++pair) {
-            const int64_t first_child = level.child_ptr[kept_[pair].node];
-            const float* margins = margins_.data() + margin_ptr_[pair];
-            const int64_t width = margin_ptr_[pair + 1] - margin_ptr_[pair];
-            for (int64_t c = 0; c < width; ++c) {
-                const float score = own_margin ? margins[c]
-                                               : kept_[pair].score + log_score(options_.post_processor, margins[c]);
-                candidates_.push_back({static_cast<int32_t>(first_child + c), score});
+        const float bias = request_->options.bias;
+        for (size_t from = 0, to; from < pairs_.size(); from = to) {
+            const int32_t parent = pairs_[from].parent;
+            for (to = from + 1; to < pairs_.size() && pairs_[to].parent == parent;) ++to;
+            margins_.open_chunk(level, parent, documents_->cols, static_cast<int64_t>(to - from));
+            for (size_t p = from; p < to; ++p) {
+                float* scores = margins_(level, parent, *documents_, first_ + pairs_[p].document, bias);
+                score_margins(request_->options.post_processor, own_margin, pairs_[p].score, scores,
+                              level.width(parent));
+                offer(level, parent, scores, leaf_labels, best_[pairs_[p].document]);
             }
         }
     }
 
-    // The best `beam` nodes, and further ones until there are leaves enough below them for k labels.
-    void keep_best(const BeamLevel& level) {
-        const int64_t all = static_cast<int64_t>(candidates_.size());
-        int64_t keep = options_.beam == 0 ? all : std::min(options_.beam, all);
-        if (keep < all) std::nth_element(candidates_.begin(), candidates_.begin() + keep, candidates_.end(), better);
-        int64_t leaves = 0;
-        auto leaves_below = [&](int64_t c) {
-            return level.leaf_ptr[candidates_[c].node + 1] - level.leaf_ptr[candidates_[c].node];
-        };
-        for (int64_t c = 0; c < keep; ++c) leaves += leaves_below(c);
-        if (leaves < options_.k && keep < all) {
-            std::sort(candidates_.begin() + keep, candidates_.end(), better);
-            while (keep < all && leaves < options_.k) leaves += leaves_below(keep++);
+    void offer(const BeamLevel& level, int64_t parent, const float* scores, const int32_t* leaf_labels,
+               BestNodes& best) const {
+        const int64_t first_child = level.child_ptr[parent], width = level.width(parent);
+        const float before = best.threshold();
+        unsigned any = 0;
+        for (int64_t c = 0; c < width; ++c) any |= static_cast<unsigned>(scores[c] >= before);
+        if (!any) return;
+        for (int64_t c = 0; c < width; ++c) {
+            if (!(scores[c] >= best.threshold())) continue;
+            const int32_t node = static_cast<int32_t>(first_child + c);
+            if (request_->allowed != nullptr && allowed_below(level, node) == 0) continue;
+            best.offer(leaf_labels == nullptr ? node : leaf_labels[node], scores[c]);
         }
-        // By position: neighbours in memory come after each other at the next level.
-        std::sort(candidates_.begin(), candidates_.begin() + keep,
-                  [](const Scored& a, const Scored& b) { return a.node < b.node; });
-        next_kept_.insert(next_kept_.end(), candidates_.begin(), candidates_.begin() + keep);
-        next_ptr_.push_back(static_cast<int64_t>(next_kept_.size()));
     }
 
-    void write_best(const int32_t* leaf_labels, int64_t document, const BeamResults& results) {
-        for (Scored& candidate : candidates_) candidate.node = leaf_labels[candidate.node];
-        const int64_t count = std::min<int64_t>(options_.k, static_cast<int64_t>(candidates_.size()));
-        std::partial_sort(candidates_.begin(), candidates_.begin() + count, candidates_.end(), better);
-        const bool product = options_.post_processor != PostProcessor::noop &&
-                             options_.post_processor != PostProcessor::log_sigmoid &&
-                             !options_.raw_last_level;
-        if (product) {
+    int64_t allowed_below(const BeamLevel& level, int32_t node) const {
+        const int64_t from = level.leaf_ptr[node], to = level.leaf_ptr[node + 1];
+        return request_->allowed == nullptr ? to - from : request_->allowed[to] - request_->allowed[from];
+    }
+
+    // The best `beam` nodes, and further ones until there are labels enough below them.
+    void keep_best(const BeamLevel& level, const std::vector<Scored>& candidates, int64_t beam) {
+        const int64_t all = static_cast<int64_t>(candidates.size());
+        int64_t keep = beam == 0 ? all : std::min(beam, all);
+        int64_t labels = 0;
+        for (int64_t c = 0; c < keep; ++c) labels += allowed_below(level, candidates[c].node);
+        while (keep < all && labels < request_->k) labels += allowed_below(level, candidates[keep++].node);
+        kept_.insert(kept_.end(), candidates.begin(), candidates.begin() + keep);
+    }
+
+    void write_best(int64_t document, const BeamResults& results) {
+        std::vector<Scored>& found = best_[document].sorted();
+        const int64_t k = request_->k, count = static_cast<int64_t>(found.size());
+        if (request_->options.product()) {
             // Different logarithms may round to the same product; then the column decides.
-            for (int64_t c = 0; c < count; ++c) candidates_[c].score = std::exp(candidates_[c].score);
-            std::sort(candidates_.begin(), candidates_.begin() + count, better);
+            for (Scored& label : found) label.score = std::exp(label.score);
+            std::sort(found.begin(), found.end(), better);
         }
-        int32_t* columns = results.columns + document * options_.k;
-        float* scores = results.scores + document * options_.k;
+        int32_t* columns = results.columns + (first_ + document) * k;
+        float* scores = results.scores + (first_ + document) * k;
         for (int64_t c = 0; c < count; ++c) {
-            columns[c] = candidates_[c].node;
-            scores[c] = candidates_[c].score;
+            columns[c] = found[c].node;
+            scores[c] = found[c].score;
         }
-        std::fill(columns + count, columns + options_.k, -1);
-        std::fill(scores + count, scores + options_.k, -std::numeric_limits<float>::infinity());
-        results.counts[document] = static_cast<int32_t>(count);
+        std::fill(columns + count, columns + k, -1);
+        std::fill(scores + count, scores + k, -std::numeric_limits<float>::infinity());
+        results.counts[first_ + document] = static_cast<int32_t>(count);
     }
 
     const Csr* documents_ = nullptr;
     int64_t first_ = 0;
-    BeamOptions options_;
-    std::vector<Scored> kept_, next_kept_, candidates_;
-    std::vector<int64_t> kept_ptr_, next_ptr_, margin_ptr_;
-    std::vector<float> margins_;
-    std::vector<Pair> by_chunk_;
-    std::vector<Hit> hits_;
-    std::vector<int32_t> row_of_;  // feature -> row of the current chunk; -1 everywhere between chunks
+    const BeamRequest* request_ = nullptr;
+    std::vector<BestNodes> best_;  // per document of the block
+    std::vector<Scored> kept_;     // best first within a document
+    std::vector<int64_t> kept_ptr_;
+    std::vector<Pair> pairs_;
+    ChunkMargins margins_;
 };
 
-inline void beam_search(const std::vector<BeamLevel>& levels, const int32_t* leaf_labels,
-                        const Csr& documents, const BeamOptions& options, const BeamResults& results,
-                        int threads) {
+inline void beam_search(const BeamTree& tree, const Csr& documents, const BeamRequest& request,
+                        const BeamResults& results, int threads) {
     const int workers = resolve_threads(threads);
     const int64_t share = (documents.rows + workers - 1) / workers;
-    const int64_t block = std::clamp<int64_t>(share / 4, 1, 2048);
+    // Large blocks share chunks among more documents; several per thread even out their work.
+    const int64_t block = std::clamp<int64_t>(workers == 1 ? share : share / 4, 1, 4096);
     const int64_t blocks = (documents.rows + block - 1) / block;
     std::vector<BeamSearcher> searchers(std::min<int64_t>(workers, std::max<int64_t>(blocks, 1)));
     parallel_for(blocks, workers, [&](int64_t piece, int worker) {
-        searchers[worker].search(levels, leaf_labels, documents, piece * block,
-                                 std::min(documents.rows, (piece + 1) * block), options, results);
+        searchers[worker].search(tree, documents, piece * block, std::min(documents.rows, (piece + 1) * block),
+                                 request, results);
+    });
+}
+
+// The scores of given labels of one document: only the chunks on their paths are visited, and the
+// numbers are those that search finds.
+class LabelScorer {
+public:
+    // `leaves` ascend; scores[j] belongs to leaves[j].
+    void score(const BeamTree& tree, const Csr& documents, int64_t document, const BeamOptions& options,
+               const int32_t* leaves, int64_t count, float* scores) {
+        kept_.assign(count > 0 ? 1 : 0, {0, 0.0f});
+        for (size_t t = 0; t < tree.levels.size(); ++t) {
+            const BeamLevel& level = tree.levels[t];
+            const bool last_level = t + 1 == tree.levels.size();
+            next_.clear();
+            int64_t at = 0;  // parents ascend as the leaves do
+            for (const Scored& parent : kept_) {
+                margins_.open_chunk(level, parent.node, documents.cols, 1);
+                float* margins = margins_(level, parent.node, documents, document, options.bias);
+                score_margins(options.post_processor, options.own_margin(last_level), parent.score, margins,
+                              level.width(parent.node));
+                const int64_t first_child = level.child_ptr[parent.node];
+                for (int64_t node = first_child; node < level.child_ptr[parent.node + 1]; ++node) {
+                    if (at == count || leaves[at] >= level.leaf_ptr[node + 1]) continue;
+                    next_.push_back({static_cast<int32_t>(node), margins[node - first_child]});
+                    while (at < count && leaves[at] < level.leaf_ptr[node + 1]) {
+                        if (last_level) scores[at] = next_.back().score;
+                        ++at;
+                    }
+                }
+            }
+            kept_.swap(next_);
+        }
+        if (options.product()) {
+            for (int64_t j = 0; j < count; ++j) scores[j] = std::exp(scores[j]);
+        }
+    }
+
+private:
+    std::vector<Scored> kept_, next_;
+    ChunkMargins margins_;
+};
+
+// Row i's labels are the leaves [indptr[i], indptr[i + 1]), ascending.
+inline void score_labels(const BeamTree& tree, const Csr& documents, const BeamOptions& options,
+                         const int64_t* indptr, const int32_t* leaves, float* scores, int threads) {
+    std::vector<LabelScorer> scorers(resolve_threads(threads));
+    constexpr int64_t block = 16;
+    parallel_for((documents.rows + block - 1) / block, static_cast<int>(scorers.size()), [&](int64_t piece, int worker) {
+        for (int64_t row = piece * block; row < std::min(documents.rows, (piece + 1) * block); ++row) {
+            scorers[worker].score(tree, documents, row, options, leaves + indptr[row],
+                                  indptr[row + 1] - indptr[row], scores + indptr[row]);
+        }
     });
 }
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from labelgrove.beam import POST_PROCESSORS, BeamSearch, SearchParams
+from labelgrove.beam import POST_PROCESSORS, BeamSearch, LabelMask, SearchParams
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.label_features import pifa
 from labelgrove.ranker import Ranker, train_ranker
@@ -34,17 +34,22 @@ def assert_same(found, expected, row):
 
 
 @given(
-    beam=st.integers(1, 40),
+    beam=st.one_of(st.integers(1, 40), st.lists(st.integers(1, 6), min_size=1, max_size=3)),
     k=st.integers(1, 45),
     post_processor=st.sampled_from(POST_PROCESSORS),
     last_level=st.sampled_from(["same", "noop"]),
     row=st.integers(0, 299),
+    allowed=st.one_of(st.none(), st.sets(st.integers(0, 36), min_size=1)),
 )
-@settings(max_examples=60, deadline=None)
-def test_agrees_with_the_literal_version(trained, beam, k, post_processor, last_level, row):
+@settings(max_examples=100, deadline=None)
+def test_agrees_with_the_literal_version(
+    trained, beam, k, post_processor, last_level, row, allowed
+):
     x, ranker = trained
     params = SearchParams(beam=beam, post_processor=post_processor, last_level=last_level)
-    found = ranker.search(x[[row]], k=k, params=params)
+    found = ranker.search(
+        x[[row]], k=k, params=params, allow=None if allowed is None else sorted(allowed)
+    )
     expected = reference.search(
         ranker,
         x[[row]].toarray()[0],
@@ -52,8 +57,104 @@ def test_agrees_with_the_literal_version(trained, beam, k, post_processor, last_
         beam=beam,
         post_processor=post_processor,
         last_level=last_level,
+        allowed=allowed,
     )
     assert_same(found, expected, 0)
+
+
+@given(
+    allow=st.one_of(st.none(), st.sets(st.integers(0, 36), min_size=1)),
+    deny=st.one_of(st.none(), st.sets(st.integers(0, 36))),
+    k=st.integers(1, 40),
+    post_processor=st.sampled_from(POST_PROCESSORS),
+)
+@settings(max_examples=60, deadline=None)
+def test_masks_leave_what_exact_search_finds_among_the_allowed(
+    trained, allow, deny, k, post_processor
+):
+    x, ranker = trained
+    allowed = (set(range(37)) if allow is None else allow) - (deny or set())
+    masks = {
+        "allow": None if allow is None else sorted(allow),
+        "deny": None if deny is None else sorted(deny),
+    }
+    exact = SearchParams(exact=True, post_processor=post_processor)
+    if not allowed:
+        with pytest.raises(DataError, match="no label is left"):
+            ranker.search(x[:20], k=k, params=exact, **masks)
+        return
+    columns, scores, counts = ranker.search(x[:20], k=k, params=exact, **masks)
+    everything = ranker.search(x[:20], k=37, params=exact)
+    assert (counts == min(k, len(allowed))).all()
+    for row in range(20):
+        score_of = dict(zip(everything[0][row].tolist(), everything[1][row], strict=True))
+        # Scores may round to equal products; which of those labels is cut off is not looked at.
+        assert scores[row].tolist() == sorted((score_of[c] for c in allowed), reverse=True)[:k]
+        assert scores[row].tolist() == [score_of[c] for c in columns[row]]
+    narrow = SearchParams(beam=1, post_processor=post_processor)
+    columns, _, counts = ranker.search(x[:20], k=k, params=narrow, **masks)
+    assert (counts == min(k, len(allowed))).all()  # the beam widens where masks leave too few
+    assert set(columns.ravel().tolist()) <= allowed
+
+
+@pytest.mark.parametrize("post_processor", POST_PROCESSORS)
+@pytest.mark.parametrize("last_level", ["same", "noop"])
+def test_scores_of_given_labels_are_those_that_search_finds(trained, post_processor, last_level):
+    x, ranker = trained
+    params = SearchParams(post_processor=post_processor, last_level=last_level, exact=True)
+    columns, scores, _ = ranker.search(x, k=37, params=params)
+    expected = np.empty_like(scores)
+    np.put_along_axis(expected, columns, scores, axis=1)
+    wanted = [30, 2, 2, 17]
+    assert np.array_equal(ranker.score(x, wanted, params=params), expected[:, wanted])
+    pattern = sparse.random_array((300, 37), density=0.2, rng=np.random.default_rng(3)).tocsr()
+    rows = np.repeat(np.arange(300), np.diff(pattern.indptr))
+    for threads in (1, 3):
+        found = ranker.score(x, pattern, params=params, threads=threads)
+        assert np.array_equal(found.data, expected[rows, found.indices])
+    assert ranker.score(x, [], params=params).shape == (300, 0)
+
+
+def test_a_mask_can_be_made_once(trained):
+    x, ranker = trained
+    mask = LabelMask(ranker.tree, deny=[3, 4])
+    again = ranker.search(x, k=4, allow=mask)
+    for one, other in zip(again, ranker.search(x, k=4, deny=[3, 4]), strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("masks", "message"),
+    [
+        ({"allow": []}, "no label is left"),
+        ({"allow": [37]}, r"allow: .* outside 0\.\.36"),
+        ({"deny": [-1]}, r"deny: .* outside"),
+        ({"deny": ["a"]}, "deny: must be a list of label columns"),
+        ({"allow": [[1]]}, "allow: must be a list"),
+    ],
+)
+def test_bad_masks(trained, masks, message):
+    x, ranker = trained
+    with pytest.raises(DataError, match=message):
+        ranker.search(x, k=1, **masks)
+
+
+def test_bad_labels_to_score(trained):
+    x, ranker = trained
+    with pytest.raises(DataError, match="columns: a label column lies outside"):
+        ranker.score(x, [40])
+    with pytest.raises(DataError, match="not 300 documents x 37 labels"):
+        ranker.score(x, sparse.csr_array((300, 36)))
+
+
+def test_bad_beams(trained):
+    x, ranker = trained
+    with pytest.raises(ConfigError, match="9 numbers but the tree has 3 levels"):
+        ranker.search(x, k=1, params=SearchParams(beam=[1] * 9))
+    with pytest.raises(ConfigError, match="at least one number"):
+        ranker.search(x, k=1, params=SearchParams(beam=[]))
+    with pytest.raises(ConfigError, match=r"search\.beam"):
+        ranker.search(x, k=1, params=SearchParams(beam=[3, 0]))
 
 
 @pytest.mark.parametrize("params", [SearchParams(), SearchParams(beam=2), SearchParams(exact=True)])

@@ -1,6 +1,9 @@
 #include "beam.hpp"
 
+#include <nanobind/stl/optional.h>
+
 #include <memory>
+#include <optional>
 
 #include "common.hpp"
 
@@ -9,32 +12,46 @@ namespace labelgrove {
 // Holds the arrays of a ranker, which may be memory-mapped, so that a search passes only documents.
 class BeamModel {
 public:
-    explicit BeamModel(Vector<int32_t> leaf_labels) : leaf_labels_(std::move(leaf_labels)) {}
+    explicit BeamModel(Vector<int32_t> leaf_labels) : leaf_labels_(std::move(leaf_labels)) {
+        tree_.leaf_labels = leaf_labels_.data();
+    }
 
     void add_level(Vector<int64_t> chunk_rows, Vector<int64_t> chunk_entries, Vector<int32_t> features,
                    Vector<uint32_t> row_start, Vector<uint16_t> children, Vector<float> values,
                    Vector<float> bias, Vector<int64_t> child_ptr, Vector<int64_t> leaf_ptr,
                    int64_t cols) {
-        auto index = std::make_shared<const BucketIndex>(chunk_rows.data(), features.data(),
+        auto index = std::make_shared<const FeatureIndex>(chunk_rows.data(), features.data(),
                                                    static_cast<int64_t>(chunk_rows.shape(0)) - 1, cols);
-        levels_.push_back({chunk_rows.data(), chunk_entries.data(), features.data(), row_start.data(),
-                           children.data(), values.data(), bias.data(), child_ptr.data(),
-                           leaf_ptr.data(), index->ptr.data(), index->shift.data(), index->buckets.data()});
+        tree_.levels.push_back({chunk_rows.data(), chunk_entries.data(), features.data(), row_start.data(),
+                                children.data(), values.data(), bias.data(), child_ptr.data(),
+                                leaf_ptr.data(), static_cast<int64_t>(values.shape(0)), index.get()});
         owners_.push_back({std::move(chunk_rows), std::move(chunk_entries), std::move(features),
                            std::move(row_start), std::move(children), std::move(values),
                            std::move(bias), std::move(child_ptr), std::move(leaf_ptr), std::move(index)});
     }
 
     void search(const Vector<int64_t>& indptr, const Vector<int32_t>& indices, const Vector<float>& data,
-                int64_t cols, int64_t beam, int post_processor, bool raw_last_level, float bias,
-                MutableMatrix<int32_t> columns, MutableMatrix<float> scores, MutableVector<int32_t> counts,
-                int threads) const {
+                int64_t cols, std::vector<int64_t> beams, int post_processor, bool raw_last_level, float bias,
+                std::optional<Vector<int32_t>> allowed, MutableMatrix<int32_t> columns,
+                MutableMatrix<float> scores, MutableVector<int32_t> counts, int threads) const {
         const Csr documents = csr_view(indptr, indices, data, cols);
-        const BeamOptions options{static_cast<int64_t>(columns.shape(1)), beam,
-                                  static_cast<PostProcessor>(post_processor), raw_last_level, bias};
+        const BeamRequest request{static_cast<int64_t>(columns.shape(1)), std::move(beams),
+                                  allowed ? allowed->data() : nullptr,
+                                  {static_cast<PostProcessor>(post_processor), raw_last_level, bias}};
         const BeamResults results{columns.data(), scores.data(), counts.data()};
         nb::gil_scoped_release released;
-        beam_search(levels_, leaf_labels_.data(), documents, options, results, threads);
+        beam_search(tree_, documents, request, results, threads);
+    }
+
+    void score(const Vector<int64_t>& indptr, const Vector<int32_t>& indices, const Vector<float>& data,
+               int64_t cols, int post_processor, bool raw_last_level, float bias,
+               const Vector<int64_t>& leaf_indptr, const Vector<int32_t>& leaves, MutableVector<float> scores,
+               int threads) const {
+        const Csr documents = csr_view(indptr, indices, data, cols);
+        const BeamOptions options{static_cast<PostProcessor>(post_processor), raw_last_level, bias};
+        float* out = scores.data();
+        nb::gil_scoped_release released;
+        score_labels(tree_, documents, options, leaf_indptr.data(), leaves.data(), out, threads);
     }
 
 private:
@@ -45,10 +62,10 @@ private:
         Vector<uint16_t> children;
         Vector<float> values, bias;
         Vector<int64_t> child_ptr, leaf_ptr;
-        std::shared_ptr<const BucketIndex> index;
+        std::shared_ptr<const FeatureIndex> index;
     };
     Vector<int32_t> leaf_labels_;
-    std::vector<BeamLevel> levels_;
+    BeamTree tree_;
     std::vector<Owners> owners_;
 };
 
@@ -56,7 +73,11 @@ void bind_beam(nb::module_& module) {
     nb::class_<BeamModel>(module, "BeamModel")
         .def(nb::init<Vector<int32_t>>())
         .def("add_level", &BeamModel::add_level)
-        .def("search", &BeamModel::search);
+        .def("search", &BeamModel::search, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("cols"),
+             nb::arg("beams"), nb::arg("post_processor"), nb::arg("raw_last_level"), nb::arg("bias"),
+             nb::arg("allowed").none(), nb::arg("columns"), nb::arg("scores"), nb::arg("counts"),
+             nb::arg("threads"))
+        .def("score", &BeamModel::score);
 }
 
 }  // namespace labelgrove

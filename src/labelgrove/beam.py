@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from labelgrove import _native
-from labelgrove.arrays import CSR, Float32, Int32, Int64, csr_parts
+from labelgrove.arrays import CsrParts, Float32, Int32, Int64
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.params import Params, param
 from labelgrove.predictions import ScoreKind
@@ -34,7 +34,9 @@ class SearchParams(Params):
     'margin'
     """
 
-    beam: int = param(10, ge=1, help="nodes kept per level")
+    beam: int | list[int] = param(
+        10, ge=1, help="nodes kept per level; of a list, the last number serves all further levels"
+    )
     post_processor: Literal[
         "noop", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "log-sigmoid"
     ] = param("l3-hinge", help="turns a margin into a score; scores multiply down the tree")
@@ -64,8 +66,8 @@ class BeamSearch:
     ...     children=np.array([0, 1], np.uint16), values=np.array([2, -2], np.float32),
     ...     bias=np.zeros(2, np.float32))
     >>> search = BeamSearch(tree, [weights], features=1, bias=1.0)
-    >>> from labelgrove.arrays import as_csr
-    >>> search(as_csr([[1.0]]), k=1, params=SearchParams())[0].tolist()
+    >>> from labelgrove.arrays import as_csr, csr_parts
+    >>> search(csr_parts(as_csr([[1.0]])), k=1, params=SearchParams())[0].tolist()
     [[1]]
     """
 
@@ -74,7 +76,8 @@ class BeamSearch:
     ) -> None:
         if len(levels) != len(tree.parents):
             raise DataError(f"{len(levels)} levels of weights for {len(tree.parents)} tree levels")
-        self.labels = tree.labels
+        self.tree = tree
+        self.depth = len(levels)
         self.features = features
         self.bias = bias
         self._model = _native.BeamModel(tree.leaf_labels)
@@ -92,32 +95,118 @@ class BeamSearch:
             )
 
     def __call__(
-        self, documents: CSR, *, k: int, params: SearchParams, threads: int | None = None
+        self,
+        documents: CsrParts,
+        *,
+        k: int,
+        params: SearchParams,
+        mask: LabelMask | None = None,
+        threads: int | None = None,
     ) -> tuple[Int32, Float32, Int32]:
         """Label columns, scores (both n x k, best first) and how many places each row fills."""
         if k < 1:
             raise ConfigError(f"k: must be at least 1, got {k}")
-        rows, columns = documents.shape
-        if columns != self.features:
-            raise DataError(
-                f"documents have {columns:,} features but the model knows {self.features:,}"
-            )
-        width = min(k, self.labels)
+        self._check_columns(documents)
+        rows = len(documents.indptr) - 1
+        width = min(k, self.tree.labels if mask is None else mask.labels)
         found = np.empty((rows, width), np.int32)
         scores = np.empty((rows, width), np.float32)
         counts = np.empty(rows, np.int32)
         self._model.search(
-            *csr_parts(documents, name="documents"),
-            0 if params.exact else params.beam,
+            *documents,
+            self._beams(params),
             POST_PROCESSORS.index(params.post_processor),
             params.last_level == "noop",
             self.bias,
+            None if mask is None else mask.allowed_before,
             found,
             scores,
             counts,
             threads or 0,
         )
         return found, scores, counts
+
+    def score(
+        self,
+        documents: CsrParts,
+        *,
+        indptr: Int64,
+        columns: Int32,
+        params: SearchParams,
+        threads: int | None = None,
+    ) -> Float32:
+        """Scores of given labels: row i asks for ``columns[indptr[i] : indptr[i + 1]]``."""
+        self._check_columns(documents)
+        leaves = self.tree.leaf_positions[columns]
+        rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        order = np.lexsort((leaves, rows))  # the kernel walks each row's leaves from left to right
+        found = np.empty(len(columns), np.float32)
+        self._model.score(
+            *documents,
+            POST_PROCESSORS.index(params.post_processor),
+            params.last_level == "noop",
+            self.bias,
+            indptr,
+            leaves[order],
+            found,
+            threads or 0,
+        )
+        scores = np.empty_like(found)
+        scores[order] = found
+        return scores
+
+    def _check_columns(self, documents: CsrParts) -> None:
+        if documents.cols != self.features:
+            raise DataError(
+                f"documents have {documents.cols:,} features but the model knows {self.features:,}"
+            )
+
+    def _beams(self, params: SearchParams) -> list[int]:
+        if params.exact:
+            return [0] * self.depth
+        beams = params.beam if isinstance(params.beam, list) else [params.beam]
+        if not beams:
+            raise ConfigError("search.beam: a list of beams needs at least one number")
+        if len(beams) > self.depth:
+            raise ConfigError(
+                f"search.beam: {len(beams)} numbers but the tree has {self.depth} levels"
+            )
+        return beams + beams[-1:] * (self.depth - len(beams))
+
+
+class LabelMask:
+    """The labels that a search may find, laid over a tree; make it once and use it often.
+
+    >>> mask = LabelMask(LabelTree([[0, 0, 0]], [2, 0, 1]), deny=[1])
+    >>> mask.labels, mask.allowed_before.tolist()
+    (2, [0, 1, 2, 2])
+    """
+
+    def __init__(self, tree: LabelTree, *, allow: Any = None, deny: Any = None) -> None:
+        allowed = np.full(tree.labels, allow is None)
+        if allow is not None:
+            allowed[label_columns(allow, tree.labels, name="allow")] = True
+        if deny is not None:
+            allowed[label_columns(deny, tree.labels, name="deny")] = False
+        self.labels = int(allowed.sum())
+        if self.labels == 0:
+            raise DataError("no label is left to predict: check the allow and deny lists")
+        self.allowed_before: Int32 = np.zeros(tree.labels + 1, np.int32)
+        np.cumsum(allowed[tree.leaf_labels], out=self.allowed_before[1:])
+
+
+def label_columns(columns: Any, labels: int, *, name: str) -> Int32:
+    """Label columns as a checked array.
+
+    >>> label_columns([2, 0], 3, name="allow").tolist()
+    [2, 0]
+    """
+    array = np.asarray(columns)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise DataError(f"{name}: must be a list of label columns (whole numbers)")
+    if array.size and not 0 <= array.min() <= array.max() < labels:
+        raise DataError(f"{name}: a label column lies outside 0..{labels - 1}")
+    return array.astype(np.int32)
 
 
 def _check_chunks(weights: ChunkedWeights, children: Int64, features: int, where: str) -> None:

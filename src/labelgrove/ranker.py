@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from labelgrove.arrays import CSR, Float32, Int32, as_csr
-from labelgrove.beam import BeamSearch, SearchParams
+from labelgrove.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts
+from labelgrove.beam import BeamSearch, LabelMask, SearchParams, label_columns
 from labelgrove.errors import DataError
 from labelgrove.part import Part
 from labelgrove.solver import ChunkedWeights, RankerParams, RowLists, solve_level
@@ -43,22 +43,71 @@ class Ranker:
         *,
         k: int = 10,
         params: SearchParams | None = None,
+        allow: Any = None,
+        deny: Any = None,
         threads: int | None = None,
     ) -> tuple[Int32, Float32, Int32]:
         """The k best labels of each document: columns, scores (n x k) and counts.
 
-        Rows are sorted by (-score, column). A row is full unless there are fewer than k labels:
-        the beam widens where it has to. Places past a row's count hold -1 and -inf.
+        Rows are sorted by (-score, column). ``allow`` and ``deny`` are label columns, or ``allow``
+        is a :class:`~labelgrove.beam.LabelMask`; the tree is pruned to the labels that remain
+        before it is searched. A row is full unless fewer than k labels may be found: the beam
+        widens where it has to. Places past a row's count hold -1 and -inf.
 
         >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
         >>> columns, scores, counts = ranker.search([[0.0, 1.0]], k=5)
         >>> columns.tolist(), counts.tolist()
         ([[1, 0]], [2])
+        >>> ranker.search([[0.0, 1.0]], k=5, deny=[1])[0].tolist()
+        [[0]]
         """
         params = (params or SearchParams()).validate("search")
-        return self._search(
-            as_csr(documents, name="documents"), k=k, params=params, threads=threads
+        mask = allow if isinstance(allow, LabelMask) and deny is None else None
+        if mask is None and (allow is not None or deny is not None):
+            mask = LabelMask(self.tree, allow=allow, deny=deny)
+        return self._search(_parts(documents), k=k, params=params, mask=mask, threads=threads)
+
+    def score(
+        self,
+        documents: Any,
+        columns: Any,
+        *,
+        params: SearchParams | None = None,
+        threads: int | None = None,
+    ) -> Any:
+        """Scores of given labels, the numbers that :meth:`search` finds for them.
+
+        ``columns`` is a list of m label columns, for an n x m array; or an n x labels sparse
+        pattern, for a sparse matrix with a score at every stored place (a score may be 0).
+
+        >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
+        >>> ranker.score([[0.0, 1.0]], [1, 0]).round(1).tolist()
+        [[1.0, 0.0]]
+        """
+        params = (params or SearchParams()).validate("search")
+        parts = _parts(documents)
+        rows = len(parts.indptr) - 1
+        if sparse.issparse(columns):
+            pattern = as_csr(columns, name="columns")
+            if pattern.shape != (rows, self.tree.labels):
+                raise DataError(
+                    f"columns has shape {pattern.shape}, not {rows} documents x "
+                    f"{self.tree.labels} labels"
+                )
+            wanted = csr_parts(pattern, name="columns", finite=False)
+            scores = self._search.score(
+                parts, indptr=wanted.indptr, columns=wanted.indices, params=params, threads=threads
+            )
+            return sparse.csr_array((scores, pattern.indices, pattern.indptr), shape=pattern.shape)
+        same = label_columns(columns, self.tree.labels, name="columns")
+        scores = self._search.score(
+            parts,
+            indptr=np.arange(rows + 1, dtype=np.int64) * len(same),
+            columns=np.tile(same, rows),
+            params=params,
+            threads=threads,
         )
+        return scores.reshape(rows, len(same))
 
     def state(self) -> Part:
         """Tree and weights as settings and arrays.
@@ -181,6 +230,13 @@ def node_bearers(labels: CSR, tree: LabelTree) -> list[RowLists]:
         nodes.data = np.ones(nodes.nnz, np.float32)
         levels.append(RowLists.from_csr(nodes))
     return levels[::-1]
+
+
+def _parts(documents: Any) -> CsrParts:
+    """Documents as the kernels read them; parts come from our own kernels and are sound."""
+    if isinstance(documents, CsrParts):
+        return documents
+    return csr_parts(as_csr(documents, name="documents"), name="documents")
 
 
 def _everyone(features: CSR) -> RowLists:

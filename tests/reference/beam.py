@@ -34,11 +34,15 @@ def combine(name, own, above):
     return own + above if name == "log-sigmoid" else own * above
 
 
-def search(ranker, document, *, k, beam, post_processor="l3-hinge", last_level="same"):
-    """Sorted (score, column) pairs of one dense document."""
+def search(
+    ranker, document, *, k, beam, post_processor="l3-hinge", last_level="same", allowed=None
+):
+    """Sorted (score, column) pairs of one dense document; ``beam`` may be a list, one per level."""
     tree = ranker.tree
+    beams = beam if isinstance(beam, list) else [beam]
+    allowed = range(tree.labels) if allowed is None else allowed
     kept = [(0, 0.0 if post_processor == "log-sigmoid" else 1.0)]
-    leaves = [np.ones(tree.labels, int)]
+    leaves = [np.isin(tree.leaf_labels, list(allowed)).astype(int)]
     for level in range(len(tree.parents) - 1, 0, -1):
         leaves.insert(0, np.bincount(tree.parents[level], weights=leaves[0]).astype(int))
     for level in range(len(tree.parents)):
@@ -49,13 +53,15 @@ def search(ranker, document, *, k, beam, post_processor="l3-hinge", last_level="
         candidates = []
         for parent, above in kept:
             for node in range(children[parent], children[parent + 1]):
+                if leaves[level][node] == 0:
+                    continue
                 margin = weights[node] @ document + ranker.levels[level].bias[node] * ranker.bias
                 candidates.append((node, combine(name, transform(name, margin), above)))
         if last:
             found = [(-score, int(tree.leaf_labels[node])) for node, score in candidates]
             return [(-score, column) for score, column in sorted(found)[:k]]
         candidates.sort(key=lambda pair: (-pair[1], pair[0]))
-        keep = min(beam, len(candidates))
+        keep = min(beams[min(level, len(beams) - 1)], len(candidates))
         while keep < len(candidates) and sum(leaves[level][n] for n, _ in candidates[:keep]) < k:
             keep += 1
         kept = candidates[:keep]

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from labelgrove.arrays import CSR, csr_arrays, csr_from_arrays
+from labelgrove.arrays import CsrParts, Int32, csr_arrays, csr_from_arrays, csr_parts
 from labelgrove.beam import SearchParams
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex, Strings
@@ -159,34 +159,67 @@ class Linear(BaseEstimator):
         strings = 64 * len(corpus) + 200 * len(corpus.index)
         return BASE_BYTES + text_bytes + strings + int(32 * terms + 20 * label_terms)
 
-    def predict(self, X: Any, k: int = 5, *, threads: int | None = None) -> Predictions:
+    def predict(
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        allow: Any = None,
+        deny: Any = None,
+        threads: int | None = None,
+    ) -> Predictions:
         """The k best labels of each document, as names, ids and scores.
+
+        ``allow`` and ``deny`` are lists of label ids, names or names of the index's groups. Labels
+        outside are left out before the search, so that k labels come back whenever k remain.
 
         >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
         >>> model.predict(["hat"], k=1)[0][0].name
         'hats'
+        >>> model.predict(["hat"], k=1, deny=["hats"]).names()
+        [['shoes']]
         """
         check_fitted(self)
         columns, scores, counts = self.ranker_.search(
             self._vectors(X),
             k=check_k(k),
-            params=self.search.validate("search"),
+            params=self.search,
+            allow=None if allow is None else columns_of(self.index_, allow, name="allow"),
+            deny=None if deny is None else columns_of(self.index_, deny, name="deny"),
             threads=self.n_jobs if threads is None else threads,
         )
-        return Predictions(columns, scores, counts, self.index_, "product")
+        return Predictions(columns, scores, counts, self.index_, self.search.score_kind)
 
-    def _vectors(self, X: Any) -> CSR:
+    def score_labels(self, X: Any, labels: Any, *, threads: int | None = None) -> Any:
+        """Scores of given labels, the numbers that :meth:`predict` gives them.
+
+        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
+        sparse documents x labels pattern over the columns of ``index_``, for a sparse matrix.
+
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> scores = model.score_labels(["hat"], ["hats", "shoes"])
+        >>> bool(scores[0, 0] > scores[0, 1])
+        True
+        """
+        check_fitted(self)
+        if not sparse.issparse(labels):
+            labels = columns_of(self.index_, labels, name="labels")
+        return self.ranker_.score(
+            self._vectors(X),
+            labels,
+            params=self.search,
+            threads=self.n_jobs if threads is None else threads,
+        )
+
+    def _vectors(self, X: Any) -> CsrParts:
         inputs = checked_inputs(X)
         given_text = not sparse.issparse(inputs)
         if given_text != (self.vectorizer_ is not None):
             learnt, got = ("texts", "a matrix") if given_text is False else ("a matrix", "texts")
             raise DataError(f"this model was fitted on {learnt} and cannot predict from {got}")
-        features = inputs if self.vectorizer_ is None else self.vectorizer_.transform(inputs)
-        if features.shape[1] != self.ranker_.features:
-            raise DataError(
-                f"documents have {features.shape[1]} features, the model {self.ranker_.features}"
-            )
-        return features
+        if self.vectorizer_ is None:
+            return csr_parts(inputs, name="documents")
+        return self.vectorizer_.transform_parts(inputs)
 
     def score(self, X: Any, y: Any) -> float:
         """P@1, so that scikit-learn's searches have a default to maximise.
@@ -213,6 +246,30 @@ class Linear(BaseEstimator):
         model.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         model.ranker_ = Ranker.from_state(parts["ranker"])
         return cast(Self, model)
+
+
+def columns_of(index: LabelIndex, labels: Any, *, name: str) -> Int32:
+    """Columns of labels given by id, by name or as the name of one of the index's groups.
+
+    >>> index = LabelIndex(["a", "b", "c"], groups={"vowels": [0]})
+    >>> columns_of(index, ["c", "vowels"], name="allow").tolist()
+    [2, 0]
+    """
+    if isinstance(labels, str):
+        raise DataError(f"{name}: must be a list of labels, even for one: [{labels!r}]")
+    columns: list[int] = []
+    for label in labels:
+        column = index.get(label) if isinstance(label, str) else None
+        if column is not None:
+            columns.append(column)
+        elif isinstance(label, str) and label in index.groups:
+            columns.extend(index.groups[label].tolist())
+        else:
+            groups = f" and the groups {', '.join(index.groups)}" if index.groups else ""
+            raise DataError(
+                f"{name}: unknown label {label!r}; the index has {len(index):,} labels{groups}"
+            )
+    return np.array(columns, np.int32)
 
 
 def _make_features(corpus: Corpus, params: TfidfParams, threads: int | None) -> Part:

@@ -1,0 +1,1 @@
+"""Models that other software trained, one file per software."""

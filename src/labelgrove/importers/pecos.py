@@ -1,0 +1,200 @@
+"""XR-Linear models trained by PECOS (``XLinearModel.save``) as a ranker to search with.
+
+Such a folder has one sub-folder per tree level with ``W.npz`` (features x nodes, the last row being
+the bias), ``C.npz`` (nodes x parents) and ``param.json``. Nothing in it is pickled.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from labelgrove.arrays import CSR, Int32, Int64
+from labelgrove.beam import POST_PROCESSORS, SearchParams
+from labelgrove.disk.jsonio import parse
+from labelgrove.errors import ModelFormatError
+from labelgrove.ranker import Ranker
+from labelgrove.solver import WIDEST_CLUSTER, ChunkedWeights
+from labelgrove.tree import LabelTree
+
+
+def read_pecos_ranker(folder: str | Path) -> tuple[Ranker, SearchParams]:
+    """The ranker in a PECOS folder, and the settings with which PECOS would search it.
+
+    Label columns stay PECOS's own. How many labels PECOS would return (``only_topk`` of the last
+    level) is not part of the settings: it is the ``k`` of :meth:`~labelgrove.ranker.Ranker.search`.
+
+    >>> read_pecos_ranker("no/such/folder")
+    Traceback (most recent call last):
+    labelgrove.errors.ModelFormatError: no/such/folder: no PECOS model here (param.json is missing)
+    """
+    root = Path(folder)
+    if (root / "ranker").is_dir():
+        root = root / "ranker"
+    if not (root / "param.json").is_file():
+        raise ModelFormatError(f"{folder}: no PECOS model here (param.json is missing)")
+    depth = _read_params(root / "param.json").get("depth")
+    if not isinstance(depth, int) or depth < 1:
+        raise ModelFormatError(
+            f"{root / 'param.json'}: depth must be a positive number, got {depth!r}"
+        )
+    layers = [_read_layer(root / f"{number}.model") for number in range(depth)]
+    features = layers[0].features
+    for layer in layers:
+        if layer.features != features:
+            raise ModelFormatError(
+                f"{layer.folder}: {layer.features} features, but the first has {features}"
+            )
+    tree, orders = _tree(layers)
+    levels = [
+        _chunked(layer, order, tree.children(number))
+        for number, (layer, order) in enumerate(zip(layers, orders, strict=True))
+    ]
+    # Each level's own bias value is multiplied into its weights, so the ranker's is 1.
+    return Ranker(tree, levels, features=features, bias=1.0), _search_params(layers)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    folder: Path
+    weights: CSR  # features (and bias) x nodes
+    parents: Int32  # of each node, in PECOS's order
+    parent_count: int
+    bias: float
+    beam: int
+    post_processor: str
+
+    @property
+    def features(self) -> int:
+        return int(self.weights.shape[0]) - (self.bias > 0)
+
+
+def _read_params(path: Path) -> dict[str, Any]:
+    try:
+        params = parse(path.read_bytes(), file=path)
+    except OSError as error:
+        raise ModelFormatError(f"{path}: cannot read ({error.strerror})") from error
+    if not isinstance(params, dict):
+        raise ModelFormatError(f"{path}: must hold an object of settings")
+    return params
+
+
+def _read_layer(folder: Path) -> _Layer:
+    params = _read_params(folder / "param.json")
+    try:
+        bias = float(params["bias"])
+        beam = int(params["pred_kwargs"]["only_topk"])
+        post_processor = str(params["pred_kwargs"]["post_processor"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFormatError(f"{folder / 'param.json'}: not a PECOS layer ({error!r})") from error
+    weights, clusters = (_read_matrix(folder / f"{name}.npz") for name in ("W", "C"))
+    nodes, parent_count = clusters.shape
+    if weights.shape[1] != nodes:
+        raise ModelFormatError(f"{folder}: W has {weights.shape[1]} columns but C has {nodes} rows")
+    clusters = sparse.csr_array(clusters)
+    clusters.eliminate_zeros()
+    wrong = np.flatnonzero(np.diff(clusters.indptr) != 1)
+    if len(wrong):
+        raise ModelFormatError(
+            f"{folder / 'C.npz'}: node {wrong[0]} must lie in exactly one cluster"
+        )
+    parents = clusters.indices.astype(np.int32)
+    return _Layer(folder, weights, parents, int(parent_count), bias, beam, post_processor)
+
+
+def _read_matrix(path: Path) -> CSR:
+    try:
+        matrix = sparse.csc_array(sparse.load_npz(path))
+        matrix.check_format(full_check=True)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise ModelFormatError(f"{path}: cannot read the sparse matrix ({error})") from error
+    if not np.isfinite(matrix.data).all():
+        raise ModelFormatError(f"{path}: contains NaN or infinity")
+    matrix.sum_duplicates()
+    return matrix
+
+
+def _tree(layers: list[_Layer]) -> tuple[LabelTree, list[Int64]]:
+    """The tree, and for each level PECOS's node at each of our places.
+
+    In PECOS a cluster's children may lie anywhere; here they lie together.
+    """
+    places = np.zeros(1, np.int64)  # our place of each of PECOS's nodes, one level up
+    parents: list[Int64] = []
+    orders: list[Int64] = []
+    for layer in layers:
+        if layer.parent_count != len(places):
+            raise ModelFormatError(
+                f"{layer.folder}: {layer.parent_count} clusters, but the level above has "
+                f"{len(places)} nodes"
+            )
+        empty = np.setdiff1d(np.arange(layer.parent_count), layer.parents)
+        if len(empty):
+            raise ModelFormatError(f"{layer.folder / 'C.npz'}: cluster {empty[0]} is empty")
+        above = places[layer.parents]
+        order = np.argsort(above, kind="stable")
+        parents.append(above[order])
+        orders.append(order)
+        places = np.empty(len(order), np.int64)
+        places[order] = np.arange(len(order))
+    return LabelTree(parents, orders[-1]), orders
+
+
+def _chunked(layer: _Layer, order: Int64, children: Int64) -> ChunkedWeights:
+    """A level's weights, regrouped from one column per node to one chunk per parent."""
+    parents, nodes = len(children) - 1, len(order)
+    if np.diff(children).max() > WIDEST_CLUSTER:
+        raise ModelFormatError(
+            f"{layer.folder}: a cluster has more than {WIDEST_CLUSTER:,} children"
+        )
+    matrix = layer.weights[:, order]
+    bias = np.zeros(nodes, np.float32)
+    if layer.bias > 0:
+        bias = matrix[[-1], :].toarray().ravel().astype(np.float32) * np.float32(layer.bias)
+        matrix = sparse.csc_array(matrix[:-1, :])
+    node = np.repeat(np.arange(nodes), np.diff(matrix.indptr))
+    parent = np.searchsorted(children, node, side="right") - 1
+    by_row = np.lexsort((node, matrix.indices, parent))
+    parent, node = parent[by_row], node[by_row]
+    feature = matrix.indices[by_row]
+    first = np.ones(len(by_row), bool)  # of a chunk's row
+    first[1:] = (parent[1:] != parent[:-1]) | (feature[1:] != feature[:-1])
+    starts = np.flatnonzero(first)
+    chunk_rows = np.searchsorted(parent[starts], np.arange(parents + 1)).astype(np.int64)
+    chunk_entries = np.searchsorted(parent, np.arange(parents + 1)).astype(np.int64)
+    # Within its chunk, each row's start; and behind each chunk's rows the number of its entries.
+    row_start = np.insert(
+        starts - chunk_entries[parent[starts]], chunk_rows[1:], np.diff(chunk_entries)
+    )
+    return ChunkedWeights(
+        chunk_rows=chunk_rows,
+        chunk_entries=chunk_entries,
+        features=feature[starts].astype(np.int32),
+        row_start=row_start.astype(np.uint32),
+        children=(node - children[parent]).astype(np.uint16),
+        values=matrix.data[by_row].astype(np.float32),
+        bias=bias,
+    )
+
+
+def _search_params(layers: list[_Layer]) -> SearchParams:
+    names = [layer.post_processor for layer in layers]
+    last_level: Any = "noop" if len(layers) > 1 and names[-1] == "noop" != names[0] else "same"
+    used = set(names[:-1] if last_level == "noop" else names)
+    if len(used) > 1 or not used <= set(POST_PROCESSORS):
+        raise ModelFormatError(
+            f"{layers[0].folder.parent}: cannot search with the post-processors "
+            f"{', '.join(names)}; all levels must have the same of {', '.join(POST_PROCESSORS)}, "
+            "or the last noop"
+        )
+    beams = [layer.beam for layer in layers[:-1]]
+    beam: Any = SearchParams().beam
+    if beams:
+        beam = beams if len(set(beams)) > 1 else beams[0]
+    processor: Any = names[0]
+    return SearchParams(beam=beam, post_processor=processor, last_level=last_level).validate()
