@@ -42,7 +42,7 @@ struct Chunks {
 
 struct LevelProblem {
     Csr features;
-    RowLists instances;             // per parent: who takes part
+    RowLists instances;             // per parent: who takes part, and what an error on a negative costs
     RowLists positives;             // per child: who bears it; a subset of its parent's instances
     const int64_t* children = nullptr;  // parent p has children [children[p], children[p + 1])
     SolverOptions options;
@@ -50,6 +50,7 @@ struct LevelProblem {
     // The Gram matrix is used where a cluster has at most so many instances per non-zero of a mean
     // row: that is when changing n margins costs less than walking rows. 0: never.
     float gram_factor = 10.0f;
+    int64_t max_nonzeros = 0;  // largest weights kept per child; 0: all above the threshold
 };
 
 // A chunk's row is stored in full when at least 1 / kFullRow of the children use it.
@@ -92,6 +93,11 @@ public:
             bias_[child] = options.bias != 0.0f ? -1.0f / options.bias : 0.0f;
             return;
         }
+        if (children() == 1 && level_->positives.size(first_child_) == count_ && options.bias != 0.0f) {
+            // An only child that all bear: its parent has said everything.
+            bias_[child] = 1.0f / options.bias;
+            return;
+        }
         const uint64_t seed = derive_seed(level_->seed, static_cast<uint64_t>(first_child_ + child));
         if (use_gram_) {
             GramSpace space(rows_, gram_, options.bias, problem.weights, problem.margins);
@@ -104,6 +110,7 @@ public:
             const float weight = problem.weights[f];
             if (std::abs(weight) >= options.threshold && weight != 0.0f) kept.push_back({f, weight});
         }
+        if (level_->max_nonzeros > 0 && static_cast<int64_t>(kept.size()) > level_->max_nonzeros) keep_largest(kept);
     }
 
     // The solved children as one chunk: regrouped from by-child to by-feature by counting. A feature
@@ -153,11 +160,23 @@ private:
         float value;
     };
 
+    // Of equal weights the one of the lower feature stays.
+    void keep_largest(std::vector<Weight>& kept) const {
+        const auto last = kept.begin() + level_->max_nonzeros;
+        std::nth_element(kept.begin(), last, kept.end(), [this](const Weight& a, const Weight& b) {
+            const float x = std::abs(a.value), y = std::abs(b.value);
+            return x != y ? x > y : rows_.global_feature(a.feature) < rows_.global_feature(b.feature);
+        });
+        kept.erase(last, kept.end());
+    }
+
     // Signs and costs of one label's instances; false when it has no positive instance.
     bool set_targets(int64_t node, LabelProblem& problem) const {
         const RowLists& positives = level_->positives;
         problem.sign.assign(count_, -1.0f);
-        problem.cost.assign(count_, level_->options.cost_negative);
+        const float* weights = level_->instances.weights + level_->instances.indptr[parent_];
+        problem.cost.resize(count_);
+        for (int64_t i = 0; i < count_; ++i) problem.cost[i] = level_->options.cost_negative * weights[i];
         const int32_t* from = instances_;
         for (int64_t k = positives.indptr[node]; k < positives.indptr[node + 1]; ++k) {
             from = std::lower_bound(from, instances_ + count_, positives.rows[k]);

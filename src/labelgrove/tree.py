@@ -90,6 +90,31 @@ class LabelTree:
         above = 1 if level == 0 else len(self.parents[level - 1])
         return np.searchsorted(self.parents[level], np.arange(above + 1)).astype(np.int64)
 
+    def coarsen(self, levels: int) -> LabelTree:
+        """The first ``levels`` levels as a tree of their own; its labels are this tree's nodes.
+
+        >>> LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]).coarsen(1)
+        LabelTree(2)
+        """
+        if not 1 <= levels <= len(self.parents):
+            raise ConfigError(f"levels: must be 1 to {len(self.parents)}, got {levels}")
+        if levels == len(self.parents):
+            return self
+        return LabelTree(self.parents[:levels], np.arange(self.widths[levels - 1]))
+
+    def refine(self, cluster_of: npt.ArrayLike) -> LabelTree:
+        """A tree with one more level: finer label l hangs below this tree's label cluster_of[l].
+
+        >>> LabelTree([[0, 0]], [1, 0]).refine([0, 1, 0]).leaf_labels.tolist()
+        [1, 0, 2]
+        """
+        clusters = _frozen(cluster_of)
+        if not np.array_equal(np.unique(clusters), np.arange(self.labels)):
+            raise DataError(f"every label of the coarser tree (0..{self.labels - 1}) needs a child")
+        places = self.leaf_positions[clusters]
+        order = np.argsort(places, kind="stable")
+        return LabelTree([*self.parents, places[order]], order)
+
     def state(self) -> Part:
         """The tree as settings and arrays.
 
