@@ -110,6 +110,20 @@ def balanced_kmeans(
     seed: int,
     threads: int,
 ) -> Int32: ...
+def kway_kmeans(
+    indptr: Int64,
+    indices: Int32,
+    data: Float32,
+    cols: int,
+    order: Int32,
+    bounds: Int64,
+    clusters: int,
+    max_leaf_size: int,
+    max_iterations: int,
+    seed: int,
+    first_node: int,
+    threads: int,
+) -> Int32: ...
 def solve_clusters(
     indptr: Int64,
     indices: Int32,

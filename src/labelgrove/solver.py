@@ -149,8 +149,9 @@ def solve_level(
     """Trains one classifier per child node on the instances of its parent.
 
     ``children[p] .. children[p+1]`` are the nodes below parent p; ``instances`` has a list for each
-    parent, ``positives`` one for each child; their weights are factors on the costs of errors. ``on_block`` is told the number of parents done from
-    time to time, which is also when an interrupt gets through.
+    parent, ``positives`` one for each child; their weights are factors on the costs of errors.
+    ``on_block`` is told the number of parents done from time to time, which is also when an
+    interrupt gets through.
     """
     parents = len(children) - 1
     nodes = int(children[-1])

@@ -1,16 +1,18 @@
-"""The linear method: tf-idf, a balanced tree over the labels, one linear classifier per tree node.
+"""The linear method: tf-idf, a tree over the labels, one linear classifier per tree node.
 
-XR-Linear and one-versus-all are settings of it. Prediction walks the tree from the root and keeps
-the best few nodes of every level (beam search).
+XR-Linear, Parabel, Bonsai and one-versus-all are settings of it. Prediction walks the tree from the
+root and keeps the best few nodes of every level (beam search); several trees are averaged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
@@ -18,8 +20,9 @@ from labelgrove.arrays import CSR, csr_arrays, csr_from_arrays
 from labelgrove.beam import SearchParams
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex, Strings
-from labelgrove.errors import DataError
-from labelgrove.label_features import pifa
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.forest import search_trees
+from labelgrove.label_features import describe_labels, label_strings
 from labelgrove.methods.base import (
     TrainingFacts,
     check_fitted,
@@ -72,6 +75,7 @@ class Linear(BaseEstimator):
         tree: TreeParams | None = None,
         ranker: RankerParams | None = None,
         search: SearchParams | None = None,
+        n_trees: int = 1,
         random_state: int = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -79,6 +83,7 @@ class Linear(BaseEstimator):
         self.tree = TreeParams() if tree is None else tree
         self.ranker = RankerParams() if ranker is None else ranker
         self.search = SearchParams() if search is None else search
+        self.n_trees = n_trees
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -88,19 +93,25 @@ class Linear(BaseEstimator):
         y: Any = None,
         *,
         index: LabelIndex | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+        label_tree: LabelTree | None = None,
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
     ) -> Self:
         """Trains from scratch. With a ``run`` folder, finished stages are reused.
 
+        ``sample_weight`` says how much each document counts; ``label_tree`` is used in place of a
+        grown one.
+
         >>> Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]).index_
         LabelIndex(2 labels)
         """
         check_params(self)
+        _check_trees(self.n_trees, label_tree)
         corpus = training_corpus(X, y, index)
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
-        seed, threads = self.random_state, self.n_jobs
+        threads = self.n_jobs
 
         made = stages(
             "features",
@@ -108,38 +119,74 @@ class Linear(BaseEstimator):
             lambda progress: _make_features(corpus, self.tfidf, threads),
         )
         features = csr_from_arrays(made.arrays, "features")
-        grown = stages(
-            "tree",
-            {
-                "features": stages.key("features"),
-                "labels": corpus.labels,
-                "tree": self.tree,
-                "seed": seed,
-            },
-            lambda progress: build_tree(
-                pifa(features, corpus.labels), self.tree, seed=seed, threads=threads
-            ).state(),
-        )
-        tree = LabelTree.from_state(grown)
-        trained = stages(
-            "ranker",
-            {"tree": stages.key("tree"), "ranker": self.ranker, "seed": seed},
-            lambda progress: train_ranker(
+        vectorizer = None if corpus.texts is None else Tfidf.from_state(made)
+        strings = label_strings(self.tree, corpus.index)
+
+        @cache  # all trees grow from the same description of the labels
+        def described() -> CSR:
+            return describe_labels(
+                self.tree,
                 features,
                 corpus.labels,
-                tree,
-                self.ranker,
-                seed=seed,
-                threads=threads,
-                progress=progress.update,
-            ).state(),
-        )
-        self.vectorizer_ = None if corpus.texts is None else Tfidf.from_state(made)
-        self.ranker_ = Ranker.from_state(trained)
+                transform=None if vectorizer is None else vectorizer.transform,
+                strings=strings,
+                seed=self.random_state,
+            )
+
+        rankers = []
+        for number in range(self.n_trees):
+            seed, suffix = _tree_seed(self.random_state, number), _suffix(number)
+            tree = label_tree
+            if tree is None:
+                inputs = {
+                    "features": stages.key("features"),
+                    "labels": corpus.labels,
+                    "tree": self.tree,
+                    "seed": [self.random_state, seed],
+                }
+                grown = stages(
+                    f"tree{suffix}",
+                    inputs if strings is None else inputs | {"strings": strings},
+                    lambda progress, seed=seed: build_tree(  # type: ignore[misc]
+                        described(), self.tree, seed=seed, threads=threads
+                    ).state(),
+                )
+                tree = LabelTree.from_state(grown)
+            trained = stages(
+                f"ranker{suffix}",
+                {
+                    "features": stages.key("features"),
+                    "labels": corpus.labels,
+                    "tree": list(tree.state().arrays.values()) if run else None,
+                    "weights": None if sample_weight is None else np.asarray(sample_weight),
+                    "ranker": self.ranker,
+                    "search": self.search if "man" in self.ranker.negatives else None,
+                    "seed": seed,
+                },
+                lambda progress, tree=tree, seed=seed: train_ranker(  # type: ignore[misc]
+                    features,
+                    corpus.labels,
+                    tree,
+                    self.ranker,
+                    sample_weight=sample_weight,
+                    search=self.search,
+                    seed=seed,
+                    threads=threads,
+                    progress=progress.update,
+                ).state(),
+            )
+            rankers.append(Ranker.from_state(trained))
+        self.vectorizer_ = vectorizer
+        self.rankers_ = rankers
         self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus)
         self.timings_ = reporter.timings
         return self
+
+    @property
+    def ranker_(self) -> Ranker:
+        """The ranker of the only, or the first, tree."""
+        return self.rankers_[0]
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes that fitting on ``corpus`` will need at its peak, a cautious guess from its size.
@@ -164,13 +211,14 @@ class Linear(BaseEstimator):
         'hats'
         """
         check_fitted(self)
-        columns, scores, counts = self.ranker_.search(
+        columns, scores, counts = search_trees(
+            self.rankers_,
             self._vectors(X),
             k=check_k(k),
             params=self.search.validate("search"),
             threads=self.n_jobs if threads is None else threads,
         )
-        return Predictions(columns, scores, counts, self.index_, "product")
+        return Predictions(columns, scores, counts, self.index_, self.search.score_kind)
 
     def _vectors(self, X: Any) -> CSR:
         inputs = checked_inputs(X)
@@ -198,7 +246,7 @@ class Linear(BaseEstimator):
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a model folder: a manifest and arrays that are memory-mapped when loaded."""
         check_fitted(self)
-        parts = {"ranker": self.ranker_.state()}
+        parts = {f"ranker{_suffix(t)}": ranker.state() for t, ranker in enumerate(self.rankers_)}
         if self.vectorizer_ is not None:
             parts["tfidf"] = self.vectorizer_.state()
         save_estimator(self, path, parts, overwrite=overwrite)
@@ -208,8 +256,27 @@ class Linear(BaseEstimator):
         """Reads a model folder that :meth:`save` wrote."""
         model, parts = load_estimator(cls, path, **options)
         model.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
-        model.ranker_ = Ranker.from_state(parts["ranker"])
+        names = [f"ranker{_suffix(number)}" for number in range(model.n_trees)]
+        model.rankers_ = [Ranker.from_state(parts[name]) for name in names]
         return cast(Self, model)
+
+
+def _suffix(number: int) -> str:
+    """What the stages and parts of a tree are called after; the first has no number."""
+    return f"-{number}" if number else ""
+
+
+def _tree_seed(random_state: int, number: int) -> int:
+    if number == 0:
+        return random_state
+    return int(np.random.SeedSequence([random_state, number]).generate_state(1)[0])
+
+
+def _check_trees(n_trees: Any, given: LabelTree | None) -> None:
+    if isinstance(n_trees, bool) or not isinstance(n_trees, (int, np.integer)) or n_trees < 1:
+        raise ConfigError(f"n_trees: must be a whole number of at least 1, got {n_trees!r}")
+    if given is not None and n_trees > 1:
+        raise ConfigError(f"n_trees: must be 1 with a label_tree of your own, got {n_trees}")
 
 
 def _make_features(corpus: Corpus, params: TfidfParams, threads: int | None) -> Part:
