@@ -136,28 +136,29 @@ class Linear(BaseEstimator):
         rankers = []
         for number in range(self.n_trees):
             seed, suffix = _tree_seed(self.random_state, number), _suffix(number)
-            tree = label_tree
-            if tree is None:
-                inputs = {
-                    "features": stages.key("features"),
-                    "labels": corpus.labels,
-                    "tree": self.tree,
-                    "seed": [self.random_state, seed],
-                }
+            if label_tree is None:
                 grown = stages(
                     f"tree{suffix}",
-                    inputs if strings is None else inputs | {"strings": strings},
+                    {
+                        "features": stages.key("features"),
+                        "labels": corpus.labels,
+                        "strings": strings,
+                        "tree": self.tree,
+                        "seed": [self.random_state, seed],
+                    },
                     lambda progress, seed=seed: build_tree(  # type: ignore[misc]
                         described(), self.tree, seed=seed, threads=threads
                     ).state(),
                 )
-                tree = LabelTree.from_state(grown)
+                tree, tree_key = LabelTree.from_state(grown), stages.key(f"tree{suffix}")
+            else:
+                tree, tree_key = label_tree, ""
             trained = stages(
                 f"ranker{suffix}",
                 {
                     "features": stages.key("features"),
                     "labels": corpus.labels,
-                    "tree": list(tree.state().arrays.values()) if run else None,
+                    "tree": tree_key or list(tree.state().arrays.values()),
                     "weights": None if sample_weight is None else np.asarray(sample_weight),
                     "ranker": self.ranker,
                     "search": self.search if "man" in self.ranker.negatives else None,
