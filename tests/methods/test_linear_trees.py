@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labelgrove import LabelIndex, Linear, RankerParams, SearchParams, TreeParams
+from labelgrove import Corpus, LabelIndex, Linear, RankerParams, SearchParams, TreeParams
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
 from labelgrove.runs import RunFolder
@@ -49,6 +49,26 @@ def test_label_weights_count_as_costs_when_asked() -> None:
     costing = Linear(ranker=RankerParams(eps=1e-3, label_weights="cost")).fit(texts, labels)
     assert costing.predict(["same"], k=1).names() == [["a"]]
     assert Linear().fit(texts, labels).predict(["same"], k=1).names() == [["b"]]
+
+
+def test_given_negatives_reach_the_ranker(tmp_path: Any) -> None:
+    ranker = RankerParams(negatives="given", eps=1e-3)
+    everything, nothing = np.ones((6, 5)), np.zeros((6, 5))
+    with RunFolder(tmp_path / "run") as run:
+        models = [
+            Linear(tree=SMALL, ranker=ranker).fit(TEXTS, LABELS, negatives=given, run=run)
+            for given in (everything, nothing)
+        ]
+    wary, bold = (model.predict(["hat"], k=5) for model in models)
+    assert wary.names()[0][0] == "hat"
+    assert bold.scores.sum() > wary.scores.sum()
+    with pytest.raises(DataError, match="6 documents x 5 labels"):
+        Linear().fit(TEXTS, LABELS, negatives=np.ones((2, 5)))
+
+
+def test_more_trees_need_more_memory() -> None:
+    corpus = Corpus.from_lists(TEXTS, LABELS)
+    assert Linear(n_trees=9).estimate_memory(corpus) > Linear().estimate_memory(corpus)
 
 
 @pytest.mark.parametrize("kind", ["text", "pifa+text", "pifa,text", "smoothed-pifa", "pii"])

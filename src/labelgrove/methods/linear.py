@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from labelgrove.arrays import CSR, csr_arrays, csr_from_arrays
+from labelgrove.arrays import CSR, as_csr, csr_arrays, csr_from_arrays
 from labelgrove.beam import SearchParams
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex, Strings
@@ -95,13 +95,15 @@ class Linear(BaseEstimator):
         index: LabelIndex | None = None,
         sample_weight: npt.ArrayLike | None = None,
         label_tree: LabelTree | None = None,
+        negatives: Any = None,
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
     ) -> Self:
         """Trains from scratch. With a ``run`` folder, finished stages are reused.
 
         ``sample_weight`` says how much each document counts; ``label_tree`` is used in place of a
-        grown one.
+        grown one; ``negatives`` is a documents x labels matrix of labels that other means proposed,
+        whose clusters shall learn from the document (see ``ranker.negatives``).
 
         >>> Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]).index_
         LabelIndex(2 labels)
@@ -109,6 +111,7 @@ class Linear(BaseEstimator):
         check_params(self)
         _check_trees(self.n_trees, label_tree)
         corpus = training_corpus(X, y, index)
+        proposed = None if negatives is None else as_csr(negatives, name="negatives")
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
         threads = self.n_jobs
@@ -160,6 +163,7 @@ class Linear(BaseEstimator):
                     "labels": corpus.labels,
                     "tree": tree_key or list(tree.state().arrays.values()),
                     "weights": None if sample_weight is None else np.asarray(sample_weight),
+                    "negatives": proposed,
                     "ranker": self.ranker,
                     "search": self.search if "man" in self.ranker.negatives else None,
                     "seed": seed,
@@ -170,6 +174,7 @@ class Linear(BaseEstimator):
                     tree,
                     self.ranker,
                     sample_weight=sample_weight,
+                    negatives=proposed,
                     search=self.search,
                     seed=seed,
                     threads=threads,
@@ -202,7 +207,8 @@ class Linear(BaseEstimator):
         # of one (0.7 to 0.8 on legal, library and commit texts).
         frequencies = np.bincount(corpus.labels.indices, minlength=1).astype(np.float64)
         label_terms = float((frequencies**0.8).sum()) * terms / len(corpus)
-        return BASE_BYTES + text_bytes + int(24 * terms + 12 * label_terms)
+        finished = (self.n_trees - 1) * 6 * label_terms  # rankers of trees that are done
+        return BASE_BYTES + text_bytes + int(24 * terms + 12 * label_terms + finished)
 
     def predict(self, X: Any, k: int = 5, *, threads: int | None = None) -> Predictions:
         """The k best labels of each document, as names, ids and scores.
