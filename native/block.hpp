@@ -25,6 +25,7 @@ namespace labelgrove {
 struct BlockProblem {
     // Most instances are negative for all W labels; they share slot 0 of the targets.
     std::vector<int32_t> slot;
+    std::vector<float> slot_weights;  // factors on the costs of negatives
     LaneArray targets;  // per slot W signs, W diagonals, W upper bounds of alpha
     LaneArray alpha;    // per instance
     LaneArray weights;  // per feature

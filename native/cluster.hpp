@@ -44,11 +44,12 @@ struct Chunks {
 
 struct LevelProblem {
     Csr features;
-    RowLists instances;             // per parent: who takes part
+    RowLists instances;             // per parent: who takes part, and what an error on a negative costs
     RowLists positives;             // per child: who bears it; a subset of its parent's instances
     const int64_t* children = nullptr;  // parent p has children [children[p], children[p + 1])
     SolverOptions options;
     uint64_t seed = 0;
+    int64_t max_nonzeros = 0;  // largest weights kept per child; 0: all above the threshold
 };
 
 // A chunk's row is stored in full when at least 1 / kFullRow of the children use it.
@@ -69,6 +70,7 @@ public:
         first_child_ = level.children[parent];
         instances_ = level.instances.rows + level.instances.indptr[parent];
         count_ = level.instances.size(parent);
+        instance_weights_ = level.instances.weights + level.instances.indptr[parent];
         rows_.assign(level.features, instances_, count_);
         const float bias = level.options.bias;
         squared_norms_.resize(count_);
@@ -85,6 +87,11 @@ public:
         for (int64_t child = 0; child < children; ++child) {
             learnt_[child].clear();
             if (positives(child) > 0) by_size_.push_back(static_cast<int32_t>(child));
+        }
+        if (children == 1 && positives(0) == count_ && bias != 0.0f) {
+            // An only child that all bear: its parent has said everything.
+            bias_[0] = 1.0f / bias;
+            by_size_.clear();
         }
         // Labels of like frequency converge alike, so they make good neighbours in a block.
         std::stable_sort(by_size_.begin(), by_size_.end(),
@@ -154,6 +161,16 @@ private:
         float value;
     };
 
+    // Of equal weights the one of the lower feature stays.
+    void keep_largest(std::vector<Weight>& kept) const {
+        const auto last = kept.begin() + level_->max_nonzeros;
+        std::nth_element(kept.begin(), last, kept.end(), [this](const Weight& a, const Weight& b) {
+            const float x = std::abs(a.value), y = std::abs(b.value);
+            return x != y ? x > y : rows_.global_feature(a.feature) < rows_.global_feature(b.feature);
+        });
+        kept.erase(last, kept.end());
+    }
+
     int64_t positives(int64_t child) const { return level_->positives.size(first_child_ + child); }
 
     uint64_t seed(int64_t child) const {
@@ -181,17 +198,25 @@ private:
         const SolverOptions& options = level_->options;
         const bool squared = options.loss == Loss::squared_hinge;
         auto child_of = [&](int lane) { return children[std::min(lane, width - 1)]; };
+        // Slot 0 is for all that are plain negatives of every label; others have targets of their own.
         int32_t slots = 1;
         problem.slot.assign(count_, 0);
+        problem.slot_weights.assign(1, 1.0f);
+        for (int64_t i = 0; i < count_; ++i) {
+            if (instance_weights_[i] == 1.0f) continue;
+            problem.slot[i] = slots++;
+            problem.slot_weights.push_back(instance_weights_[i]);
+        }
         for (int lane = 0; lane < width; ++lane) {
             for_positives(child_of(lane), [&](int64_t i, float) {
                 if (problem.slot[i] == 0) problem.slot[i] = slots++;
             });
         }
+        problem.slot_weights.resize(slots, 1.0f);
         problem.targets.assign(static_cast<size_t>(slots) * 3 * W, 0.0f);
         for (int lane = 0; lane < W; ++lane) {
             for (int32_t slot = 0; slot < slots; ++slot) {
-                problem.set_target<W>(slot, lane, -1.0f, options.cost_negative, squared);
+                problem.set_target<W>(slot, lane, -1.0f, options.cost_negative * problem.slot_weights[slot], squared);
             }
             for_positives(child_of(lane), [&](int64_t i, float cost) {
                 problem.set_target<W>(problem.slot[i], lane, 1.0f, cost, squared);
@@ -204,7 +229,8 @@ private:
 
     void solve_logistic(int32_t child, LabelProblem& problem) {
         problem.sign.assign(count_, -1.0f);
-        problem.cost.assign(count_, level_->options.cost_negative);
+        problem.cost.resize(count_);
+        for (int64_t i = 0; i < count_; ++i) problem.cost[i] = level_->options.cost_negative * instance_weights_[i];
         for_positives(child, [&](int64_t i, float cost) {
             problem.sign[i] = 1.0f;
             problem.cost[i] = cost;
@@ -222,11 +248,17 @@ private:
                 if (std::abs(weight) >= threshold && weight != 0.0f) learnt_[children[c]].push_back({f, weight});
             }
         }
+        if (level_->max_nonzeros <= 0) return;
+        for (int c = 0; c < width; ++c) {
+            auto& kept = learnt_[children[c]];
+            if (static_cast<int64_t>(kept.size()) > level_->max_nonzeros) keep_largest(kept);
+        }
     }
 
     const LevelProblem* level_ = nullptr;
     int64_t first_child_ = 0, count_ = 0;
     const int32_t* instances_ = nullptr;
+    const float* instance_weights_ = nullptr;  // factors on the costs of negatives
     Submatrix rows_;
     std::vector<int32_t> by_size_;  // children that have positives, the most frequent first
     std::vector<float> squared_norms_, bias_;

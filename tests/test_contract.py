@@ -1,7 +1,8 @@
 """What every method promises, checked over all of them.
 
 A new method joins by being in ``labelgrove.methods.METHODS``; settings that make it quick enough
-for tests go into ``QUICK``.
+for tests, or let little data exercise it, go into ``QUICK``. ``VARIANTS`` are further settings of
+methods that must keep the promises, too.
 """
 
 from __future__ import annotations
@@ -24,8 +25,22 @@ from labelgrove.methods import METHODS, create
 from labelgrove.predictions import Predictions
 
 # Methods that learn from ready-made feature matrices as well as from text.
-FROM_FEATURES = {"linear", "ova"}
-QUICK: dict[str, dict[str, Any]] = {}
+FROM_FEATURES = {"linear", "xr-linear", "parabel", "bonsai", "ova", "two trees", "mined"}
+QUICK: dict[str, dict[str, Any]] = {
+    "parabel": {"tree": {"max_leaf_size": 2}},
+    "bonsai": {"tree": {"branching": 3, "max_leaf_size": 2}},
+}
+SMALL_LEAVES = {"branching": 2, "max_leaf_size": 3}
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "two trees": ("linear", {"n_trees": 2, "tree": SMALL_LEAVES}),
+    "mined": (
+        "linear",
+        {
+            "tree": SMALL_LEAVES | {"label_features": "smoothed-pifa"},
+            "ranker": {"negatives": "tfn+man", "mined_levels": "all", "relevance": "induce"},
+        },
+    ),
+}
 
 COLOURS = ["red", "blue", "green", "black", "white"]
 THINGS = ["shoe", "hat", "lamp", "chair", "table", "bottle"]
@@ -43,13 +58,14 @@ def planted(n: int = 120, seed: int = 0) -> tuple[list[str], list[list[str]]]:
     return texts, labels
 
 
-@pytest.fixture(params=list(METHODS))
+@pytest.fixture(params=[*METHODS, *VARIANTS])
 def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 def new(method: str, **settings: Any) -> Any:
-    return create(method, QUICK.get(method, {}) | settings)
+    name, variant = VARIANTS.get(method, (method, QUICK.get(method, {})))
+    return create(name, variant | settings)
 
 
 def same(first: Predictions, second: Predictions) -> bool:
@@ -289,7 +305,7 @@ def test_not_fitted(method: str, tmp_path: Any) -> None:
 
 def test_unknown_settings_name_the_nearest(method: str) -> None:
     with pytest.raises(ConfigError, match=r"did you mean random_state\?"):
-        create(method, {"random_stat": 1})
+        new(method, random_stat=1)
 
 
 def test_grid_search_over_a_nested_parameter(method: str) -> None:

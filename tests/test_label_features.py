@@ -2,8 +2,22 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove.errors import DataError
-from labelgrove.label_features import l2_normalised, pifa
+from labelgrove import label_features
+from labelgrove.arrays import as_csr
+from labelgrove.corpus import LabelIndex
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.label_features import (
+    combined,
+    concatenated,
+    describe_labels,
+    keep_largest,
+    l2_normalised,
+    label_strings,
+    pifa,
+    pii,
+    smoothed,
+)
+from labelgrove.tree import TreeParams
 
 
 @pytest.mark.parametrize("row_weights", [True, False])
@@ -57,3 +71,87 @@ def test_normalising_leaves_the_input_alone():
     matrix = sparse.csr_array(np.array([[3.0, 4.0]], np.float32))
     l2_normalised(matrix)
     assert matrix.toarray().tolist() == [[3.0, 4.0]]
+
+
+def random_labels(documents=30, labels=8, seed=0):
+    rng = np.random.default_rng(seed)
+    return (rng.random((documents, labels)) < 0.3).astype(float)
+
+
+def test_pii_is_the_unit_list_of_documents():
+    y = random_labels()
+    expected = (y / np.sqrt(np.maximum(y.sum(axis=1, keepdims=True), 1))).T
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(pii(y).toarray(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("block", [8, 1 << 24])
+def test_keep_largest(monkeypatch, block):
+    monkeypatch.setattr(label_features, "PRUNE_ENTRIES", block)
+    rng = np.random.default_rng(0)
+    dense = rng.integers(-5, 6, (20, 9)).astype(np.float32)
+    dense[3] = 0
+    found = keep_largest(dense, 4).toarray()
+    for row, kept in zip(dense, found, strict=True):
+        best = sorted(range(9), key=lambda c: (-abs(row[c]), c))[:4]
+        assert kept.tolist() == [row[c] if c in best else 0 for c in range(9)]
+    assert keep_largest(dense, 9).toarray().tolist() == dense.tolist()
+    with pytest.raises(ConfigError, match="per_row"):
+        keep_largest(dense, 0)
+
+
+@pytest.mark.parametrize("block", [3, 1 << 16])
+def test_smoothing_follows_the_random_walk(monkeypatch, block):
+    """With the identity as features, rows are the walk's visits, which theory foretells."""
+    monkeypatch.setattr(label_features, "WALK_BLOCK", block)
+    y = random_labels(12, 4, seed=3)
+    walk = (y / np.maximum(y.sum(0), 1)).T @ (y / np.maximum(y.sum(1, keepdims=True), 1))
+    visits = 0.8 * np.linalg.inv(np.eye(4) - 0.2 * walk)
+    expected = visits / np.sqrt(np.outer(visits.sum(1), visits.sum(0)))
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    found = smoothed(np.eye(4), y, walk_length=3000, seed=1).toarray()
+    np.testing.assert_allclose(found, expected, atol=0.05)
+
+
+def test_smoothing_is_seeded_and_keeps_few_neighbours():
+    y, z = random_labels(60, 20), np.eye(20)
+    first = smoothed(z, y, neighbours=3, seed=1)
+    assert (first != smoothed(z, y, neighbours=3, seed=1)).nnz == 0
+    assert (first != smoothed(z, y, neighbours=3, seed=2)).nnz > 0
+    assert np.diff(first.indptr).max() == 3
+    unused = np.zeros((4, 3))
+    assert smoothed(np.eye(3), unused).toarray().tolist() == np.eye(3).tolist()
+    with pytest.raises(DataError, match="2 rows but labels 3 columns"):
+        smoothed(np.eye(2), unused)
+
+
+def test_joining_descriptions():
+    with pytest.raises(DataError, match="of 2 and of 3 labels"):
+        concatenated(np.eye(2), np.eye(3))
+    with pytest.raises(DataError, match="2 and 3 columns"):
+        combined(np.ones((1, 2)), np.ones((1, 3)))
+
+
+KINDS = ["pifa", "pifa-plain", "smoothed-pifa", "pii", "text", "pifa+text", "pifa,text"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_describes_all_labels_with_unit_rows(kind):
+    rng = np.random.default_rng(0)
+    x, y = as_csr(rng.random((30, 6))), as_csr(random_labels())
+    params = TreeParams(label_features=kind, features_per_label=4).validate()
+    strings = label_strings(params, LabelIndex("abcdefgh"))
+    assert (strings is not None) == ("text" in kind)
+    texts = as_csr(rng.random((8, 6)))
+    found = describe_labels(params, x, y, transform=lambda _: texts, strings=strings)
+    assert found.shape[0] == 8
+    assert np.diff(found.indptr).max() <= 4
+    np.testing.assert_allclose(np.linalg.norm(found.toarray(), axis=1), 1, rtol=1e-5)
+
+
+def test_label_texts_are_needed_for_text_features():
+    params = TreeParams(label_features="text")
+    with pytest.raises(ConfigError, match="fitted on texts"):
+        describe_labels(params, as_csr(np.eye(2)), as_csr(np.eye(2)))
+    index = LabelIndex("ab", names=["cats", "dogs"], texts=["small felines", "friends"])
+    assert label_strings(params, index) == ["small felines", "friends"]

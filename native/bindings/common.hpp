@@ -45,6 +45,7 @@ void bind_text(nb::module_& module);
 void bind_beam(nb::module_& module);
 void bind_kmeans(nb::module_& module);
 void bind_pifa(nb::module_& module);
+void bind_kway(nb::module_& module);
 void bind_solver(nb::module_& module);
 
 }  // namespace labelgrove

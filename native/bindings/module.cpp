@@ -29,5 +29,6 @@ NB_MODULE(_native, module) {
     labelgrove::bind_beam(module);
     labelgrove::bind_kmeans(module);
     labelgrove::bind_pifa(module);
+    labelgrove::bind_kway(module);
     labelgrove::bind_solver(module);
 }

@@ -121,6 +121,20 @@ def pifa(
     documents: int,
     threads: int,
 ) -> tuple[Int64, Int32, Float32]: ...
+def kway_kmeans(
+    indptr: Int64,
+    indices: Int32,
+    data: Float32,
+    cols: int,
+    order: Int32,
+    bounds: Int64,
+    clusters: int,
+    max_leaf_size: int,
+    max_iterations: int,
+    seed: int,
+    first_node: int,
+    threads: int,
+) -> Int32: ...
 def solve_clusters(
     indptr: Int64,
     indices: Int32,
@@ -128,6 +142,7 @@ def solve_clusters(
     cols: int,
     instance_ptr: Int64,
     instances: Int32,
+    instance_weights: Float32,
     positive_ptr: Int64,
     positives: Int32,
     positive_weights: Float32,
@@ -141,6 +156,7 @@ def solve_clusters(
     eps: float,
     max_iterations: int,
     threshold: float,
+    max_nonzeros: int,
     seed: int,
     threads: int,
 ) -> dict[str, Any]: ...

@@ -11,8 +11,10 @@ from scipy import sparse
 
 from labelgrove.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts
 from labelgrove.beam import BeamSearch, LabelMask, SearchParams, label_columns
-from labelgrove.errors import DataError
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.negatives import given_nodes, instance_lists, predicted_nodes, weighted
 from labelgrove.part import Part
+from labelgrove.relevance import costs, targets
 from labelgrove.solver import ChunkedWeights, RankerParams, RowLists, solve_level
 from labelgrove.tree import LabelTree
 
@@ -163,19 +165,26 @@ def train_ranker(
     tree: LabelTree,
     params: RankerParams | None = None,
     *,
+    sample_weight: npt.ArrayLike | None = None,
+    negatives: Any = None,
+    search: SearchParams | None = None,
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Ranker:
     """Trains a classifier for every node of ``tree`` on the documents' features and labels.
 
-    A node learns from the documents that bear its parent (teacher forcing); the first level learns
-    from all. ``progress(done, total)`` is told the number of nodes whose children are trained.
+    The first level learns from all documents, others as ``params.negatives`` says; ``search`` is
+    how predicted negatives are found. ``negatives`` may bring further ones, see
+    :func:`labelgrove.negatives.given_nodes`. ``sample_weight`` has a factor for each document's
+    costs; 0 leaves it out. ``progress(done, total)`` is told the number of nodes whose children are
+    trained.
 
     >>> train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
     Ranker(LabelTree(2), 2 features, 4 weights)
     """
     params = (params or RankerParams()).validate("ranker")
+    search = (search or SearchParams()).validate("search")
     x, y = as_csr(features, name="features"), as_csr(labels, name="labels")
     if x.shape[0] != y.shape[0]:
         raise DataError(f"features have {x.shape[0]} rows but labels have {y.shape[0]}")
@@ -183,7 +192,21 @@ def train_ranker(
         raise DataError("cannot train on no documents")
     if y.shape[1] != tree.labels:
         raise DataError(f"labels have {y.shape[1]} columns but the tree has {tree.labels} labels")
-    bearers = node_bearers(y, tree)
+    if params.negatives == "given" and negatives is None:
+        raise ConfigError("ranker.negatives: is 'given', but no negatives were given")
+    given = given_nodes(negatives, tree, int(x.shape[0]))
+    weights = None if sample_weight is None else _document_weights(sample_weight, x.shape[0])
+    if weights is not None and (weights == 0).any():
+        kept = np.flatnonzero(weights)
+        x, y, weights = x[kept], y[kept], weights[kept]
+        given = [None if matrix is None else matrix[kept] for matrix in given]
+    positives = costs(
+        y,
+        tree,
+        mode=params.relevance,
+        norm=params.relevance_norm,
+        label_weights=params.label_weights == "cost",
+    )
     parents = [1, *tree.widths[:-1]]
     levels: list[ChunkedWeights] = []
     for number, parent_count in enumerate(parents):
@@ -193,11 +216,29 @@ def train_ranker(
             if progress is not None:
                 progress(done + count, sum(parents))
 
+        bearers = _everyone(x) if number == 0 else positives[number - 1]
+        chosen = [] if given[number] is None else [given[number]]
+        mines = number > 0 and (params.mined_levels == "all" or number == len(parents) - 1)
+        if params.negatives in ("man", "tfn+man") and mines:
+            chosen.append(
+                predicted_nodes(
+                    x,
+                    tree,
+                    levels,
+                    bias=params.bias,
+                    params=search,
+                    nodes=params.mined_nodes,
+                    threads=threads,
+                )
+            )
+        if not chosen or params.negatives in ("tfn", "tfn+man"):
+            chosen.append(bearers)
+        lists = RowLists.from_csr(positives[number])
         levels.append(
             solve_level(
                 x,
-                instances=_everyone(x) if number == 0 else bearers[number - 1],
-                positives=bearers[number],
+                instances=instance_lists(bearers, chosen, weights=weights),
+                positives=lists if weights is None else weighted(lists, weights),
                 children=tree.children(number),
                 params=params,
                 seed=seed + number,
@@ -216,20 +257,26 @@ def node_bearers(labels: CSR, tree: LabelTree) -> list[RowLists]:
     >>> [lists.rows.tolist() for lists in node_bearers(as_csr([[1, 0, 1], [0, 1, 0]]), tree)]
     [[0, 1], [0, 0, 1]]
     """
-    ones = np.ones(labels.nnz, np.float32)
-    nodes = sparse.csr_array(
-        (ones, tree.leaf_positions[labels.indices], labels.indptr), shape=labels.shape
-    )
-    levels = [RowLists.from_csr(nodes)]
-    for parents in tree.parents[:0:-1]:
-        nodes = sparse.csr_array(
-            (nodes.data, parents[nodes.indices], nodes.indptr.copy()),
-            shape=(labels.shape[0], int(parents[-1]) + 1),
+    return [RowLists.from_csr(level) for level in targets(labels, tree)]
+
+
+def _everyone(features: CSR) -> CSR:
+    """All documents under the one root."""
+    return as_csr(np.ones((features.shape[0], 1), np.float32))
+
+
+def _document_weights(sample_weight: npt.ArrayLike, documents: int) -> Float32:
+    weights = np.asarray(sample_weight, dtype=np.float32)
+    if weights.shape != (documents,):
+        raise DataError(
+            f"sample_weight must have one number per document ({documents}), "
+            f"got shape {weights.shape}"
         )
-        nodes.sum_duplicates()
-        nodes.data = np.ones(nodes.nnz, np.float32)
-        levels.append(RowLists.from_csr(nodes))
-    return levels[::-1]
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise DataError("sample_weight: weights must be finite and not negative")
+    if not weights.any():
+        raise DataError("sample_weight: all weights are 0, no document is left")
+    return weights
 
 
 def _parts(documents: Any) -> CsrParts:
@@ -237,10 +284,3 @@ def _parts(documents: Any) -> CsrParts:
     if isinstance(documents, CsrParts):
         return documents
     return csr_parts(as_csr(documents, name="documents"), name="documents")
-
-
-def _everyone(features: CSR) -> RowLists:
-    rows = int(features.shape[0])
-    return RowLists(
-        np.array([0, rows], np.int64), np.arange(rows, dtype=np.int32), np.ones(rows, np.float32)
-    )

@@ -30,14 +30,39 @@ class RankerParams(Params):
     loss: Literal["squared_hinge", "hinge", "logistic"] = param(
         "squared_hinge", help="loss of one classifier"
     )
-    C: float = param(1.0, gt=0, help="cost of errors against regularisation")
-    positive_weight: float = param(1.0, gt=0, help="factor on C for positive instances")
+    C: float = param(1.0, gt=0, help="cost of errors against regularisation (elsewhere Cn)")
+    positive_weight: float = param(
+        1.0, gt=0, help="factor on C for positive instances (elsewhere Cp / Cn)"
+    )
     eps: float = param(
         0.3, gt=0, help="optimality at which the solver stops; smaller is more exact"
     )
     max_iterations: int = param(100, ge=1, help="most sweeps over a label's instances")
     threshold: float = param(0.1, ge=0, help="weights smaller than this are dropped")
     bias: float = param(1.0, ge=0, help="value of the constant feature; 0 = no bias")
+    max_nonzeros: int | None = param(None, ge=1, help="most weights kept per node; none = all")
+    negatives: Literal["tfn", "man", "tfn+man", "given"] = param(
+        "tfn",
+        help="who is a negative: documents that bear the parent (tfn), that the levels above "
+        "predict for it (man), both, or only those given to train_ranker",
+    )
+    mined_levels: Literal["last", "all"] = param(
+        "last", help="levels to which man applies; the others use tfn"
+    )
+    mined_nodes: int | None = param(
+        None, ge=1, help="nodes predicted per document for man; none = the beam of the search"
+    )
+    relevance: Literal["none", "induce", "last-level"] = param(
+        "none",
+        help="cost of a positive: equal, by its share of the document's labels, or so for labels "
+        "only",
+    )
+    relevance_norm: Literal["none", "l1", "l2", "max"] = param(
+        "l1", help="how a document's relevances are scaled"
+    )
+    label_weights: Literal["ignore", "cost"] = param(
+        "ignore", help="cost: the weights in the label matrix are costs of positives"
+    )
 
 
 @dataclass(frozen=True)
@@ -122,8 +147,9 @@ def solve_level(
     """Trains one classifier per child node on the instances of its parent.
 
     ``children[p] .. children[p+1]`` are the nodes below parent p; ``instances`` has a list for each
-    parent, ``positives`` one for each child. ``on_block`` is told the number of parents done from
-    time to time, which is also when an interrupt gets through.
+    parent, ``positives`` one for each child; their weights are factors on the costs of errors.
+    ``on_block`` is told the number of parents done from time to time, which is also when an
+    interrupt gets through.
     """
     parents = len(children) - 1
     nodes = int(children[-1])
@@ -145,6 +171,7 @@ def solve_level(
             *parts,
             instances.indptr,
             instances.rows,
+            instances.weights,
             positives.indptr,
             positives.rows,
             positives.weights,
@@ -158,6 +185,7 @@ def solve_level(
             params.eps,
             params.max_iterations,
             params.threshold,
+            params.max_nonzeros or 0,
             seed,
             threads or 0,
         )

@@ -157,14 +157,17 @@ class Tfidf:
         """
         return _matrix(self.transform_parts(texts))
 
-    def transform_parts(self, texts: Iterable[str]) -> CsrParts:
+    def transform_parts(self, texts: Iterable[str], *, threads: int | None = None) -> CsrParts:
         """The bare arrays of :meth:`transform`, sooner there when texts come one by one.
+
+        ``threads`` overrules ``n_jobs`` for this call; 0 means all cores.
 
         >>> Tfidf().fit(["some text"]).transform_parts(["text"]).indices.tolist()
         [1]
         """
         fitted = self._get_fitted()
-        rows = _native.TfidfRows(fitted.model, threads=self._threads)
+        threads = self._threads if threads is None else max(0, threads)
+        rows = _native.TfidfRows(fitted.model, threads=threads)
         feed_texts(texts, rows, analyzer=fitted.analyzer, tables=partial(_tables, fitted.params))
         return CsrParts(*rows.finish(), fitted.n_features)
 

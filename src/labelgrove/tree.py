@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.arrays import Int32, Int64, as_csr, csr_parts
+from labelgrove.arrays import CSR, Int32, Int64, as_csr, csr_parts
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.params import Params, param
 from labelgrove.part import Part
@@ -24,12 +24,31 @@ class TreeParams(Params):
     32
     """
 
-    branching: int = param(16, ge=2, help="children of an inner node")
-    max_leaf_size: int = param(100, ge=1, help="most labels in one cluster of the last level")
+    kind: Literal["balanced", "kway"] = param(
+        "balanced",
+        help="balanced: halves of equal size, joined; kway: k-means as the labels lie (Bonsai)",
+    )
+    branching: int = param(16, ge=2, help="children of an inner node; for kway the most of them")
+    max_leaf_size: int = param(
+        100, ge=1, help="most labels in one cluster of the last level; kway stops splitting there"
+    )
+    max_depth: int = param(3, ge=1, help="most levels of a kway tree, the labels' own included")
     top_width: int | None = param(
         None, ge=1, help="joining stops when a level has at most so many nodes; none = branching"
     )
-    kmeans_iterations: int = param(20, ge=1, help="most rounds of 2-means for one split")
+    kmeans_iterations: int = param(20, ge=1, help="most rounds of k-means for one split")
+    label_features: Literal[
+        "pifa", "pifa-plain", "smoothed-pifa", "pii", "text", "pifa+text", "pifa,text"
+    ] = param(
+        "pifa",
+        help="what labels are clustered by: their documents (pifa; plain = unweighted; smoothed by "
+        "co-occurrence), the documents' numbers (pii), their own text, the sum or both side by "
+        "side",
+    )
+    text_weight: float = param(0.5, ge=0, le=1, help="share of the text in pifa+text")
+    features_per_label: int | None = param(
+        None, ge=1, help="largest features kept per label while the tree grows; none = all"
+    )
 
 
 class LabelTree:
@@ -90,6 +109,31 @@ class LabelTree:
         above = 1 if level == 0 else len(self.parents[level - 1])
         return np.searchsorted(self.parents[level], np.arange(above + 1)).astype(np.int64)
 
+    def coarsen(self, levels: int) -> LabelTree:
+        """The first ``levels`` levels as a tree of their own; its labels are this tree's nodes.
+
+        >>> LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]).coarsen(1)
+        LabelTree(2)
+        """
+        if not 1 <= levels <= len(self.parents):
+            raise ConfigError(f"levels: must be 1 to {len(self.parents)}, got {levels}")
+        if levels == len(self.parents):
+            return self
+        return LabelTree(self.parents[:levels], np.arange(self.widths[levels - 1]))
+
+    def refine(self, cluster_of: npt.ArrayLike) -> LabelTree:
+        """A tree with one more level: finer label l hangs below this tree's label cluster_of[l].
+
+        >>> LabelTree([[0, 0]], [1, 0]).refine([0, 1, 0]).leaf_labels.tolist()
+        [1, 0, 2]
+        """
+        clusters = _frozen(cluster_of)
+        if not np.array_equal(np.unique(clusters), np.arange(self.labels)):
+            raise DataError(f"every label of the coarser tree (0..{self.labels - 1}) needs a child")
+        places = self.leaf_positions[clusters]
+        order = np.argsort(places, kind="stable")
+        return LabelTree([*self.parents, places[order]], order)
+
     def state(self) -> Part:
         """The tree as settings and arrays.
 
@@ -132,11 +176,12 @@ def build_tree(
     seed: int = 0,
     threads: int | None = None,
 ) -> LabelTree:
-    """Grows a tree over the rows of ``label_features`` by balanced spherical 2-means.
+    """Grows a tree over the rows of ``label_features`` by spherical k-means.
 
-    Labels are halved until a cluster has at most ``max_leaf_size`` of them; then ``branching``
-    neighbours at a time are joined until few enough nodes are left to hang under the root. With no
-    more labels than ``max_leaf_size`` the tree is one cluster: one-versus-all.
+    In a balanced tree labels are halved until a cluster has at most ``max_leaf_size`` of them; then
+    ``branching`` neighbours at a time are joined until few enough nodes are left to hang under the
+    root. A k-way tree splits clusters into up to ``branching`` parts as they lie, so that sizes
+    differ. With no more labels than ``max_leaf_size`` the tree is one cluster: one-versus-all.
 
     >>> build_tree(np.eye(8), TreeParams(branching=2, max_leaf_size=2)).widths
     (2, 4, 8)
@@ -146,11 +191,13 @@ def build_tree(
     labels = int(matrix.shape[0])
     if labels == 0:
         raise DataError("cannot build a tree over no labels")
+    if seed < 0:
+        raise ConfigError(f"seed: must be at least 0, got {seed}")
+    if params.kind == "kway":
+        return _kway_tree(matrix, params, seed, threads)
     depth = _depth(labels, params.max_leaf_size)
     if depth == 0:
         return LabelTree([np.zeros(labels, np.int32)], np.arange(labels, dtype=np.int32))
-    if seed < 0:
-        raise ConfigError(f"seed: must be at least 0, got {seed}")
     order = _native.balanced_kmeans(
         *csr_parts(matrix, name="label_features"),
         depth,
@@ -167,6 +214,36 @@ def build_tree(
         nodes = int(parents[-1][-1]) + 1
     parents.append(np.zeros(nodes, np.int32))
     return LabelTree(parents[::-1], order)
+
+
+def _kway_tree(matrix: CSR, params: TreeParams, seed: int, threads: int | None) -> LabelTree:
+    """Level by level; a cluster that is small enough passes to the next level as an only child."""
+    labels = int(matrix.shape[0])
+    parts = csr_parts(matrix, name="label_features")
+    order, bounds = np.arange(labels, dtype=np.int32), np.array([0, labels], np.int64)
+    parents: list[npt.NDArray[np.int64]] = []
+    first_node = 0  # numbers nodes over all levels; the number picks the seed
+    while len(parents) < params.max_depth - 1 and np.diff(bounds).max() > params.max_leaf_size:
+        cluster = _native.kway_kmeans(
+            *parts,
+            order,
+            bounds,
+            params.branching,
+            params.max_leaf_size,
+            params.kmeans_iterations,
+            seed,
+            first_node,
+            threads or 0,
+        )
+        first_node += len(bounds) - 1
+        node = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+        arranged = np.lexsort((order, cluster, node))
+        order, node, cluster = order[arranged], node[arranged], cluster[arranged]
+        changes = np.flatnonzero((np.diff(node) != 0) | (np.diff(cluster) != 0)) + 1
+        bounds = np.concatenate([[0], changes, [labels]]).astype(np.int64)
+        parents.append(node[bounds[:-1]])
+    parents.append(np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)))
+    return LabelTree(parents, order)
 
 
 def _depth(labels: int, max_leaf_size: int) -> int:

@@ -25,6 +25,35 @@ METHODS: dict[str, MethodEntry] = {
     "linear": MethodEntry(
         "labelgrove.methods.linear", "Linear", "tf-idf and a tree of linear classifiers (XR-Linear)"
     ),
+    "xr-linear": MethodEntry(
+        "labelgrove.methods.linear",
+        "Linear",
+        "linear with the solver run as far as PECOS runs it",
+        {"ranker": {"eps": 0.1}},
+    ),
+    "parabel": MethodEntry(
+        "labelgrove.methods.linear",
+        "Linear",
+        "three deep binary trees (Parabel)",
+        {
+            "n_trees": 3,
+            "tree": {"branching": 2, "max_leaf_size": 100, "label_features": "pifa-plain"},
+        },
+    ),
+    "bonsai": MethodEntry(
+        "labelgrove.methods.linear",
+        "Linear",
+        "three shallow, wide, unbalanced trees (Bonsai)",
+        {
+            "n_trees": 3,
+            "tree": {
+                "kind": "kway",
+                "branching": 100,
+                "max_depth": 3,
+                "label_features": "pifa-plain",
+            },
+        },
+    ),
     "ova": MethodEntry(
         "labelgrove.methods.linear",
         "Linear",

@@ -1,25 +1,28 @@
-"""The linear method: tf-idf, a balanced tree over the labels, one linear classifier per tree node.
+"""The linear method: tf-idf, a tree over the labels, one linear classifier per tree node.
 
-XR-Linear and one-versus-all are settings of it. Prediction walks the tree from the root and keeps
-the best few nodes of every level (beam search).
+XR-Linear, Parabel, Bonsai and one-versus-all are settings of it. Prediction walks the tree from the
+root and keeps the best few nodes of every level (beam search); several trees are averaged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from labelgrove.arrays import CsrParts, Int32, csr_arrays, csr_from_arrays, csr_parts
+from labelgrove.arrays import CSR, CsrParts, Int32, as_csr, csr_arrays, csr_from_arrays, csr_parts
 from labelgrove.beam import SearchParams
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex, Strings
-from labelgrove.errors import DataError
-from labelgrove.label_features import pifa
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.forest import search_trees
+from labelgrove.label_features import describe_labels, label_strings
 from labelgrove.methods.base import (
     TrainingFacts,
     check_fitted,
@@ -72,6 +75,7 @@ class Linear(BaseEstimator):
         tree: TreeParams | None = None,
         ranker: RankerParams | None = None,
         search: SearchParams | None = None,
+        n_trees: int = 1,
         random_state: int = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -79,6 +83,7 @@ class Linear(BaseEstimator):
         self.tree = TreeParams() if tree is None else tree
         self.ranker = RankerParams() if ranker is None else ranker
         self.search = SearchParams() if search is None else search
+        self.n_trees = n_trees
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -88,19 +93,28 @@ class Linear(BaseEstimator):
         y: Any = None,
         *,
         index: LabelIndex | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+        label_tree: LabelTree | None = None,
+        negatives: Any = None,
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
     ) -> Self:
         """Trains from scratch. With a ``run`` folder, finished stages are reused.
 
+        ``sample_weight`` says how much each document counts; ``label_tree`` is used in place of a
+        grown one; ``negatives`` is a documents x labels matrix of labels that other means proposed,
+        whose clusters shall learn from the document (see ``ranker.negatives``).
+
         >>> Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]).index_
         LabelIndex(2 labels)
         """
         check_params(self)
+        _check_trees(self.n_trees, label_tree)
         corpus = training_corpus(X, y, index)
+        proposed = None if negatives is None else as_csr(negatives, name="negatives")
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
-        seed, threads = self.random_state, self.n_jobs
+        threads = self.n_jobs
 
         made = stages(
             "features",
@@ -108,41 +122,78 @@ class Linear(BaseEstimator):
             lambda progress: _make_features(corpus, self.tfidf, threads),
         )
         features = csr_from_arrays(made.arrays, "features")
-        grown = stages(
-            "tree",
-            {
-                "features": stages.key("features"),
-                "labels": corpus.labels,
-                "tree": self.tree,
-                "seed": seed,
-            },
-            lambda progress: build_tree(
-                pifa(features, corpus.labels, threads=threads),
+        vectorizer = None if corpus.texts is None else Tfidf.from_state(made)
+        strings = label_strings(self.tree, corpus.index)
+
+        @cache  # all trees grow from the same description of the labels
+        def described() -> CSR:
+            return describe_labels(
                 self.tree,
-                seed=seed,
-                threads=threads,
-            ).state(),
-        )
-        tree = LabelTree.from_state(grown)
-        trained = stages(
-            "ranker",
-            {"tree": stages.key("tree"), "ranker": self.ranker, "seed": seed},
-            lambda progress: train_ranker(
                 features,
                 corpus.labels,
-                tree,
-                self.ranker,
-                seed=seed,
+                transform=None if vectorizer is None else vectorizer.transform,
+                strings=strings,
+                seed=self.random_state,
                 threads=threads,
-                progress=progress.update,
-            ).state(),
-        )
-        self.vectorizer_ = None if corpus.texts is None else Tfidf.from_state(made)
-        self.ranker_ = Ranker.from_state(trained)
+            )
+
+        rankers = []
+        for number in range(self.n_trees):
+            seed, suffix = _tree_seed(self.random_state, number), _suffix(number)
+            if label_tree is None:
+                grown = stages(
+                    f"tree{suffix}",
+                    {
+                        "features": stages.key("features"),
+                        "labels": corpus.labels,
+                        "strings": strings,
+                        "tree": self.tree,
+                        "seed": [self.random_state, seed],
+                    },
+                    lambda progress, seed=seed: build_tree(  # type: ignore[misc]
+                        described(), self.tree, seed=seed, threads=threads
+                    ).state(),
+                )
+                tree, tree_key = LabelTree.from_state(grown), stages.key(f"tree{suffix}")
+            else:
+                tree, tree_key = label_tree, ""
+            trained = stages(
+                f"ranker{suffix}",
+                {
+                    "features": stages.key("features"),
+                    "labels": corpus.labels,
+                    "tree": tree_key or list(tree.state().arrays.values()),
+                    "weights": None if sample_weight is None else np.asarray(sample_weight),
+                    "negatives": proposed,
+                    "ranker": self.ranker,
+                    "search": self.search if "man" in self.ranker.negatives else None,
+                    "seed": seed,
+                },
+                lambda progress, tree=tree, seed=seed: train_ranker(  # type: ignore[misc]
+                    features,
+                    corpus.labels,
+                    tree,
+                    self.ranker,
+                    sample_weight=sample_weight,
+                    negatives=proposed,
+                    search=self.search,
+                    seed=seed,
+                    threads=threads,
+                    progress=progress.update,
+                ).state(),
+            )
+            rankers.append(Ranker.from_state(trained))
+        self.vectorizer_ = vectorizer
+        self.rankers_ = rankers
         self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus)
         self.timings_ = reporter.timings
         return self
+
+    @property
+    def ranker_(self) -> Ranker:
+        """The ranker of the only, or the first, tree."""
+        return self.rankers_[0]
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes that fitting on ``corpus`` will need at its peak, a cautious guess from its size.
@@ -157,7 +208,9 @@ class Linear(BaseEstimator):
         frequencies = np.bincount(corpus.labels.indices, minlength=1).astype(np.float64)
         label_terms = float((frequencies**0.8).sum()) * terms / len(corpus)
         strings = 64 * len(corpus) + 200 * len(corpus.index)
-        return BASE_BYTES + text_bytes + strings + int(32 * terms + 20 * label_terms)
+        finished = (self.n_trees - 1) * 6 * label_terms  # rankers of trees that are done
+        work = int(32 * terms + 20 * label_terms + finished)
+        return BASE_BYTES + text_bytes + strings + work
 
     def predict(
         self,
@@ -180,18 +233,21 @@ class Linear(BaseEstimator):
         [['shoes']]
         """
         check_fitted(self)
-        columns, scores, counts = self.ranker_.search(
-            self._vectors(X),
+        threads = self.n_jobs if threads is None else threads
+        columns, scores, counts = search_trees(
+            self.rankers_,
+            self._vectors(X, threads),
             k=check_k(k),
             params=self.search,
             allow=None if allow is None else columns_of(self.index_, allow, name="allow"),
             deny=None if deny is None else columns_of(self.index_, deny, name="deny"),
-            threads=self.n_jobs if threads is None else threads,
+            threads=threads,
         )
         return Predictions(columns, scores, counts, self.index_, self.search.score_kind)
 
     def score_labels(self, X: Any, labels: Any, *, threads: int | None = None) -> Any:
-        """Scores of given labels, the numbers that :meth:`predict` gives them.
+        """Scores of given labels, the numbers that :meth:`predict` gives them (their mean over
+        all trees, where there are several).
 
         ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
         sparse documents x labels pattern over the columns of ``index_``, for a sparse matrix.
@@ -204,14 +260,15 @@ class Linear(BaseEstimator):
         check_fitted(self)
         if not sparse.issparse(labels):
             labels = columns_of(self.index_, labels, name="labels")
-        return self.ranker_.score(
-            self._vectors(X),
-            labels,
-            params=self.search,
-            threads=self.n_jobs if threads is None else threads,
-        )
+        threads = self.n_jobs if threads is None else threads
+        vectors = self._vectors(X, threads)
+        scores = [
+            ranker.score(vectors, labels, params=self.search, threads=threads)
+            for ranker in self.rankers_
+        ]
+        return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
 
-    def _vectors(self, X: Any) -> CsrParts:
+    def _vectors(self, X: Any, threads: int | None) -> CsrParts:
         inputs = checked_inputs(X)
         given_text = not sparse.issparse(inputs)
         if given_text != (self.vectorizer_ is not None):
@@ -219,7 +276,7 @@ class Linear(BaseEstimator):
             raise DataError(f"this model was fitted on {learnt} and cannot predict from {got}")
         if self.vectorizer_ is None:
             return csr_parts(inputs, name="documents")
-        return self.vectorizer_.transform_parts(inputs)
+        return self.vectorizer_.transform_parts(inputs, threads=threads)
 
     def score(self, X: Any, y: Any) -> float:
         """P@1, so that scikit-learn's searches have a default to maximise.
@@ -234,7 +291,7 @@ class Linear(BaseEstimator):
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a model folder: a manifest and arrays that are memory-mapped when loaded."""
         check_fitted(self)
-        parts = {"ranker": self.ranker_.state()}
+        parts = {f"ranker{_suffix(t)}": ranker.state() for t, ranker in enumerate(self.rankers_)}
         if self.vectorizer_ is not None:
             parts["tfidf"] = self.vectorizer_.state()
         save_estimator(self, path, parts, overwrite=overwrite)
@@ -244,8 +301,27 @@ class Linear(BaseEstimator):
         """Reads a model folder that :meth:`save` wrote."""
         model, parts = load_estimator(cls, path, **options)
         model.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
-        model.ranker_ = Ranker.from_state(parts["ranker"])
+        names = [f"ranker{_suffix(number)}" for number in range(model.n_trees)]
+        model.rankers_ = [Ranker.from_state(parts[name]) for name in names]
         return cast(Self, model)
+
+
+def _suffix(number: int) -> str:
+    """What the stages and parts of a tree are called after; the first has no number."""
+    return f"-{number}" if number else ""
+
+
+def _tree_seed(random_state: int, number: int) -> int:
+    if number == 0:
+        return random_state
+    return int(np.random.SeedSequence([random_state, number]).generate_state(1)[0])
+
+
+def _check_trees(n_trees: Any, given: LabelTree | None) -> None:
+    if isinstance(n_trees, bool) or not isinstance(n_trees, (int, np.integer)) or n_trees < 1:
+        raise ConfigError(f"n_trees: must be a whole number of at least 1, got {n_trees!r}")
+    if given is not None and n_trees > 1:
+        raise ConfigError(f"n_trees: must be 1 with a label_tree of your own, got {n_trees}")
 
 
 def columns_of(index: LabelIndex, labels: Any, *, name: str) -> Int32:

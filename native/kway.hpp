@@ -1,0 +1,188 @@
+// Spherical k-means with k centres and clusters of any size, for many nodes of a tree at a time.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "csr.hpp"
+#include "parallel.hpp"
+#include "random.hpp"
+#include "submatrix.hpp"
+
+namespace labelgrove {
+
+// Rounds end when the mean cosine between rows and their centres gains less than this.
+inline constexpr double kKwayTolerance = 1e-4;
+
+// Splits one set of rows into up to k clusters; keeps its memory for the next set.
+class KwayKmeans {
+public:
+    // Writes the cluster of ids[i] to cluster[i]. Centres start at k different rows. A cluster that
+    // loses all its rows is gone. Rows without features lie nowhere; they are dealt out evenly, so
+    // that labels nobody has used do not all end up in one place.
+    void split(const Csr& points, const int32_t* ids, int64_t count, int32_t k, int max_iterations,
+               uint64_t seed, int threads, int32_t* cluster) {
+        filled_.clear();
+        for (int64_t i = 0; i < count; ++i) {
+            if (points.row_nnz(ids[i]) > 0) filled_.push_back(static_cast<int32_t>(i));
+        }
+        const int64_t rows = static_cast<int64_t>(filled_.size());
+        k_ = static_cast<int32_t>(std::min<int64_t>(k, std::max<int64_t>(rows, 1)));
+        if (rows > 0) cluster_rows(points, ids, max_iterations, seed, threads);
+        for (int64_t row = 0; row < rows; ++row) cluster[filled_[row]] = nearest_[row];
+        deal_empty_rows(points, ids, count, rows > 0 ? k_ : k, cluster);
+    }
+
+private:
+    void cluster_rows(const Csr& points, const int32_t* ids, int max_iterations, uint64_t seed, int threads) {
+        const int64_t rows = static_cast<int64_t>(filled_.size());
+        std::vector<int32_t> chosen(rows);
+        for (int64_t row = 0; row < rows; ++row) chosen[row] = ids[filled_[row]];
+        rows_.assign(points, chosen.data(), rows);
+        const size_t size = static_cast<size_t>(rows_.features()) * k_;
+        centres_.assign(size, 0.0f);
+        sums_.assign(size, 0.0);
+        start(seed);
+        nearest_.assign(rows, -1);
+        scores_.resize(rows);
+        double before = -2.0;
+        for (int iteration = 0; iteration < max_iterations; ++iteration) {
+            assign(threads);
+            // Summed row by row, whatever the number of threads.
+            const double mean = std::accumulate(scores_.begin(), scores_.end(), 0.0) / rows;
+            if (moved_.empty() || mean - before < kKwayTolerance) break;
+            before = mean;
+            move_sums(threads);
+            normalise_centres(threads);
+        }
+    }
+
+    // The first k of a random order of the rows, each scaled to unit length.
+    void start(uint64_t seed) {
+        Random random(seed);
+        std::vector<int32_t> order(rows_.rows());
+        std::iota(order.begin(), order.end(), 0);
+        for (int32_t c = 0; c < k_; ++c) {
+            std::swap(order[c], order[c + random.below(static_cast<uint32_t>(order.size() - c))]);
+            double square = 0;
+            for (const auto* e = rows_.begin(order[c]); e != rows_.end(order[c]); ++e) square += e->value * e->value;
+            const float scale = square > 0 ? static_cast<float>(1.0 / std::sqrt(square)) : 0.0f;
+            for (const auto* e = rows_.begin(order[c]); e != rows_.end(order[c]); ++e) {
+                centres_[static_cast<size_t>(e->feature) * k_ + c] = scale * e->value;
+            }
+        }
+    }
+
+    // Sends every row to its best centre, the first of equals, and notes who moved.
+    void assign(int threads) {
+        const int64_t rows = rows_.rows(), block = std::max<int64_t>(16, rows / 256 + 1);
+        moves_.resize(rows);
+        parallel_for((rows + block - 1) / block, threads, [&](int64_t piece, int) {
+            std::vector<float> score(k_);
+            const int64_t last = std::min(rows, (piece + 1) * block);
+            for (int64_t row = piece * block; row < last; ++row) {
+                std::fill(score.begin(), score.end(), 0.0f);
+                for (const auto* e = rows_.begin(row); e != rows_.end(row); ++e) {
+                    const float* centre = centres_.data() + static_cast<size_t>(e->feature) * k_;
+                    for (int32_t c = 0; c < k_; ++c) score[c] += e->value * centre[c];
+                }
+                const auto best = std::max_element(score.begin(), score.end());
+                moves_[row] = {nearest_[row], static_cast<int32_t>(best - score.begin())};
+                scores_[row] = *best;
+                nearest_[row] = moves_[row].second;
+            }
+        });
+        moved_.clear();
+        for (int64_t row = 0; row < rows; ++row) {
+            if (moves_[row].first != moves_[row].second) moved_.push_back(static_cast<int32_t>(row));
+        }
+    }
+
+    // Only rows that moved change the sums. Threads share the features out among them, so that every
+    // sum is made in the same order whatever their number.
+    void move_sums(int threads) {
+        const int pieces = resolve_threads(threads);
+        parallel_for(pieces, threads, [&](int64_t piece, int) {
+            for (int32_t row : moved_) {
+                const auto [from, to] = moves_[row];
+                for (const auto* e = rows_.begin(row); e != rows_.end(row); ++e) {
+                    if (pieces > 1 && e->feature % pieces != piece) continue;
+                    double* sum = sums_.data() + static_cast<size_t>(e->feature) * k_;
+                    if (from >= 0) sum[from] -= e->value;
+                    sum[to] += e->value;
+                }
+            }
+        });
+    }
+
+    // A centre without rows becomes zero. What rounding leaves of its sum must not count.
+    void normalise_centres(int threads) {
+        std::vector<int64_t> members(k_, 0);
+        for (int32_t c : nearest_) ++members[c];
+        std::vector<double> scale(k_, 0.0);
+        const int64_t features = rows_.features();
+        for (int64_t f = 0; f < features; ++f) {
+            for (int32_t c = 0; c < k_; ++c) scale[c] += sums_[f * k_ + c] * sums_[f * k_ + c];
+        }
+        for (int32_t c = 0; c < k_; ++c) {
+            scale[c] = members[c] > 0 && scale[c] > 0 ? 1.0 / std::sqrt(scale[c]) : 0.0;
+        }
+        const int64_t block = 1024;
+        parallel_for((features + block - 1) / block, threads, [&](int64_t piece, int) {
+            for (int64_t f = piece * block; f < std::min(features, (piece + 1) * block); ++f) {
+                for (int32_t c = 0; c < k_; ++c) {
+                    centres_[f * k_ + c] = static_cast<float>(sums_[f * k_ + c] * scale[c]);
+                }
+            }
+        });
+    }
+
+    void deal_empty_rows(const Csr& points, const int32_t* ids, int64_t count, int32_t k, int32_t* cluster) const {
+        std::vector<uint8_t> used(k, filled_.empty());
+        for (int32_t i : filled_) used[cluster[i]] = 1;
+        int32_t next = 0;
+        for (int64_t i = 0; i < count; ++i) {
+            if (points.row_nnz(ids[i]) > 0) continue;
+            while (!used[next % k]) ++next;
+            cluster[i] = next++ % k;
+            next %= k;
+        }
+    }
+
+    int32_t k_ = 0;
+    Submatrix rows_;
+    std::vector<int32_t> filled_;  // places in ids of the rows that have features
+    std::vector<float> centres_;   // features x k
+    std::vector<double> sums_;     // features x k
+    std::vector<int32_t> nearest_, moved_;
+    std::vector<std::pair<int32_t, int32_t>> moves_;
+    std::vector<float> scores_;
+};
+
+// Splits the nodes order[bounds[n] .. bounds[n + 1]) that have more than max_leaf_size rows; the
+// others are one cluster (0) each. Returns the cluster at each place of `order`.
+inline std::vector<int32_t> kway_kmeans(const Csr& points, const int32_t* order, const int64_t* bounds,
+                                        int64_t nodes, int32_t k, int64_t max_leaf_size,
+                                        int max_iterations, uint64_t seed, uint64_t first_node, int threads) {
+    std::vector<int32_t> cluster(bounds[nodes], 0);
+    const int workers = resolve_threads(threads);
+    std::vector<KwayKmeans> scratch(workers);
+    auto split = [&](int64_t node, int worker, int inner_threads) {
+        const int64_t begin = bounds[node], count = bounds[node + 1] - begin;
+        if (count <= max_leaf_size) return;
+        scratch[worker].split(points, order + begin, count, k, max_iterations,
+                              derive_seed(seed, first_node + node), inner_threads, cluster.data() + begin);
+    };
+    if (nodes >= workers) {
+        parallel_for(nodes, workers, [&](int64_t node, int worker) { split(node, worker, 1); });
+    } else {
+        for (int64_t node = 0; node < nodes; ++node) split(node, 0, workers);
+    }
+    return cluster;
+}
+
+}  // namespace labelgrove
