@@ -246,6 +246,8 @@ def describe_labels(
             result = combined(result, text, weight=params.text_weight)
         elif kind == "pifa,text":
             result = concatenated(result, text)
+        elif params.features_per_label is None:
+            return result  # of unit length already; the next line would copy all of it
     if params.features_per_label is not None:
         result = keep_largest(result, params.features_per_label)
     return l2_normalised(result)

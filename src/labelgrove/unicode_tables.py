@@ -20,6 +20,7 @@ from labelgrove import _native
 from labelgrove.strings import StringTable
 
 CODE_POINTS = 0x110000
+PLANE = 0x10000
 BLOCK = 256  # most blocks have nothing to say, which is found out for all of it at once
 # Bits of a character's class; the kernels' text_unicode.hpp has the same.
 WORD, SPACE, CASED, IGNORABLE = 1, 2, 4, 8
@@ -35,7 +36,7 @@ def char_tables(*, lowercase: bool, strip_accents: bool) -> _native.CharTables:
     True
     """
     changes: dict[int, str] = {}
-    for start, block in _blocks(_every_char(), BLOCK):
+    for start, block in _blocks():
         if (lowercase and block.lower() != block) or (strip_accents and _has_marks(block)):
             for code_point, char in enumerate(block, start):
                 lower = char.lower() if lowercase else char
@@ -64,10 +65,10 @@ def _has_marks(block: str) -> bool:
 @cache
 def _classes() -> npt.NDArray[np.uint8]:
     classes = np.zeros(CODE_POINTS, dtype=np.uint8)
-    every_char = _every_char()
-    for pattern, bit in ((r"\w+", WORD), (r"\s+", SPACE)):
-        for run in re.finditer(pattern, every_char):
-            classes[run.start() : run.end()] |= bit
+    for start, plane in _planes():
+        for pattern, bit in ((r"\w+", WORD), (r"\s+", SPACE)):
+            for run in re.finditer(pattern, plane):
+                classes[start + run.start() : start + run.end()] |= bit
     # Python has no word for "cased" and "case-ignorable", the two properties that decide how a
     # capital sigma is lower-cased. But it can be asked: a sigma becomes final after a cased
     # character, and case-ignorable ones in between do not matter.
@@ -79,23 +80,29 @@ def _classes() -> npt.NDArray[np.uint8]:
 def _makes_sigma_final(before: str) -> npt.NDArray[np.bool_]:
     """For each character, whether ``before``, it and a capital sigma end in a final sigma."""
     final = np.zeros(CODE_POINTS, dtype=np.bool_)
-    for start, block in _blocks(_every_char(before, "Σ "), 4 * BLOCK):
+    for start, block in _blocks(before, "Σ "):
         if "ς" in block.lower():
-            for code_point in range(start // 4, start // 4 + BLOCK):
+            for code_point in range(start, start + BLOCK):
                 final[code_point] = f"{before}{chr(code_point)}Σ".lower().endswith("ς")
     return final
 
 
-def _every_char(before: str = "", after: str = "") -> str:
-    """All code points as one string, each between ``before`` and ``after``."""
-    points = np.arange(CODE_POINTS)
-    columns = [
-        points if c is None else np.full(CODE_POINTS, ord(c)) for c in (*before, None, *after)
-    ]
-    table = np.column_stack(columns).astype("<u4")
-    return table.tobytes().decode("utf-32-le", "surrogatepass")
+def _planes(before: str = "", after: str = "") -> Iterator[tuple[int, str]]:
+    """All code points in order, each between ``before`` and ``after``, a plane at a time.
+
+    All at once would take a hundred megabytes for a moment.
+    """
+    for start in range(0, CODE_POINTS, PLANE):
+        points = np.arange(start, start + PLANE, dtype="<u4")
+        columns = [
+            points if c is None else np.full_like(points, ord(c)) for c in (*before, None, *after)
+        ]
+        yield start, np.column_stack(columns).tobytes().decode("utf-32-le", "surrogatepass")
 
 
-def _blocks(text: str, size: int) -> Iterator[tuple[int, str]]:
-    for start in range(0, len(text), size):
-        yield start, text[start : start + size]
+def _blocks(before: str = "", after: str = "") -> Iterator[tuple[int, str]]:
+    """The same in pieces of BLOCK code points."""
+    width = len(before) + 1 + len(after)
+    for start, plane in _planes(before, after):
+        for at in range(0, PLANE, BLOCK):
+            yield start + at, plane[at * width : (at + BLOCK) * width]

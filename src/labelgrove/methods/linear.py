@@ -45,7 +45,7 @@ from labelgrove.tfidf import Tfidf, TfidfParams
 from labelgrove.tree import LabelTree, TreeParams, build_tree
 
 # What the interpreter with its libraries takes before any data is there.
-BASE_BYTES = 200 << 20
+BASE_BYTES = 160 << 20
 
 
 class Linear(BaseEstimator):
@@ -202,15 +202,26 @@ class Linear(BaseEstimator):
         True
         """
         text_bytes = 0 if corpus.texts is None else _utf8_size(corpus.texts)
-        terms = _terms_per_document(corpus) * len(corpus)
+        terms = self._terms_per_document(corpus) * len(corpus)
         # The features of a label's documents overlap: n documents have about n^0.8 times the terms
         # of one (0.7 to 0.8 on legal, library and commit texts).
         frequencies = np.bincount(corpus.labels.indices, minlength=1).astype(np.float64)
         label_terms = float((frequencies**0.8).sum()) * terms / len(corpus)
         strings = 64 * len(corpus) + 200 * len(corpus.index)
         finished = (self.n_trees - 1) * 6 * label_terms  # rankers of trees that are done
-        work = int(32 * terms + 20 * label_terms + finished)
+        # While counting, every distinct term is held as text; of n-grams most are distinct.
+        per_term = 32 if self.tfidf.ngram_range[1] == 1 else 128
+        work = int(per_term * terms + 20 * label_terms + finished)
         return BASE_BYTES + text_bytes + strings + work
+
+    def _terms_per_document(self, corpus: Corpus) -> float:
+        """Distinct terms of a document on average; of texts, a sample is enough."""
+        if corpus.texts is None:
+            return float(corpus.features.nnz) / len(corpus)  # type: ignore[union-attr]
+        sample = [corpus.texts[row] for row in range(0, len(corpus), max(1, len(corpus) // 500))]
+        everything = {"min_df": "auto", "max_df": 1.0, "max_features": None}
+        params = TfidfParams(**self.tfidf.get_params() | everything)
+        return float(Tfidf(params).fit_transform(sample).nnz) / len(sample)
 
     def predict(
         self,
@@ -360,11 +371,3 @@ def _make_features(corpus: Corpus, params: TfidfParams, threads: int | None) -> 
 
 def _utf8_size(texts: Strings) -> int:
     return texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
-
-
-def _terms_per_document(corpus: Corpus) -> float:
-    """Distinct terms of a document on average; of texts, a sample is enough."""
-    if corpus.texts is None:
-        return float(corpus.features.nnz) / len(corpus)  # type: ignore[union-attr]
-    sample = range(0, len(corpus), max(1, len(corpus) // 500))
-    return float(np.mean([len(set(corpus.texts[row].lower().split())) for row in sample]))
