@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labelgrove.cli import common, options
+from labelgrove.methods import METHODS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +24,8 @@ def train(
     corpus: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training corpus, any format.")],
     out: Annotated[Path, typer.Option("--out", help="Model folder to write.")],
     method: Annotated[
-        str | None, typer.Option("--method", help="Method name; default linear, or the config's.")
+        str | None,
+        typer.Option("--method", help=f"{', '.join(METHODS)}; default linear, or the config's."),
     ] = None,
     dev: Annotated[
         Path | None, typer.Option("--dev", help="Held-out corpus to report metrics on.")

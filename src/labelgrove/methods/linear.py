@@ -207,11 +207,11 @@ class Linear(BaseEstimator):
         # of one (0.7 to 0.8 on legal, library and commit texts).
         frequencies = np.bincount(corpus.labels.indices, minlength=1).astype(np.float64)
         label_terms = float((frequencies**0.8).sum()) * terms / len(corpus)
-        strings = 64 * len(corpus) + 200 * len(corpus.index)
+        strings = 128 * len(corpus) + 400 * len(corpus.index)
         finished = (self.n_trees - 1) * 6 * label_terms  # rankers of trees that are done
         # While counting, every distinct term is held as text; of n-grams most are distinct.
         per_term = 32 if self.tfidf.ngram_range[1] == 1 else 128
-        work = int(per_term * terms + 20 * label_terms + finished)
+        work = int(per_term * terms + 32 * label_terms + finished)
         return BASE_BYTES + text_bytes + strings + work
 
     def _terms_per_document(self, corpus: Corpus) -> float:
