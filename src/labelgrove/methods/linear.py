@@ -20,6 +20,7 @@ from labelgrove.arrays import CSR, CsrParts, Int32, as_csr, csr_arrays, csr_from
 from labelgrove.beam import SearchParams
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex, Strings
+from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.forest import search_trees
 from labelgrove.label_features import describe_labels, label_strings
@@ -123,46 +124,18 @@ class Linear(BaseEstimator):
         )
         features = csr_from_arrays(made.arrays, "features")
         vectorizer = None if corpus.texts is None else Tfidf.from_state(made)
-        strings = label_strings(self.tree, corpus.index)
-
-        @cache  # all trees grow from the same description of the labels
-        def described() -> CSR:
-            return describe_labels(
-                self.tree,
-                features,
-                corpus.labels,
-                transform=None if vectorizer is None else vectorizer.transform,
-                strings=strings,
-                seed=self.random_state,
-                threads=threads,
-            )
+        trees = [(label_tree, content_hash(label_tree))] if label_tree is not None else []
+        trees = trees or self._grow_trees(stages, corpus, features, vectorizer)
 
         rankers = []
-        for number in range(self.n_trees):
-            seed, suffix = _tree_seed(self.random_state, number), _suffix(number)
-            if label_tree is None:
-                grown = stages(
-                    f"tree{suffix}",
-                    {
-                        "features": stages.key("features"),
-                        "labels": corpus.labels,
-                        "strings": strings,
-                        "tree": self.tree,
-                        "seed": [self.random_state, seed],
-                    },
-                    lambda progress, seed=seed: build_tree(  # type: ignore[misc]
-                        described(), self.tree, seed=seed, threads=threads
-                    ).state(),
-                )
-                tree, tree_key = LabelTree.from_state(grown), stages.key(f"tree{suffix}")
-            else:
-                tree, tree_key = label_tree, ""
+        for number, (tree, tree_key) in enumerate(trees):
+            seed = _tree_seed(self.random_state, number)
             trained = stages(
-                f"ranker{suffix}",
+                f"ranker{_suffix(number)}",
                 {
                     "features": stages.key("features"),
                     "labels": corpus.labels,
-                    "tree": tree_key or list(tree.state().arrays.values()),
+                    "tree": tree_key,
                     "weights": None if sample_weight is None else np.asarray(sample_weight),
                     "negatives": proposed,
                     "ranker": self.ranker,
@@ -189,6 +162,44 @@ class Linear(BaseEstimator):
         self.facts_ = TrainingFacts.of(corpus)
         self.timings_ = reporter.timings
         return self
+
+    def _grow_trees(
+        self, stages: Stages, corpus: Corpus, features: CSR, vectorizer: Tfidf | None
+    ) -> list[tuple[LabelTree, str]]:
+        """The trees, each with its stage's key; what describes the labels is gone afterwards."""
+        strings = label_strings(self.tree, corpus.index)
+
+        @cache  # all trees grow from the same description, and none needs it when all are there
+        def described() -> CSR:
+            return describe_labels(
+                self.tree,
+                features,
+                corpus.labels,
+                transform=None if vectorizer is None else vectorizer.transform,
+                strings=strings,
+                seed=self.random_state,
+                threads=self.n_jobs,
+            )
+
+        trees = []
+        for number in range(self.n_trees):
+            seed = _tree_seed(self.random_state, number)
+            name = f"tree{_suffix(number)}"
+            grown = stages(
+                name,
+                {
+                    "features": stages.key("features"),
+                    "labels": corpus.labels,
+                    "strings": strings,
+                    "tree": self.tree,
+                    "seed": [self.random_state, seed],
+                },
+                lambda progress, seed=seed: build_tree(  # type: ignore[misc]
+                    described(), self.tree, seed=seed, threads=self.n_jobs
+                ).state(),
+            )
+            trees.append((LabelTree.from_state(grown), stages.key(name)))
+        return trees
 
     @property
     def ranker_(self) -> Ranker:
