@@ -10,7 +10,7 @@ NATIVE := $(shell find native -type f) CMakeLists.txt
 MODULES := $(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
 INSTALLED := $(VENV)/installed-$(MODULES)
 
-.PHONY: demo test lint typecheck pytest bench clean
+.PHONY: demo test lint typecheck pytest clean
 
 demo: $(INSTALLED)
 	$(BIN)/labelgrove demo

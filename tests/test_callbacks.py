@@ -71,8 +71,6 @@ def test_timings_add_up_and_tell_waiting_from_work() -> None:
     assert sleep.wall >= 0.1
     assert sleep.cpu < 0.05
     assert work.cpu >= 0.1
-    table = reporter.where_the_time_went().splitlines()
-    assert [line.split()[0] for line in table] == ["stage", "sleep", "work"]
 
 
 class Stop(Exception):

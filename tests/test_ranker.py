@@ -4,7 +4,8 @@ from scipy import sparse
 
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.label_features import pifa
-from labelgrove.ranker import Ranker, node_bearers, train_ranker
+from labelgrove.ranker import Ranker, train_ranker
+from labelgrove.relevance import targets
 from labelgrove.solver import RankerParams
 from labelgrove.tree import LabelTree, TreeParams, build_tree
 
@@ -54,10 +55,8 @@ def test_bearers_are_unions_of_their_childrens():
     x, y = planted(labels=11, documents=50)
     tree = build_tree(pifa(x, y), TreeParams(branching=2, max_leaf_size=2))
     dense = y.toarray()[:, tree.leaf_labels] > 0
-    for level, lists in reversed(list(enumerate(node_bearers(y, tree)))):
-        for node in range(tree.widths[level]):
-            rows = lists.rows[lists.indptr[node] : lists.indptr[node + 1]]
-            assert rows.tolist() == np.flatnonzero(dense[:, node]).tolist()
+    for level, bearers in reversed(list(enumerate(targets(y, tree)))):
+        assert np.array_equal(bearers.toarray() > 0, dense)
         if level:
             groups = tree.parents[level][None, :] == np.arange(tree.widths[level - 1])[:, None]
             dense = (dense.astype(int) @ groups.T.astype(int)) > 0

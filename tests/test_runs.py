@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from killing import DIE_AT_FSYNC
 from labelgrove.callbacks import Event, Reporter
 from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.part import Part
@@ -299,19 +300,7 @@ def test_a_run_killed_again_and_again_ends_like_one_that_was_not(tmp_path: Path)
     assert not list((tmp_path / "killed").rglob("*labelgrove-tmp*"))
 
 
-KILLED_WRITE = """
-import os, signal, sys
-calls, deadly = 0, int(sys.argv[2])
-real = os.fsync
-def fsync(descriptor):
-    global calls
-    calls += 1
-    if calls == deadly:
-        os.kill(os.getpid(), signal.SIGKILL)
-    real(descriptor)
-os.fsync = fsync
-sys.stdin = open(os.devnull)
-"""
+KILLED_WRITE = DIE_AT_FSYNC + "sys.stdin = open(os.devnull)\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.svm import LinearSVC
 
 from labelgrove.arrays import as_csr
 from labelgrove.errors import DataError
@@ -39,11 +40,10 @@ def random_problem(seed, rows=40, columns=12, labels=3):
 
 @pytest.mark.parametrize("C", [0.3, 1.0, 5.0])
 def test_squared_hinge_is_liblinears_optimum(C):
-    svm = pytest.importorskip("sklearn.svm")
     x, y = random_problem(1)
     level, weights = one_cluster(x, y, RankerParams(C=C, **EXACT))
     for label in range(y.shape[1]):
-        peer = svm.LinearSVC(
+        peer = LinearSVC(
             C=C, loss="squared_hinge", dual=True, tol=1e-8, intercept_scaling=1, max_iter=100_000
         ).fit(x, y[:, label])
         np.testing.assert_allclose(weights[label], peer.coef_[0], atol=2e-3)
@@ -71,15 +71,12 @@ def test_smooth_losses_reach_the_optimum(seed, loss, positive_weight, bias):
 
 
 def test_hinge_reaches_the_objective_of_liblinear():
-    svm = pytest.importorskip("sklearn.svm")
     x, y = random_problem(2)
     params = RankerParams(loss="hinge", **EXACT)
     level, weights = one_cluster(x, y, params)
     rows = np.hstack([x, np.ones((len(x), 1))])
     for label in range(y.shape[1]):
-        peer = svm.LinearSVC(loss="hinge", dual=True, tol=1e-6, max_iter=200_000).fit(
-            x, y[:, label]
-        )
+        peer = LinearSVC(loss="hinge", dual=True, tol=1e-6, max_iter=200_000).fit(x, y[:, label])
         signs, costs = 2 * y[:, label] - 1, np.ones(len(x))
         ours = np.append(weights[label], level.bias[label])
         theirs = np.append(peer.coef_[0], peer.intercept_[0])

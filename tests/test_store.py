@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import labelgrove
+from killing import DIE_AT_FSYNC
 from labelgrove.disk import bundle
 from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.part import Part
@@ -358,23 +359,16 @@ def test_unverified_loading_of_a_damaged_tensor_file_never_crashes(
         (copy / name).write_bytes(pristine[name])
 
 
-KILLED_SAVE = """
-import os, signal, sys
+KILLED_SAVE = (
+    DIE_AT_FSYNC
+    + """
 import numpy as np
 from labelgrove.part import Part
 from labelgrove.store import save_model
-calls, deadly = 0, int(sys.argv[1])
-real = os.fsync
-def fsync(descriptor):
-    global calls
-    calls += 1
-    if calls == deadly:
-        os.kill(os.getpid(), signal.SIGKILL)
-    real(descriptor)
-os.fsync = fsync
 parts = {"w": Part({}, {"w": np.ones(1000)})}
-save_model(sys.argv[2], method="new", params={}, parts=parts, overwrite=True)
+save_model(sys.argv[1], method="new", params={}, parts=parts, overwrite=True)
 """
+)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
@@ -386,7 +380,7 @@ def test_a_killed_save_leaves_the_old_model_or_the_new(tmp_path: Path, existing:
             save(target, overwrite=True)
         else:
             shutil.rmtree(target, ignore_errors=True)
-        command = [sys.executable, "-c", KILLED_SAVE, str(deadly), str(target)]
+        command = [sys.executable, "-c", KILLED_SAVE, str(target), str(deadly)]
         killed = subprocess.run(command, check=False).returncode != 0
         try:
             assert load_model(target).method == ("xr-linear" if killed and deadly < 5 else "new")

@@ -136,20 +136,6 @@ class Reporter:
             with contextlib.suppress(Exception) if "error" in values else contextlib.nullcontext():
                 self.send(Event("stage_end", name, stage.done, total, values))
 
-    def where_the_time_went(self) -> str:
-        """A small table of stages, in the order they began to finish.
-
-        >>> reporter = Reporter(); reporter.timings["tree"] = Timing(2.0, 3.5, 1)
-        >>> print(reporter.where_the_time_went())
-        stage    seconds    CPU seconds
-        tree         2.0            3.5
-        """
-        width = max([5, *map(len, self.timings)])
-        lines = [f"{'stage':<{width}}  {'seconds':>9}  {'CPU seconds':>13}"]
-        for name, timing in self.timings.items():
-            lines.append(f"{name:<{width}}  {timing.wall:>9.1f}  {timing.cpu:>13.1f}")
-        return "\n".join(lines)
-
 
 class Stage:
     """What a ``with reporter.stage(...)`` block gets: counts steps and sends metrics."""

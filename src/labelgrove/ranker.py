@@ -14,7 +14,7 @@ from labelgrove.beam import BeamSearch, LabelMask, SearchParams, label_columns
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.negatives import given_nodes, instance_lists, predicted_nodes, weighted
 from labelgrove.part import Part
-from labelgrove.relevance import costs, targets
+from labelgrove.relevance import costs
 from labelgrove.solver import ChunkedWeights, RankerParams, RowLists, solve_level
 from labelgrove.tree import LabelTree
 
@@ -248,16 +248,6 @@ def train_ranker(
         )
         assert len(levels[-1].chunk_rows) == parent_count + 1
     return Ranker(tree, levels, features=int(x.shape[1]), bias=params.bias)
-
-
-def node_bearers(labels: CSR, tree: LabelTree) -> list[RowLists]:
-    """For each level and node, the documents that bear any label below it.
-
-    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
-    >>> [lists.rows.tolist() for lists in node_bearers(as_csr([[1, 0, 1], [0, 1, 0]]), tree)]
-    [[0, 1], [0, 0, 1]]
-    """
-    return [RowLists.from_csr(level) for level in targets(labels, tree)]
 
 
 def _everyone(features: CSR) -> CSR:

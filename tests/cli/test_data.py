@@ -47,6 +47,15 @@ def test_every_verb_explains_itself_with_an_example():
         assert f"Example: labelgrove data {verb}" in " ".join(result.output.split())
 
 
+def test_rarer_reading_options_work_here_too(tmp_path):
+    table = tmp_path / "a.csv"
+    table.write_bytes("text;labels\nGrün;a,b\n".encode("latin-1"))
+    flags = ["--read", "encoding=latin-1", "--read", "label_separator=,", "--json"]
+    assert json.loads(run("stats", table, *flags).stdout)["labels"] == 2
+    with pytest.raises(ConfigError, match="did you mean delimiter"):
+        run("stats", table, "--read", "delimeter=;")
+
+
 def test_stats_for_people(corpus):
     output = run("stats", corpus).output
     assert "shoes [all] (s)" in output

@@ -7,9 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from labelgrove.cli import data, demo, doctor, evaluate, info, predict, train
-
-USER_ERROR, INTERRUPTED = 1, 130
+from labelgrove.cli import common, data, demo, doctor, evaluate, info, predict, train
 
 app = typer.Typer(
     name="labelgrove",
@@ -61,4 +59,4 @@ def main() -> None:
 
 def _fail(message: str) -> NoReturn:
     typer.secho(f"error: {message}", fg="red", err=True)
-    sys.exit(USER_ERROR)
+    sys.exit(common.USER_ERROR)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from labelgrove.formats import ReadOptions
     from labelgrove.metrics import Evaluation, Propensity
 
+# Exit codes, besides 0 and the 2 that a wrong flag gives.
+USER_ERROR, INTERRUPTED = 1, 130
+
 
 def stderr_console() -> Console:
     """For what people read; standard output belongs to results."""
@@ -181,19 +184,6 @@ def print_json(value: Any) -> None:
     import json
 
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
-
-
-def human_bytes(size: float) -> str:
-    """A size as people say it.
-
-    >>> human_bytes(1536)
-    '1.5 KB'
-    """
-    for unit in ("B", "KB", "MB", "GB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TB"
 
 
 def human_seconds(seconds: float) -> str:

@@ -75,6 +75,7 @@ def stats(
     text_field: options.TextField = "text",
     labels_field: options.LabelsField = "labels",
     id_field: options.IdField = "id",
+    read: options.Read = None,
 ) -> None:
     """Count what is in a corpus: documents, labels, words, duplicates, frequent and rare labels.
 
@@ -85,7 +86,7 @@ def stats(
     from labelgrove.formats import ReadReport
 
     report = ReadReport()
-    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad)
+    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
     documents = _documents(source, how, report)
     found = corpus_stats(_progress(documents, "reading"), top=top)
     names = _label_names(labels or _label_table(source), [label for label, _ in found.top])
@@ -119,6 +120,7 @@ def convert(
     text_field: options.TextField = "text",
     labels_field: options.LabelsField = "labels",
     id_field: options.IdField = "id",
+    read: options.Read = None,
 ) -> None:
     """Write a corpus in another format, document by document.
 
@@ -130,7 +132,7 @@ def convert(
 
     refuse_existing([target, *([write_labels] if write_labels else [])], force=force)
     report = ReadReport()
-    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad)
+    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
     wanted = to or EXTENSIONS.get(Path(bare_name(target)).suffix.lower())
     if wanted == "xc" or write_labels is not None:
         corpus = read_corpus(source, labels=labels, options=how, report=report)
@@ -155,6 +157,7 @@ def sample(
     text_field: options.TextField = "text",
     labels_field: options.LabelsField = "labels",
     id_field: options.IdField = "id",
+    read: options.Read = None,
 ) -> None:
     """Draw documents at random in one pass; the same seed draws the same, in the file's order.
 
@@ -165,7 +168,7 @@ def sample(
 
     refuse_existing([target], force=force)
     report = ReadReport()
-    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad)
+    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
     documents = _documents(source, how, report, texts_needed=True)
     drawn = sample_documents(_progress(documents, "sampling"), n, seed=seed)
     write_corpus(drawn, target)
@@ -189,6 +192,7 @@ def split(
     text_field: options.TextField = "text",
     labels_field: options.LabelsField = "labels",
     id_field: options.IdField = "id",
+    read: options.Read = None,
 ) -> None:
     """Split a corpus into train, dev and test by a hash of each document.
 
@@ -204,7 +208,7 @@ def split(
     folder = CorpusFolder(out, gzip=gzip, parts=wanted_parts(dev=dev, test=test))
     folder.check(force=force, source=source)
     report = ReadReport()
-    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad)
+    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
     documents = _progress(_documents(source, how, report, texts_needed=True), "splitting")
 
     def keyed() -> Iterator[tuple[str, Document]]:

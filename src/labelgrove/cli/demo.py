@@ -84,6 +84,7 @@ def _print_table(
 ) -> None:
     from rich.table import Table
 
+    from labelgrove.memory import format_size
     from labelgrove.store import model_size
 
     evaluation = measured.evaluation
@@ -96,7 +97,7 @@ def _print_table(
     rows: dict[str, Any] = {
         "training": common.human_seconds(train_seconds),
         "prediction": f"{evaluation.n / measured.seconds:,.0f} documents/s",
-        "model size": common.human_bytes(model_size(model_folder)),
+        "model size": format_size(model_size(model_folder)),
     }
     for name, text in rows.items():
         table.add_row(name, text)

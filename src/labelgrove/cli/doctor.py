@@ -45,14 +45,14 @@ def examine() -> dict[str, dict[str, Any]]:
     ['extras', 'kernels', 'machine', 'packages', 'torch']
     """
     from labelgrove import __version__
-    from labelgrove.memory import available_memory
+    from labelgrove.memory import available_memory, format_size
 
     machine = {
         "system": platform.platform(),
         "python": platform.python_version(),
         "cores": os.cpu_count(),
         "usable cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        "free memory": common.human_bytes(available_memory() or 0),
+        "free memory": format_size(available_memory() or 0),
     }
     packages = {"labelgrove": __version__} | {name: _version(name) for name in CORE}
     extras = {

@@ -21,6 +21,7 @@ def info(
 
     Example: labelgrove info model --verify
     """
+    from labelgrove.memory import format_size
     from labelgrove.params import to_toml
     from labelgrove.store import load_model, model_size
 
@@ -40,7 +41,7 @@ def info(
         return
     console = common.stdout_console()
     for name, value in facts.items():
-        shown = common.human_bytes(value) if name == "bytes" else value
+        shown = format_size(value) if name == "bytes" else value
         if isinstance(shown, dict):
             shown = ", ".join(f"{k} {v}" for k, v in shown.items())
         elif isinstance(shown, int) and not isinstance(shown, bool):

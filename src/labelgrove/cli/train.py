@@ -126,7 +126,7 @@ def _training_run(
             typer.echo(
                 f"interrupted; {how if worth_resuming else 'nothing was done yet'}", err=True
             )
-            raise typer.Exit(130) from None
+            raise typer.Exit(common.INTERRUPTED) from None
         if kept is None:
             run.remove()
 
@@ -156,11 +156,13 @@ def _configured(
 
 
 def _print_plan(console: Console, model: Any, corpus: Corpus, needed: int) -> None:
+    from labelgrove.memory import format_size
+
     per_document = corpus.labels.nnz / len(corpus)
     console.print(
         f"plan: [bold]{model.method}[/bold] on {len(corpus):,} documents, "
         f"{len(corpus.index):,} labels, {per_document:.2f} labels per document; "
-        f"about {common.human_bytes(needed)} of memory"
+        f"about {format_size(needed)} of memory"
     )
 
 
@@ -172,7 +174,7 @@ def _report(
     *,
     as_json: bool,
 ) -> None:
-    from labelgrove.memory import peak_rss
+    from labelgrove.memory import format_size, peak_rss
     from labelgrove.store import model_size
 
     total = sum(t.wall for t in model.timings_.values())
@@ -201,4 +203,4 @@ def _report(
     console.print(f"trained in {common.human_seconds(total)} ({shares})")
     if measured is not None:
         console.print(measured.evaluation.table())
-    console.print(f"model: {out} ({common.human_bytes(size)})", markup=False)
+    console.print(f"model: {out} ({format_size(size)})", markup=False)

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,6 @@ from labelgrove.errors import ConfigError, DataError, NotFittedError
 from labelgrove.params import Params, to_toml, unknown_key
 from labelgrove.part import Part
 from labelgrove.strings import StringTable
-
-Model = TypeVar("Model")
 
 
 @dataclass(frozen=True)
