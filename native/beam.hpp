@@ -12,6 +12,7 @@
 #include <limits>
 #include <vector>
 
+#include "beam_best.hpp"
 #include "beam_model.hpp"
 #include "chunk_margins.hpp"
 #include "csr.hpp"
@@ -63,54 +64,6 @@ struct BeamResults {
     int32_t* columns;  // documents x k, filled with -1
     float* scores;     // documents x k, filled with -inf
     int32_t* counts;
-};
-
-// A node, or at the last level a label column, with its score.
-struct Scored {
-    int32_t node;
-    float score;
-};
-
-inline bool better(const Scored& a, const Scored& b) {
-    return a.score != b.score ? a.score > b.score : a.node < b.node;
-}
-
-// The best of what is offered, in any order; with limit 0 everything.
-class BestNodes {
-public:
-    void reset(int64_t limit) {
-        limit_ = static_cast<size_t>(limit);
-        threshold_ = -std::numeric_limits<float>::infinity();
-        items_.clear();
-    }
-
-    // What is below this is certainly not among the best.
-    float threshold() const { return threshold_; }
-
-    void offer(int32_t node, float score) {
-        items_.push_back({node, score});
-        if (limit_ > 0 && items_.size() >= 2 * limit_ + 16) tighten();
-    }
-
-    void tighten() {
-        if (limit_ == 0 || items_.size() < limit_) return;
-        if (items_.size() > limit_) {
-            std::nth_element(items_.begin(), items_.begin() + (limit_ - 1), items_.end(), better);
-            items_.resize(limit_);
-        }
-        threshold_ = std::max_element(items_.begin(), items_.end(), better)->score;
-    }
-
-    std::vector<Scored>& sorted() {
-        tighten();
-        std::sort(items_.begin(), items_.end(), better);
-        return items_;
-    }
-
-private:
-    size_t limit_ = 0;
-    float threshold_ = 0.0f;
-    std::vector<Scored> items_;
 };
 
 // Searches blocks of documents; one per thread, keeps its memory between blocks.
@@ -182,12 +135,24 @@ private:
         float score;
     };
 
-    void visit_pairs(const BeamLevel& level, const int32_t* leaf_labels, bool own_margin) {
-        if (best_.size() > 1) {
-            std::sort(pairs_.begin(), pairs_.end(), [](const Pair& a, const Pair& b) {
-                return a.parent != b.parent ? a.parent < b.parent : a.document < b.document;
-            });
+    // By parent; documents ascend already, and still do within a parent.
+    void sort_pairs(const BeamLevel& level) {
+        if (best_.size() <= 1 || pairs_.empty()) return;
+        if (static_cast<int64_t>(pairs_.size()) < level.parents / 4) {
+            std::stable_sort(pairs_.begin(), pairs_.end(),
+                             [](const Pair& a, const Pair& b) { return a.parent < b.parent; });
+            return;
         }
+        places_.assign(level.parents + 1, 0);
+        for (const Pair& pair : pairs_) ++places_[pair.parent + 1];
+        for (int64_t parent = 0; parent < level.parents; ++parent) places_[parent + 1] += places_[parent];
+        sorted_.resize(pairs_.size());
+        for (const Pair& pair : pairs_) sorted_[places_[pair.parent]++] = pair;
+        pairs_.swap(sorted_);
+    }
+
+    void visit_pairs(const BeamLevel& level, const int32_t* leaf_labels, bool own_margin) {
+        sort_pairs(level);
         for (size_t from = 0, to; from < pairs_.size(); from = to) {
             const int32_t parent = pairs_[from].parent;
             for (to = from + 1; to < pairs_.size() && pairs_[to].parent == parent;) ++to;
@@ -241,28 +206,33 @@ private:
     }
 
     // The best `beam` nodes, and further ones until there are labels enough below them.
-    void keep_best(const BeamLevel& level, const std::vector<Scored>& candidates, int64_t beam) {
+    void keep_best(const BeamLevel& level, const std::vector<uint64_t>& candidates, int64_t beam) {
         const int64_t all = static_cast<int64_t>(candidates.size());
-        int64_t keep = beam == 0 ? all : std::min(beam, all);
+        const int64_t least = beam == 0 ? all : std::min(beam, all);
         int64_t labels = 0;
-        for (int64_t c = 0; c < keep; ++c) labels += allowed_below(level, candidates[c].node);
-        while (keep < all && labels < request_->k) labels += allowed_below(level, candidates[keep++].node);
-        kept_.insert(kept_.end(), candidates.begin(), candidates.begin() + keep);
+        for (int64_t c = 0; c < all && (c < least || labels < request_->k); ++c) {
+            kept_.push_back(from_sort_key(candidates[c]));
+            labels += allowed_below(level, kept_.back().node);
+        }
     }
 
     void write_best(int64_t document, const BeamResults& results) {
-        std::vector<Scored>& found = best_[document].sorted();
+        std::vector<uint64_t>& found = best_[document].sorted();
         const int64_t k = request_->k, count = static_cast<int64_t>(found.size());
         if (request_->options.product()) {
             // Different logarithms may round to the same product; then the column decides.
-            for (Scored& label : found) label.score = std::exp(label.score);
-            std::sort(found.begin(), found.end(), better);
+            for (uint64_t& key : found) {
+                const Scored label = from_sort_key(key);
+                key = sort_key({label.node, std::exp(label.score)});
+            }
+            sort_keys(found);
         }
         int32_t* columns = results.columns + (first_ + document) * k;
         float* scores = results.scores + (first_ + document) * k;
         for (int64_t c = 0; c < count; ++c) {
-            columns[c] = found[c].node;
-            scores[c] = found[c].score;
+            const Scored label = from_sort_key(found[c]);
+            columns[c] = label.node;
+            scores[c] = label.score;
         }
         std::fill(columns + count, columns + k, -1);
         std::fill(scores + count, scores + k, -std::numeric_limits<float>::infinity());
@@ -275,7 +245,8 @@ private:
     std::vector<BestNodes> best_;  // per document of the block
     std::vector<Scored> kept_;     // best first within a document
     std::vector<int64_t> kept_ptr_;
-    std::vector<Pair> pairs_;
+    std::vector<Pair> pairs_, sorted_;
+    std::vector<int64_t> places_;
     ChunkMargins margins_;
     SingleRows dense_rows_;
     std::vector<const float*> dense_documents_;

@@ -83,6 +83,7 @@ struct BeamLevel {
     const int64_t* child_ptr;  // parent p has nodes [child_ptr[p], child_ptr[p + 1])
     const int64_t* leaf_ptr;   // node j has leaves [leaf_ptr[j], leaf_ptr[j + 1])
     int64_t entries;           // length of children and values
+    int64_t parents;
     int64_t nodes;
     int64_t dense_cols;
     const FeatureIndex* index;

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -43,7 +44,7 @@ public:
                                 children.data(), child_type(children), values.data(), value_type(values),
                                 scales.data(), bias.data(), static_cast<const Half*>(dense.data()),
                                 child_ptr.data(), leaf_ptr.data(), static_cast<int64_t>(values.shape(0)),
-                                static_cast<int64_t>(bias.shape(0)), dense_cols, index.get()});
+                                static_cast<int64_t>(chunk_rows.shape(0)) - 1, static_cast<int64_t>(bias.shape(0)), dense_cols, index.get()});
         owners_.push_back({std::move(chunk_rows), std::move(chunk_entries), std::move(features),
                            std::move(row_start), std::move(children), std::move(values), std::move(scales),
                            std::move(bias), std::move(dense), std::move(child_ptr), std::move(leaf_ptr),
@@ -91,7 +92,20 @@ private:
     std::vector<Owners> owners_;
 };
 
+template <class Pointer>
+bool csr_is_sound(const Vector<Pointer>& indptr, const Vector<int32_t>& indices, const Vector<float>& data,
+                  int64_t cols) {
+    if (indptr.shape(0) == 0) return false;
+    const size_t stored = std::min(indices.shape(0), data.shape(0));
+    return is_sound(indptr.data(), static_cast<int64_t>(indptr.shape(0)) - 1, indices.data(), data.data(),
+                    static_cast<int64_t>(stored), cols);
+}
+
 void bind_beam(nb::module_& module) {
+    module.def("csr_is_sound", &csr_is_sound<int32_t>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+               nb::arg("data").noconvert(), nb::arg("cols"));
+    module.def("csr_is_sound", &csr_is_sound<int64_t>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+               nb::arg("data").noconvert(), nb::arg("cols"));
     nb::class_<BeamModel>(module, "BeamModel")
         .def(nb::init<Vector<int32_t>>())
         .def("add_level", &BeamModel::add_level)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from labelgrove.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts
+from labelgrove.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts, matrix_parts
 from labelgrove.beam import (
     BeamSearch,
     LabelMask,
@@ -53,6 +53,7 @@ class Ranker:
         self.features = features
         self.width = width
         self.bias = bias
+        self._last_settings: dict[str, Any] = {}
         self._search = BeamSearch(tree, levels, features=features, bias=bias, width=width)
 
     def search(
@@ -81,7 +82,7 @@ class Ranker:
         >>> ranker.search([[0.0, 1.0]], k=5, deny=[1])[0].tolist()
         [[0]]
         """
-        params = (params or SearchParams()).validate("search")
+        params = self._valid(params)
         mask = allow if isinstance(allow, LabelMask) and deny is None else None
         if mask is None and (allow is not None or deny is not None):
             mask = LabelMask(self.tree, allow=allow, deny=deny)
@@ -104,7 +105,7 @@ class Ranker:
         >>> ranker.score([[0.0, 1.0]], [1, 0]).round(1).tolist()
         [[1.0, 0.0]]
         """
-        params = (params or SearchParams()).validate("search")
+        params = self._valid(params)
         parts = self._parts(documents)
         rows = parts.rows
         if sparse.issparse(columns):
@@ -129,6 +130,15 @@ class Ranker:
         )
         return scores.reshape(rows, len(same))
 
+    def _valid(self, params: SearchParams | None) -> SearchParams:
+        """Validated settings; those of the last call, if equal, are known to be valid."""
+        params = SearchParams() if params is None else params
+        settings = vars(params)
+        if settings != self._last_settings or not isinstance(params.beam, int):
+            params.validate("search")
+            self._last_settings = dict(settings)
+        return params
+
     def _parts(self, documents: Any) -> FeatureParts:
         """Documents as the kernels read them; parts come from our own kernels and are sound."""
         if isinstance(documents, FeatureParts):
@@ -138,7 +148,7 @@ class Ranker:
         if not isinstance(documents, Features):
             # One block, and the model says which.
             if self.width == 0:
-                return sparse_only(csr_parts(as_csr(documents, name="documents"), name="documents"))
+                return sparse_only(matrix_parts(documents, name="documents"))
             if self.features == 0 and sparse.issparse(documents):
                 documents = as_csr(documents, name="documents").toarray()
         return as_features(documents, name="documents").parts(name="documents")
