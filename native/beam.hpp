@@ -83,9 +83,10 @@ public:
         for (size_t t = 0; t < tree.levels.size(); ++t) {
             const BeamLevel& level = tree.levels[t];
             const bool last_level = t + 1 == tree.levels.size();
-            // k nodes have k leaves at least, so the beam never widens beyond that.
+            // So many nodes have k leaves for certain: the beam never widens beyond that.
+            const int64_t fewest = request.allowed == nullptr ? std::max<int64_t>(level.fewest_leaves, 1) : 1;
             const int64_t beam = last_level ? request.k : request.beams[t];
-            const int64_t limit = beam == 0 ? 0 : std::max(beam, request.k);
+            const int64_t limit = beam == 0 ? 0 : std::max(beam, (request.k + fewest - 1) / fewest);
             for (BestNodes& best : best_) best.reset(limit);
             visit_children(level, last_level ? tree.leaf_labels : nullptr);
             if (last_level) {

@@ -85,6 +85,7 @@ struct BeamLevel {
     int64_t entries;           // length of children and values
     int64_t parents;
     int64_t nodes;
+    int64_t fewest_leaves;  // below any node
     int64_t dense_cols;
     const FeatureIndex* index;
 

@@ -3,10 +3,12 @@
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 
 #include "common.hpp"
+#include "merge_trees.hpp"
 
 namespace labelgrove {
 
@@ -38,13 +40,16 @@ public:
                    Vector<float> bias, AnyVector dense, Vector<int64_t> child_ptr, Vector<int64_t> leaf_ptr,
                    int64_t cols, int64_t dense_cols) {
         if (dense_cols > 0 && !is_half(dense.dtype())) throw std::invalid_argument("dense weights must be float16");
+        const int64_t nodes = static_cast<int64_t>(bias.shape(0));
+        int64_t fewest = std::numeric_limits<int64_t>::max();
+        for (int64_t j = 0; j < nodes; ++j) fewest = std::min(fewest, leaf_ptr.data()[j + 1] - leaf_ptr.data()[j]);
         auto index = std::make_shared<const FeatureIndex>(chunk_rows.data(), features.data(),
                                                    static_cast<int64_t>(chunk_rows.shape(0)) - 1, cols);
         tree_.levels.push_back({chunk_rows.data(), chunk_entries.data(), features.data(), row_start.data(),
                                 children.data(), child_type(children), values.data(), value_type(values),
                                 scales.data(), bias.data(), static_cast<const Half*>(dense.data()),
                                 child_ptr.data(), leaf_ptr.data(), static_cast<int64_t>(values.shape(0)),
-                                static_cast<int64_t>(chunk_rows.shape(0)) - 1, static_cast<int64_t>(bias.shape(0)), dense_cols, index.get()});
+                                static_cast<int64_t>(chunk_rows.shape(0)) - 1, nodes, fewest, dense_cols, index.get()});
         owners_.push_back({std::move(chunk_rows), std::move(chunk_entries), std::move(features),
                            std::move(row_start), std::move(children), std::move(values), std::move(scales),
                            std::move(bias), std::move(dense), std::move(child_ptr), std::move(leaf_ptr),
@@ -92,6 +97,18 @@ private:
     std::vector<Owners> owners_;
 };
 
+template <class T>
+using Cube = nb::ndarray<const T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+
+void merge(const Cube<int32_t>& found, const Cube<float>& found_scores, bool last_counts,
+           MutableMatrix<int32_t> columns, MutableMatrix<float> scores, MutableVector<int32_t> counts, int threads) {
+    const TreeResults results{found.data(), found_scores.data(), static_cast<int64_t>(found.shape(0)),
+                              static_cast<int64_t>(found.shape(1)), static_cast<int64_t>(found.shape(2))};
+    const int64_t k = static_cast<int64_t>(columns.shape(1));
+    nb::gil_scoped_release released;
+    merge_trees(results, last_counts, k, columns.data(), scores.data(), counts.data(), threads);
+}
+
 template <class Pointer>
 bool csr_is_sound(const Vector<Pointer>& indptr, const Vector<int32_t>& indices, const Vector<float>& data,
                   int64_t cols) {
@@ -102,6 +119,7 @@ bool csr_is_sound(const Vector<Pointer>& indptr, const Vector<int32_t>& indices,
 }
 
 void bind_beam(nb::module_& module) {
+    module.def("merge_trees", &merge);
     module.def("csr_is_sound", &csr_is_sound<int32_t>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
                nb::arg("data").noconvert(), nb::arg("cols"));
     module.def("csr_is_sound", &csr_is_sound<int64_t>, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),

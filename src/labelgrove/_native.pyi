@@ -163,6 +163,15 @@ def solve_clusters(
     threads: int,
 ) -> dict[str, Any]: ...
 def csr_is_sound(indptr: Int32 | Int64, indices: Int32, data: Float32, cols: int) -> bool: ...
+def merge_trees(
+    found: Int32,
+    found_scores: Float32,
+    last_counts: bool,
+    columns: Int32,
+    scores: Float32,
+    counts: Int32,
+    threads: int,
+) -> None: ...
 
 class BeamModel:
     def __init__(self, leaf_labels: Int32) -> None: ...

@@ -86,7 +86,7 @@ class Ranker:
         mask = allow if isinstance(allow, LabelMask) and deny is None else None
         if mask is None and (allow is not None or deny is not None):
             mask = LabelMask(self.tree, allow=allow, deny=deny)
-        return self._search(self._parts(documents), k=k, params=params, mask=mask, threads=threads)
+        return self._search(self.parts(documents), k=k, params=params, mask=mask, threads=threads)
 
     def score(
         self,
@@ -106,7 +106,7 @@ class Ranker:
         [[1.0, 0.0]]
         """
         params = self._valid(params)
-        parts = self._parts(documents)
+        parts = self.parts(documents)
         rows = parts.rows
         if sparse.issparse(columns):
             pattern = as_csr(columns, name="columns")
@@ -139,8 +139,13 @@ class Ranker:
             self._last_settings = dict(settings)
         return params
 
-    def _parts(self, documents: Any) -> FeatureParts:
-        """Documents as the kernels read them; parts come from our own kernels and are sound."""
+    def parts(self, documents: Any) -> FeatureParts:
+        """Documents as the kernels read them; parts come from our own kernels and are sound.
+
+        >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
+        >>> ranker.parts([[0.0, 1.0]]).rows
+        1
+        """
         if isinstance(documents, FeatureParts):
             return documents
         if isinstance(documents, CsrParts):
