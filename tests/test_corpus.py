@@ -154,7 +154,7 @@ def test_take_keeps_everything_together(kind: Any, rows: Any) -> None:
     assert list(taken.texts) == ["xyz"[i] for i in expected]
     assert list(taken.ids) == ["123"[i] for i in expected]
     assert taken.label_lists() == [["abc"[i]] for i in expected]
-    assert taken.features.toarray().max(axis=1).tolist() == [i + 1 for i in expected]
+    assert taken.features.sparse.toarray().max(axis=1).tolist() == [i + 1 for i in expected]
     assert taken.unknown.tolist() == expected
 
 

@@ -155,6 +155,17 @@ def as_features(matrix: Any, *, name: str = "features") -> Features:
     return Features(dense=as_dense(matrix, name=name))
 
 
+def with_dense(features: Features | None, dense: Any) -> Features:
+    """Features with a dense block beside what they have.
+
+    >>> with_dense(Features(sparse=[[1.0]]), [[2.0, 3.0]])
+    Features(1 rows, 1 sparse + 2 dense)
+    """
+    if features is not None and features.dense is not None:
+        raise DataError("there is a dense block already; dense= cannot be given besides")
+    return Features(None if features is None else features.sparse, as_dense(dense, name="dense"))
+
+
 def as_dense(matrix: Any, *, name: str = "features") -> DenseBlock:
     """A 2-d array as float32, or float16 where it is that already, rows in one piece.
 

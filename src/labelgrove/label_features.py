@@ -66,8 +66,12 @@ def _unit_sums(rows: Features, weights: CSR, *, threads: int | None = None) -> F
     count = int(weights.shape[0])
     terms = None
     if rows.sparse is not None:
-        shape = np.array([count, rows.terms])
-        arrays = {"z.indptr": indptr, "z.indices": indices, "z.data": data, "z.shape": shape}
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "z.indptr": indptr,
+            "z.indices": indices,
+            "z.data": data,
+            "z.shape": np.array([count, rows.terms]),
+        }
         terms = csr_from_arrays(arrays, "z")
     if rows.dense is None:
         return Features(terms)

@@ -163,7 +163,7 @@ def evaluate_model(
     k = max(parse_metric(name).k or 100 for name in names) + (0 if filter_pairs is None else 10)
     wall, cpu = time.perf_counter(), time.process_time()
     # The number of threads that training was told is not what predicting should use.
-    predictions = model.predict(corpus.inputs, k=k, threads=threads or 0)
+    predictions = model.predict(corpus, k=k, threads=threads or 0)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     evaluation = evaluate(
         predictions,

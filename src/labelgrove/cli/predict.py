@@ -90,8 +90,8 @@ def _feature_batches(corpus: Corpus, size: int) -> Iterator[Batch]:
     if corpus.features is None:
         raise DataError("this model was trained on features; the input holds texts only")
     for start in range(0, len(corpus), size):
-        rows = corpus.features[start : start + size]
-        ids = [None] * rows.shape[0] if corpus.ids is None else corpus.ids[start : start + size]
+        rows = corpus.features.take(slice(start, start + size))
+        ids = [None] * len(rows) if corpus.ids is None else corpus.ids[start : start + size]
         yield rows, ids
 
 
