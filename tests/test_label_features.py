@@ -4,7 +4,7 @@ from scipy import sparse
 
 from blocks import KINDS as BLOCKS
 from blocks import as_blocks
-from labelgrove import label_features
+from labelgrove import features, label_features
 from labelgrove.arrays import as_csr
 from labelgrove.corpus import LabelIndex
 from labelgrove.errors import ConfigError, DataError
@@ -95,7 +95,7 @@ def test_normalising_leaves_the_input_alone():
 
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_length_is_measured_over_both_blocks(monkeypatch, kind):
-    monkeypatch.setattr(label_features, "SCALE_NUMBERS", 8)
+    monkeypatch.setattr(features, "BLOCK_NUMBERS", 8)
     x = np.random.default_rng(0).standard_normal((11, 6))
     x[4] = 0
     expected = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-9)

@@ -17,14 +17,13 @@ from labelgrove import _native
 from labelgrove.arrays import CSR, as_csr, csr_from_arrays, csr_parts
 from labelgrove.corpus import LabelIndex, Strings
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.features import DenseBlock, Features, as_features
+from labelgrove.features import Features, as_features, row_blocks, scaled_rows
 from labelgrove.topk import top_k
 from labelgrove.tree import TreeParams
 
-# Labels whose random walks are held in memory at once, entries pruned and numbers scaled at once.
+# Labels whose random walks are held in memory at once, and entries pruned at once.
 WALK_BLOCK = 1 << 16
 PRUNE_ENTRIES = 1 << 24
-SCALE_NUMBERS = 1 << 24
 
 
 def pifa(
@@ -94,26 +93,13 @@ def l2_normalised(matrix: Any) -> Features:
             rows, weights=np.square(terms.data, dtype=np.float64), minlength=terms.shape[0]
         )
     if dense is not None:
-        for block in _blocks(dense):
+        for block in row_blocks(dense):
             squares[block] += np.square(dense[block], dtype=np.float64).sum(axis=1)
     scale = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
     if terms is not None:
         data = (terms.data * scale[rows]).astype(np.float32)
         terms = sparse.csr_array((data, terms.indices, terms.indptr), shape=terms.shape)
-    return Features(terms, None if dense is None else _scaled(dense, scale))
-
-
-def _blocks(dense: DenseBlock) -> list[slice]:
-    step = max(1, SCALE_NUMBERS // max(1, dense.shape[1]))
-    return [slice(first, first + step) for first in range(0, len(dense), step)]
-
-
-def _scaled(dense: DenseBlock, scale: npt.NDArray[np.float64]) -> DenseBlock:
-    """Rows times their scales, in the same precision; in blocks, for halves are widened."""
-    scaled = np.empty_like(dense, subok=False)
-    for block in _blocks(dense):
-        scaled[block] = dense[block] * scale[block, None]
-    return scaled
+    return Features(terms, None if dense is None else scaled_rows(dense, scale))
 
 
 def pii(labels: Any) -> Features:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove import Corpus, LabelIndex, Tfidf, TfidfParams
+from labelgrove import Corpus, LabelIndex, Tfidf, TfidfParams, features
 from labelgrove.arrays import CsrParts
 from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError, DataError
@@ -96,7 +96,7 @@ def test_texts_with_a_dense_block(tfidf: Tfidf) -> None:
 
 
 def test_rows_beside_terms_have_unit_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "NORM_NUMBERS", 8)
+    monkeypatch.setattr(features, "BLOCK_NUMBERS", 8)
     rows = np.random.default_rng(0).standard_normal((7, 5)).astype(np.float32)
     rows[3] = 0
     scaled = beside_terms(rows, "l2")

@@ -10,14 +10,20 @@ import numpy.typing as npt
 from labelgrove.arrays import CsrParts, Int32, as_csr, csr_arrays, csr_from_arrays, csr_parts
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.features import DenseBlock, FeatureParts, Features, with_dense
+from labelgrove.features import (
+    DenseBlock,
+    FeatureParts,
+    Features,
+    row_blocks,
+    scaled_rows,
+    with_dense,
+)
 from labelgrove.methods.base import checked_inputs
 from labelgrove.part import Part
 from labelgrove.tfidf import Tfidf, TfidfParams
 
 # Rows this near to unit length are left alone: half precision cannot come nearer.
 UNIT_TOLERANCE = 1e-3
-NORM_NUMBERS = 1 << 22  # of a dense block, measured at once
 
 
 def check_dense_norm(norm: Any) -> None:
@@ -37,19 +43,14 @@ def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:
     if norm != "l2":
         return dense
     lengths = np.empty(len(dense))
-    step = max(1, NORM_NUMBERS // max(1, dense.shape[1]))
-    blocks = [slice(first, first + step) for first in range(0, len(dense), step)]
-    for block in blocks:
+    for block in row_blocks(dense):
         lengths[block] = np.sqrt(np.square(dense[block], dtype=np.float64).sum(axis=1))
     other = (lengths > 0) & (np.abs(lengths - 1) > UNIT_TOLERANCE)
     if not other.any():
         return dense
-    scaled = np.empty_like(dense, subok=False)
     scale: npt.NDArray[np.float64] = np.ones(len(dense))
     np.divide(1.0, lengths, out=scale, where=other)
-    for block in blocks:
-        scaled[block] = dense[block] * scale[block, None]
-    return scaled
+    return scaled_rows(dense, scale)
 
 
 def training_inputs(corpus: Corpus, params: TfidfParams, dense_norm: str | None) -> dict[str, Any]:
