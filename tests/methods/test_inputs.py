@@ -106,6 +106,8 @@ def test_rows_beside_terms_have_unit_length(monkeypatch: pytest.MonkeyPatch) -> 
     # A row does not depend on the rows it comes with.
     mixed = np.concatenate([scaled[:1] * np.float32(1.0004), rows[1:2]])
     assert np.array_equal(beside_terms(mixed, "l2")[:1], beside_terms(mixed[:1], "l2"))
+    with pytest.raises(DataError, match="NaN or infinity"):
+        beside_terms(np.full((2, 2), np.inf, np.float32), "l2")
     halves = beside_terms(rows.astype(np.float16), "l2")
     assert halves.dtype == np.float16
     assert beside_terms(halves, "l2") is halves

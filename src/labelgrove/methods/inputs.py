@@ -45,6 +45,8 @@ def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:
     lengths = np.empty(len(dense))
     for block in row_blocks(dense):
         lengths[block] = np.sqrt(np.square(dense[block], dtype=np.float64).sum(axis=1))
+    if not np.isfinite(lengths).all():
+        raise DataError("the dense block contains NaN or infinity")
     other = (lengths > 0) & (np.abs(lengths - 1) > UNIT_TOLERANCE)
     if not other.any():
         return dense
