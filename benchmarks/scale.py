@@ -1,7 +1,7 @@
 """Cost of training per label, from ten thousand labels to a million that all occur in training.
 
-    python benchmarks/scale.py [--labels 10000,30000,100000,300000,1000000] [--documents-per-label X]
-        [--threads 1] [--work FOLDER]
+    python benchmarks/scale.py [--labels 10000,30000,100000,300000,1000000]
+        [--documents-per-label 1.6] [--threads 1] [--work FOLDER]
 
 Shop corpora (``labelgrove data make --every-label``) with a fixed number of documents per label,
 trained from text by ``labelgrove train`` with default settings, each in a process of its own. A
@@ -52,9 +52,7 @@ def main() -> None:
             print_row(rows[-1])
     worst = max(row["against_log"] for row in rows)
     verdict = "no faster" if worst <= TOLERANCE else "FASTER"
-    print(
-        f"cost per label grows {verdict} than ln(labels): at most {worst:.2f} times what that allows"
-    )
+    print(f"cost per label grows {verdict} than ln(labels): at most {worst:.2f} times as much")
     result = {"threads": options.threads, "sizes": rows, "worst_against_log": worst}
     report("scale", result, save=not options.no_save)
 
@@ -83,7 +81,7 @@ def measure(folder: Path, labels: int, documents: int, dev: int, threads: int) -
         "peak_mb": said["peak_memory_bytes"] / 1e6,
         "model_mb": said["model_bytes"] / 1e6,
         "stages": said["stages"],
-        "P@1": 100 * said["dev"]["values"]["P@1"],
+        "P@1": said["dev"]["P@1"],
     }
     kept.write_text(json.dumps(row))
     return row
