@@ -6,10 +6,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "csr.hpp"
+#include "dense.hpp"
 
 namespace nb = nanobind;
 
@@ -38,6 +40,21 @@ inline Csr csr_view(const Vector<int64_t>& indptr, const Vector<int32_t>& indice
     return {static_cast<int64_t>(indptr.shape(0)) - 1, cols, indptr.data(), indices.data(), data.data()};
 }
 
+// float32 or float16, rows in one piece.
+using DenseArray = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+inline Dense dense_view(const DenseArray& array) {
+    Dense view{static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1)), nullptr, nullptr};
+    if (array.dtype() == nb::dtype<float>()) {
+        view.single = static_cast<const float*>(array.data());
+    } else if (array.dtype().code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float) && array.dtype().bits == 16) {
+        view.half = static_cast<const uint16_t*>(array.data());
+    } else {
+        throw std::invalid_argument("dense features must be float32 or float16");
+    }
+    return view;
+}
+
 // One per kernel, each in its own file; module.cpp calls them.
 void bind_topk(nb::module_& module);
 void bind_xc_text(nb::module_& module);
@@ -46,6 +63,7 @@ void bind_beam(nb::module_& module);
 void bind_kmeans(nb::module_& module);
 void bind_pifa(nb::module_& module);
 void bind_kway(nb::module_& module);
+void bind_dense(nb::module_& module);
 void bind_solver(nb::module_& module);
 
 }  // namespace labelgrove

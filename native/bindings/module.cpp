@@ -30,5 +30,6 @@ NB_MODULE(_native, module) {
     labelgrove::bind_kmeans(module);
     labelgrove::bind_pifa(module);
     labelgrove::bind_kway(module);
+    labelgrove::bind_dense(module);
     labelgrove::bind_solver(module);
 }

@@ -88,7 +88,13 @@ class BeamSearch:
             children = tree.children(number)
             _check_chunks(weights, children, features, f"ranker level {number}")
             self._model.add_level(
-                *weights.arrays().values(),
+                weights.chunk_rows,
+                weights.chunk_entries,
+                weights.features,
+                weights.row_start,
+                weights.children,
+                weights.values,
+                weights.bias,
                 children,
                 leaf_ptr[len(levels) - 1 - number],
                 features,

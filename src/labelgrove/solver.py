@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -101,6 +101,9 @@ class ChunkedWeights:
     (offsets from the parent's first child) and their weights. Chunk p has features
     ``chunk_rows[p] .. chunk_rows[p+1]`` and entries ``chunk_entries[p] .. chunk_entries[p+1]``;
     ``row_start`` holds one more number per chunk than it has features.
+
+    ``dense`` has the weights of d dense features, chunk after chunk: chunk p is a d x width matrix
+    (children of one feature side by side) that begins at d times the number of p's first child.
     """
 
     chunk_rows: Int64
@@ -110,10 +113,11 @@ class ChunkedWeights:
     children: npt.NDArray[np.uint16]
     values: Float32
     bias: Float32
+    dense: npt.NDArray[np.float16] = field(default_factory=lambda: np.zeros(0, np.float16))
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
     def concat(cls, parts: list[ChunkedWeights]) -> ChunkedWeights:
@@ -128,7 +132,7 @@ class ChunkedWeights:
         if len(parts) == 1:
             return parts[0]
         joined: dict[str, Any] = {n: pointers(n) for n in ("chunk_rows", "chunk_entries")}
-        for name in ("features", "row_start", "children", "values", "bias"):
+        for name in ("features", "row_start", "children", "values", "bias", "dense"):
             joined[name] = np.concatenate([getattr(part, name) for part in parts])
         return cls(**joined)
 
