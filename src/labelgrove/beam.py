@@ -39,7 +39,7 @@ class SearchParams(Params):
     )
     post_processor: Literal[
         "noop", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "log-sigmoid"
-    ] = param("l3-hinge", help="turns a margin into a score; scores multiply down the tree")
+    ] = param("l4-hinge", help="turns a margin into a score; scores multiply down the tree")
     last_level: Literal["same", "noop"] = param(
         "same", help="noop ranks labels by their own margin; the tree then only shortlists"
     )
