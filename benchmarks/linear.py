@@ -83,12 +83,12 @@ def main() -> None:
 
 def peers(pecos_python: str | None, napkinxc_python: str | None) -> dict[str, Peer]:
     """Who runs, by name; "ours" are the peers' settings brought near labelgrove's defaults."""
-    from labelgrove.beam import SearchParams
+    from labelgrove.beam import SearchParams, beam_per_level
     from labelgrove.solver import RankerParams
     from labelgrove.tree import TreeParams
 
     tree, ranker, search = TreeParams(), RankerParams(), SearchParams()
-    beam = search.beam if isinstance(search.beam, int) else search.beam[-1]
+    beam = beam_per_level(search.beam, 3)[-1]
     found = {"labelgrove": Peer("labelgrove", sys.executable)}
     if pecos_python:
         found["pecos"] = Peer("pecos", pecos_python)

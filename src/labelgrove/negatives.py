@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from labelgrove.arrays import CSR, Float32, as_csr, csr_parts
-from labelgrove.beam import BeamSearch, SearchParams
+from labelgrove.beam import BeamSearch, SearchParams, beam_per_level
 from labelgrove.errors import DataError
 from labelgrove.relevance import targets
 from labelgrove.solver import ChunkedWeights, RowLists
@@ -42,7 +42,7 @@ def predicted_nodes(
     """
     features = int(documents.shape[1])
     search = BeamSearch(tree.coarsen(len(levels)), levels, features=features, bias=bias)
-    beams = (params.beam if isinstance(params.beam, list) else [params.beam])[: len(levels)]
+    beams = beam_per_level(params.beam, len(levels))
     upper = SearchParams(**params.get_params() | {"last_level": "same", "beam": beams})
     count = nodes_to_mine(nodes, documents.nnz / documents.shape[0], beam=beams[-1])
     parts = csr_parts(documents, name="documents")
@@ -66,12 +66,12 @@ def nodes_to_mine(
     the prediction is unsure of itself, and recall pays more than the first places gain.
 
     >>> nodes_to_mine("auto", 100.0, beam=10), nodes_to_mine("auto", 17.0, beam=10)
-    (8, 2)
+    (8, 3)
     >>> nodes_to_mine(5, 100.0, beam=10), nodes_to_mine(None, 100.0, beam=10)
     (5, 10)
     """
     if nodes == "auto":
-        return 2 if terms_per_document < SHORT_DOCUMENT else 8
+        return 3 if terms_per_document < SHORT_DOCUMENT else 8
     return beam if nodes is None else nodes
 
 

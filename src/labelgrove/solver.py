@@ -52,7 +52,7 @@ class RankerParams(Params):
     mined_nodes: int | Literal["auto"] | None = param(
         "auto",
         ge=1,
-        help="nodes predicted per document for man; auto: 8, but 2 where documents have fewer than "
+        help="nodes predicted per document for man; auto: 8, but 3 where documents have fewer than "
         "40 terms on average; none = the beam of the search",
     )
     relevance: Literal["none", "induce", "last-level"] = param(

@@ -22,7 +22,7 @@ class MethodEntry:
 
 
 # As published: negatives are the documents that bear the parent.
-_PUBLISHED = {"ranker": {"negatives": "tfn"}, "search": {"post_processor": "l3-hinge"}}
+_PUBLISHED = {"ranker": {"negatives": "tfn"}, "search": {"post_processor": "l3-hinge", "beam": 10}}
 
 METHODS: dict[str, MethodEntry] = {
     "linear": MethodEntry(
