@@ -23,12 +23,12 @@ SEARCH: dict[str, dict[str, Any]] = {
     "default": {},
     "as PECOS": {
         "ranker": {"negatives": "tfn", "eps": 0.1},
-        "search": {"post_processor": "l3-hinge"},
+        "search": {"post_processor": "l3-hinge", "beam": 10},
         "tree": {"max_leaf_size": 100},
     },
     "no mined negatives": {"ranker": {"negatives": "tfn"}},
-    "half the mined nodes": {"ranker": {"mined_nodes": 5}},
-    "twice the mined nodes": {"ranker": {"mined_nodes": 20}},
+    "4 mined nodes": {"ranker": {"mined_nodes": 4}},
+    "16 mined nodes": {"ranker": {"mined_nodes": 16}},
     "half C": {"ranker": {"C": 0.5}},
     "twice C": {"ranker": {"C": 2.0}},
     "positive weight 2": {"ranker": {"positive_weight": 2.0}},
@@ -42,6 +42,8 @@ SEARCH: dict[str, dict[str, Any]] = {
     "words in 5 texts": {"tfidf": {"min_df": 5}},
     "three trees": {"n_trees": 3},
 }
+# Shown, but not counted: whoever has three times the time takes three trees of the best setting.
+BEYOND = ("three trees",)
 
 
 def main() -> None:
@@ -68,7 +70,8 @@ def main() -> None:
             "  " + " ".join(f"{m[metric]:.2f}" for metric in METRICS),
             flush=True,
         )
-    best = {metric: max(rows, key=lambda n: rows[n][metric]) for metric in METRICS}
+    counted = [name for name in rows if name not in BEYOND]
+    best = {metric: max(counted, key=lambda n: rows[n][metric]) for metric in METRICS}
     distance = {metric: rows[n][metric] - rows["default"][metric] for metric, n in best.items()}
     for metric, name in best.items():
         print(f"{metric}: the best is {name!r}; the default is {distance[metric]:.2f} below it")
@@ -108,8 +111,9 @@ def attempt(
     from labelgrove.methods import create
 
     config = {key: value for key, value in settings.items() if key != "tfidf"}
+    model = create("linear", {**config, "n_jobs": threads})
     start = time.process_time()
-    model = create("linear", {**config, "n_jobs": threads}).fit(x, y)
+    model.fit(x, y)
     fitted = time.process_time() - start
     model.predict(dev[:100], k=K)
     start = time.process_time()
