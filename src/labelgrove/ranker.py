@@ -134,7 +134,7 @@ class Ranker:
         """Validated settings; those of the last call, if equal, are known to be valid."""
         params = SearchParams() if params is None else params
         settings = vars(params)
-        if settings != self._last_settings or not isinstance(params.beam, int):
+        if settings != self._last_settings or isinstance(params.beam, list):
             params.validate("search")
             self._last_settings = dict(settings)
         return params
