@@ -80,8 +80,11 @@ def assert_found(found, expected, row):
     assert counts == len(expected)
     np.testing.assert_allclose(scores[:counts], [s for s, _ in expected], rtol=3e-4, atol=1e-6)
     for column, (score, wanted) in zip(columns[:counts], expected, strict=True):
-        near = [c for s, c in expected if abs(s - score) <= 1e-3 * max(1e-3, abs(score))]
-        assert column == wanted or column in near
+        tolerance = 1e-3 * max(1e-3, abs(score))
+        near = [c for s, c in expected if abs(s - score) <= tolerance]
+        # Labels that nearly tie with the last one may have been cut off in the other version.
+        cut = abs(score - expected[-1][0]) <= tolerance
+        assert column == wanted or column in near or cut
 
 
 @given(
