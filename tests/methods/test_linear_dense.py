@@ -18,11 +18,12 @@ from blocks import KINDS, as_blocks
 from labelgrove import Corpus, LabelIndex, Linear, SearchParams, TreeParams
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import Features
-from labelgrove.ranker import Ranker
 from labelgrove.runs import RunFolder
+from labelgrove.solver import solve_level
 
 pytestmark = pytest.mark.skipif(
-    "width" not in inspect.signature(Ranker).parameters, reason="the ranker reads sparse rows only"
+    inspect.signature(solve_level).parameters["features"].annotation == "CSR",
+    reason="the solver reads sparse rows only",
 )
 
 GROUPS, WIDTH = 12, 20
