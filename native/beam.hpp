@@ -15,6 +15,8 @@
 #include "beam_model.hpp"
 #include "chunk_margins.hpp"
 #include "csr.hpp"
+#include "dense.hpp"
+#include "dense_margins.hpp"
 #include "parallel.hpp"
 
 namespace labelgrove {
@@ -22,6 +24,31 @@ namespace labelgrove {
 struct BeamTree {
     std::vector<BeamLevel> levels;
     const int32_t* leaf_labels;
+};
+
+struct BeamDocuments {
+    Csr sparse;
+    Dense dense;  // of as many rows; without columns where there is no dense block
+};
+
+// Dense rows of some documents in single precision.
+class SingleRows {
+public:
+    void open(const Dense& dense, int64_t first, int64_t count) {
+        cols_ = dense.cols;
+        rows_ = dense.single == nullptr ? nullptr : dense.single + first * cols_;
+        if (cols_ == 0 || rows_ != nullptr) return;
+        converted_.resize(count * cols_);
+        for (int64_t row = 0; row < count; ++row) dense.copy_row(first + row, converted_.data() + row * cols_);
+        rows_ = converted_.data();
+    }
+
+    const float* operator[](int64_t row) const { return rows_ + row * cols_; }
+
+private:
+    int64_t cols_ = 0;
+    const float* rows_ = nullptr;
+    std::vector<float> converted_;
 };
 
 struct BeamRequest {
@@ -89,12 +116,13 @@ private:
 // Searches blocks of documents; one per thread, keeps its memory between blocks.
 class BeamSearcher {
 public:
-    void search(const BeamTree& tree, const Csr& documents, int64_t first, int64_t last,
+    void search(const BeamTree& tree, const BeamDocuments& documents, int64_t first, int64_t last,
                 const BeamRequest& request, const BeamResults& results) {
-        documents_ = &documents;
+        documents_ = &documents.sparse;
         first_ = first;
         request_ = &request;
         const int64_t count = last - first;
+        dense_rows_.open(documents.dense, first, count);
         best_.resize(count);
         kept_.assign(count, {0, 0.0f});  // every document starts at the root
         kept_ptr_.resize(count + 1);
@@ -160,17 +188,35 @@ private:
                 return a.parent != b.parent ? a.parent < b.parent : a.document < b.document;
             });
         }
-        const float bias = request_->options.bias;
         for (size_t from = 0, to; from < pairs_.size(); from = to) {
             const int32_t parent = pairs_[from].parent;
             for (to = from + 1; to < pairs_.size() && pairs_[to].parent == parent;) ++to;
             margins_.open_chunk(level, parent, documents_->cols, static_cast<int64_t>(to - from));
-            for (size_t p = from; p < to; ++p) {
-                float* scores = margins_(level, parent, *documents_, first_ + pairs_[p].document, bias);
-                score_margins(request_->options.post_processor, own_margin, pairs_[p].score, scores,
-                              level.width(parent));
-                offer(level, parent, scores, leaf_labels, best_[pairs_[p].document]);
+            if (level.dense_cols == 0) {
+                visit_chunk(level, from, to, nullptr, 0, leaf_labels, own_margin);
+                continue;
             }
+            const size_t batch = static_cast<size_t>(DenseMargins::batch(level.width(parent)));
+            for (size_t p = from; p < to; p += batch) {
+                const size_t end = std::min(to, p + batch);
+                dense_documents_.clear();
+                for (size_t d = p; d < end; ++d) dense_documents_.push_back(dense_rows_[pairs_[d].document]);
+                const float* dense = dense_(level, parent, dense_documents_.data(), static_cast<int64_t>(end - p));
+                visit_chunk(level, p, end, dense, dense_.stride(), leaf_labels, own_margin);
+            }
+        }
+    }
+
+    // Pairs [from, to), all of one parent; `dense` has a row for each of them, or is null.
+    void visit_chunk(const BeamLevel& level, size_t from, size_t to, const float* dense, int64_t stride,
+                     const int32_t* leaf_labels, bool own_margin) {
+        const int64_t parent = pairs_[from].parent;
+        for (size_t p = from; p < to; ++p, dense += stride) {
+            float* scores = margins_(level, parent, *documents_, first_ + pairs_[p].document,
+                                     request_->options.bias, dense);
+            score_margins(request_->options.post_processor, own_margin, pairs_[p].score, scores,
+                          level.width(parent));
+            offer(level, parent, scores, leaf_labels, best_[pairs_[p].document]);
         }
     }
 
@@ -231,18 +277,22 @@ private:
     std::vector<int64_t> kept_ptr_;
     std::vector<Pair> pairs_;
     ChunkMargins margins_;
+    SingleRows dense_rows_;
+    std::vector<const float*> dense_documents_;
+    DenseMargins dense_;
 };
 
-inline void beam_search(const BeamTree& tree, const Csr& documents, const BeamRequest& request,
+inline void beam_search(const BeamTree& tree, const BeamDocuments& documents, const BeamRequest& request,
                         const BeamResults& results, int threads) {
+    const int64_t rows = documents.sparse.rows;
     const int workers = resolve_threads(threads);
-    const int64_t share = (documents.rows + workers - 1) / workers;
+    const int64_t share = (rows + workers - 1) / workers;
     // Large blocks share chunks among more documents; several per thread even out their work.
     const int64_t block = std::clamp<int64_t>(workers == 1 ? share : share / 4, 1, 4096);
-    const int64_t blocks = (documents.rows + block - 1) / block;
+    const int64_t blocks = (rows + block - 1) / block;
     std::vector<BeamSearcher> searchers(std::min<int64_t>(workers, std::max<int64_t>(blocks, 1)));
     parallel_for(blocks, workers, [&](int64_t piece, int worker) {
-        searchers[worker].search(tree, documents, piece * block, std::min(documents.rows, (piece + 1) * block),
+        searchers[worker].search(tree, documents, piece * block, std::min(rows, (piece + 1) * block),
                                  request, results);
     });
 }
@@ -252,8 +302,10 @@ inline void beam_search(const BeamTree& tree, const Csr& documents, const BeamRe
 class LabelScorer {
 public:
     // `leaves` ascend; scores[j] belongs to leaves[j].
-    void score(const BeamTree& tree, const Csr& documents, int64_t document, const BeamOptions& options,
-               const int32_t* leaves, int64_t count, float* scores) {
+    void score(const BeamTree& tree, const BeamDocuments& documents, int64_t document,
+               const BeamOptions& options, const int32_t* leaves, int64_t count, float* scores) {
+        dense_row_.open(documents.dense, document, 1);
+        const float* row = dense_row_[0];
         kept_.assign(count > 0 ? 1 : 0, {0, 0.0f});
         for (size_t t = 0; t < tree.levels.size(); ++t) {
             const BeamLevel& level = tree.levels[t];
@@ -261,8 +313,9 @@ public:
             next_.clear();
             int64_t at = 0;  // parents ascend as the leaves do
             for (const Scored& parent : kept_) {
-                margins_.open_chunk(level, parent.node, documents.cols, 1);
-                float* margins = margins_(level, parent.node, documents, document, options.bias);
+                const float* dense = level.dense_cols == 0 ? nullptr : dense_(level, parent.node, &row, 1);
+                margins_.open_chunk(level, parent.node, documents.sparse.cols, 1);
+                float* margins = margins_(level, parent.node, documents.sparse, document, options.bias, dense);
                 score_margins(options.post_processor, options.own_margin(last_level), parent.score, margins,
                               level.width(parent.node));
                 const int64_t first_child = level.child_ptr[parent.node];
@@ -285,15 +338,17 @@ public:
 private:
     std::vector<Scored> kept_, next_;
     ChunkMargins margins_;
+    SingleRows dense_row_;
+    DenseMargins dense_;
 };
 
 // Row i's labels are the leaves [indptr[i], indptr[i + 1]), ascending.
-inline void score_labels(const BeamTree& tree, const Csr& documents, const BeamOptions& options,
+inline void score_labels(const BeamTree& tree, const BeamDocuments& documents, const BeamOptions& options,
                          const int64_t* indptr, const int32_t* leaves, float* scores, int threads) {
     std::vector<LabelScorer> scorers(resolve_threads(threads));
     constexpr int64_t block = 16;
-    parallel_for((documents.rows + block - 1) / block, static_cast<int>(scorers.size()), [&](int64_t piece, int worker) {
-        for (int64_t row = piece * block; row < std::min(documents.rows, (piece + 1) * block); ++row) {
+    parallel_for((documents.sparse.rows + block - 1) / block, static_cast<int>(scorers.size()), [&](int64_t piece, int worker) {
+        for (int64_t row = piece * block; row < std::min(documents.sparse.rows, (piece + 1) * block); ++row) {
             scorers[worker].score(tree, documents, row, options, leaves + indptr[row],
                                   indptr[row + 1] - indptr[row], scores + indptr[row]);
         }

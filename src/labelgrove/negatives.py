@@ -47,9 +47,7 @@ def predicted_nodes(
     beams = (params.beam if isinstance(params.beam, list) else [params.beam])[: len(levels)]
     upper = SearchParams(**params.get_params() | {"last_level": "same", "beam": beams})
     count = beams[-1] if nodes is None else nodes
-    found, _, counts = search(
-        x.parts(name="documents"), k=count, params=upper, threads=threads
-    )
+    found, _, counts = search(x.parts(name="documents"), k=count, params=upper, threads=threads)
     used = np.arange(found.shape[1]) < counts[:, None]
     indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return as_csr(
@@ -104,7 +102,7 @@ def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]
 
 
 def shortlisted(shortlist: Any, tree: LabelTree, documents: int) -> tuple[CSR, CSR | None]:
-    """A shortlist for the last level as documents x clusters, and documents x leaves if it has them.
+    """A shortlist for the last level: documents x clusters, and documents x leaves if it says.
 
     ``shortlist`` is documents x clusters (nodes above the labels: all labels of a cluster see the
     document), or documents x labels (only those labels see it).

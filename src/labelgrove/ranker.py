@@ -10,9 +10,16 @@ import numpy.typing as npt
 from scipy import sparse
 
 from labelgrove.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts
-from labelgrove.beam import BeamSearch, LabelMask, SearchParams, label_columns
+from labelgrove.beam import (
+    BeamSearch,
+    LabelMask,
+    SearchParams,
+    features_text,
+    label_columns,
+    sparse_only,
+)
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.features import as_features
+from labelgrove.features import FeatureParts, Features, as_features
 from labelgrove.negatives import (
     given_nodes,
     instance_lists,
@@ -23,6 +30,7 @@ from labelgrove.negatives import (
 from labelgrove.part import Part
 from labelgrove.relevance import costs
 from labelgrove.solver import ChunkedWeights, RankerParams, RowLists, Start, solve_level
+from labelgrove.storage import Storage, compress
 from labelgrove.tree import LabelTree
 
 Progress = Callable[[int, int], None]
@@ -38,13 +46,20 @@ class Ranker:
     """
 
     def __init__(
-        self, tree: LabelTree, levels: list[ChunkedWeights], *, features: int, bias: float
+        self,
+        tree: LabelTree,
+        levels: list[ChunkedWeights],
+        *,
+        features: int,
+        bias: float,
+        width: int = 0,
     ) -> None:
         self.tree = tree
         self.levels = levels
         self.features = features
+        self.width = width
         self.bias = bias
-        self._search = BeamSearch(tree, levels, features=features, bias=bias)
+        self._search = BeamSearch(tree, levels, features=features, bias=bias, width=width)
 
     def search(
         self,
@@ -58,6 +73,8 @@ class Ranker:
     ) -> tuple[Int32, Float32, Int32]:
         """The k best labels of each document: columns, scores (n x k) and counts.
 
+        ``documents`` are Features, a sparse matrix or an array; a model that knows only sparse or
+        only dense features reads a matrix or an array as those.
         Rows are sorted by (-score, column). ``allow`` and ``deny`` are label columns, or ``allow``
         is a :class:`~labelgrove.beam.LabelMask`; the tree is pruned to the labels that remain
         before it is searched. A row is full unless fewer than k labels may be found: the beam
@@ -74,7 +91,7 @@ class Ranker:
         mask = allow if isinstance(allow, LabelMask) and deny is None else None
         if mask is None and (allow is not None or deny is not None):
             mask = LabelMask(self.tree, allow=allow, deny=deny)
-        return self._search(_parts(documents), k=k, params=params, mask=mask, threads=threads)
+        return self._search(self._parts(documents), k=k, params=params, mask=mask, threads=threads)
 
     def score(
         self,
@@ -94,8 +111,8 @@ class Ranker:
         [[1.0, 0.0]]
         """
         params = (params or SearchParams()).validate("search")
-        parts = _parts(documents)
-        rows = len(parts.indptr) - 1
+        parts = self._parts(documents)
+        rows = parts.rows
         if sparse.issparse(columns):
             pattern = as_csr(columns, name="columns")
             if pattern.shape != (rows, self.tree.labels):
@@ -118,6 +135,36 @@ class Ranker:
         )
         return scores.reshape(rows, len(same))
 
+    def _parts(self, documents: Any) -> FeatureParts:
+        """Documents as the kernels read them; parts come from our own kernels and are sound."""
+        if isinstance(documents, FeatureParts):
+            return documents
+        if isinstance(documents, CsrParts):
+            return sparse_only(documents)
+        if not isinstance(documents, Features):
+            # One block, and the model says which.
+            if self.width == 0:
+                return sparse_only(csr_parts(as_csr(documents, name="documents"), name="documents"))
+            if self.features == 0 and sparse.issparse(documents):
+                documents = as_csr(documents, name="documents").toarray()
+        return as_features(documents, name="documents").parts(name="documents")
+
+    def compressed(self, storage: Storage) -> Ranker:
+        """The same ranker with the weights of sparse features stored in fewer bytes.
+
+        ``float16`` has 11 bits of precision; ``int8`` has 8, with a scale for each node. Children
+        of small clusters become single bytes in any case.
+
+        >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
+        >>> ranker.compressed("float16").levels[0].values.dtype
+        dtype('float16')
+        """
+        levels = [
+            compress(level, self.tree.children(number), storage)
+            for number, level in enumerate(self.levels)
+        ]
+        return Ranker(self.tree, levels, features=self.features, bias=self.bias, width=self.width)
+
     def state(self) -> Part:
         """Tree and weights as settings and arrays.
 
@@ -130,7 +177,8 @@ class Ranker:
         }
         for number, level in enumerate(self.levels):
             arrays |= {f"level.{number}.{name}": array for name, array in level.arrays().items()}
-        config = {"levels": len(self.levels), "features": self.features, "bias": self.bias}
+        config: dict[str, Any] = {"levels": len(self.levels), "features": self.features}
+        config |= {"width": self.width, "bias": self.bias}
         return Part(config, arrays)
 
     @classmethod
@@ -155,6 +203,7 @@ class Ranker:
             [ChunkedWeights(**below(f"level.{number}.")) for number in range(count)],
             features=int(part.config["features"]),
             bias=float(part.config["bias"]),
+            width=int(part.config.get("width", 0)),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -162,8 +211,9 @@ class Ranker:
         return type(self).from_state, (self.state(),)
 
     def __repr__(self) -> str:
-        weights = sum(len(level.values) for level in self.levels)
-        return f"Ranker({self.tree!r}, {self.features:,} features, {weights:,} weights)"
+        weights = sum(len(level.values) + len(level.dense) for level in self.levels)
+        known = features_text(self.features, self.width)
+        return f"Ranker({self.tree!r}, {known}, {weights:,} weights)"
 
 
 def train_ranker(
@@ -275,18 +325,19 @@ def train_ranker(
             )
         )
         assert len(levels[-1].chunk_rows) == parent_count + 1
-    return Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
+    ranker = Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
+    return ranker.compressed(params.storage)
 
 
 def _starts(start: Start | Sequence[Start | None] | None, tree: LabelTree) -> list[Start | None]:
     """Weights to start from for every level, nodes in the tree's order."""
-    depth = len(tree.parents)
+    starts: list[Start | None] = [None for _ in tree.parents]
     if start is None or isinstance(start, Start):
-        starts: list[Start | None] = [None] * (depth - 1) + [start]
-    else:
+        starts[-1] = start
+    elif len(start) == len(starts):
         starts = list(start)
-        if len(starts) != depth:
-            raise DataError(f"start: give {depth} entries, one per tree level, got {len(starts)}")
+    else:
+        raise DataError(f"start: give {len(starts)} entries, one per tree level, got {len(start)}")
     last = starts[-1]
     if last is not None:
         if len(last.features) != tree.labels:
@@ -312,10 +363,3 @@ def _document_weights(sample_weight: npt.ArrayLike, documents: int) -> Float32:
     if not weights.any():
         raise DataError("sample_weight: all weights are 0, no document is left")
     return weights
-
-
-def _parts(documents: Any) -> CsrParts:
-    """Documents as the kernels read them; parts come from our own kernels and are sound."""
-    if isinstance(documents, CsrParts):
-        return documents
-    return csr_parts(as_csr(documents, name="documents"), name="documents")

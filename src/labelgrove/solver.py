@@ -78,6 +78,9 @@ class RankerParams(Params):
     label_weights: Literal["ignore", "cost"] = param(
         "ignore", help="cost: the weights in the label matrix are costs of positives"
     )
+    storage: Literal["float32", "float16", "int8"] = param(
+        "float32", help="how the weights of sparse features are kept; see Ranker.compressed"
+    )
 
 
 @dataclass(frozen=True)
@@ -144,16 +147,20 @@ class ChunkedWeights:
 
     ``dense`` has the weights of d dense features, chunk after chunk: chunk p is a d x width matrix
     (children of one feature side by side) that begins at d times the number of p's first child.
+
+    Compressed (see labelgrove.storage), ``children`` are bytes where no parent has more than 256,
+    and ``values`` are halves, or bytes that the node's number in ``scales`` multiplies.
     """
 
     chunk_rows: Int64
     chunk_entries: Int64
     features: Int32
     row_start: npt.NDArray[np.uint32]
-    children: npt.NDArray[np.uint16]
-    values: Float32
+    children: npt.NDArray[Any]  # uint16 or uint8
+    values: npt.NDArray[Any]  # float32, float16 or int8
     bias: Float32
     dense: npt.NDArray[np.float16] = field(default_factory=lambda: np.zeros(0, np.float16))
+    scales: Float32 = field(default_factory=lambda: np.zeros(0, np.float32))
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The arrays by name."""
@@ -172,7 +179,7 @@ class ChunkedWeights:
         if len(parts) == 1:
             return parts[0]
         joined: dict[str, Any] = {n: pointers(n) for n in ("chunk_rows", "chunk_entries")}
-        for name in ("features", "row_start", "children", "values", "bias", "dense"):
+        for name in ("features", "row_start", "children", "values", "bias", "dense", "scales"):
             joined[name] = np.concatenate([getattr(part, name) for part in parts])
         return cls(**joined)
 
