@@ -14,7 +14,7 @@ import numpy.typing as npt
 from labelgrove import _native
 from labelgrove.arrays import CSR, CsrParts, Float32, Int32, Int64, as_csr
 from labelgrove.errors import DataError
-from labelgrove.features import Features, as_features
+from labelgrove.features import DenseBlock, Features, as_features
 from labelgrove.params import Params, param
 
 LOSSES = ("squared_hinge", "hinge", "logistic")
@@ -225,16 +225,24 @@ def solve_level(
     for name, lists in (("instances", instances), ("positives", positives), ("negatives", seen)):
         if len(lists.rows) and not 0 <= lists.rows.min() <= lists.rows.max() < parts.rows:
             raise DataError(f"{name}: a row number lies outside 0..{parts.rows - 1}")
-    begin = _start_parts(start, nodes, given, params.bias)
+    start_terms, start_dense, start_bias = _start_parts(start, nodes, given, params.bias)
     solved = []
     for first, last in _blocks(np.diff(instances.indptr) * np.diff(children)):
         arrays = _native.solve_clusters(
             *parts.sparse,
             parts.dense,
-            *(instances.indptr, instances.rows, instances.weights),
-            *(positives.indptr, positives.rows, positives.weights),
-            *(seen.indptr, seen.rows, seen.weights),
-            *begin,
+            instances.indptr,
+            instances.rows,
+            instances.weights,
+            positives.indptr,
+            positives.rows,
+            positives.weights,
+            seen.indptr,
+            seen.rows,
+            seen.weights,
+            *start_terms,
+            start_dense,
+            start_bias,
             children,
             first,
             last,
@@ -261,12 +269,14 @@ def solve_level(
     return ChunkedWeights.concat(solved)
 
 
-def _start_parts(start: Start | None, nodes: int, like: Features, bias: float) -> tuple[Any, ...]:
+def _start_parts(
+    start: Start | None, nodes: int, like: Features, bias: float
+) -> tuple[CsrParts, DenseBlock, Float32]:
     """Weights to start from, checked, as the kernel reads them."""
     nothing = np.zeros(0, np.float32)
     if start is None:
         none = CsrParts(np.zeros(0, np.int64), np.zeros(0, np.int32), nothing, 0)
-        return (*none, np.zeros((0, 0), np.float32), nothing)
+        return none, np.zeros((0, 0), np.float32), nothing
     weights = start.features
     for kind, columns, wanted in (
         ("sparse", weights.terms, like.terms),
@@ -287,7 +297,7 @@ def _start_parts(start: Start | None, nodes: int, like: Features, bias: float) -
             raise DataError("start has a bias, but ranker.bias is 0: there is no constant feature")
         added = added / np.float32(bias)
     parts = weights.parts(name="start")
-    return (*parts.sparse, parts.dense, added)
+    return parts.sparse, parts.dense, added
 
 
 def _blocks(work: Int64, *, blocks: int = 16, fewest: int = 64) -> list[tuple[int, int]]:
