@@ -6,6 +6,7 @@ namespace labelgrove {
 
 // Optional parts come as empty arrays: no dense columns, no lists of negatives, no weights to start from.
 void bind_solver(nb::module_& module) {
+    module.def("gram_pays", &gram_pays);  // for tests: which route a cluster takes
     module.def("solve_clusters", [](const Vector<int64_t>& indptr, const Vector<int32_t>& indices,
                                     const Vector<float>& data, int64_t cols, const DenseArray& dense,
                                     const Vector<int64_t>& instance_ptr, const Vector<int32_t>& instances,

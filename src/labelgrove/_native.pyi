@@ -137,6 +137,7 @@ def kway_kmeans(
     first_node: int,
     threads: int,
 ) -> Int32: ...
+def gram_pays(instances: int, blocks: int, terms: float, width: int) -> bool: ...
 def solve_clusters(
     indptr: Int64,
     indices: Int32,
