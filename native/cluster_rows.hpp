@@ -55,10 +55,8 @@ public:
 
     LABELGROVE_INLINE void fetch(int64_t i) const {
         sparse_.prefetch_row(i);
-        if (width_ > 0) {
-            const char* from = reinterpret_cast<const char*>(dense_row(i));
-            for (int line = 0; line < 4; ++line) prefetch(from + 64 * line);
-        }
+        const float* const row = dense_row(i);
+        for (int64_t f = 0; f < width_; f += 16) prefetch(row + f);
     }
 
     template <int W>

@@ -65,7 +65,7 @@ private:
 // In units of a dense feature in a visit; the constants are measured (benchmarks/NOTES.md).
 inline bool gram_pays(int64_t instances, int64_t blocks, double terms, int64_t width) {
     constexpr int64_t kMostInstances = 2048;
-    constexpr double kTerm = 2.5, kProduct = 0.8, kVisits = 8.0;
+    constexpr double kTerm = 2.5, kProduct = 2.0, kVisits = 8.0;
     if (instances > kMostInstances || instances == 0) return false;
     const double walk = static_cast<double>(width) + kTerm * terms;
     const double descent = kVisits * static_cast<double>(blocks);
