@@ -66,7 +66,8 @@ private:
 inline bool gram_pays(int64_t instances, int64_t blocks, double terms, int64_t width) {
     constexpr int64_t kMostInstances = 2048;
     constexpr double kTerm = 2.5, kProduct = 2.0, kVisits = 8.0;
-    if (instances > kMostInstances || instances == 0) return false;
+    // Without a dense block it is never better by more than noise, and worse where rows are long.
+    if (width == 0 || instances > kMostInstances || instances == 0) return false;
     const double walk = static_cast<double>(width) + kTerm * terms;
     const double descent = kVisits * static_cast<double>(blocks);
     const double by_weights = descent * 2.0 * walk;
