@@ -31,10 +31,17 @@ template <int W>
 struct ByWeights {
     const ClusterRows& rows;
     Lanes<W>* const weights;
+    Lanes<W> constant = weights[rows.features() - 1];  // every visit needs it: kept in a register
 
     LABELGROVE_INLINE void fetch(int32_t i) const { rows.fetch(i); }
-    LABELGROVE_INLINE Lanes<W> margin(int32_t i) const { return rows.margin<W>(i, weights); }
-    LABELGROVE_INLINE void add(int32_t i, const Lanes<W>& change) const { rows.add<W>(i, change, weights); }
+    LABELGROVE_INLINE Lanes<W> margin(int32_t i) const {
+        return rows.margin_from<W>(i, weights, constant * rows.bias());
+    }
+    LABELGROVE_INLINE void add(int32_t i, const Lanes<W>& change) {
+        rows.add_features<W>(i, change, weights);
+        constant += change * rows.bias();
+    }
+    LABELGROVE_INLINE void finish() const { weights[rows.features() - 1] = constant; }
 };
 
 template <int W>
@@ -49,6 +56,7 @@ struct ByMargins {
         const float* const products = gram.row(i);
         for (int64_t j = 0; j < count; ++j) margins[j] += change * products[j];
     }
+    LABELGROVE_INLINE void finish() const {}
 };
 
 template <int W>

@@ -61,9 +61,15 @@ public:
 
     template <int W>
     LABELGROVE_INLINE Lanes<W> margin(int64_t i, const Lanes<W>* weights) const {
+        return margin_from<W>(i, weights, weights[terms() + width_] * bias_);
+    }
+
+    // The same, where the constant's part is known.
+    template <int W>
+    LABELGROVE_INLINE Lanes<W> margin_from(int64_t i, const Lanes<W>* weights, const Lanes<W>& start) const {
         const auto *entry = sparse_.begin(i), *const end = sparse_.end(i);
         const Lanes<W>* const dense_weights = weights + terms();
-        Lanes<W> a = dense_weights[width_] * bias_, b{}, c{}, d{};  // four sums hide the latency of addition
+        Lanes<W> a = start, b{}, c{}, d{};  // four sums hide the latency of addition
         for (; end - entry >= 4; entry += 4) {
             a += weights[entry[0].feature] * entry[0].value;
             b += weights[entry[1].feature] * entry[1].value;
@@ -86,13 +92,19 @@ public:
     // weights += change * row
     template <int W>
     LABELGROVE_INLINE void add(int64_t i, const Lanes<W>& change, Lanes<W>* weights) const {
+        add_features<W>(i, change, weights);
+        weights[terms() + width_] += change * bias_;
+    }
+
+    // The same without the constant.
+    template <int W>
+    LABELGROVE_INLINE void add_features(int64_t i, const Lanes<W>& change, Lanes<W>* weights) const {
         for (const auto *entry = sparse_.begin(i), *end = sparse_.end(i); entry != end; ++entry) {
             weights[entry->feature] += change * entry->value;
         }
         Lanes<W>* const dense_weights = weights + terms();
         const float* const row = dense_row(i);
         for (int64_t f = 0; f < width_; ++f) dense_weights[f] += change * row[f];
-        dense_weights[width_] += change * bias_;
     }
 
 private:

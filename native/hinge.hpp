@@ -48,7 +48,7 @@ struct HingeSweep {
 
 template <int W, class Route>
 LABELGROVE_INLINE void sweep_hinge(HingeSweep<W>& sweep, BlockProblem& problem, const float* squared_norms,
-                                   const Route& route) {
+                                   Route route) {
     using Vec = Lanes<W>;
     const Vec zero{};
     int32_t* const active = problem.active.data();
@@ -89,6 +89,7 @@ LABELGROVE_INLINE void sweep_hinge(HingeSweep<W>& sweep, BlockProblem& problem, 
         alphas[i] = updated;
         route.add(i, change);
     }
+    route.finish();
     sweep.highest = highest;
     sweep.lowest = lowest;
 }

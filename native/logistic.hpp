@@ -84,7 +84,7 @@ inline double newton_logistic(double alpha, double cost, double a, double b, dou
 
 template <int W, class Route>
 LABELGROVE_INLINE void sweep_logistic(LogisticSweep<W>& sweep, BlockProblem& problem, const float* squared_norms,
-                                      const Route& route) {
+                                      Route route) {
     for (int32_t s = 0; s < sweep.size; ++s) {
         const int32_t i = problem.active[s];
         if (s + 1 < sweep.size) route.fetch(problem.active[s + 1]);
@@ -110,6 +110,7 @@ LABELGROVE_INLINE void sweep_logistic(LogisticSweep<W>& sweep, BlockProblem& pro
         std::memcpy(&change, changes, sizeof(change));
         route.add(i, change);
     }
+    route.finish();
 }
 
 }  // namespace labelgrove
