@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,16 @@ from labelgrove.beam import (
 )
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import FeatureParts, Features, as_features
-from labelgrove.negatives import given_nodes, instance_lists, predicted_nodes, weighted
+from labelgrove.negatives import (
+    given_nodes,
+    instance_lists,
+    predicted_nodes,
+    shortlisted,
+    weighted,
+)
 from labelgrove.part import Part
 from labelgrove.relevance import costs
-from labelgrove.solver import ChunkedWeights, RankerParams, RowLists, solve_level
+from labelgrove.solver import ChunkedWeights, RankerParams, RowLists, Start, solve_level
 from labelgrove.storage import Storage, compress
 from labelgrove.tree import LabelTree
 
@@ -233,6 +239,8 @@ def train_ranker(
     *,
     sample_weight: npt.ArrayLike | None = None,
     negatives: Any = None,
+    shortlist: Any = None,
+    start: Start | Sequence[Start | None] | None = None,
     search: SearchParams | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -240,32 +248,40 @@ def train_ranker(
 ) -> Ranker:
     """Trains a classifier for every node of ``tree`` on the documents' features and labels.
 
+    ``features`` are a sparse matrix, an array, or :class:`~labelgrove.features.Features` with both.
     The first level learns from all documents, others as ``params.negatives`` says; ``search`` is
     how predicted negatives are found. ``negatives`` may bring further ones, see
-    :func:`labelgrove.negatives.given_nodes`. ``sample_weight`` has a factor for each document's
-    costs; 0 leaves it out. ``progress(done, total)`` is told the number of nodes whose children are
-    trained.
+    :func:`labelgrove.negatives.given_nodes`. With a ``shortlist`` the labels learn from its
+    documents and their positives alone, see :func:`labelgrove.negatives.shortlisted`.
+    ``start`` has weights that the labels start from, one row per label column, or one entry (or
+    None) per tree level, rows being nodes above the last; ``params.start`` says what they are for.
+    ``sample_weight`` has a factor for each document's costs; 0 leaves it out.
+    ``progress(done, total)`` is told the number of nodes whose children are trained.
 
-    >>> train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
+    >>> train_ranker(sparse.eye_array(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
     Ranker(LabelTree(2), 2 features, 4 weights)
     """
     params = (params or RankerParams()).validate("ranker")
     search = (search or SearchParams()).validate("search")
-    x, y = as_csr(features, name="features"), as_csr(labels, name="labels")
-    if x.shape[0] != y.shape[0]:
-        raise DataError(f"features have {x.shape[0]} rows but labels have {y.shape[0]}")
-    if x.shape[0] == 0:
+    x, y = as_features(features), as_csr(labels, name="labels")
+    if len(x) != y.shape[0]:
+        raise DataError(f"features have {len(x)} rows but labels have {y.shape[0]}")
+    if len(x) == 0:
         raise DataError("cannot train on no documents")
     if y.shape[1] != tree.labels:
         raise DataError(f"labels have {y.shape[1]} columns but the tree has {tree.labels} labels")
     if params.negatives == "given" and negatives is None:
         raise ConfigError("ranker.negatives: is 'given', but no negatives were given")
-    given = given_nodes(negatives, tree, int(x.shape[0]))
-    weights = None if sample_weight is None else _document_weights(sample_weight, x.shape[0])
+    given = given_nodes(negatives, tree, len(x))
+    listed = None if shortlist is None else shortlisted(shortlist, tree, len(x))
+    starts = _starts(start, tree)
+    weights = None if sample_weight is None else _document_weights(sample_weight, len(x))
     if weights is not None and (weights == 0).any():
         kept = np.flatnonzero(weights)
-        x, y, weights = x[kept], y[kept], weights[kept]
+        x, y, weights = x.take(kept), y[kept], weights[kept]
         given = [None if matrix is None else matrix[kept] for matrix in given]
+        if listed is not None:
+            listed = listed[0][kept], None if listed[1] is None else listed[1][kept]
     positives = costs(
         y,
         tree,
@@ -282,29 +298,40 @@ def train_ranker(
             if progress is not None:
                 progress(done + count, sum(parents))
 
-        bearers = _everyone(x) if number == 0 else positives[number - 1]
+        def lists_of(matrix: CSR) -> RowLists:
+            lists = RowLists.from_csr(matrix)
+            return lists if weights is None else weighted(lists, weights)
+
+        bearers = _everyone(len(x)) if number == 0 else positives[number - 1]
+        last = number == len(parents) - 1
         chosen = [] if given[number] is None else [given[number]]
-        mines = number > 0 and (params.mined_levels == "all" or number == len(parents) - 1)
-        if params.negatives in ("man", "tfn+man") and mines:
-            chosen.append(
-                predicted_nodes(
-                    x,
-                    tree,
-                    levels,
-                    bias=params.bias,
-                    params=search,
-                    nodes=params.mined_nodes,
-                    threads=threads,
+        own_negatives = None
+        if last and listed is not None:
+            chosen = [listed[0]]
+            own_negatives = None if listed[1] is None else lists_of(listed[1])
+        else:
+            mines = number > 0 and (params.mined_levels == "all" or last)
+            if params.negatives in ("man", "tfn+man") and mines:
+                chosen.append(
+                    predicted_nodes(
+                        x,
+                        tree,
+                        levels,
+                        bias=params.bias,
+                        params=search,
+                        nodes=params.mined_nodes,
+                        threads=threads,
+                    )
                 )
-            )
-        if not chosen or params.negatives in ("tfn", "tfn+man"):
-            chosen.append(bearers)
-        lists = RowLists.from_csr(positives[number])
+            if not chosen or params.negatives in ("tfn", "tfn+man"):
+                chosen.append(bearers)
         levels.append(
             solve_level(
                 x,
                 instances=instance_lists(bearers, chosen, weights=weights),
-                positives=lists if weights is None else weighted(lists, weights),
+                positives=lists_of(positives[number]),
+                negatives=own_negatives,
+                start=starts[number],
                 children=tree.children(number),
                 params=params,
                 seed=seed + number,
@@ -313,13 +340,30 @@ def train_ranker(
             )
         )
         assert len(levels[-1].chunk_rows) == parent_count + 1
-    ranker = Ranker(tree, levels, features=int(x.shape[1]), bias=params.bias)
+    ranker = Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
     return ranker.compressed(params.storage)
 
 
-def _everyone(features: CSR) -> CSR:
+def _starts(start: Start | Sequence[Start | None] | None, tree: LabelTree) -> list[Start | None]:
+    """Weights to start from for every level, nodes in the tree's order."""
+    starts: list[Start | None] = [None for _ in tree.parents]
+    if start is None or isinstance(start, Start):
+        starts[-1] = start
+    elif len(start) == len(starts):
+        starts = list(start)
+    else:
+        raise DataError(f"start: give {len(starts)} entries, one per tree level, got {len(start)}")
+    last = starts[-1]
+    if last is not None:
+        if len(last.features) != tree.labels:
+            raise DataError(f"start has {len(last.features)} rows for {tree.labels} labels")
+        starts[-1] = last.take(tree.leaf_labels)
+    return starts
+
+
+def _everyone(documents: int) -> CSR:
     """All documents under the one root."""
-    return as_csr(np.ones((features.shape[0], 1), np.float32))
+    return as_csr(np.ones((documents, 1), np.float32))
 
 
 def _document_weights(sample_weight: npt.ArrayLike, documents: int) -> Float32:

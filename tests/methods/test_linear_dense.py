@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import subprocess
 import sys
@@ -19,12 +18,6 @@ from labelgrove import Corpus, LabelIndex, Linear, SearchParams, TreeParams
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import Features
 from labelgrove.runs import RunFolder
-from labelgrove.solver import solve_level
-
-pytestmark = pytest.mark.skipif(
-    inspect.signature(solve_level).parameters["features"].annotation == "CSR",
-    reason="the solver reads sparse rows only",
-)
 
 GROUPS, WIDTH = 12, 20
 TREE = TreeParams(branching=2, max_leaf_size=3)
