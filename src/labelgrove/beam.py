@@ -44,7 +44,7 @@ class SearchParams(Params):
         "auto",
         ge=1,
         help="nodes kept per level; of a list, the last number serves all further levels; "
-        "auto: 10, but 15 on levels of more than 1,000 nodes",
+        "auto: 10, but 12 on levels of more than 1,000 nodes",
     )
     post_processor: Literal[
         "noop", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "log-sigmoid"
@@ -72,10 +72,10 @@ def beam_per_level(beam: int | list[int] | Literal["auto"], widths: Sequence[int
     narrow one loses. On narrower levels it gives little and slows the search down.
 
     >>> beam_per_level("auto", (8, 128, 2048, 178719)), beam_per_level([5, 20], (4, 64, 4108))
-    ([10, 10, 15, 15], [5, 20, 20])
+    ([10, 10, 12, 12], [5, 20, 20])
     """
     if beam == "auto":
-        return [15 if width > MANY_CLUSTERS else 10 for width in widths]
+        return [12 if width > MANY_CLUSTERS else 10 for width in widths]
     beams = beam if isinstance(beam, list) else [beam]
     return (beams + beams[-1:] * len(widths))[: len(widths)]
 
