@@ -94,6 +94,10 @@ class RaggedLabels:
             self.width,
         )
 
+    def pin(self) -> RaggedLabels:
+        """The same labels in memory that a GPU can read by itself."""
+        return RaggedLabels(self.indptr.pin_memory(), self.indices.pin_memory(), self.width)
+
     def padded(self) -> Tensor:
         """Documents x width, each row as it is, then ``NO_NODE``.
 

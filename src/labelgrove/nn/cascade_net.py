@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
@@ -53,6 +54,12 @@ class CascadeParams(Params):
     'weighted'
     """
 
+    clusters: list[int] = param(
+        [], ge=1, help="nodes of each cluster level, 8 times apart; empty = by the number of labels"
+    )
+    row_table_from: int = param(
+        300_000, ge=0, help="from so many labels on, an update touches only the rows in use"
+    )
     kept: int | list[int] = param(
         128, ge=1, help="best clusters of each cluster level whose children are candidates"
     )
@@ -111,17 +118,21 @@ def cascade_clusters(labels: int) -> tuple[int, ...]:
     return tuple(widths)
 
 
-def cascade_tree_params(labels: int) -> TreeParams:
-    """Settings of a balanced tree with the levels of :func:`cascade_clusters`.
+def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) -> TreeParams:
+    """``tree`` with the levels that ``params.clusters`` or :func:`cascade_clusters` wants.
 
-    >>> cascade_tree_params(670_091).max_leaf_size
+    >>> cascade_tree_params(670_091, CascadeParams(), TreeParams()).max_leaf_size
     11
     """
-    widths = cascade_clusters(labels)
-    if not widths:
-        return TreeParams(branching=APART, max_leaf_size=max(1, labels))
-    leaf = -(-labels // widths[-1])
-    return TreeParams(branching=APART, max_leaf_size=leaf, top_width=widths[0])
+    widths = params.clusters or cascade_clusters(labels)
+    shape: dict[str, Any] = {"max_leaf_size": max(1, labels)}
+    if widths:
+        steps = {after / before for before, after in pairwise(widths)} or {APART}
+        if len(steps) > 1 or not float(min(steps)).is_integer():
+            raise ConfigError(f"heads.clusters: each level must be as many times wider, got {widths}")
+        leaf = -(-labels // widths[-1])
+        shape = {"branching": int(min(steps)), "max_leaf_size": leaf, "top_width": widths[0]}
+    return TreeParams(**tree.get_params() | {"kind": "balanced"} | shape)
 
 
 class Level(NamedTuple):

@@ -49,6 +49,9 @@ class LightXmlParams(Params):
 
     layers: int = param(5, ge=1, help="last encoder layers whose states are put side by side")
     dropout: float = param(0.5, ge=0, le=1, help="share of these states dropped in training")
+    one_head_up_to: int = param(
+        100_000, ge=0, help="label sets up to this size get one head; larger ones get groups"
+    )
     bottleneck: int = param(400, ge=1, help="width of label vectors; label sets with groups only")
     bottleneck_sigmoid: bool = param(
         False, help="sigmoid on the bottleneck: in the paper, not in its code"

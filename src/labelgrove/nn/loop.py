@@ -52,6 +52,16 @@ class LoopResult:
     stopped_early: bool
     resumed_from: int
 
+    def story(self) -> dict[str, Any]:
+        """What a model folder remembers of its training."""
+        return {
+            "steps": self.steps,
+            "best_step": self.best_step,
+            "seconds": self.seconds,
+            "tokens_per_second": self.tokens_per_second,
+            "history": self.history,
+        }
+
 
 def train(
     model: nn.Module,
