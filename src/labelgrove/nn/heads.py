@@ -1,9 +1,9 @@
 """Label tables and logits: over all rows, or over each document's shortlist of rows.
 
-A table is anything with ``weight`` (rows x width), ``bias`` (or None) and ``rows(ids)``, which
-gives the weights of distinct rows as a tensor that takes gradients. :class:`LabelTable` is the
-plain one, with a gradient of its own size; a table whose optimiser touches only the rows in use has
-the same three names.
+A table is anything with ``weight`` (rows x width), ``bias`` (or None), and ``rows(ids)`` and
+``biases(ids)``, which give those of distinct rows as tensors that take gradients.
+:class:`LabelTable` is the plain one, with a gradient of its own size; a table whose optimiser
+touches only the rows in use has the same names.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class Rows(Protocol):
     def bias(self) -> Tensor | None: ...
 
     def rows(self, ids: Tensor, /) -> Tensor: ...
+
+    def biases(self, ids: Tensor, /) -> Tensor: ...
 
 
 class LabelTable(nn.Module):
@@ -55,6 +57,14 @@ class LabelTable(nn.Module):
         torch.Size([1, 3])
         """
         return functional.embedding(ids, self.weight)
+
+    def biases(self, ids: Tensor) -> Tensor:
+        """The biases of some rows, 0 where the table has none.
+
+        >>> LabelTable(5, 3).biases(torch.tensor([2])).tolist()
+        [0.0]
+        """
+        return self.weight.new_zeros(ids.shape) if self.bias is None else self.bias[ids]
 
 
 class TopLabels(NamedTuple):
@@ -88,7 +98,13 @@ def full_logits(hidden: Tensor, table: Rows) -> Tensor:
     >>> full_logits(torch.ones(2, 3), LabelTable(5, 3)).shape
     torch.Size([2, 5])
     """
-    return functional.linear(hidden, table.weight, table.bias).float()
+    weight, bias = table.weight, table.bias
+    if torch.is_grad_enabled() and not weight.requires_grad:
+        # A table that hands out rows takes gradients on these only, be they all of its rows.
+        everything = torch.arange(len(weight), device=weight.device)
+        weight = table.rows(everything)
+        bias = None if bias is None else table.biases(everything)
+    return functional.linear(hidden, weight.to(hidden.dtype), bias).float()
 
 
 def shortlist_logits(
@@ -112,7 +128,7 @@ def shortlist_logits(
         return _own_rows(hidden, table.weight, table.bias, ids)
     used, places = used_rows(ids, mask, len(table.weight))
     weights = table.rows(used)
-    bias = None if table.bias is None else table.bias[used]
+    bias = None if table.bias is None else table.biases(used)
     if form == "gather":
         return _own_rows(hidden, weights, bias, places)
     return functional.linear(hidden, weights, bias).gather(1, places).float()
