@@ -69,7 +69,7 @@ def test_true_nodes_of_every_level(seed):
             nodes = [int(tree.parents[level][node]) for node in nodes]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seeds, st.sampled_from([None, 1, 5, 12, 30]))
 def test_shortlists_hold_children_and_true_nodes_once(seed, most):
     tree, rows, kept, kept_mask = problem(seed)

@@ -34,6 +34,7 @@ FORMS = [
     pytest.param({"kept": [100, 100]}, id="everything kept"),
     pytest.param({"logits": "gather"}, id="gather"),
     pytest.param({"logits": "full"}, id="full"),
+    pytest.param({"logits": "union"}, id="union"),
 ]
 
 

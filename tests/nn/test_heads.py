@@ -18,7 +18,7 @@ from labelgrove.nn.heads import (  # noqa: E402
     used_rows,
 )
 
-FORMS = ("union", "gather", "full")
+FORMS = ("auto", "union", "gather", "full")
 
 
 class CopiedRows(torch.nn.Module):
@@ -125,6 +125,19 @@ def test_full_logits_of_a_table_that_hands_out_rows_learn():
         table.read.clear()
         assert torch.allclose(full_logits(torch.ones(2, 3), table), logits)
     assert not table.read  # prediction makes no copy of the table
+
+
+def test_auto_takes_the_whole_table_when_lists_are_long(monkeypatch):
+    """The forms are told apart by which rows they read."""
+    read = []
+    monkeypatch.setattr(
+        LabelTable, "rows", lambda self, ids: read.append(ids) or self.weight.index_select(0, ids)
+    )
+    for listed, whole in ((7, False), (30, True)):
+        ids, mask, hidden, _ = problem(4, documents=4, listed=listed)
+        read.clear()
+        shortlist_logits(hidden, LabelTable(30, 5), ids, mask)
+        assert (not read) is whole
 
 
 def test_lists_that_are_all_padding():

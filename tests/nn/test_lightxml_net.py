@@ -28,6 +28,7 @@ FORMS = [
     pytest.param({"max_candidates": 2, "truth": "joined"}, id="limit below the positives"),
     pytest.param({"logits": "gather"}, id="gather"),
     pytest.param({"logits": "full"}, id="full"),
+    pytest.param({"logits": "union"}, id="union"),
     pytest.param({"groups_kept": 100}, id="all groups"),
 ]
 

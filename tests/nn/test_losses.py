@@ -7,8 +7,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.nn.candidates import RaggedLabels  # noqa: E402
+from labelgrove.nn.candidates import (  # noqa: E402
+    RaggedLabels,
+    TreeIndex,
+    occurrences,
+    shortlist,
+    valid_nodes,
+)
+from labelgrove.nn.heads import LabelTable, shortlist_logits  # noqa: E402
 from labelgrove.nn.losses import document_losses, full_losses, relevance_weights  # noqa: E402
+from nn_problems import random_labels, random_tree  # noqa: E402
 
 KINDS = ("bce", "squared_hinge")
 REDUCTIONS = ("mean", "sum")
@@ -129,3 +137,43 @@ def test_relevance_weights():
     largest = relevance_weights(counts, mask, norm="max", negative_weight=0.5)
     assert largest[0, :3].tolist() == [1.0, 0.5, pytest.approx(1 / 3)]
     assert largest[1].tolist() == [0.5] * 4
+
+
+@pytest.mark.parametrize(("norm", "negative"), [("none", 1.0), ("l1", 0.25)])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_a_level_of_xr_transformer(norm, negative, reduction):
+    """Clusters of a matrix give the candidates; costs are counts of labels (code) or shares."""
+    rng = np.random.default_rng(5)
+    tree = random_tree(rng, [6, 20, 90])
+    index, table = TreeIndex(tree), LabelTable(20, 8)
+    torch.nn.init.normal_(table.bias)
+    rows = random_labels(rng, 5, 90, 9)
+    clusters = [rng.choice(6, rng.integers(1, 4), replace=False).tolist() for _ in rows]
+    hidden = torch.tensor(rng.normal(size=(5, 8)) * 3, dtype=torch.float32)
+
+    truth = index.true_nodes(RaggedLabels.from_rows(rows))
+    kept = RaggedLabels.from_rows(clusters).padded()
+    listed = shortlist(index, 1, kept, valid_nodes(kept), truth)
+    weights = relevance_weights(
+        occurrences(truth[1], listed.ids), listed.mask, norm=norm, negative_weight=negative
+    )
+    losses = document_losses(
+        shortlist_logits(hidden, table, listed.ids, listed.mask),
+        listed.targets,
+        mask=listed.mask,
+        weights=weights,
+        kind="squared_hinge",
+        reduction=reduction,
+    )
+
+    for row, columns in enumerate(rows):
+        nodes = [int(tree.parents[2][tree.leaf_positions[c]]) for c in columns]
+        candidates = {n for n in range(20) if tree.parents[1][n] in clusters[row]} | set(nodes)
+        total = 0.0
+        for node in candidates:
+            logit = float(table.weight[node].detach() @ hidden[row] + table.bias[node].detach())
+            count = nodes.count(node)
+            cost = (count / (len(nodes) if norm == "l1" else 1)) if count else negative
+            total += cost * scalar_loss(logit, count > 0, "squared_hinge")
+        expected = total / (len(candidates) if reduction == "mean" else 1)
+        assert float(losses[row].detach()) == pytest.approx(expected, rel=1e-4)

@@ -14,7 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-LogitForm: TypeAlias = Literal["union", "gather", "full"]
+LogitForm: TypeAlias = Literal["auto", "union", "gather", "full"]
+
+# Lists that are together so many times as long as the table use most of it: then marking, copying
+# and picking out the rows in use costs more than multiplying with them all.
+LISTS_PER_TABLE = 4
 
 
 @runtime_checkable
@@ -56,7 +60,7 @@ class LabelTable(nn.Module):
         >>> LabelTable(5, 3, bias=False).rows(torch.tensor([2])).shape
         torch.Size([1, 3])
         """
-        return functional.embedding(ids, self.weight)
+        return self.weight.index_select(0, ids)
 
     def biases(self, ids: Tensor) -> Tensor:
         """The biases of some rows, 0 where the table has none.
@@ -64,7 +68,9 @@ class LabelTable(nn.Module):
         >>> LabelTable(5, 3).biases(torch.tensor([2])).tolist()
         [0.0]
         """
-        return self.weight.new_zeros(ids.shape) if self.bias is None else self.bias[ids]
+        return (
+            self.weight.new_zeros(len(ids)) if self.bias is None else self.bias.index_select(0, ids)
+        )
 
 
 class TopLabels(NamedTuple):
@@ -108,20 +114,24 @@ def full_logits(hidden: Tensor, table: Rows) -> Tensor:
 
 
 def shortlist_logits(
-    hidden: Tensor, table: Rows, ids: Tensor, mask: Tensor, *, form: LogitForm = "union"
+    hidden: Tensor, table: Rows, ids: Tensor, mask: Tensor, *, form: LogitForm = "auto"
 ) -> Tensor:
     """Logits of the rows ``ids`` (documents x candidates) in float32; meaningless off the mask.
 
     ``union`` multiplies once with all rows that anyone in the batch needs and picks; it waits for
     the device once, to learn how many these are. ``gather`` looks up each document's own rows, with
     memory for documents x candidates x width. ``full`` multiplies with the whole table and picks:
-    it never waits, and suits tables of which a batch needs a good part. All give the same logits,
-    and no row that is not on a list gets a gradient (``full`` gives it zeros).
+    it never waits, and suits tables of which a batch needs a good part. ``auto`` takes ``full`` for
+    these and ``union`` for others. All give the same logits, and no row that is not on a list gets
+    a gradient (``full`` gives it zeros).
 
     >>> hidden, ids = torch.ones(1, 3), torch.tensor([[4, 0]])
     >>> shortlist_logits(hidden, LabelTable(5, 3), ids, torch.ones(1, 2, dtype=torch.bool)).shape
     torch.Size([1, 2])
     """
+    if form == "auto":
+        plain = isinstance(table, LabelTable)
+        form = "full" if plain and ids.numel() >= LISTS_PER_TABLE * len(table.weight) else "union"
     if form == "full":
         return full_logits(hidden, table).gather(1, ids)
     if form == "gather" and isinstance(table, LabelTable):
