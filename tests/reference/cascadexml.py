@@ -27,7 +27,7 @@ def logits_of(vector, table, nodes):
 
 
 def best(logits, keep, favoured=()):
-    scores = {n: float(torch.sigmoid(z)) + (n in favoured) for n, z in logits.items()}
+    scores = {n: float(torch.sigmoid(z.detach())) + (n in favoured) for n, z in logits.items()}
     return sorted(scores, key=lambda node: -scores[node])[:keep]
 
 

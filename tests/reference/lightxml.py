@@ -19,7 +19,7 @@ def binary_cross_entropy(logits, targets, reduction):
 
 
 def best_groups(group_logits, true_groups, *, groups_kept, truth):
-    scores = [float(torch.sigmoid(z)) for z in group_logits]
+    scores = [float(torch.sigmoid(z.detach())) for z in group_logits]
     if truth == "forced":
         scores = [s + 1 if g in true_groups else s for g, s in enumerate(scores)]
     return sorted(range(len(scores)), key=lambda g: -scores[g])[:groups_kept]

@@ -84,7 +84,7 @@ class CascadeParams(Params):
     score: Literal["level", "weighted"] = param(
         "weighted", help="level: the label's probability; weighted: times that of its cluster"
     )
-    logits: LogitForm = param("union", help="how candidates are scored; all give the same logits")
+    logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
 
 def cascade_layers(depth: int, levels: int) -> list[tuple[int, ...]]:

@@ -1,9 +1,9 @@
 """Label tables and logits: over all rows, or over each document's shortlist of rows.
 
-A table is anything with ``weight`` (rows x width), ``bias`` (or None) and ``rows(ids)``, which
-gives the weights of distinct rows as a tensor that takes gradients. :class:`LabelTable` is the
-plain one, with a gradient of its own size; a table whose optimiser touches only the rows in use has
-the same three names.
+A table is anything with ``weight`` (rows x width), ``bias`` (or None), and ``rows(ids)`` and
+``biases(ids)``, which give those of distinct rows as tensors that take gradients.
+:class:`LabelTable` is the plain one, with a gradient of its own size; a table whose optimiser
+touches only the rows in use has the same names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-LogitForm: TypeAlias = Literal["union", "gather", "full"]
+LogitForm: TypeAlias = Literal["auto", "union", "gather", "full"]
+
+# Lists that are together so many times as long as the table use most of it: then marking, copying
+# and picking out the rows in use costs more than multiplying with them all.
+LISTS_PER_TABLE = 4
 
 
 @runtime_checkable
@@ -28,6 +32,8 @@ class Rows(Protocol):
     def bias(self) -> Tensor | None: ...
 
     def rows(self, ids: Tensor, /) -> Tensor: ...
+
+    def biases(self, ids: Tensor, /) -> Tensor: ...
 
 
 class LabelTable(nn.Module):
@@ -54,7 +60,17 @@ class LabelTable(nn.Module):
         >>> LabelTable(5, 3, bias=False).rows(torch.tensor([2])).shape
         torch.Size([1, 3])
         """
-        return functional.embedding(ids, self.weight)
+        return self.weight.index_select(0, ids)
+
+    def biases(self, ids: Tensor) -> Tensor:
+        """The biases of some rows, 0 where the table has none.
+
+        >>> LabelTable(5, 3).biases(torch.tensor([2])).tolist()
+        [0.0]
+        """
+        return (
+            self.weight.new_zeros(len(ids)) if self.bias is None else self.bias.index_select(0, ids)
+        )
 
 
 class TopLabels(NamedTuple):
@@ -88,31 +104,41 @@ def full_logits(hidden: Tensor, table: Rows) -> Tensor:
     >>> full_logits(torch.ones(2, 3), LabelTable(5, 3)).shape
     torch.Size([2, 5])
     """
-    return functional.linear(hidden, table.weight, table.bias).float()
+    weight, bias = table.weight, table.bias
+    if torch.is_grad_enabled() and not weight.requires_grad:
+        # A table that hands out rows takes gradients on these only, be they all of its rows.
+        everything = torch.arange(len(weight), device=weight.device)
+        weight = table.rows(everything)
+        bias = None if bias is None else table.biases(everything)
+    return functional.linear(hidden, weight.to(hidden.dtype), bias).float()
 
 
 def shortlist_logits(
-    hidden: Tensor, table: Rows, ids: Tensor, mask: Tensor, *, form: LogitForm = "union"
+    hidden: Tensor, table: Rows, ids: Tensor, mask: Tensor, *, form: LogitForm = "auto"
 ) -> Tensor:
     """Logits of the rows ``ids`` (documents x candidates) in float32; meaningless off the mask.
 
     ``union`` multiplies once with all rows that anyone in the batch needs and picks; it waits for
     the device once, to learn how many these are. ``gather`` looks up each document's own rows, with
     memory for documents x candidates x width. ``full`` multiplies with the whole table and picks:
-    it never waits, and suits tables of which a batch needs a good part. All give the same logits,
-    and no row that is not on a list gets a gradient (``full`` gives it zeros).
+    it never waits, and suits tables of which a batch needs a good part. ``auto`` takes ``full`` for
+    these and ``union`` for others. All give the same logits, and no row that is not on a list gets
+    a gradient (``full`` gives it zeros).
 
     >>> hidden, ids = torch.ones(1, 3), torch.tensor([[4, 0]])
     >>> shortlist_logits(hidden, LabelTable(5, 3), ids, torch.ones(1, 2, dtype=torch.bool)).shape
     torch.Size([1, 2])
     """
+    if form == "auto":
+        plain = isinstance(table, LabelTable)
+        form = "full" if plain and ids.numel() >= LISTS_PER_TABLE * len(table.weight) else "union"
     if form == "full":
         return full_logits(hidden, table).gather(1, ids)
     if form == "gather" and isinstance(table, LabelTable):
         return _own_rows(hidden, table.weight, table.bias, ids)
     used, places = used_rows(ids, mask, len(table.weight))
     weights = table.rows(used)
-    bias = None if table.bias is None else table.bias[used]
+    bias = None if table.bias is None else table.biases(used)
     if form == "gather":
         return _own_rows(hidden, weights, bias, places)
     return functional.linear(hidden, weights, bias).gather(1, places).float()

@@ -68,7 +68,7 @@ class LightXmlParams(Params):
     max_candidates: int | None = param(
         None, ge=1, help="most labels scored per training document, true ones first; none = all"
     )
-    logits: LogitForm = param("union", help="how candidates are scored; all give the same logits")
+    logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
 
 class LightXmlNet(nn.Module):

@@ -37,12 +37,14 @@ def document_losses(
     >>> document_losses(logits, targets, mask=mask, kind="squared_hinge").tolist()
     [9.0]
     """
-    values = _positive_loss(torch.where(targets, logits.float(), -logits.float()), kind)
+    scores = logits.float()
+    if mask is not None:  # before the loss, too: whatever stands in padding, its gradient is 0
+        scores = scores.masked_fill(~mask, 0.0)
+    values = _positive_loss(torch.where(targets, scores, -scores), kind)
     if weights is not None:
         values = values * weights.float()
     if mask is None:
         return values.sum(1) if reduction == "sum" else values.mean(1)
-    # The mask goes on values, not into them: the gradient of a masked entry is 0, never NaN.
     total = values.masked_fill(~mask, 0.0).sum(1)
     return total if reduction == "sum" else total / mask.sum(1).clamp(min=1)
 
