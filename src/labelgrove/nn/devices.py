@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -132,7 +133,7 @@ class Workers:
             kwargs_handlers=[
                 accelerate.InitProcessGroupKwargs(timeout=_COLLECTIVE_TIMEOUT),
                 accelerate.DistributedDataParallelKwargs(
-                    # Label tables are buffers: sent once at the start, never again.
+                    # Label tables are buffers: we send them once at the start.
                     broadcast_buffers=False,
                     # Poolers that no head reads have no gradient.
                     find_unused_parameters=True,
@@ -140,13 +141,19 @@ class Workers:
                 ),
             ],
         )
-        return cls(
-            accelerator.device, accelerator.process_index, accelerator.num_processes, accelerator
-        )
+        # accelerate says cpu:0, to which tensors would be copied again and again.
+        place = torch.device("cpu") if on_cpu else accelerator.device
+        return cls(place, accelerator.process_index, accelerator.num_processes, accelerator)
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """A module whose backward pass leaves the mean of all processes' gradients."""
-        wrapped: nn.Module = module if self.count == 1 else self.accelerator.prepare_model(module)
+        if self.count == 1:
+            return module
+        for buffer in module.buffers():
+            torch.distributed.broadcast(buffer, src=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # broadcast_buffers has a newer name
+            wrapped: nn.Module = self.accelerator.prepare_model(module, device_placement=False)
         return wrapped
 
     def apart(self, module: nn.Module) -> contextlib.AbstractContextManager[Any]:

@@ -43,6 +43,13 @@ class Updates:
         self.params, self.total, self.workers, self.seed = params, total, workers, seed
         device = workers.device
         self.tables = dict(row_tables(model) if tables is None else tables)
+        if not self.tables and not any(p.requires_grad for p in model.parameters()):
+            raise ConfigError("the model has nothing to train: no parameter asks for a gradient")
+        self.precision = choose_precision(params.precision, device)
+        if params.compile:
+            getattr(model, "encoder", model).compile(dynamic=True)
+        cast = _WithLoss(model, loss_of, lambda: autocast(self.precision, device))
+        self.module = workers.wrap(cast)
         self.optimizer = adamw(groups or parameter_groups(*split_parameters(model), params), params)
         self.rows = RowOptimizer(
             self.tables,
@@ -52,16 +59,9 @@ class Updates:
             beta2=params.beta2,
             eps=params.eps,
         )
-        if self.optimizer is None and not self.tables:
-            raise ConfigError("the model has nothing to train: no parameter asks for a gradient")
-        self.precision = choose_precision(params.precision, device)
         self.scale = LossScale() if self.precision == "fp16" else None
         self.average = _average(model, self.tables, params, total)
         self.loss_sum = torch.zeros((), device=device)
-        if params.compile:
-            getattr(model, "encoder", model).compile(dynamic=True)
-        cast = _WithLoss(model, loss_of, lambda: autocast(self.precision, device))
-        self.module = workers.wrap(cast)
 
     def make(self, step: int, share: Share, batches: Iterator[Any]) -> None:
         """Update ``step`` (from 0) on this process's batches."""
