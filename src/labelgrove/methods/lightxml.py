@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from sklearn.base import BaseEstimator
-from typing_extensions import Self
 
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
@@ -101,8 +100,12 @@ class LightXML(BaseEstimator):
         tree = None
         if len(corpus.index) > self.heads.one_head_up_to:
             tree = tree_stage(
-                stages, data.features, data.learnt_from, self.tree,
-                seed=self.random_state, threads=self.n_jobs,
+                stages,
+                data.features,
+                data.learnt_from,
+                self.tree,
+                seed=self.random_state,
+                threads=self.n_jobs,
             )
         heads = self._heads(len(corpus.index), tree)
         trained = network_stage(self, data, heads, {"tree": tree, "heads": self.heads}, stages)

@@ -262,9 +262,7 @@ def train_network(
         seed=seed,
         max_tokens=params.batch_tokens,
     )
-    runner = Runner(
-        network, device=where, precision=choose_precision(params.precision, where)
-    )
+    runner = Runner(network, device=where, precision=choose_precision(params.precision, where))
 
     def score() -> float:
         assert data.held_out is not None and data.held_out_tokens is not None
@@ -336,7 +334,9 @@ def estimate_memory(model: Any, corpus: Corpus) -> int:
     The encoder is counted as its files are; a GPU's memory is another matter.
     """
     linear = Linear(tfidf=model.tfidf).estimate_memory(corpus)
-    weights = sum(f.stat().st_size for f in find_encoder(model.encoder.encoder).glob("*.safetensors"))
+    weights = sum(
+        f.stat().st_size for f in find_encoder(model.encoder.encoder).glob("*.safetensors")
+    )
     tokens = 4 * model.encoder.max_tokens * len(corpus)
     # Weights, their gradients, two moments, and one copy for the best checkpoint.
     return linear + tokens + 5 * (2 * weights + 4 * 512 * len(corpus.index))

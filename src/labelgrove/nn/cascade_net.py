@@ -129,7 +129,9 @@ def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) ->
     if widths:
         steps = {after / before for before, after in pairwise(widths)} or {APART}
         if len(steps) > 1 or not float(min(steps)).is_integer():
-            raise ConfigError(f"heads.clusters: each level must be as many times wider, got {widths}")
+            raise ConfigError(
+                f"heads.clusters: each level must be as many times wider, got {widths}"
+            )
         leaf = -(-labels // widths[-1])
         shape = {"branching": int(min(steps)), "max_leaf_size": leaf, "top_width": widths[0]}
     return TreeParams(**tree.get_params() | {"kind": "balanced"} | shape)
