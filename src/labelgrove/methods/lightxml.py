@@ -91,7 +91,7 @@ class LightXML(BaseEstimator):
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
     ) -> Self:
-        """Fine-tunes from texts and labels. With a ``run`` folder, it continues where it stopped."""
+        """Fine-tunes from texts and labels; with a ``run`` folder, goes on where it stopped."""
         check_params(self)
         corpus = training_corpus(X, y, index)
         reporter = Reporter(callbacks)

@@ -213,7 +213,7 @@ def network_stage(
     inputs: Mapping[str, Any],
     stages: Stages,
 ) -> Part:
-    """Trains ``make_heads(encoder)`` on the encoder's layers that it names; see ``network_part``."""
+    """Trains the heads that ``make_heads`` puts on the encoder; gives a ``network_part``."""
     seed = model.random_state
 
     def compute(_: Any) -> Part:
