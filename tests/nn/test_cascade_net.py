@@ -82,7 +82,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
         )
         for d in range(DOCUMENTS)
     ) / len(rows)
-    assert float(loss) == pytest.approx(float(expected), rel=1e-5, abs=1e-4)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-4)
     assert same_gradients(loss, expected, [*states, *net.parameters()])
     assert {"loss.1", "loss.3", "recall.2", "candidates.3"} <= stats.keys()
 
@@ -179,7 +179,7 @@ def test_rows_off_the_lists_get_no_gradient_and_do_not_matter():
         with torch.no_grad():
             for row in set(rows) - listed:
                 table.weight[row] += 100.0
-    assert float(net.loss(states, positives)[0]) == float(loss)
+    assert net.loss(states, positives)[0].item() == loss.item()
 
 
 def test_prediction_knows_no_labels():
@@ -203,7 +203,7 @@ def test_a_document_costs_the_same_in_any_batch():
         net.loss([s[d : d + 1] for s in states], RaggedLabels.from_rows([rows[d]]))[0]
         for d in range(DOCUMENTS)
     ]
-    assert float(together) == pytest.approx(float(sum(alone)) / DOCUMENTS, abs=1e-4)
+    assert together.item() == pytest.approx(sum(alone).item() / DOCUMENTS, abs=1e-4)
 
 
 @pytest.mark.parametrize("truth", ["forced", "joined"])
@@ -227,7 +227,7 @@ def test_the_loss_is_float32_under_autocast():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rough, _ = net.loss(states, positives)
     assert rough.dtype == torch.float32
-    assert float(rough) == pytest.approx(float(exact), rel=0.05)
+    assert rough.item() == pytest.approx(exact.item(), rel=0.05)
     rough.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
 

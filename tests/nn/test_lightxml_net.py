@@ -77,20 +77,21 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
         )
         for d in range(DOCUMENTS)
     ) / len(rows)
-    assert float(loss) == pytest.approx(float(expected), abs=1e-4)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-4)
     wanted = [*states, *net.parameters()]
     ours = torch.autograd.grad(loss, wanted)
     theirs = torch.autograd.grad(expected, wanted)
     for one, other in zip(ours, theirs, strict=True):
         assert torch.allclose(one, other, atol=1e-4)
-    assert float(stats["loss.groups"] + stats["loss.labels"]) == pytest.approx(float(loss))
+    assert float(stats["loss.groups"] + stats["loss.labels"]) == pytest.approx(loss.item())
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("tree", [None, LabelTree([np.zeros(LABELS)], np.arange(LABELS))])
-def test_full_head(reduction, tree):
+@pytest.mark.parametrize("chunk", [None, 7])
+def test_full_head(reduction, tree, chunk):
     rng = np.random.default_rng(0)
-    params = LightXmlParams(layers=2, dropout=0.0, reduction=reduction)
+    params = LightXmlParams(layers=2, dropout=0.0, reduction=reduction, full_chunk=chunk)
     net = LightXmlNet(WIDTH, LABELS, tree, params)
     randomise(net, rng)
     rows, states = random_labels(rng, 4, LABELS, 5), random_states(rng, 2, 4, WIDTH)
@@ -100,7 +101,7 @@ def test_full_head(reduction, tree):
         reference.full_document_loss([s[d] for s in states], rows[d], weights, reduction=reduction)
         for d in range(4)
     ) / len(rows)
-    assert float(loss) == pytest.approx(float(expected), abs=1e-4)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-4)
     wanted = [*states, *net.parameters()]
     for one, other in zip(
         torch.autograd.grad(loss, wanted), torch.autograd.grad(expected, wanted), strict=True
@@ -165,7 +166,7 @@ def test_rows_off_the_lists_get_no_gradient_and_do_not_matter():
     with torch.no_grad():
         for row in set(range(LABELS)) - listed:
             net.table.weight[row] += 100.0
-    assert float(net.loss(states, positives)[0]) == float(loss)
+    assert net.loss(states, positives)[0].item() == loss.item()
 
 
 def test_a_document_costs_the_same_in_any_batch():
@@ -175,19 +176,19 @@ def test_a_document_costs_the_same_in_any_batch():
         net.loss([s[d : d + 1] for s in states], RaggedLabels.from_rows([rows[d]]))[0]
         for d in range(DOCUMENTS)
     ]
-    assert float(together) == pytest.approx(float(sum(alone)) / DOCUMENTS, abs=1e-5)
+    assert together.item() == pytest.approx(sum(alone).item() / DOCUMENTS, abs=1e-5)
     wide = RaggedLabels.from_rows(rows)
     wide = RaggedLabels(wide.indptr, wide.indices, wide.width + 24)
-    assert float(net.loss(states, wide)[0]) == pytest.approx(float(together), abs=1e-6)
+    assert net.loss(states, wide)[0].item() == pytest.approx(together.item(), abs=1e-6)
 
 
 def test_dropout_is_for_training_only():
     net, _, rows, states = problem(9, dropout=0.5)
     positives = RaggedLabels.from_rows(rows)
     net.eval()
-    assert float(net.loss(states, positives)[0]) == float(net.loss(states, positives)[0])
+    assert net.loss(states, positives)[0].item() == net.loss(states, positives)[0].item()
     net.train()
-    assert float(net.loss(states, positives)[0]) != float(net.loss(states, positives)[0])
+    assert net.loss(states, positives)[0].item() != net.loss(states, positives)[0].item()
 
 
 @pytest.mark.parametrize("truth", ["forced", "joined"])
@@ -217,7 +218,7 @@ def test_the_loss_is_float32_under_autocast():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rough, _ = net.loss(states, positives)
     assert rough.dtype == torch.float32
-    assert float(rough) == pytest.approx(float(exact), rel=0.05)
+    assert rough.item() == pytest.approx(exact.item(), rel=0.05)
     rough.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
 

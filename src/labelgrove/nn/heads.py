@@ -104,13 +104,23 @@ def full_logits(hidden: Tensor, table: Rows) -> Tensor:
     >>> full_logits(torch.ones(2, 3), LabelTable(5, 3)).shape
     torch.Size([2, 5])
     """
+    weight, bias = weight_and_bias(table)
+    return functional.linear(hidden, weight.to(hidden.dtype), bias).float()
+
+
+def weight_and_bias(table: Rows | nn.Linear) -> tuple[Tensor, Tensor | None]:
+    """The whole table as tensors that take gradients where gradients are wanted.
+
+    >>> weight_and_bias(LabelTable(5, 3))[0].requires_grad
+    True
+    """
     weight, bias = table.weight, table.bias
-    if torch.is_grad_enabled() and not weight.requires_grad:
+    if torch.is_grad_enabled() and not isinstance(table, (LabelTable, nn.Linear)):
         # A table that hands out rows takes gradients on these only, be they all of its rows.
         everything = torch.arange(len(weight), device=weight.device)
         weight = table.rows(everything)
         bias = None if bias is None else table.biases(everything)
-    return functional.linear(hidden, weight.to(hidden.dtype), bias).float()
+    return weight, bias
 
 
 def shortlist_logits(

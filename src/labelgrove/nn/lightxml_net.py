@@ -26,6 +26,7 @@ from labelgrove.nn.candidates import (
     found_labels,
     shortlist,
 )
+from labelgrove.nn.full_head import full_head_best, full_head_loss
 from labelgrove.nn.heads import (
     LabelTable,
     LogitForm,
@@ -67,6 +68,11 @@ class LightXmlParams(Params):
     )
     max_candidates: int | None = param(
         None, ge=1, help="most labels scored per training document, true ones first; none = all"
+    )
+    full_chunk: int | None = param(
+        None,
+        ge=1,
+        help="labels that a head without groups scores at a time, to save memory; none = all",
     )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
@@ -124,8 +130,12 @@ class LightXmlNet(nn.Module):
         text = self._text(states, dropout=self.training)
         if index is None:
             truth = positives.padded().sort(dim=1).values
-            logits = functional.linear(text, self.full.weight, self.full.bias)
-            total = full_losses(logits, truth, reduction=params.reduction).mean()
+            if params.full_chunk is None:
+                total = full_losses(self.full(text), truth, reduction=params.reduction).mean()
+            else:
+                total = full_head_loss(
+                    text, self.full, truth, chunk=params.full_chunk, reduction=params.reduction
+                )
             return total, {"loss": total.detach()}
         groups, labels = index.true_nodes(positives)
         group_logits = self.groups(text)
@@ -156,8 +166,9 @@ class LightXmlNet(nn.Module):
         with torch.no_grad():
             text = self._text(states, dropout=False)
             if self.index is None:
-                logits = functional.linear(text, self.full.weight, self.full.bias)
-                return top_labels(logits.float().sigmoid(), None, None, k)
+                chunk = self.params.full_chunk or self.full.out_features
+                found = full_head_best(text, self.full, k, chunk=chunk)
+                return TopLabels(found.columns, found.scores.sigmoid())
             group_logits, kept, kept_mask = self._best_groups(text)
             listed = shortlist(self.index, 1, kept, kept_mask)
             chances = group_logits.gather(1, kept).float().sigmoid().gather(1, listed.slots)

@@ -40,7 +40,7 @@ def document_losses(
     scores = logits.float()
     if mask is not None:  # before the loss, too: whatever stands in padding, its gradient is 0
         scores = scores.masked_fill(~mask, 0.0)
-    values = _positive_loss(torch.where(targets, scores, -scores), kind)
+    values = entry_loss(torch.where(targets, scores, -scores), kind)
     if weights is not None:
         values = values * weights.float()
     if mask is None:
@@ -71,11 +71,11 @@ def full_losses(
     scores = logits.float()
     counts = valid_nodes(truth) & first_occurrences(truth)
     picked = scores.gather(1, truth.masked_fill(~counts, 0))
-    as_positive = _positive_loss(picked, kind)
+    as_positive = entry_loss(picked, kind)
     if positive_weights is not None:
         as_positive = as_positive * positive_weights.float()
-    change = as_positive - negative_weight * _positive_loss(-picked, kind)
-    total = negative_weight * _positive_loss(-scores, kind).sum(1)
+    change = as_positive - negative_weight * entry_loss(-picked, kind)
+    total = negative_weight * entry_loss(-scores, kind).sum(1)
     total = total + change.masked_fill(~counts, 0.0).sum(1)
     return total if reduction == "sum" else total / logits.shape[1]
 
@@ -106,8 +106,23 @@ def relevance_weights(
     return torch.where(values > 0, shares, negative_weight)
 
 
-def _positive_loss(logits: Tensor, kind: LossKind) -> Tensor:
-    """Loss of positives with these logits; a negative costs what a positive with -logit does."""
+def entry_loss(logits: Tensor, kind: LossKind) -> Tensor:
+    """Loss of positives with these logits; a negative costs what a positive with -logit does.
+
+    >>> entry_loss(torch.tensor([1.0, 0.0, -1.0]), "squared_hinge").tolist()
+    [0.0, 1.0, 4.0]
+    """
     if kind == "bce":
         return functional.softplus(-logits)
     return functional.relu(1.0 - logits).square()
+
+
+def entry_slope(logits: Tensor, kind: LossKind) -> Tensor:
+    """Derivative of :func:`entry_loss`.
+
+    >>> entry_slope(torch.tensor([1.0, 0.0, -1.0]), "squared_hinge").tolist()
+    [-0.0, -2.0, -4.0]
+    """
+    if kind == "bce":
+        return torch.sigmoid(-logits).neg_()
+    return functional.relu(1.0 - logits).mul_(-2.0)
