@@ -325,6 +325,13 @@ def test_parameters_are_checked() -> None:
         run(Model(), PARAMS, device="no-such-device")
 
 
+def test_batches_shared_among_another_number_of_processes_are_refused() -> None:
+    batches = Batches()
+    batches.world = 2  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="shared among 2 processes, but 1 train"):
+        train(Model(), batches, loss_of, PARAMS, device="cpu")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
 def test_two_processes_make_the_updates_of_one_with_twice_the_batches(tmp_path: Path) -> None:
     with socket.socket() as free:

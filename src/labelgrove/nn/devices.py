@@ -135,8 +135,6 @@ class Workers:
                 accelerate.DistributedDataParallelKwargs(
                     # Label tables are buffers: we send them once at the start.
                     broadcast_buffers=False,
-                    # Poolers that no head reads have no gradient.
-                    find_unused_parameters=True,
                     gradient_as_bucket_view=True,
                 ),
             ],

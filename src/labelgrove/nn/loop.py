@@ -28,7 +28,7 @@ from labelgrove.nn.devices import Workers, memory_in_use, own_settings
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.rows import RowTable
 from labelgrove.nn.schedules import rate_factor
-from labelgrove.nn.shares import BatchesLike, BatchLike, Share, shared
+from labelgrove.nn.shares import BatchesLike, BatchLike, Share, processes_sharing, shared
 from labelgrove.nn.updates import LossOf, Updates
 from labelgrove.part import Part
 from labelgrove.runs import Checkpoints
@@ -99,7 +99,8 @@ def train(
     if len(batches) == 0:
         raise DataError("there are no batches to train on")
     model.to(workers.device).train()
-    per_epoch = math.ceil(len(batches) / (params.validate().accumulate * workers.count))
+    sharing = processes_sharing(batches, workers.count)
+    per_epoch = math.ceil(len(batches) / (params.validate().accumulate * sharing))
     with own_settings(workers.device):
         updates = Updates(
             model,
@@ -124,7 +125,7 @@ class _Progress:
 
     step: int = 0
     epoch: int = 0
-    position: int = 0  # batches of this epoch that are behind us, over all processes
+    position: int = 0  # of the next batch in this epoch
     tokens: int = 0
     seconds: float = 0.0
     logged_step: int = 0
@@ -187,12 +188,13 @@ class _Run:
     def _epoch(self, stage: Stage) -> None:
         progress, params, workers = self.progress, self.params, self.workers
         shares: deque[Share] = deque()
+        sharing = processes_sharing(self.batches, workers.count)
         own = shared(
             iter(self.batches.epoch(progress.epoch, start=progress.position)),
             shares,
             accumulate=params.accumulate,
-            count=workers.count,
-            rank=workers.rank,
+            count=sharing,
+            rank=workers.rank if sharing > 1 else 0,
         )
         ahead = self.prefetch(own, workers.device)
         try:
@@ -202,7 +204,7 @@ class _Run:
                 self.updates.make(progress.step, share, itertools.chain([first], rest))
                 progress.step += 1
                 progress.position += share.batches
-                progress.tokens += share.tokens
+                progress.tokens += share.tokens * (workers.count // sharing)
                 stage.advance()
                 self._look_around(stage)
                 if self._is_over():
