@@ -16,13 +16,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 from labelgrove.callbacks import Reporter, Stage
 from labelgrove.disk import jsonio
 from labelgrove.disk.hashing import content_hash
-from labelgrove.errors import ConfigError, DataError, ModelFormatError
+from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
 from labelgrove.nn.checkpoint import BestWeights, fill, from_part, to_part
 from labelgrove.nn.devices import Workers, memory_in_use, own_settings
 from labelgrove.nn.loop_params import LoopParams
@@ -32,6 +29,12 @@ from labelgrove.nn.shares import BatchesLike, BatchLike, Share, processes_sharin
 from labelgrove.nn.updates import LossOf, Updates
 from labelgrove.part import Part
 from labelgrove.runs import Checkpoints
+
+try:
+    import torch
+    from torch import nn
+except ImportError as missing:
+    raise MissingExtraError("torch", "training a neural model") from missing
 
 __all__ = ["BatchLike", "BatchesLike", "LoopParams", "LoopResult", "train"]
 
