@@ -286,7 +286,7 @@ def test_nothing_to_train_and_no_batches_are_errors() -> None:
             return 0
 
     class Lying(Batches):
-        def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
+        def epoch(self, number: int, *, start: int = 0) -> Iterator[Any]:
             return iter(())
 
     with pytest.raises(DataError, match="no batches"):
@@ -357,3 +357,9 @@ def test_two_processes_make_the_updates_of_one_with_twice_the_batches(tmp_path: 
     for name in first:
         assert np.array_equal(first[name], second[name]), name
         assert np.allclose(first[name], alone[name], atol=1e-5), name
+    # Five updates of batches that were shared out before; all of these have four documents.
+    alone = toy_training.gradients_of_updates(replace(PARAMS, max_steps=5, accumulate=2))
+    for rank in (0, 1):
+        found = read_tensors(tmp_path / f"shared-{rank}.safetensors")
+        for name in found:
+            assert np.allclose(found[name], alone[name], atol=1e-5), name
