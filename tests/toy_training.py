@@ -52,12 +52,27 @@ class Batches:
     def __len__(self) -> int:
         return math.ceil(DOCUMENTS / self.size)
 
-    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
         order = np.random.default_rng([7, number]).permutation(DOCUMENTS)
         for i in range(start, len(self)):
             rows = order[i * self.size : (i + 1) * self.size]
             x = torch.tensor(self.x[rows], dtype=torch.float32)
             yield Batch(rows, x, torch.tensor(self.y[rows]))
+
+
+class SharedBatches(Batches):
+    """Every second batch: what one of two processes gets."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.world, self.rank = 2, rank
+
+    def __len__(self) -> int:
+        return super().__len__() // 2
+
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
+        every: Any = Batches().epoch(number, start=2 * start)
+        return itertools.islice(every, self.rank, None, 2)
 
 
 class Model(nn.Module):
@@ -109,7 +124,8 @@ def run(
         return -model.loss(held_out).item()
 
     options = {"evaluate": evaluate, "device": "cpu", "seed": 5, "folder": folder} | options
-    return train(model, Batches(), loss_of, params, **options)
+    batches = options.pop("batches", None) or Batches()
+    return train(model, batches, loss_of, params, **options)
 
 
 def child() -> None:
@@ -170,6 +186,8 @@ def worker() -> None:
         run(Model(dropout=0.0), params, folder=folder / "run", prefetch=first_four)
     found = gradients_of_updates(params, folder=folder / "run")
     write_tensors(folder / f"{rank}.safetensors", found)
+    found = gradients_of_updates(replace(PARAMS, max_steps=5), batches=SharedBatches(int(rank)))
+    write_tensors(folder / f"shared-{rank}.safetensors", found)
 
 
 def first_four(batches: Iterator[Any], device: Any) -> Iterator[Any]:

@@ -286,7 +286,7 @@ def test_nothing_to_train_and_no_batches_are_errors() -> None:
             return 0
 
     class Lying(Batches):
-        def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
+        def epoch(self, number: int, *, start: int = 0) -> Iterator[Any]:
             return iter(())
 
     with pytest.raises(DataError, match="no batches"):
@@ -325,6 +325,13 @@ def test_parameters_are_checked() -> None:
         run(Model(), PARAMS, device="no-such-device")
 
 
+def test_batches_shared_among_another_number_of_processes_are_refused() -> None:
+    batches = Batches()
+    batches.world = 2  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="shared among 2 processes, but 1 train"):
+        train(Model(), batches, loss_of, PARAMS, device="cpu")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
 def test_two_processes_make_the_updates_of_one_with_twice_the_batches(tmp_path: Path) -> None:
     with socket.socket() as free:
@@ -350,3 +357,9 @@ def test_two_processes_make_the_updates_of_one_with_twice_the_batches(tmp_path: 
     for name in first:
         assert np.array_equal(first[name], second[name]), name
         assert np.allclose(first[name], alone[name], atol=1e-5), name
+    # Five updates of batches that were shared out before; all of these have four documents.
+    alone = toy_training.gradients_of_updates(replace(PARAMS, max_steps=5, accumulate=2))
+    for rank in (0, 1):
+        found = read_tensors(tmp_path / f"shared-{rank}.safetensors")
+        for name in found:
+            assert np.allclose(found[name], alone[name], atol=1e-5), name

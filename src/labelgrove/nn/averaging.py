@@ -6,8 +6,13 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-import torch
-from torch import Tensor
+from labelgrove.errors import MissingExtraError
+
+try:
+    import torch
+    from torch import Tensor
+except ImportError as missing:
+    raise MissingExtraError("torch", "training a neural model") from missing
 
 
 class Average:

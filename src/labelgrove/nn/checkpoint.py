@@ -10,12 +10,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
 
 from labelgrove.disk.bundle import read_bundle, write_bundle
-from labelgrove.errors import ConfigError, ModelFormatError
+from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
 from labelgrove.part import Part
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError as missing:
+    raise MissingExtraError("torch", "training a neural model") from missing
 
 _BF16 = "bf16:"  # NumPy has no bfloat16: its bits travel as int16 under a marked name
 

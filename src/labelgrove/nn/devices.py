@@ -11,10 +11,14 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from labelgrove.errors import ConfigError, MissingExtraError
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError as missing:
+    raise MissingExtraError("torch", "training a neural model") from missing
 
 _COLLECTIVE_TIMEOUT = timedelta(hours=6)  # one process evaluates while the others wait
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -135,8 +139,6 @@ class Workers:
                 accelerate.DistributedDataParallelKwargs(
                     # Label tables are buffers: we send them once at the start.
                     broadcast_buffers=False,
-                    # Poolers that no head reads have no gradient.
-                    find_unused_parameters=True,
                     gradient_as_bucket_view=True,
                 ),
             ],

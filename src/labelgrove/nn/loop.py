@@ -16,22 +16,25 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 from labelgrove.callbacks import Reporter, Stage
 from labelgrove.disk import jsonio
 from labelgrove.disk.hashing import content_hash
-from labelgrove.errors import ConfigError, DataError, ModelFormatError
+from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
 from labelgrove.nn.checkpoint import BestWeights, fill, from_part, to_part
 from labelgrove.nn.devices import Workers, memory_in_use, own_settings
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.rows import RowTable
 from labelgrove.nn.schedules import rate_factor
-from labelgrove.nn.shares import BatchesLike, BatchLike, Share, shared
+from labelgrove.nn.shares import BatchesLike, BatchLike, Share, processes_sharing, shared
 from labelgrove.nn.updates import LossOf, Updates
 from labelgrove.part import Part
 from labelgrove.runs import Checkpoints
+
+try:
+    import torch
+    from torch import nn
+except ImportError as missing:
+    raise MissingExtraError("torch", "training a neural model") from missing
 
 __all__ = ["BatchLike", "BatchesLike", "LoopParams", "LoopResult", "train"]
 
@@ -109,7 +112,8 @@ def train(
     if len(batches) == 0:
         raise DataError("there are no batches to train on")
     model.to(workers.device).train()
-    per_epoch = math.ceil(len(batches) / (params.validate().accumulate * workers.count))
+    sharing = processes_sharing(batches, workers.count)
+    per_epoch = math.ceil(len(batches) / (params.validate().accumulate * sharing))
     with own_settings(workers.device):
         updates = Updates(
             model,
@@ -134,7 +138,7 @@ class _Progress:
 
     step: int = 0
     epoch: int = 0
-    position: int = 0  # batches of this epoch that are behind us, over all processes
+    position: int = 0  # of the next batch in this epoch
     tokens: int = 0
     seconds: float = 0.0
     logged_step: int = 0
@@ -197,12 +201,13 @@ class _Run:
     def _epoch(self, stage: Stage) -> None:
         progress, params, workers = self.progress, self.params, self.workers
         shares: deque[Share] = deque()
+        sharing = processes_sharing(self.batches, workers.count)
         own = shared(
             iter(self.batches.epoch(progress.epoch, start=progress.position)),
             shares,
             accumulate=params.accumulate,
-            count=workers.count,
-            rank=workers.rank,
+            count=sharing,
+            rank=workers.rank if sharing > 1 else 0,
         )
         ahead = self.prefetch(own, workers.device)
         try:
@@ -212,7 +217,7 @@ class _Run:
                 self.updates.make(progress.step, share, itertools.chain([first], rest))
                 progress.step += 1
                 progress.position += share.batches
-                progress.tokens += share.tokens
+                progress.tokens += share.tokens * (workers.count // sharing)
                 stage.advance()
                 self._look_around(stage)
                 if self._is_over():

@@ -10,13 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.rows import RowOptimizer, RowTable, row_tables
 from labelgrove.nn.schedules import first_beta, rate_factor, share_of_steps
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError as missing:
+    raise MissingExtraError("torch", "training a neural model") from missing
 
 __all__ = [
     "LossScale",

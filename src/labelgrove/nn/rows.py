@@ -11,11 +11,14 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-import torch
-from torch import Tensor, nn
-
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.nn.devices import Workers
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError as missing:
+    raise MissingExtraError("torch", "training a neural model") from missing
 
 
 class RowTable(nn.Module):

@@ -11,6 +11,8 @@ from typing import Any, Protocol, Self
 
 import numpy.typing as npt
 
+from labelgrove.errors import ConfigError
+
 
 class BatchLike(Protocol):
     """What the loop asks of a batch: its documents' numbers, and how many real tokens it has."""
@@ -25,11 +27,14 @@ class BatchLike(Protocol):
 
 
 class BatchesLike(Protocol):
-    """Batches of an epoch, the same ones whenever the same epoch is asked for again."""
+    """Batches of an epoch, the same ones whenever the same epoch is asked for again.
+
+    They may be one process's share already; then they say of how many (``world``).
+    """
 
     def __len__(self) -> int: ...
 
-    def epoch(self, number: int, start: int = 0) -> Iterator[Any]: ...
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,21 @@ class Share:
     weights: list[float]
     batches: int
     tokens: int
+
+
+def processes_sharing(batches: BatchesLike, count: int) -> int:
+    """Among how many processes the loop has to share out ``batches``: 1 where that was done before.
+
+    Such batches are of nearly equal size in all processes, and count the same.
+
+    >>> from types import SimpleNamespace
+    >>> [processes_sharing(SimpleNamespace(world=world), 2) for world in (1, 2)]
+    [2, 1]
+    """
+    world = getattr(batches, "world", 1)
+    if world not in (1, count):
+        raise ConfigError(f"the batches are shared among {world} processes, but {count} train")
+    return 1 if world == count else count
 
 
 def shared(

@@ -6,10 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.nn.averaging import Average
 from labelgrove.nn.checkpoint import fill, load_optimizer, optimizer_tensors
 from labelgrove.nn.devices import Workers, autocast, choose_precision, derived_seed
@@ -18,6 +15,12 @@ from labelgrove.nn.optim import LossScale, adamw, clip_gradients, parameter_grou
 from labelgrove.nn.rows import RowOptimizer, RowTable, row_tables
 from labelgrove.nn.schedules import first_beta, rate_factor, share_of_steps
 from labelgrove.nn.shares import Share
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError as missing:
+    raise MissingExtraError("torch", "training a neural model") from missing
 
 LossOf = Callable[[Any, Any], Tensor]
 
