@@ -210,6 +210,16 @@ def test_prefetching_works_ahead_and_keeps_the_order() -> None:
     assert rows == as_lists(batches, 0)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_prefetching_to_a_gpu_brings_the_same_batches() -> None:
+    batches = Batches(random_tokens(500), 8, pad_id=PAD)
+    on_gpu = list(prefetched(batches.epoch(0), "cuda"))
+    for here, there in zip(batches.epoch(0), on_gpu, strict=True):
+        assert there.ids.is_cuda
+        assert torch.equal(here.ids, there.ids.cpu())
+        assert torch.equal(here.mask, there.mask.cpu())
+
+
 def test_leaving_early_ends_the_thread_and_errors_arrive() -> None:
     def threads() -> list[str]:
         return [t.name for t in threading.enumerate() if t.name == "labelgrove-batches"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from collections.abc import Callable
@@ -271,6 +272,33 @@ def test_loading_leaves_the_random_numbers_alone(load: Load) -> None:
     before = torch.random.get_rng_state()
     Encoder.from_state(load("bert").state())
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_a_single_text_is_tokenised_without_preparing_anew(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = load("bert")
+    first = tokenize(["red shoes"], encoder, 8)
+    monkeypatch.setattr("labelgrove.nn.tokens._prepare", None)
+    assert np.array_equal(tokenize(["red shoes"], encoder, 8).ids, first.ids)
+
+
+def test_a_copy_of_an_encoder_is_whole(load: Load) -> None:
+    encoder = load("bert").eval()
+    copied = copy.deepcopy(encoder)
+    tokens = tokenize(TEXTS, copied, 32)
+    assert np.array_equal(embed(copied, tokens), embed(encoder, tokens))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_gives_the_same_vectors(load: Load) -> None:
+    encoder = load("bert")
+    tokens = tokenize(TEXTS * 50, encoder, 32)
+    wanted = embed(encoder, tokens)
+    settings = {"device": "cuda", "batch_tokens": 64}
+    exact = embed(encoder, tokens, precision="float32", **settings)
+    np.testing.assert_allclose(exact, wanted, atol=1e-3)
+    np.testing.assert_allclose(embed(encoder, tokens, **settings), wanted, atol=0.05)
 
 
 def test_embeddings_are_in_document_order_and_normalised(load: Load) -> None:

@@ -127,4 +127,7 @@ def _autocast(device: torch.device, precision: Precision) -> AbstractContextMana
         precision = "bfloat16" if quick else "float32"
     if precision == "float32":
         return nullcontext()
-    return torch.autocast(device.type, dtype=getattr(torch, precision))
+    context: AbstractContextManager[Any] = torch.autocast(
+        device.type, dtype=getattr(torch, precision)
+    )
+    return context

@@ -7,6 +7,7 @@ texts are padded, how long a text may be, which weights never get a gradient.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -73,6 +74,7 @@ class Encoder(torch.nn.Module):
         self._summary_id: int | None = None
         if model.config.model_type == "xlnet":
             self._summary_id = tokenizer.token_to_id("<cls>")
+            model.config.use_mems_eval = False  # copies of states for a next segment
         _check_length(model, params.max_tokens)
         _drop_unused(model, self.pooling)
         _freeze(model, params.freeze)
@@ -184,7 +186,8 @@ class Encoder(torch.nn.Module):
             if name.startswith("weights/")
         }
         with _quiet():
-            model = transformers.AutoModel.from_config(shape, **_attention(params, here=True))
+            with _uninitialised():
+                model = transformers.AutoModel.from_config(shape, **_attention(params, here=True))
             _drop_unused(model, params.pooling)
             try:
                 problems = model.load_state_dict(weights, strict=False)
@@ -357,6 +360,16 @@ def _transformers() -> Any:
     except ImportError as error:
         raise MissingExtraError("torch", "a neural encoder") from error
     return transformers
+
+
+def _uninitialised() -> contextlib.AbstractContextManager[Any]:
+    """Spares drawing millions of random weights that are overwritten at once."""
+    for home in ("transformers.initialization", "transformers.modeling_utils"):
+        with contextlib.suppress(ImportError, AttributeError):
+            module: Any = importlib.import_module(home)
+            context: contextlib.AbstractContextManager[Any] = module.no_init_weights()
+            return context
+    return contextlib.nullcontext()
 
 
 @contextlib.contextmanager

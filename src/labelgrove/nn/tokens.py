@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -25,6 +26,9 @@ Progress = Callable[[float, float], None]
 
 _TEXTS_PER_CHUNK = 4096
 _CHARACTERS_PER_TOKEN = 8  # generous: 4 to 5 in most languages with spaces
+
+_Prepared: TypeAlias = tuple[Any, Callable[[str], str]]
+_KEPT: WeakKeyDictionary[Any, dict[int, _Prepared]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -110,16 +114,7 @@ def tokenize(
     """
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
-    cutter = _own_copy(tokenizer)
-    special = cutter.num_special_tokens_to_add(False)
-    if max_tokens <= special:
-        raise ConfigError(
-            f"encoder.max_tokens: {max_tokens} leaves no room beside the encoder's "
-            f"{special} special tokens"
-        )
-    cutter.no_padding()
-    cutter.enable_truncation(max_tokens)
-    shorten = _shortener(cutter, max_tokens)
+    cutter, shorten = _prepared(tokenizer, max_tokens)
     total = len(texts) if isinstance(texts, Sized) else 0
     ids, offsets = bytearray(), array("q", [0])  # one growing block each: no pieces to join later
     source, done = iter(texts), 0
@@ -136,21 +131,41 @@ def tokenize(
     return Tokens(flat, np.frombuffer(offsets, dtype=np.int64))
 
 
-def _own_copy(tokenizer: Any) -> Any:
-    """A ``tokenizers.Tokenizer`` of our own: truncation is a setting of the object, not a choice
-    per call, and the caller's must not change."""
+def _prepared(tokenizer: Any, max_tokens: int) -> _Prepared:
+    """A tokenizer set to cut at ``max_tokens``, and what shortens texts for it.
+
+    Making one takes a tenth of a second, too long for a single text; an Encoder's are kept.
+    """
+    if not hasattr(tokenizer, "tokenizer"):
+        return _prepare(tokenizer, max_tokens)
+    kept = _KEPT.setdefault(tokenizer, {})
+    if max_tokens not in kept:
+        kept[max_tokens] = _prepare(tokenizer.tokenizer, max_tokens)
+    return kept[max_tokens]
+
+
+def _prepare(tokenizer: Any, max_tokens: int) -> _Prepared:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
         raise MissingExtraError("torch", "cutting texts into tokens") from error
-    inner = getattr(tokenizer, "tokenizer", tokenizer)
-    inner = getattr(inner, "backend_tokenizer", inner)
+    inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not isinstance(inner, Tokenizer):
         raise ConfigError(
             f"a {type(tokenizer).__name__} is no fast tokenizer; give an Encoder, a fast tokenizer "
             "of transformers or a tokenizers.Tokenizer"
         )
-    return Tokenizer.from_str(inner.to_str())
+    # Where to cut is a setting of the object, and the caller's must not change.
+    cutter = Tokenizer.from_str(inner.to_str())
+    special = cutter.num_special_tokens_to_add(False)
+    if max_tokens <= special:
+        raise ConfigError(
+            f"encoder.max_tokens: {max_tokens} leaves no room beside the encoder's "
+            f"{special} special tokens"
+        )
+    cutter.no_padding()
+    cutter.enable_truncation(max_tokens)
+    return cutter, _shortener(cutter, max_tokens)
 
 
 def _shortener(cutter: Any, max_tokens: int) -> Callable[[str], str]:
