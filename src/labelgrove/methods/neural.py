@@ -220,6 +220,7 @@ def network_stage(
         with torch.random.fork_rng([]):
             torch.manual_seed(derived_seed(seed, 0))
             network = Network(data.encoder, *make_heads(data.encoder))
+        network.heads.start_from(data.learnt_from.labels)
         result = train_network(
             network,
             data,

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from labelgrove.arrays import CSR
 from labelgrove.errors import DataError
 from labelgrove.tree import LabelTree
 
@@ -169,6 +170,24 @@ class TreeIndex(nn.Module):
         """The most nodes of a level that ``kept`` nodes above it can have, rounded up."""
         sizes = self._largest[level]
         return round_up(int(sizes[min(kept, len(sizes)) - 1]))
+
+    def bearers(self, labels: CSR) -> list[Any]:
+        """Per level, how many of the documents (rows of ``labels``) have a label below each node.
+
+        >>> from scipy import sparse
+        >>> index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
+        >>> [counts.tolist() for counts in index.bearers(sparse.csr_array([[1, 0, 1], [0, 1, 0]]))]
+        [[1, 1], [1, 1, 1]]
+        """
+        rows = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
+        nodes = self.leaf_positions.cpu().numpy()[labels.indices]
+        counts = []
+        for level in range(len(self.widths) - 1, -1, -1):
+            pairs = np.unique(rows * self.widths[level] + nodes)
+            counts.append(np.bincount(pairs % self.widths[level], minlength=self.widths[level]))
+            if level:
+                nodes = self.parents(level).cpu().numpy()[nodes]
+        return counts[::-1]
 
     def true_nodes(self, positives: RaggedLabels) -> list[Tensor]:
         """Per level, the nodes above each true label (for the last level its leaf), ascending.

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from labelgrove.arrays import CSR
 from labelgrove.errors import ConfigError
 from labelgrove.nn.candidates import (
     Candidates,
@@ -33,6 +34,7 @@ from labelgrove.nn.heads import (
     Rows,
     TopLabels,
     full_logits,
+    log_odds,
     shortlist_logits,
     top_labels,
 )
@@ -54,6 +56,9 @@ class CascadeParams(Params):
     'weighted'
     """
 
+    priors: bool = param(
+        True, help="biases begin at the log odds of a candidate being true; false = 0, as published"
+    )
     clusters: list[int] = param(
         [], ge=1, help="nodes of each cluster level, 8 times apart; empty = by the number of labels"
     )
@@ -183,6 +188,28 @@ class CascadeNet(nn.Module):
                 f"the label table must be {tree.labels} x {width}, "
                 f"got {tuple(tables[-1].weight.shape)}"
             )
+
+    @torch.no_grad()
+    def start_from(self, labels: CSR) -> None:
+        """Sets the biases by the training documents' labels, unless ``priors`` is off.
+
+        On the first level every document is scored on every node, so a node's own frequency
+        counts. Below, a node is scored where it is likely, and all begin alike.
+        """
+        if not self.params.priors:
+            return
+        documents = labels.shape[0]
+        for number, (table, bearers) in enumerate(
+            zip(self.tables, self.index.bearers(labels), strict=True)
+        ):
+            if number == 0:
+                table.bias.copy_(log_odds(bearers, documents))  # type: ignore[union-attr, operator]
+                continue
+            listed = min(
+                self.index.widths[number],
+                self.kept[number - 1] * self.index.widths[number] / self.index.widths[number - 1],
+            )
+            table.bias.fill_(float(log_odds(bearers.sum() / listed, documents)))  # type: ignore[union-attr, operator]
 
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels

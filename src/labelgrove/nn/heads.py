@@ -8,8 +8,9 @@ touches only the rows in use has the same names.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -71,6 +72,19 @@ class LabelTable(nn.Module):
         return (
             self.weight.new_zeros(len(ids)) if self.bias is None else self.bias.index_select(0, ids)
         )
+
+
+def log_odds(counts: Any, documents: int) -> Tensor:
+    """Logits of how often something occurs, a little towards rare: 0 and all are finite, too.
+
+    A head whose biases begin here does not have to learn first that nearly all labels are absent.
+    Adam moves a bias by its learning rate per update, so that took thousands of them.
+
+    >>> log_odds(np.array([0, 50]), 99).round(decimals=1).tolist()
+    [-5.3, 0.0]
+    """
+    share = (np.asarray(counts, np.float64) + 0.5) / (documents + 2.0)
+    return torch.from_numpy(np.log(share / (1 - share)).astype(np.float32))
 
 
 class TopLabels(NamedTuple):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from labelgrove.arrays import CSR
 from labelgrove.errors import ConfigError
 from labelgrove.nn.candidates import (
     RaggedLabels,
@@ -32,6 +33,7 @@ from labelgrove.nn.heads import (
     LogitForm,
     Rows,
     TopLabels,
+    log_odds,
     shortlist_logits,
     top_labels,
 )
@@ -52,6 +54,9 @@ class LightXmlParams(Params):
     dropout: float = param(0.5, ge=0, le=1, help="share of these states dropped in training")
     one_head_up_to: int = param(
         100_000, ge=0, help="label sets up to this size get one head; larger ones get groups"
+    )
+    priors: bool = param(
+        True, help="biases begin at the log odds of labels and groups; false = 0, as published"
     )
     bottleneck: int = param(400, ge=1, help="width of label vectors; label sets with groups only")
     bottleneck_sigmoid: bool = param(
@@ -118,6 +123,16 @@ class LightXmlNet(nn.Module):
                 f"the label table must be {labels} x {self.params.bottleneck}, "
                 f"got {tuple(self.table.weight.shape)}"
             )
+
+    @torch.no_grad()
+    def start_from(self, labels: CSR) -> None:
+        """Sets the biases by the training documents' labels, unless ``priors`` is off."""
+        if not self.params.priors:
+            return
+        if self.index is None:
+            self.full.bias.copy_(log_odds(np.diff(labels.tocsc().indptr), labels.shape[0]))
+            return
+        self.groups.bias.copy_(log_odds(self.index.bearers(labels)[0], labels.shape[0]))
 
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels

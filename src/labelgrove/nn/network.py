@@ -27,6 +27,8 @@ PREDICTION_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 11}
 class Heads(Protocol):
     """What a method puts on top of an encoder; see lightxml_net.py and cascade_net.py."""
 
+    def start_from(self, labels: CSR) -> None: ...
+
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels
     ) -> tuple[Tensor, dict[str, Tensor]]: ...
