@@ -84,7 +84,7 @@ def log_odds(counts: Any, documents: int) -> Tensor:
     [-5.3, 0.0]
     """
     share = (np.asarray(counts, np.float64) + 0.5) / (documents + 2.0)
-    return torch.from_numpy(np.log(share / (1 - share)).astype(np.float32))
+    return torch.as_tensor(np.log(share / (1 - share)), dtype=torch.float32)
 
 
 class TopLabels(NamedTuple):
