@@ -6,6 +6,7 @@ Their tokenizers are of the family's own class, with its special tokens in its o
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,17 @@ _CLASSES = {
 FAMILIES = sorted(f for f in _CLASSES if f in transformers.CONFIG_MAPPING)
 
 
-def make_encoder(folder: Path, family: str, *, half: bool = False, **settings: Any) -> Path:
+def make_encoder(
+    folder: Path,
+    family: str,
+    *,
+    half: bool = False,
+    words: Sequence[str] = ("red", "blue", "shoe"),
+    **settings: Any,
+) -> Path:
     """Writes a tiny encoder in Hugging Face form; ``settings`` go into its config."""
     folder.mkdir(parents=True)
-    tokenizer = make_tokenizer(family)
+    tokenizer = make_tokenizer(family, words)
     tokenizer.save(str(folder / "tokenizer.json"))
     about = {"tokenizer_class": _CLASSES[family]}
     if family == "modernbert":
@@ -66,8 +74,7 @@ def make_encoder(folder: Path, family: str, *, half: bool = False, **settings: A
     return folder
 
 
-def make_tokenizer(family: str) -> Tokenizer:
-    words = ["red", "blue", "shoe"]
+def make_tokenizer(family: str, words: Sequence[str] = ("red", "blue", "shoe")) -> Tokenizer:
     if family == "roberta":
         marks = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
         letters = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -147,10 +147,12 @@ class TreeIndex(nn.Module):
         super().__init__()
         self.widths = tree.widths
         self._largest: list[Any] = []
+        self._starts: list[Any] = []
         for level, parents in enumerate(tree.parents):
             starts = tree.children(level)
             self._buffer(f"parents_{level}", parents)
             self._buffer(f"starts_{level}", starts)
+            self._starts.append(starts)
             self._largest.append(np.cumsum(np.sort(np.diff(starts))[::-1]))
         self._buffer("leaf_labels", tree.leaf_labels)
         self._buffer("leaf_positions", tree.leaf_positions)
@@ -170,6 +172,20 @@ class TreeIndex(nn.Module):
         """The most nodes of a level that ``kept`` nodes above it can have, rounded up."""
         sizes = self._largest[level]
         return round_up(int(sizes[min(kept, len(sizes)) - 1]))
+
+    def needed(self, k: int) -> list[int]:
+        """Per cluster level, how many nodes must be kept so that k labels are below for certain.
+
+        >>> TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])).needed(2)
+        [2]
+        """
+        counts: list[int] = []
+        wanted = k
+        for level in range(len(self.widths) - 1, 0, -1):
+            fewest = np.cumsum(np.sort(np.diff(self._starts[level])))
+            wanted = min(len(fewest), int(np.searchsorted(fewest, wanted)) + 1)
+            counts.insert(0, wanted)
+        return counts
 
     def bearers(self, labels: CSR) -> list[Any]:
         """Per level, how many of the documents (rows of ``labels``) have a label below each node.

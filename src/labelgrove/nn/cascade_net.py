@@ -254,9 +254,13 @@ class CascadeNet(nn.Module):
         *,
         score: Literal["level", "weighted"] | None = None,
     ) -> TopLabels:
-        """The best ``k`` labels, by the rule of the settings or another; never any dropout."""
+        """The best ``k`` labels, by the rule of the settings or another; never any dropout.
+
+        More clusters are kept where fewer would not have ``k`` labels for certain.
+        """
         with torch.no_grad():
-            levels = self._levels(states, None, dropout=False)
+            kept = [max(pair) for pair in zip(self.kept, self.index.needed(k), strict=True)]
+            levels = self._levels(states, None, dropout=False, kept=kept)
             listed, scores = levels[-1].listed, levels[-1].logits.sigmoid()
             if len(levels) > 1 and (score or self.params.score) == "weighted":
                 scores = scores * levels[-2].kept_logits.sigmoid().gather(1, listed.slots)
@@ -279,8 +283,14 @@ class CascadeNet(nn.Module):
             return torch.stack(rows)
 
     def _levels(
-        self, states: Sequence[Tensor], truth: list[Tensor] | None, *, dropout: bool
+        self,
+        states: Sequence[Tensor],
+        truth: list[Tensor] | None,
+        *,
+        dropout: bool,
+        kept: Sequence[int] | None = None,
     ) -> list[Level]:
+        keep = self.kept if kept is None else kept
         levels: list[Level] = []
         for number, vectors in enumerate(self._vectors(states, dropout=dropout)):
             listed, logits = self._score(number, vectors, levels, truth)
@@ -290,9 +300,9 @@ class CascadeNet(nn.Module):
                 continue
             forced = truth is not None and self.params.truth == "forced"
             scores = favour(logits, listed.targets) if forced else logits
-            places, kept_mask = best(scores, listed.mask, self.kept[number])
-            kept = listed.ids.gather(1, places)
-            levels.append(Level(listed, logits, kept, kept_mask, logits.gather(1, places)))
+            places, kept_mask = best(scores, listed.mask, keep[number])
+            nodes = listed.ids.gather(1, places)
+            levels.append(Level(listed, logits, nodes, kept_mask, logits.gather(1, places)))
         return levels
 
     def _score(

@@ -177,14 +177,17 @@ class LightXmlNet(nn.Module):
         }
 
     def predict(self, states: Sequence[Tensor], k: int) -> TopLabels:
-        """The best ``k`` labels: the group's probability times the label's; never any dropout."""
+        """The best ``k`` labels: the group's probability times the label's; never any dropout.
+
+        More groups are kept where fewer would not have ``k`` labels for certain.
+        """
         with torch.no_grad():
             text = self._text(states, dropout=False)
             if self.index is None:
                 chunk = self.params.full_chunk or self.full.out_features
                 found = full_head_best(text, self.full, k, chunk=chunk)
                 return TopLabels(found.columns, found.scores.sigmoid())
-            group_logits, kept, kept_mask = self._best_groups(text)
+            group_logits, kept, kept_mask = self._best_groups(text, self.index.needed(k)[0])
             listed = shortlist(self.index, 1, kept, kept_mask)
             chances = group_logits.gather(1, kept).float().sigmoid().gather(1, listed.slots)
             scores = self._label_logits(text, listed.ids, listed.mask).sigmoid() * chances
@@ -204,9 +207,9 @@ class LightXmlNet(nn.Module):
             raise ConfigError(f"states of {self.params.layers} layers wanted, got {len(states)}")
         return functional.dropout(torch.cat(list(states), 1), self.params.dropout, dropout)
 
-    def _best_groups(self, text: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _best_groups(self, text: Tensor, at_least: int = 1) -> tuple[Tensor, Tensor, Tensor]:
         logits = self.groups(text)
-        return logits, *best(logits, None, self.params.groups_kept)
+        return logits, *best(logits, None, max(self.params.groups_kept, at_least))
 
     def _label_logits(self, text: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
         hidden = self.bottleneck(text)
