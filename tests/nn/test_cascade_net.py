@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nn_problems import overfit, random_labels, random_states, random_tree, randomise
-
 torch = pytest.importorskip("torch")
 
 from labelgrove.errors import ConfigError  # noqa: E402
@@ -19,6 +17,13 @@ from labelgrove.nn.cascade_net import (  # noqa: E402
     cascade_tree_params,
 )
 from labelgrove.tree import LabelTree, build_tree  # noqa: E402
+from nn_problems import (  # noqa: E402
+    overfit,
+    random_labels,
+    random_states,
+    random_tree,
+    randomise,
+)
 from reference import cascadexml as reference  # noqa: E402
 
 WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 5

@@ -5,14 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nn_problems import overfit, random_labels, random_states, random_tree, randomise
-
 torch = pytest.importorskip("torch")
 
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.candidates import RaggedLabels  # noqa: E402
 from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams  # noqa: E402
 from labelgrove.tree import LabelTree  # noqa: E402
+from nn_problems import (  # noqa: E402
+    overfit,
+    random_labels,
+    random_states,
+    random_tree,
+    randomise,
+)
 from reference import lightxml as reference  # noqa: E402
 
 LABELS, GROUPS, WIDTH, LAYERS, DOCUMENTS = 40, 9, 6, 3, 5
