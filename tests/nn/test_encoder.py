@@ -169,6 +169,20 @@ def test_attention_is_fused_where_the_family_has_it(load: Load) -> None:
         load("xlnet", attention="sdpa")
 
 
+def test_mpnets_fused_attention_equals_transformers_own(load: Load) -> None:
+    outcomes = []
+    for attention in ("eager", "auto", "sdpa"):
+        encoder = load("mpnet", attention=attention, dropout=0.0, pooling="mean")
+        batches = Batches(tokenize(TEXTS, encoder, 32), 4, pad_id=encoder.pad_id)
+        (batch,) = batches.epoch(0)
+        (states,) = encoder(batch.ids, batch.mask)
+        (states**3).sum().backward()
+        outcomes.append([states.detach(), *(p.grad for p in encoder.parameters())])
+    for own, fused, named in zip(*outcomes, strict=True):
+        torch.testing.assert_close(fused, own, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(fused, named)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_dropout_is_replaced_everywhere(family: str, load: Load) -> None:
     ids = torch.tensor([[5, 6, 7, 8]])

@@ -24,6 +24,8 @@ from labelgrove.part import Part
 try:
     import torch
     from torch import Tensor
+
+    from labelgrove.nn.fused_mpnet import fuse_attention
 except ImportError as missing:
     raise MissingExtraError("torch", "a neural encoder") from missing
 
@@ -75,6 +77,8 @@ class Encoder(torch.nn.Module):
         if model.config.model_type == "xlnet":
             self._summary_id = tokenizer.token_to_id("<cls>")
             model.config.use_mems_eval = False  # copies of states for a next segment
+        if model.config.model_type == "mpnet" and params.attention in ("auto", "sdpa"):
+            fuse_attention(model)
         _check_length(model, params.max_tokens)
         _drop_unused(model, self.pooling)
         _freeze(model, params.freeze)
@@ -187,7 +191,9 @@ class Encoder(torch.nn.Module):
         }
         with _quiet():
             with _uninitialised():
-                model = transformers.AutoModel.from_config(shape, **_attention(params, here=True))
+                model = transformers.AutoModel.from_config(
+                    shape, **_attention(params, shape, here=True)
+                )
             _drop_unused(model, params.pooling)
             try:
                 problems = model.load_state_dict(weights, strict=False)
@@ -242,7 +248,7 @@ def _load_model(config: Any, folder: Path, params: EncoderParams) -> Any:
                 config=config,
                 use_safetensors=True,  # the other kind of file is a pickle
                 output_loading_info=True,
-                **_attention(params),
+                **_attention(params, config),
             )
     except Exception as error:
         raise ConfigError(f"encoder {params.encoder!r} cannot be loaded: {error}") from error
@@ -346,10 +352,11 @@ def _set_dropout(config: Any, rate: float | None) -> None:
             setattr(config, name, rate)
 
 
-def _attention(params: EncoderParams, *, here: bool = False) -> dict[str, str]:
+def _attention(params: EncoderParams, config: Any, *, here: bool = False) -> dict[str, str]:
+    if params.attention == "auto" or (config.model_type, params.attention) == ("mpnet", "sdpa"):
+        return {}  # MPNet's is ours, and transformers would refuse
     # A stored encoder must also load where the kernels that it was trained with are not installed.
-    anywhere = ("eager", "sdpa")
-    if params.attention == "auto" or (here and params.attention not in anywhere):
+    if here and params.attention not in ("eager", "sdpa"):
         return {}
     return {"attn_implementation": params.attention}
 
