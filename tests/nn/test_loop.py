@@ -23,6 +23,8 @@ from labelgrove.disk.tensors import read_tensors  # noqa: E402
 from labelgrove.errors import ConfigError, DataError, ModelFormatError  # noqa: E402
 from labelgrove.nn.loop import LoopParams, train  # noqa: E402
 from labelgrove.nn.rows import RowTable  # noqa: E402
+from labelgrove.part import Part  # noqa: E402
+from labelgrove.runs import RunFolder, run_status  # noqa: E402
 from toy_training import PARAMS, Batches, Model, first_four, loss_of, run  # noqa: E402
 
 
@@ -155,6 +157,28 @@ def test_weights_of_the_best_evaluation_survive_a_stop(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "best").iterdir()] == ["step-000000000008"]
 
 
+def test_a_stage_of_a_run_folder_keeps_the_checkpoints_and_drops_them_when_it_is_done(
+    tmp_path: Path,
+) -> None:
+    params = replace(PARAMS, max_steps=8, checkpoint_minutes=0)
+
+    def stage(**options: Any) -> int:
+        with RunFolder(tmp_path / "run") as folder:
+
+            def compute() -> Part:
+                where = folder.checkpoint("encoder").folder
+                result = run(Model(), params, folder=where, **options)
+                return Part({"resumed_from": result.resumed_from})
+
+            return int(folder.stage("encoder", {"x": 1}, compute).config["resumed_from"])
+
+    with pytest.raises(KeyboardInterrupt):
+        stage(prefetch=first_four)
+    assert run_status(tmp_path / "run").checkpoints[-1].step == 4
+    assert stage() == 4
+    assert run_status(tmp_path / "run").checkpoints == []
+
+
 def test_checkpoints_hold_no_pickle(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(Model(), replace(PARAMS, checkpoint_minutes=0), folder=tmp_path, prefetch=first_four)
@@ -177,7 +201,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> Non
     params = replace(PARAMS, checkpoint_minutes=0)
     with pytest.raises(KeyboardInterrupt):
         run(Model(), params, folder=tmp_path, prefetch=first_four)
-    last = max((tmp_path / "checkpoints").iterdir())
+    last = max(tmp_path.glob("step-*"))
     file = next(last.glob("*.safetensors"))
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     whole, resumed = Model(), Model()
