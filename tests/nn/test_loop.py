@@ -381,9 +381,14 @@ def test_two_processes_make_the_updates_of_one_with_twice_the_batches(tmp_path: 
     for name in first:
         assert np.array_equal(first[name], second[name]), name
         assert np.allclose(first[name], alone[name], atol=1e-5), name
-    # Five updates of batches that were shared out before; all of these have four documents.
-    alone = toy_training.gradients_of_updates(replace(PARAMS, max_steps=5, accumulate=2))
-    for rank in (0, 1):
-        found = read_tensors(tmp_path / f"shared-{rank}.safetensors")
-        for name in found:
-            assert np.allclose(found[name], alone[name], atol=1e-5), name
+    # Five updates of batches that were shared out before (all have four documents), and three of
+    # two batches in each process.
+    for name, settings in (
+        ("shared", {"max_steps": 5, "accumulate": 2}),
+        ("accumulated", {"max_steps": 3, "accumulate": 4}),
+    ):
+        alone = toy_training.gradients_of_updates(replace(PARAMS, **settings))
+        for rank in (0, 1):
+            found = read_tensors(tmp_path / f"{name}-{rank}.safetensors")
+            for key in found:
+                assert np.allclose(found[key], alone[key], atol=1e-5), (name, key)
