@@ -188,6 +188,8 @@ def worker() -> None:
     write_tensors(folder / f"{rank}.safetensors", found)
     found = gradients_of_updates(replace(PARAMS, max_steps=5), batches=SharedBatches(int(rank)))
     write_tensors(folder / f"shared-{rank}.safetensors", found)
+    found = gradients_of_updates(replace(PARAMS, max_steps=3, accumulate=2))
+    write_tensors(folder / f"accumulated-{rank}.safetensors", found)
 
 
 def first_four(batches: Iterator[Any], device: Any) -> Iterator[Any]:

@@ -23,6 +23,8 @@ from labelgrove.disk.tensors import read_tensors  # noqa: E402
 from labelgrove.errors import ConfigError, DataError, ModelFormatError  # noqa: E402
 from labelgrove.nn.loop import LoopParams, train  # noqa: E402
 from labelgrove.nn.rows import RowTable  # noqa: E402
+from labelgrove.part import Part  # noqa: E402
+from labelgrove.runs import RunFolder, run_status  # noqa: E402
 from toy_training import PARAMS, Batches, Model, first_four, loss_of, run  # noqa: E402
 
 
@@ -155,6 +157,28 @@ def test_weights_of_the_best_evaluation_survive_a_stop(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "best").iterdir()] == ["step-000000000008"]
 
 
+def test_a_stage_of_a_run_folder_keeps_the_checkpoints_and_drops_them_when_it_is_done(
+    tmp_path: Path,
+) -> None:
+    params = replace(PARAMS, max_steps=8, checkpoint_minutes=0)
+
+    def stage(**options: Any) -> int:
+        with RunFolder(tmp_path / "run") as folder:
+
+            def compute() -> Part:
+                where = folder.checkpoint("encoder").folder
+                result = run(Model(), params, folder=where, **options)
+                return Part({"resumed_from": result.resumed_from})
+
+            return int(folder.stage("encoder", {"x": 1}, compute).config["resumed_from"])
+
+    with pytest.raises(KeyboardInterrupt):
+        stage(prefetch=first_four)
+    assert run_status(tmp_path / "run").checkpoints[-1].step == 4
+    assert stage() == 4
+    assert run_status(tmp_path / "run").checkpoints == []
+
+
 def test_checkpoints_hold_no_pickle(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(Model(), replace(PARAMS, checkpoint_minutes=0), folder=tmp_path, prefetch=first_four)
@@ -177,7 +201,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> Non
     params = replace(PARAMS, checkpoint_minutes=0)
     with pytest.raises(KeyboardInterrupt):
         run(Model(), params, folder=tmp_path, prefetch=first_four)
-    last = max((tmp_path / "checkpoints").iterdir())
+    last = max(tmp_path.glob("step-*"))
     file = next(last.glob("*.safetensors"))
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     whole, resumed = Model(), Model()
@@ -357,9 +381,14 @@ def test_two_processes_make_the_updates_of_one_with_twice_the_batches(tmp_path: 
     for name in first:
         assert np.array_equal(first[name], second[name]), name
         assert np.allclose(first[name], alone[name], atol=1e-5), name
-    # Five updates of batches that were shared out before; all of these have four documents.
-    alone = toy_training.gradients_of_updates(replace(PARAMS, max_steps=5, accumulate=2))
-    for rank in (0, 1):
-        found = read_tensors(tmp_path / f"shared-{rank}.safetensors")
-        for name in found:
-            assert np.allclose(found[name], alone[name], atol=1e-5), name
+    # Five updates of batches that were shared out before (all have four documents), and three of
+    # two batches in each process.
+    for name, settings in (
+        ("shared", {"max_steps": 5, "accumulate": 2}),
+        ("accumulated", {"max_steps": 3, "accumulate": 4}),
+    ):
+        alone = toy_training.gradients_of_updates(replace(PARAMS, **settings))
+        for rank in (0, 1):
+            found = read_tensors(tmp_path / f"{name}-{rank}.safetensors")
+            for key in found:
+                assert np.allclose(found[key], alone[key], atol=1e-5), (name, key)

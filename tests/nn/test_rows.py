@@ -80,11 +80,12 @@ def test_adam_is_the_literal_lazy_adam(
 @settings(max_examples=20, deadline=None)
 @given(gradients)
 def test_adam_agrees_with_torch_sparse_adam(updates: list[dict[int, list[float]]]) -> None:
+    # SparseAdam adds eps before correcting the bias, AdamW and we after it: hence a small one.
     table = table_with(START)
-    optimizer = RowOptimizer({"t": table})
+    optimizer = RowOptimizer({"t": table}, eps=1e-12)
     embedding = torch.nn.Embedding(ROWS, WIDTH, sparse=True)
     embedding.weight.data.copy_(torch.tensor(START))
-    theirs = torch.optim.SparseAdam(embedding.parameters(), lr=0.05)
+    theirs = torch.optim.SparseAdam(embedding.parameters(), lr=0.05, eps=1e-12)
     for gradient in updates:
         give(table, gradient)
         optimizer.collect()
@@ -241,15 +242,15 @@ def test_a_step_costs_the_same_however_many_rows_the_table_has() -> None:
         generator = torch.Generator().manual_seed(0)
         best = float("inf")
         for _ in range(8):
-            ids = torch.randperm(rows, generator=generator)[:500]
-            start = time.perf_counter()
+            ids = torch.randperm(rows, generator=generator)[:2000]
+            start = time.process_time()
             table.rows(ids).sum().backward()
             optimizer.collect()
             optimizer.step(lr=0.1, weight_decay=0.1)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
         return best
 
-    # A dense step would take three hundred times as long; the bound leaves room for a busy machine.
+    # A dense step would take three hundred times as long.
     assert seconds(600_000) < 20 * seconds(2_000)
 
 

@@ -98,6 +98,16 @@ def derived_seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
+def seed_torch(seed: int, device: torch.device) -> None:
+    """Seeds the CPU's and the device's random numbers; quicker than seeding every device.
+
+    >>> seed_torch(3, torch.device("cpu"))
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
 def memory_in_use(device: torch.device) -> int | None:
     """The most memory that tensors held on a GPU so far, in bytes; None on the CPU.
 

@@ -86,11 +86,11 @@ def train(
 
     ``loss_of(model, batch)`` is the mean loss of a batch; whatever is random in it must come from
     torch. ``evaluate()`` scores the model on held-out documents, higher is better; it is called in
-    evaluation mode, without gradients, in the first process only. With a ``folder`` the run writes
-    checkpoints there and continues from the last one it finds. Parameters of ``model.encoder`` are
-    the encoder's and all others the heads', unless ``groups`` says it (see ``parameter_groups``);
-    tables are those found in the model unless given. ``prefetch`` brings batches to the device
-    ahead of their use.
+    evaluation mode, without gradients, in the first process only. With a ``folder`` (such as that
+    of ``RunFolder.checkpoint``) the run writes checkpoints there and continues from the last one.
+    Parameters of ``model.encoder`` are the encoder's and all others the heads', unless ``groups``
+    says it (see ``parameter_groups``); tables are those found in the model unless given.
+    ``prefetch`` brings batches to the device ahead of their use.
 
     >>> model = nn.Sequential(nn.Linear(1, 1))
     >>> @dataclass
@@ -164,7 +164,7 @@ class _Run:
         self.model, self.batches, self.updates, self.evaluate = model, batches, updates, evaluate
         self.params, self.workers, self.total = updates.params, updates.workers, updates.total
         self.updates_per_epoch, self.prefetch = updates_per_epoch, prefetch
-        self.checkpoints = None if folder is None else Checkpoints(folder / "checkpoints")
+        self.checkpoints = None if folder is None else Checkpoints(folder)
         writes = self.workers.rank == 0
         self.best = BestWeights(None if folder is None else folder / "best", writes=writes)
         self.progress = self._resume()

@@ -9,7 +9,7 @@ from typing import Any
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.nn.averaging import Average
 from labelgrove.nn.checkpoint import fill, load_optimizer, optimizer_tensors
-from labelgrove.nn.devices import Workers, autocast, choose_precision, derived_seed
+from labelgrove.nn.devices import Workers, autocast, choose_precision, derived_seed, seed_torch
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.optim import LossScale, adamw, clip_gradients, parameter_groups, split_parameters
 from labelgrove.nn.rows import RowOptimizer, RowTable, row_tables
@@ -68,7 +68,7 @@ class Updates:
 
     def make(self, step: int, share: Share, batches: Iterator[Any]) -> None:
         """Update ``step`` (from 0) on this process's batches."""
-        torch.manual_seed(derived_seed(self.seed, step, self.workers.rank))
+        seed_torch(derived_seed(self.seed, step, self.workers.rank), self.workers.device)
         scale = 1.0 if self.scale is None else self.scale.value
         for i, (weight, batch) in enumerate(zip(share.weights, batches, strict=True)):
             is_last = i == len(share.weights) - 1
