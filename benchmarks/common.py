@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import lzma
 import os
 import platform
 import statistics
@@ -18,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -30,7 +30,7 @@ def arguments(description: str, *, corpus: str) -> argparse.ArgumentParser:
     """A parser with the flags that all benchmarks share."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=Path, default=default_data(), help="folder of the corpora")
-    parser.add_argument("--corpus", default=corpus, help="a folder below it")
+    parser.add_argument("--corpus", default=corpus, help="a folder below it, or elsewhere")
     parser.add_argument("--limit", type=int, help="use only so many documents of each part")
     parser.add_argument("--repeats", type=int, default=3, help="the median of so many runs counts")
     parser.add_argument("--no-save", action="store_true", help="do not write to benchmarks/results")
@@ -55,20 +55,20 @@ class Part:
 
 
 def read_part(data: Path, corpus: str, part: str = "train", limit: int | None = None) -> Part:
-    """Reads ``data/corpus/part.jsonl.xz``, one ``{"text", "labels"}`` object per line."""
-    path = data / corpus / f"{part}.jsonl.xz"
-    if not path.exists():
-        raise SystemExit(f"{path} does not exist: say where the corpora are with --data")
-    texts: list[str] = []
-    labels: list[list[str]] = []
-    with lzma.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            if limit is not None and len(texts) >= limit:
-                break
-            document = json.loads(line)
-            texts.append(document["text"])
-            labels.append(document["labels"])
-    return Part(texts, labels, hashlib.sha256(path.read_bytes()).hexdigest())
+    """Reads the file of a part, in any format labelgrove reads, from ``data/corpus`` or the folder
+    ``corpus``, such as one that ``labelgrove data get`` or ``data make`` wrote."""
+    from labelgrove.formats import iter_documents
+
+    folder = data / corpus if (data / corpus).is_dir() else Path(corpus)
+    found = sorted(folder.glob(f"{part}.*"))
+    if not found:
+        raise SystemExit(f"no {part}.* in {folder}: say where the corpora are with --data")
+    documents = list(islice(iter_documents(found[0]), limit))
+    return Part(
+        [document.text for document in documents],
+        [list(document.labels) for document in documents],
+        hashlib.sha256(found[0].read_bytes()).hexdigest(),
+    )
 
 
 @dataclass(frozen=True)

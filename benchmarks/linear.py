@@ -1,22 +1,30 @@
-"""Training and prediction of the linear method: labelgrove and, if given, PECOS XR-Linear (tfn).
+"""Training and prediction of the linear method: labelgrove, PECOS XR-Linear (tfn) and napkinXC.
 
-    python benchmarks/linear.py --data PATH --corpus eurlex57k|tibkat|commits|all
-        [--pecos-python PATH] [--threads 1,2] [--limit N] [--repeats R]
+    python benchmarks/linear.py --data PATH --corpus eurlex57k|tibkat|commits|all|FOLDER
+        [--pecos-python PATH] [--napkinxc-python PATH] [--peers NAME,NAME] [--threads 1,2]
+        [--limit N] [--repeats R] [--resume FOLDER]
 
 Every peer gets the same tf-idf matrices and runs in a process of its own, in turn. Training is
-label features, tree, solving and saving. PECOS runs with its defaults and with its stopping
-tolerance set to ours. Accuracy is on the dev part, by our metrics, for all. Latency from the text
-adds the peer's own vectoriser, fitted on part of the texts, to the latency from the vector.
+label features, tree, solving and saving. Peers run with their defaults and with their settings
+brought near ours, as far as they have them. Accuracy is on the dev part, by our metrics, for all.
+Latency from the text adds the peer's own vectoriser, fitted on part of the texts, to the latency
+from the vector. With --resume each finished run is kept in the folder and not done again, so that
+a long comparison can be split over several commands.
+
+omikuji does not run everywhere. Its lines are estimates: what was measured here against PECOS,
+times how omikuji compared with PECOS on another machine (OMIKUJI below).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,12 +32,19 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from common import ROOT, Part, arguments, read_part, report
+from common import ROOT, Part, arguments, commit, read_part, report
 from linear_peers import SINGLES, VECTORIZER_TEXTS
 
 CORPORA = ("eurlex57k", "tibkat", "commits")
 METRICS = ("P@1", "P@3", "P@5", "PSP@5", "R@10")
 LOWER_IS_BETTER = ("cpu_s", "wall_s", "peak_mb", "model_mb")
+# omikuji with one tree divided by PECOS: training CPU seconds, peak memory, documents per CPU
+# second (against PECOS with hash chunks). One core of a Neoverse-N1; from the corpora's notes.
+OMIKUJI: dict[str, dict[str, float]] = {
+    "eurlex57k": {"cpu_s": 57 / 70, "peak_mb": 647 / 410, "documents_per_cpu_s": 1000 / 5500},
+    "tibkat": {"cpu_s": 68 / 139, "peak_mb": 932 / 803, "documents_per_cpu_s": 305 / 4000},
+    "debian": {"cpu_s": 28 / 43, "documents_per_cpu_s": 1500 / 8600},
+}
 Measured = dict[str, Any]
 
 
@@ -43,54 +58,151 @@ class Peer:
 def main() -> None:
     parser = arguments(__doc__ or "", corpus="eurlex57k")
     parser.add_argument("--pecos-python", help="interpreter of an environment that has libpecos")
+    parser.add_argument("--napkinxc-python", help="interpreter of one that has napkinxc")
+    parser.add_argument("--peers", help="only these, with semicolons between names")
     parser.add_argument("--threads", default="1", help="numbers of threads, with commas")
+    parser.add_argument("--resume", type=Path, help="folder that keeps finished runs")
     options = parser.parse_args()
+    chosen = peers(options.pecos_python, options.napkinxc_python)
+    if options.peers:
+        wanted = ["labelgrove", *(name.strip() for name in options.peers.split(";"))]
+        unknown = sorted(set(wanted) - set(chosen))
+        if unknown:
+            raise SystemExit(f"no peer {unknown[0]!r}; there are: {'; '.join(chosen)}")
+        chosen = {name: peer for name, peer in chosen.items() if name in wanted}
     for corpus in CORPORA if options.corpus == "all" else [options.corpus]:
-        parts = [read_part(options.data, corpus, p, options.limit) for p in ("train", "dev")]
+        train, dev = (read_part(options.data, corpus, p, options.limit) for p in ("train", "dev"))
         for threads in map(int, options.threads.split(",")):
-            result = compare(corpus, *parts, peers(options.pecos_python), threads, options.repeats)
+            with tempfile.TemporaryDirectory() as name:
+                bench = Bench(Path(name), threads, options.resume, train.sha256)
+                result = compare(
+                    Path(corpus).name, bench, write_matrices(bench, train, dev), chosen, options
+                )
             report("linear", result, save=not options.no_save)
 
 
-def peers(pecos_python: str | None) -> dict[str, Peer]:
+def peers(pecos_python: str | None, napkinxc_python: str | None) -> dict[str, Peer]:
+    """Who runs, by name; "ours" are the peers' settings brought near labelgrove's defaults."""
+    from labelgrove.beam import SearchParams, beam_per_level
     from labelgrove.solver import RankerParams
+    from labelgrove.tree import TreeParams
 
+    tree, ranker, search = TreeParams(), RankerParams(), SearchParams()
+    beam = beam_per_level(search.beam, 3)[-1]
     found = {"labelgrove": Peer("labelgrove", sys.executable)}
     if pecos_python:
         found["pecos"] = Peer("pecos", pecos_python)
-        found["pecos, our eps"] = Peer("pecos", pecos_python, {"eps": RankerParams().eps})
+        ours = {
+            "tree": {"nr_splits": tree.branching, "max_leaf_size": tree.max_leaf_size},
+            "ranker": {
+                "Cn": ranker.C,
+                "Cp": ranker.C * ranker.positive_weight,
+                "eps": ranker.eps,
+                "threshold": ranker.threshold,
+                # PECOS mines on all levels or on none.
+                "negative_sampling_scheme": ranker.negatives,
+                "beam_size": beam,
+                "post_processor": search.post_processor,
+            },
+            "search": {"beam_size": beam, "post_processor": search.post_processor},
+        }
+        found["pecos, ours"] = Peer("pecos", pecos_python, ours)
+    if napkinxc_python:
+        found["napkinxc"] = Peer("napkinxc", napkinxc_python)
+        ours = {
+            "model": {
+                "arity": tree.branching,
+                "max_leaves": tree.max_leaf_size,
+                "loss": "l2",
+                "liblinear_c": ranker.C,
+                "liblinear_eps": ranker.eps,
+                "weights_threshold": ranker.threshold,
+                "tree_search_type": "beam",
+                "beam_search_width": beam,
+            }
+        }
+        found["napkinxc, ours"] = Peer("napkinxc", napkinxc_python, ours)
     return found
 
 
+@dataclass(frozen=True)
+class Bench:
+    """The folder of one comparison's matrices, and where finished runs are kept."""
+
+    folder: Path
+    threads: int
+    kept: Path | None
+    data: str
+
+    def run(self, peer: Peer, number: int, matrices: Matrices) -> Measured:
+        """Measurements and accuracy of one run, from the kept ones if it is there."""
+        job = {"peer": peer.kind, "settings": peer.settings, "threads": self.threads}
+        file = None
+        if self.kept is not None:
+            version = commit() if peer.kind == "labelgrove" else peer.python
+            about = [job, self.data, matrices.describe(), number, version]
+            key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+            file = self.kept / f"{peer.kind}-{key}.json"
+            if file.exists():
+                return dict(json.loads(file.read_text()))
+        measured = start(self.folder, job, peer.python) | matrices.accuracy(self.folder)
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(measured))
+        return measured
+
+
+def start(folder: Path, job: dict[str, Any], python: str) -> Measured:
+    """A peer's process from beginning to end; what it left in ``top.npz`` stays there."""
+    (folder / "job.json").write_text(json.dumps(job))
+    subprocess.run(["rm", "-rf", str(folder / "model")], check=True)
+    ours = job["peer"] == "labelgrove"
+    done = subprocess.run(
+        [python, str(Path(__file__).with_name("linear_peers.py")), str(folder / "job.json")],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")} if ours else None,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    measured: Measured = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
 def compare(
-    corpus: str, train: Part, dev: Part, peers: dict[str, Peer], threads: int, repeats: int
+    corpus: str, bench: Bench, matrices: Matrices, peers: dict[str, Peer], options: Any
 ) -> Measured:
+    shape = matrices.describe()
+    print(f"{corpus}, {bench.threads} thread(s): {shape}", flush=True)
     runs: dict[str, list[Measured]] = {name: [] for name in peers}
-    accuracy: dict[str, Measured] = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        data = write_matrices(folder, train, dev)
-        shape = {"documents": data.x.shape[0], "features": data.x.shape[1]}
-        shape |= {"labels": data.y.shape[1], "dev_documents": data.truth.shape[0]}
-        print(f"{corpus}, {threads} thread(s): {shape}", flush=True)
-        for _ in range(repeats):
-            for peer_name, peer in peers.items():
-                runs[peer_name].append(run(folder, peer, threads))
-                accuracy[peer_name] = data.accuracy(folder)
-    measured = {name: median(values) | accuracy[name] for name, values in runs.items()}
-    print_table(measured)
-    return {
+    for number in range(options.repeats):
+        for name, peer in peers.items():
+            runs[name].append(bench.run(peer, number, matrices))
+            print_table({name: runs[name][-1]}, METRICS, head=number == 0 and name == "labelgrove")
+    measured = {name: median(values) for name, values in runs.items()}
+    ours = measured["labelgrove"]
+    result = {
         "corpus": corpus,
         **shape,
-        "data_sha256": train.sha256,
-        "threads": threads,
-        "repeats": repeats,
+        "data_sha256": bench.data,
+        "threads": bench.threads,
+        "repeats": options.repeats,
         "peers": measured,
-        "ratios": {
-            name: ratios(measured["labelgrove"], values)
-            for name, values in measured.items()
-            if name != "labelgrove"
-        },
+        "ratios": {n: ratios(ours, m) for n, m in measured.items() if n != "labelgrove"},
+    }
+    if corpus in OMIKUJI and "pecos" in measured:
+        result["omikuji_estimated"] = omikuji(corpus, result["ratios"]["pecos"])
+    for name, values in result["ratios"].items():
+        print_ratios(name, values)
+    if "omikuji_estimated" in result:
+        print_ratios("omikuji, 1 tree (estimated through PECOS)", result["omikuji_estimated"])
+    return result
+
+
+def omikuji(corpus: str, against_pecos: Measured) -> Measured:
+    """How many times better we are than omikuji, if it compares with PECOS here as it did there."""
+    return {
+        name: against_pecos[name] * (1 / factor if name == "documents_per_cpu_s" else factor)
+        for name, factor in OMIKUJI[corpus].items()
     }
 
 
@@ -101,18 +213,29 @@ class Matrices:
     truth: Any
     unknown: Any
 
+    def describe(self) -> dict[str, int]:
+        return {
+            "documents": int(self.x.shape[0]),
+            "features": int(self.x.shape[1]),
+            "labels": int(self.y.shape[1]),
+            "dev_documents": int(self.truth.shape[0]),
+        }
+
     def accuracy(self, folder: Path) -> Measured:
         """Percent, of the labels that a peer left in ``top.npz``."""
+        found = np.load(folder / "top.npz")
+        return self.judge(found["top"], found["scores"])
+
+    def judge(self, top: Any, scores: Any) -> Measured:
+        """Percent, of these labels (-1 where there is none), best first."""
         from labelgrove.corpus import LabelIndex
         from labelgrove.metrics import evaluate
         from labelgrove.predictions import Predictions
 
-        found = np.load(folder / "top.npz")
         index = LabelIndex([str(column) for column in range(self.y.shape[1])])
-        counts = (found["top"] >= 0).sum(axis=1).astype(np.int32)
-        predictions = Predictions(found["top"], found["scores"], counts, index, "product")
+        counts = (top >= 0).sum(axis=1).astype(np.int32)
         values = evaluate(
-            predictions,
+            Predictions(top, scores, counts, index, "product"),
             self.truth,
             unknown=self.unknown,
             metrics=METRICS,
@@ -122,35 +245,31 @@ class Matrices:
         return {name: 100 * value for name, value in values.items()}
 
 
-def write_matrices(folder: Path, train: Part, dev: Part) -> Matrices:
-    """Our tf-idf of both parts, and a few texts for latency, where the peers read them."""
+def label_matrices(train: Part, dev: Part) -> tuple[Any, Any, Any]:
+    """Labels of both parts over the labels of the first, and how many the second has besides."""
     from labelgrove.corpus import Corpus
-    from labelgrove.tfidf import Tfidf
 
     learnt = Corpus.from_lists(train.texts, train.labels)
     judged = Corpus.from_lists(dev.texts, dev.labels, index=learnt.index)
+    return learnt.labels, judged.labels, judged.unknown
+
+
+def write_matrices(bench: Bench, train: Part, dev: Part) -> Matrices:
+    """Our tf-idf of both parts, and a few texts for latency, where the peers read them."""
+    from labelgrove.tfidf import Tfidf
+
+    y, truth, unknown = label_matrices(train, dev)
     vectorizer = Tfidf()
     x, dev_x = vectorizer.fit_transform(train.texts), vectorizer.transform(dev.texts)
-    for name, matrix in {"X": x, "Y": learnt.labels, "dev": dev_x}.items():
-        sparse.save_npz(folder / f"{name}.npz", sparse.csr_matrix(matrix), compressed=False)
+    save(bench.folder, train=x, labels=y, dev=dev_x)
     texts = {"train": train.texts[:VECTORIZER_TEXTS], "dev": dev.texts[:SINGLES]}
-    (folder / "texts.json").write_text(json.dumps(texts))
-    return Matrices(x, learnt.labels, judged.labels, judged.unknown)
+    (bench.folder / "texts.json").write_text(json.dumps(texts))
+    return Matrices(x, y, truth, unknown)
 
 
-def run(folder: Path, peer: Peer, threads: int) -> Measured:
-    job = folder / "job.json"
-    job.write_text(json.dumps({"peer": peer.kind, "settings": peer.settings, "threads": threads}))
-    subprocess.run(["rm", "-rf", str(folder / "model")], check=True)
-    done = subprocess.run(
-        [peer.python, str(Path(__file__).with_name("linear_peers.py")), str(job)],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")} if peer.kind == "labelgrove" else None,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    measured: Measured = json.loads(done.stdout.splitlines()[-1])
-    return measured
+def save(folder: Path, **matrices: Any) -> None:
+    for name, matrix in matrices.items():
+        sparse.save_npz(folder / f"{name}.npz", sparse.csr_matrix(matrix), compressed=False)
 
 
 def median(runs: list[Measured]) -> Measured:
@@ -168,24 +287,35 @@ def ratios(ours: Measured, theirs: Measured) -> Measured:
     better = {name: theirs[name] / ours[name] for name in LOWER_IS_BETTER}
     better["documents_per_cpu_s"] = ours["documents_per_cpu_s"] / theirs["documents_per_cpu_s"]
     for kind in ("vector_ms", "text_ms"):
-        for quantile, value in ours[kind].items():
-            better[f"{kind}.{quantile}"] = theirs[kind][quantile] / value
-    return better | {name: ours[name] - theirs[name] for name in METRICS}
+        for quantile, value in ours.get(kind, {}).items():
+            if kind in theirs:  # not all have a vectoriser of their own
+                better[f"{kind}.{quantile}"] = theirs[kind][quantile] / value
+    return better | {name: ours[name] - theirs[name] for name in METRICS if name in ours}
 
 
-def print_table(measured: dict[str, Measured]) -> None:
-    print(
-        f"{'':16}{'cpu s':>8}{'wall s':>8}{'peak MB':>9}{'model MB':>9}"
-        f"{'docs/cpu s':>11}{'vector ms p50/p99':>19}{'text ms p50/p99':>17}  " + " ".join(METRICS)
-    )
+def print_table(measured: dict[str, Measured], metrics: Iterable[str], *, head: bool) -> None:
+    if head:
+        print(
+            f"{'':16}{'cpu s':>8}{'wall s':>8}{'peak MB':>9}{'model MB':>9}{'docs/cpu s':>11}"
+            f"{'vector ms p50/p99':>19}{'text ms p50/p99':>17}  " + " ".join(metrics)
+        )
     for name, m in measured.items():
-        vector, text = (f"{m[k]['p50']:.3f}/{m[k]['p99']:.3f}" for k in ("vector_ms", "text_ms"))
+        vector, text = (
+            f"{m[kind]['p50']:.3f}/{m[kind]['p99']:.3f}" if kind in m else "-"
+            for kind in ("vector_ms", "text_ms")
+        )
         print(
             f"{name:16}{m['cpu_s']:8.1f}{m['wall_s']:8.1f}{m['peak_mb']:9.0f}{m['model_mb']:9.1f}"
             f"{m['documents_per_cpu_s']:11.0f}{vector:>19}{text:>17}  "
-            + " ".join(f"{m[metric]:.2f}" for metric in METRICS),
+            + " ".join(f"{m[metric]:.2f}" for metric in metrics),
             flush=True,
         )
+
+
+def print_ratios(name: str, values: Measured) -> None:
+    times = "  ".join(f"{k} {v:.2f}x" for k, v in values.items() if k not in METRICS)
+    points = "  ".join(f"{k} {v:+.2f}" for k, v in values.items() if k in METRICS)
+    print(f"labelgrove against {name}: {times}  {points}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One peer trains and predicts in a process of its own, so that its peak memory is its own.
 
-``linear.py`` starts this with the peer's interpreter. The job is a JSON file; the best labels go to
-``top.npz`` beside it and the measurements to standard output.
+``linear.py`` and ``linear_dense.py`` start this with the peer's interpreter. The job is a JSON
+file; the best labels go to ``top.npz`` beside it and the measurements to standard output.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,44 +21,75 @@ from scipy import sparse
 K = 10
 SINGLES = 500  # documents that are sent one by one
 VECTORIZER_TEXTS = 10_000  # enough to fit a vectoriser whose speed is typical
+Settings = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Sparse features and, if there are any, dense ones beside them."""
+
+    sparse: Any
+    dense: Any = None
+
+    def __len__(self) -> int:
+        return int(self.sparse.shape[0])
+
+    def __getitem__(self, rows: slice) -> Documents:
+        return Documents(self.sparse[rows], None if self.dense is None else self.dense[rows])
+
+    def stacked(self) -> Any:
+        """All features as one matrix, for peers that know no dense block."""
+        if self.dense is None:
+            return self.sparse
+        return sparse.csr_matrix(sparse.hstack([self.sparse, self.dense]), dtype=np.float32)
 
 
 def main() -> None:
     job_file = Path(sys.argv[1])
     job = json.loads(job_file.read_text())
     folder, threads = job_file.parent, int(job["threads"])
-    x, y, dev = (sparse.load_npz(folder / f"{name}.npz").tocsr() for name in ("X", "Y", "dev"))
+    y = sparse.csr_matrix(sparse.load_npz(folder / "labels.npz"), dtype=np.float32)
     texts = json.loads((folder / "texts.json").read_text())
     peer = PEERS[job["peer"]]
     peer.import_libraries()
+    train, dev = (read_documents(folder, name) for name in ("train", "dev"))
+    singles = [peer.inputs(dev[row : row + 1]) for row in range(min(SINGLES, len(dev)))]
+    few, documents, dev = peer.inputs(dev[:100]), len(dev), peer.inputs(dev)
+    train = peer.inputs(train)
     loaded = peak_megabytes()
 
     start, wall = time.process_time(), time.perf_counter()
     model_folder = folder / "model"
-    peer.train(x, y, threads, job["settings"], model_folder)
+    peer.train(train, y, threads, job["settings"], model_folder)
     seconds = {"cpu_s": time.process_time() - start, "wall_s": time.perf_counter() - wall}
     peak = peak_megabytes()
 
-    predict, vectorize = peer.load(model_folder, threads, texts["train"])
-    predict(dev[:100])
+    predict, vectorize = peer.load(model_folder, threads, texts["train"], job["settings"])
+    predict(few)
     start = time.process_time()
     top, scores = predict(dev)
     batch = time.process_time() - start
     np.savez(folder / "top.npz", top=top, scores=scores)
 
-    rows = [dev[i : i + 1] for i in range(min(SINGLES, dev.shape[0]))]
-    vector = clock(predict, rows)
-    text = clock(lambda one: vectorize([one]), texts["dev"][: len(rows)])
+    vector = clock(predict, singles)
     measured = {
         **seconds,
         "peak_mb": peak,
         "loaded_mb": loaded,
         "model_mb": sum(f.stat().st_size for f in model_folder.rglob("*") if f.is_file()) / 1e6,
-        "documents_per_cpu_s": dev.shape[0] / batch,
+        "documents_per_cpu_s": documents / batch,
         "vector_ms": quantiles(vector),
-        "text_ms": quantiles(vector + text),
     }
+    if vectorize is not None and texts["dev"]:
+        text = clock(lambda one: vectorize([one]), texts["dev"][: len(singles)])
+        measured["text_ms"] = quantiles(vector + text)
     print(json.dumps(measured))
+
+
+def read_documents(folder: Path, name: str) -> Documents:
+    dense = folder / f"{name}.npy"
+    matrix = sparse.csr_matrix(sparse.load_npz(folder / f"{name}.npz"), dtype=np.float32)
+    return Documents(matrix, np.load(dense) if dense.exists() else None)
 
 
 class Labelgrove:
@@ -66,28 +98,35 @@ class Labelgrove:
         import labelgrove.methods.linear  # noqa: F401
 
     @staticmethod
-    def train(x: Any, y: Any, threads: int, settings: dict[str, Any], folder: Path) -> None:
-        from labelgrove import Linear
+    def inputs(documents: Documents) -> Any:
+        if documents.dense is None:
+            return documents.sparse
+        from labelgrove.features import Features
+
+        return Features(sparse=documents.sparse, dense=documents.dense)
+
+    @staticmethod
+    def train(x: Any, y: Any, threads: int, settings: Settings, folder: Path) -> None:
         from labelgrove.corpus import LabelIndex
-        from labelgrove.solver import RankerParams
+        from labelgrove.methods import create
 
         index = LabelIndex([str(column) for column in range(y.shape[1])])
-        model = Linear(ranker=RankerParams(**settings), n_jobs=threads)
+        model = create("linear", {**settings, "n_jobs": threads})
         model.fit(x, y, index=index).save(folder, overwrite=True)
 
     @staticmethod
-    def load(folder: Path, threads: int, texts: list[str]) -> tuple[Callable[..., Any], ...]:
+    def load(folder: Path, threads: int, texts: list[str], settings: Settings) -> tuple[Any, Any]:
         from labelgrove import Linear
         from labelgrove.tfidf import Tfidf
 
         model = Linear.load(folder)
-        vectorizer = Tfidf(n_jobs=1).fit(texts)
+        vectorizer = Tfidf(n_jobs=1).fit(texts) if texts else None
 
         def predict(rows: Any) -> tuple[Any, Any]:
             found = model.predict(rows, k=K, threads=threads)
             return found.columns, found.scores
 
-        return predict, vectorizer.transform
+        return predict, vectorizer and vectorizer.transform
 
 
 class Pecos:
@@ -95,36 +134,74 @@ class Pecos:
     def import_libraries() -> None:
         import pecos.xmc.xlinear.model  # noqa: F401
 
+    inputs = staticmethod(Documents.stacked)
+
     @staticmethod
-    def train(x: Any, y: Any, threads: int, settings: dict[str, Any], folder: Path) -> None:
+    def train(x: Any, y: Any, threads: int, settings: Settings, folder: Path) -> None:
         from pecos.xmc import Indexer, LabelEmbeddingFactory
         from pecos.xmc.xlinear.model import XLinearModel
 
-        x, y = sparse.csr_matrix(x, dtype=np.float32), sparse.csr_matrix(y, dtype=np.float32)
         label_features = LabelEmbeddingFactory.create(y, x, method="pifa")
-        tree = Indexer.gen(label_features, indexer_type="hierarchicalkmeans", threads=threads)
-        XLinearModel.train(x, y, C=tree, threads=threads, **settings).save(str(folder))
+        tree_settings = settings.get("tree", {})
+        tree = Indexer.gen(
+            label_features, indexer_type="hierarchicalkmeans", threads=threads, **tree_settings
+        )
+        ranker = tree_settings | settings.get("ranker", {})
+        XLinearModel.train(x, y, C=tree, threads=threads, **ranker).save(str(folder))
 
     @staticmethod
-    def load(folder: Path, threads: int, texts: list[str]) -> tuple[Callable[..., Any], ...]:
+    def load(folder: Path, threads: int, texts: list[str], settings: Settings) -> tuple[Any, Any]:
         from pecos.utils.featurization.text.vectorizers import Tfidf
         from pecos.xmc.xlinear.model import XLinearModel
 
         model = XLinearModel.load(
             str(folder), is_predict_only=True, weight_matrix_type="HASH_CHUNKED"
         )
-        vectorizer = Tfidf.train(texts, {"sublinear_tf": True, "norm": "l2", "threads": 1})
+        options = {"only_topk": K, "beam_size": 10, "threads": threads}
+        options |= settings.get("search", {})
 
         def predict(rows: Any) -> tuple[Any, Any]:
-            found = model.predict(
-                sparse.csr_matrix(rows), only_topk=K, beam_size=10, threads=threads
-            )
+            found = model.predict(rows, **options)
             return best_first(found) if rows.shape[0] > 1 else (None, None)
 
+        if not texts:
+            return predict, None
+        vectorizer = Tfidf.train(texts, {"sublinear_tf": True, "norm": "l2", "threads": 1})
         return predict, lambda batch: vectorizer.predict(batch, threads=1)
 
 
-PEERS: dict[str, Any] = {"labelgrove": Labelgrove, "pecos": Pecos}
+class NapkinXC:
+    """A probabilistic label tree. It has no vectoriser of its own."""
+
+    @staticmethod
+    def import_libraries() -> None:
+        import napkinxc.models  # noqa: F401
+
+    inputs = staticmethod(Documents.stacked)
+
+    @staticmethod
+    def train(x: Any, y: Any, threads: int, settings: Settings, folder: Path) -> None:
+        from napkinxc.models import PLT
+
+        folder.mkdir(parents=True, exist_ok=True)
+        model = PLT(str(folder), threads=threads, seed=0, **settings.get("model", {}))
+        model.fit(x, y)
+
+    @staticmethod
+    def load(folder: Path, threads: int, texts: list[str], settings: Settings) -> tuple[Any, Any]:
+        from napkinxc.models import PLT
+
+        model = PLT(str(folder), threads=threads, **settings.get("model", {}))
+        model.load()
+
+        def predict(rows: Any) -> tuple[Any, Any]:
+            found = model.predict_proba(rows, top_k=K)
+            return from_lists(found) if rows.shape[0] > 1 else (None, None)
+
+        return predict, None
+
+
+PEERS: dict[str, Any] = {"labelgrove": Labelgrove, "pecos": Pecos, "napkinxc": NapkinXC}
 
 
 def best_first(found: Any) -> tuple[Any, Any]:
@@ -133,10 +210,22 @@ def best_first(found: Any) -> tuple[Any, Any]:
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
     order = np.lexsort((found.indices, -found.data, rows))
     place = np.arange(found.nnz) - np.repeat(found.indptr[:-1], np.diff(found.indptr))
-    top = np.full((found.shape[0], K), -1, np.int32)
-    scores = np.full((found.shape[0], K), -np.inf, np.float32)
+    top, scores = empty(found.shape[0])
     top[rows, place], scores[rows, place] = found.indices[order], found.data[order]
     return top, scores
+
+
+def from_lists(found: list[list[tuple[int, float]]]) -> tuple[Any, Any]:
+    """Lists of (label, score), best first, as arrays."""
+    top, scores = empty(len(found))
+    for row, pairs in enumerate(found):
+        for place, (label, score) in enumerate(pairs[:K]):
+            top[row, place], scores[row, place] = label, score
+    return top, scores
+
+
+def empty(rows: int) -> tuple[Any, Any]:
+    return np.full((rows, K), -1, np.int32), np.full((rows, K), -np.inf, np.float32)
 
 
 def clock(function: Callable[[Any], Any], pieces: list[Any]) -> Any:

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "csr.hpp"
 #include "parallel.hpp"
+#include "points.hpp"
 #include "random.hpp"
 #include "submatrix.hpp"
 
@@ -21,9 +21,11 @@ public:
     // Rearranges ids[0 .. count), ascending at first, into 2^layers parts that lie one after another,
     // each ascending. A slice [s, e) is halved at floor((s + e) / 2) of the whole order, in which
     // ids[0] has place `offset`. Nodes are numbered as in a heap, `node` first; the number picks the seed.
-    void grow(const Csr& points, int32_t* ids, int64_t offset, int64_t count, int layers, uint64_t node,
+    void grow(const Points& points, int32_t* ids, int64_t offset, int64_t count, int layers, uint64_t node,
               int max_iterations, uint64_t seed, int threads) {
-        rows_.assign(points, ids, count);
+        rows_.assign(points.sparse, ids, count);
+        dense_ = points.dense;
+        kept_.assign(ids, ids + count);
         members_.resize(count);
         std::iota(members_.begin(), members_.end(), 0);
         std::vector<int64_t> bounds{offset, offset + count};
@@ -39,7 +41,6 @@ public:
             halves.push_back(offset + count);
             bounds = std::move(halves);
         }
-        kept_.assign(ids, ids + count);
         for (int64_t place = 0; place < count; ++place) ids[place] = kept_[members_[place]];
     }
 
@@ -48,17 +49,25 @@ private:
     void split(int32_t* members, int64_t left, int64_t count, int max_iterations, uint64_t seed,
                int threads) {
         if (count < 2) return;
-        const int32_t m = rows_.features();
+        const int64_t m = rows_.features(), width = dense_.cols;
         Random random(seed);
         const uint32_t p = random.below(static_cast<uint32_t>(count));
         uint32_t q = random.below(static_cast<uint32_t>(count - 1));
         if (q >= p) ++q;
-        direction_.assign(m, 0.0f);
+        // Vectors over features hold the sparse block's, then those of the dense block.
+        direction_.assign(m + width, 0.0f);
         rows_.add(members[q], 1.0f, direction_.data());
         rows_.add(members[p], -1.0f, direction_.data());
         right_.assign(rows_.rows(), 0);
-        total_.assign(m, 0.0);
-        right_sum_.assign(m, 0.0);
+        total_.assign(m + width, 0.0);
+        right_sum_.assign(m + width, 0.0);
+        if (width > 0) {
+            dense_row_add(dense_, kept_[members[q]], 1.0, 0, width, right_sum_.data() + m);
+            dense_row_add(dense_, kept_[members[p]], -1.0, 0, width, right_sum_.data() + m);
+            for (int64_t f = m; f < m + width; ++f) {
+                direction_[f] = static_cast<float>(std::exchange(right_sum_[f], 0.0));
+            }
+        }
         moved_.assign(members, members + count);
         accumulate(total_.data(), threads, [](int32_t) { return 1.0; });
         for (int iteration = 0; iteration < max_iterations; ++iteration) {
@@ -67,7 +76,7 @@ private:
             // Only rows that changed sides change the sum; late iterations move few of them.
             accumulate(right_sum_.data(), threads,
                        [this](int32_t row) { return right_[row] ? 1.0 : -1.0; });
-            aim(m);
+            aim();
         }
         std::stable_partition(members, members + count, [this](int32_t row) { return !right_[row]; });
     }
@@ -80,7 +89,11 @@ private:
             const int64_t last = std::min(count, (piece + 1) * block);
             for (int64_t k = piece * block; k < last; ++k) {
                 if (k + 1 < count) rows_.prefetch_row(members[k + 1]);
-                scored_[k] = {rows_.dot(members[k], direction_.data()), members[k]};
+                float score = rows_.dot(members[k], direction_.data());
+                if (dense_.cols > 0) {
+                    score += dense_row_dot(dense_, kept_[members[k]], direction_.data() + rows_.features());
+                }
+                scored_[k] = {score, members[k]};
             }
         });
         auto before = [](const Scored& a, const Scored& b) {
@@ -101,7 +114,9 @@ private:
     template <class Sign>
     void accumulate(double* sum, int threads, Sign sign) {
         const int pieces = resolve_threads(threads);
+        const int64_t m = rows_.features(), width = dense_.cols;
         parallel_for(pieces, threads, [&](int64_t piece, int) {
+            const int64_t from = width * piece / pieces, to = width * (piece + 1) / pieces;
             for (int32_t row : moved_) {
                 const double factor = sign(row);
                 for (const auto* entry = rows_.begin(row); entry != rows_.end(row); ++entry) {
@@ -109,22 +124,24 @@ private:
                         sum[entry->feature] += factor * entry->value;
                     }
                 }
+                if (from < to) dense_row_add(dense_, kept_[row], factor, from, to, sum + m);
             }
         });
     }
 
     // direction = right centre - left centre, both of unit length. For unit vectors, halving by
     // <direction, z> is the best balanced assignment to the two centres.
-    void aim(int32_t m) {
+    void aim() {
+        const int64_t m = static_cast<int64_t>(direction_.size());
         double right_square = 0, left_square = 0;
-        for (int32_t f = 0; f < m; ++f) {
+        for (int64_t f = 0; f < m; ++f) {
             const double left = total_[f] - right_sum_[f];
             right_square += right_sum_[f] * right_sum_[f];
             left_square += left * left;
         }
         const double right_scale = right_square > 0 ? 1.0 / std::sqrt(right_square) : 0.0;
         const double left_scale = left_square > 0 ? 1.0 / std::sqrt(left_square) : 0.0;
-        for (int32_t f = 0; f < m; ++f) {
+        for (int64_t f = 0; f < m; ++f) {
             direction_[f] = static_cast<float>(right_sum_[f] * right_scale -
                                                (total_[f] - right_sum_[f]) * left_scale);
         }
@@ -136,6 +153,7 @@ private:
     };
 
     Submatrix rows_;
+    Dense dense_;  // row kept_[member] belongs to a member
     std::vector<float> direction_;
     std::vector<double> total_, right_sum_;
     std::vector<uint8_t> right_;
@@ -149,11 +167,11 @@ inline constexpr int kLayersPerCopy = 3;
 
 // Order of the rows in which 2^depth clusters lie one after another. A slice [s, e) is halved at
 // floor((s + e) / 2), layer by layer, so sizes differ by at most one.
-inline std::vector<int32_t> balanced_kmeans(const Csr& points, int depth, int max_iterations,
+inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth, int max_iterations,
                                             uint64_t seed, int threads) {
-    std::vector<int32_t> order(points.rows);
+    std::vector<int32_t> order(points.rows());
     std::iota(order.begin(), order.end(), 0);
-    std::vector<int64_t> bounds{0, points.rows};
+    std::vector<int64_t> bounds{0, points.rows()};
     const int workers = resolve_threads(threads);
     std::vector<HalvingKmeans> scratch(workers);
     for (int layer = 0; layer < depth; layer += kLayersPerCopy) {
@@ -175,7 +193,7 @@ inline std::vector<int32_t> balanced_kmeans(const Csr& points, int depth, int ma
                 halves.push_back(bounds[part]);
                 halves.push_back((bounds[part] + bounds[part + 1]) / 2);
             }
-            halves.push_back(points.rows);
+            halves.push_back(points.rows());
             bounds = std::move(halves);
         }
     }

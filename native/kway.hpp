@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "csr.hpp"
 #include "parallel.hpp"
+#include "points.hpp"
 #include "random.hpp"
 #include "submatrix.hpp"
 
@@ -18,17 +18,36 @@ namespace labelgrove {
 // Rounds end when the mean cosine between rows and their centres gains less than this.
 inline constexpr double kKwayTolerance = 1e-4;
 
+// Rows of the dense block that are compared with the centres together, so that the centres are read once
+// for all of them.
+inline constexpr int kKwayRows = 4;
+
+// scores[r * k + c] += <rows + r * width, centre c>; k is a multiple of the lanes and centres are width x k.
+[[maybe_unused]] LABELGROVE_MULTIVERSION
+static void add_dense_scores(const float* rows, int64_t width, const float* centres, int64_t k, float* scores) {
+    for (int64_t c = 0; c < k; c += kPointLanes) {
+        PointLanes sum[kKwayRows] = {};
+        for (int64_t f = 0; f < width; ++f) {
+            const PointLanes centre = load_lanes(centres + f * k + c);
+            for (int r = 0; r < kKwayRows; ++r) sum[r] += centre * rows[r * width + f];
+        }
+        for (int r = 0; r < kKwayRows; ++r) {
+            for (int i = 0; i < kPointLanes; ++i) scores[r * k + c + i] += sum[r][i];
+        }
+    }
+}
+
 // Splits one set of rows into up to k clusters; keeps its memory for the next set.
 class KwayKmeans {
 public:
     // Writes the cluster of ids[i] to cluster[i]. Centres start at k different rows. A cluster that
     // loses all its rows is gone. Rows without features lie nowhere; they are dealt out evenly, so
     // that labels nobody has used do not all end up in one place.
-    void split(const Csr& points, const int32_t* ids, int64_t count, int32_t k, int max_iterations,
+    void split(const Points& points, const int32_t* ids, int64_t count, int32_t k, int max_iterations,
                uint64_t seed, int threads, int32_t* cluster) {
         filled_.clear();
         for (int64_t i = 0; i < count; ++i) {
-            if (points.row_nnz(ids[i]) > 0) filled_.push_back(static_cast<int32_t>(i));
+            if (points.has_features(ids[i])) filled_.push_back(static_cast<int32_t>(i));
         }
         const int64_t rows = static_cast<int64_t>(filled_.size());
         k_ = static_cast<int32_t>(std::min<int64_t>(k, std::max<int64_t>(rows, 1)));
@@ -38,11 +57,16 @@ public:
     }
 
 private:
-    void cluster_rows(const Csr& points, const int32_t* ids, int max_iterations, uint64_t seed, int threads) {
+    void cluster_rows(const Points& points, const int32_t* ids, int max_iterations, uint64_t seed, int threads) {
         const int64_t rows = static_cast<int64_t>(filled_.size());
         std::vector<int32_t> chosen(rows);
         for (int64_t row = 0; row < rows; ++row) chosen[row] = ids[filled_[row]];
-        rows_.assign(points, chosen.data(), rows);
+        rows_.assign(points.sparse, chosen.data(), rows);
+        dense_ = points.dense;
+        chosen_ = std::move(chosen);
+        padded_ = (k_ + kPointLanes - 1) / kPointLanes * kPointLanes;
+        dense_centres_.assign(static_cast<size_t>(dense_.cols) * padded_, 0.0f);
+        dense_sums_.assign(static_cast<size_t>(dense_.cols) * k_, 0.0);
         const size_t size = static_cast<size_t>(rows_.features()) * k_;
         centres_.assign(size, 0.0f);
         sums_.assign(size, 0.0);
@@ -64,16 +88,21 @@ private:
     // The first k of a random order of the rows, each scaled to unit length.
     void start(uint64_t seed) {
         Random random(seed);
+        const int64_t width = dense_.cols;
+        std::vector<float> dense_row(width);
         std::vector<int32_t> order(rows_.rows());
         std::iota(order.begin(), order.end(), 0);
         for (int32_t c = 0; c < k_; ++c) {
             std::swap(order[c], order[c + random.below(static_cast<uint32_t>(order.size() - c))]);
             double square = 0;
             for (const auto* e = rows_.begin(order[c]); e != rows_.end(order[c]); ++e) square += e->value * e->value;
+            if (width > 0) dense_.copy_row(chosen_[order[c]], dense_row.data());
+            for (float value : dense_row) square += static_cast<double>(value) * value;
             const float scale = square > 0 ? static_cast<float>(1.0 / std::sqrt(square)) : 0.0f;
             for (const auto* e = rows_.begin(order[c]); e != rows_.end(order[c]); ++e) {
                 centres_[static_cast<size_t>(e->feature) * k_ + c] = scale * e->value;
             }
+            for (int64_t f = 0; f < width; ++f) dense_centres_[f * padded_ + c] = scale * dense_row[f];
         }
     }
 
@@ -82,18 +111,27 @@ private:
         const int64_t rows = rows_.rows(), block = std::max<int64_t>(16, rows / 256 + 1);
         moves_.resize(rows);
         parallel_for((rows + block - 1) / block, threads, [&](int64_t piece, int) {
-            std::vector<float> score(k_);
+            std::vector<float> scores(kKwayRows * static_cast<size_t>(padded_));
+            std::vector<float> dense_rows(kKwayRows * static_cast<size_t>(dense_.cols));
             const int64_t last = std::min(rows, (piece + 1) * block);
-            for (int64_t row = piece * block; row < last; ++row) {
-                std::fill(score.begin(), score.end(), 0.0f);
-                for (const auto* e = rows_.begin(row); e != rows_.end(row); ++e) {
-                    const float* centre = centres_.data() + static_cast<size_t>(e->feature) * k_;
-                    for (int32_t c = 0; c < k_; ++c) score[c] += e->value * centre[c];
+            for (int64_t first = piece * block; first < last; first += kKwayRows) {
+                const int64_t end = std::min(last, first + kKwayRows);
+                std::fill(scores.begin(), scores.end(), 0.0f);
+                for (int64_t row = first; row < end; ++row) {
+                    add_sparse_scores(row, scores.data() + (row - first) * padded_);
+                    if (dense_.cols == 0) continue;
+                    dense_.copy_row(chosen_[row], dense_rows.data() + (row - first) * dense_.cols);
                 }
-                const auto best = std::max_element(score.begin(), score.end());
-                moves_[row] = {nearest_[row], static_cast<int32_t>(best - score.begin())};
-                scores_[row] = *best;
-                nearest_[row] = moves_[row].second;
+                if (dense_.cols > 0) {
+                    add_dense_scores(dense_rows.data(), dense_.cols, dense_centres_.data(), padded_, scores.data());
+                }
+                for (int64_t row = first; row < end; ++row) {
+                    const float* score = scores.data() + (row - first) * padded_;
+                    const float* best = std::max_element(score, score + k_);
+                    moves_[row] = {nearest_[row], static_cast<int32_t>(best - score)};
+                    scores_[row] = *best;
+                    nearest_[row] = moves_[row].second;
+                }
             }
         });
         moved_.clear();
@@ -102,11 +140,20 @@ private:
         }
     }
 
+    void add_sparse_scores(int64_t row, float* score) const {
+        for (const auto* e = rows_.begin(row); e != rows_.end(row); ++e) {
+            const float* centre = centres_.data() + static_cast<size_t>(e->feature) * k_;
+            for (int32_t c = 0; c < k_; ++c) score[c] += e->value * centre[c];
+        }
+    }
+
     // Only rows that moved change the sums. Threads share the features out among them, so that every
     // sum is made in the same order whatever their number.
     void move_sums(int threads) {
         const int pieces = resolve_threads(threads);
+        const int64_t width = dense_.cols;
         parallel_for(pieces, threads, [&](int64_t piece, int) {
+            const int64_t first = width * piece / pieces, last = width * (piece + 1) / pieces;
             for (int32_t row : moved_) {
                 const auto [from, to] = moves_[row];
                 for (const auto* e = rows_.begin(row); e != rows_.end(row); ++e) {
@@ -115,6 +162,9 @@ private:
                     if (from >= 0) sum[from] -= e->value;
                     sum[to] += e->value;
                 }
+                if (first == last) continue;
+                if (from >= 0) dense_row_add(dense_, chosen_[row], -1.0, first, last, dense_sums_.data() + from * width);
+                dense_row_add(dense_, chosen_[row], 1.0, first, last, dense_sums_.data() + to * width);
             }
         });
     }
@@ -128,8 +178,15 @@ private:
         for (int64_t f = 0; f < features; ++f) {
             for (int32_t c = 0; c < k_; ++c) scale[c] += sums_[f * k_ + c] * sums_[f * k_ + c];
         }
+        const int64_t width = dense_.cols;
         for (int32_t c = 0; c < k_; ++c) {
+            for (int64_t f = 0; f < width; ++f) scale[c] += dense_sums_[c * width + f] * dense_sums_[c * width + f];
             scale[c] = members[c] > 0 && scale[c] > 0 ? 1.0 / std::sqrt(scale[c]) : 0.0;
+        }
+        for (int32_t c = 0; c < k_; ++c) {
+            for (int64_t f = 0; f < width; ++f) {
+                dense_centres_[f * padded_ + c] = static_cast<float>(dense_sums_[c * width + f] * scale[c]);
+            }
         }
         const int64_t block = 1024;
         parallel_for((features + block - 1) / block, threads, [&](int64_t piece, int) {
@@ -141,12 +198,12 @@ private:
         });
     }
 
-    void deal_empty_rows(const Csr& points, const int32_t* ids, int64_t count, int32_t k, int32_t* cluster) const {
+    void deal_empty_rows(const Points& points, const int32_t* ids, int64_t count, int32_t k, int32_t* cluster) const {
         std::vector<uint8_t> used(k, filled_.empty());
         for (int32_t i : filled_) used[cluster[i]] = 1;
         int32_t next = 0;
         for (int64_t i = 0; i < count; ++i) {
-            if (points.row_nnz(ids[i]) > 0) continue;
+            if (points.has_features(ids[i])) continue;
             while (!used[next % k]) ++next;
             cluster[i] = next++ % k;
             next %= k;
@@ -154,7 +211,12 @@ private:
     }
 
     int32_t k_ = 0;
+    int32_t padded_ = 0;  // k, rounded up to whole lanes
     Submatrix rows_;
+    Dense dense_;  // its row chosen_[row] belongs to a row
+    std::vector<int32_t> chosen_;
+    std::vector<float> dense_centres_;  // columns x padded k
+    std::vector<double> dense_sums_;    // k x columns
     std::vector<int32_t> filled_;  // places in ids of the rows that have features
     std::vector<float> centres_;   // features x k
     std::vector<double> sums_;     // features x k
@@ -165,7 +227,7 @@ private:
 
 // Splits the nodes order[bounds[n] .. bounds[n + 1]) that have more than max_leaf_size rows; the
 // others are one cluster (0) each. Returns the cluster at each place of `order`.
-inline std::vector<int32_t> kway_kmeans(const Csr& points, const int32_t* order, const int64_t* bounds,
+inline std::vector<int32_t> kway_kmeans(const Points& points, const int32_t* order, const int64_t* bounds,
                                         int64_t nodes, int32_t k, int64_t max_leaf_size,
                                         int max_iterations, uint64_t seed, uint64_t first_node, int threads) {
     std::vector<int32_t> cluster(bounds[nodes], 0);

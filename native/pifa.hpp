@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "csr.hpp"
 #include "parallel.hpp"
+#include "points.hpp"
 
 namespace labelgrove {
 
@@ -20,6 +20,12 @@ struct SparseRows {
     std::vector<int64_t> indptr{0};
     std::vector<int32_t> indices;
     std::vector<float> data;
+};
+
+// The dense block of labels has the precision that the documents' has.
+struct DenseRows {
+    std::vector<float> single;
+    std::vector<uint16_t> half;
 };
 
 class RowSum {
@@ -36,10 +42,10 @@ public:
         }
     }
 
-    // Appends the sum, scaled to unit length, as one row without zeros; starts again from nothing.
-    void take(SparseRows& out) {
+    // Appends the sum as one row without zeros, scaled so that it has unit length together with what
+    // has the length sqrt(square) beside it; returns the scale. Starts again from nothing.
+    double take(SparseRows& out, double square) {
         const size_t first = out.data.size();
-        double square = 0.0;
         for (size_t group = 0; group < used_words_.size(); ++group) {
             for (uint64_t words = std::exchange(used_words_[group], 0); words; words &= words - 1) {
                 const size_t word = group * 64 + std::countr_zero(words);
@@ -53,9 +59,10 @@ public:
                 }
             }
         }
-        const float scale = square > 0.0 ? static_cast<float>(1.0 / std::sqrt(square)) : 0.0f;
-        for (size_t k = first; k < out.data.size(); ++k) out.data[k] *= scale;
+        const double scale = square > 0.0 ? 1.0 / std::sqrt(square) : 0.0;
+        for (size_t k = first; k < out.data.size(); ++k) out.data[k] *= static_cast<float>(scale);
         out.indptr.push_back(static_cast<int64_t>(out.data.size()));
+        return scale;
     }
 
 private:
@@ -64,19 +71,36 @@ private:
 };
 
 // Row l of the result belongs to row l of `by_label`, whose columns are documents.
-inline SparseRows pifa(const Csr& documents, const Csr& by_label, int threads) {
+inline std::pair<SparseRows, DenseRows> pifa(const Points& documents, const Csr& by_label, int threads) {
     constexpr int64_t kLabels = 256;  // per piece
-    const int64_t pieces = (by_label.rows + kLabels - 1) / kLabels;
+    const int64_t pieces = (by_label.rows + kLabels - 1) / kLabels, width = documents.width();
     const int workers = static_cast<int>(std::clamp<int64_t>(pieces, 1, resolve_threads(threads)));
-    std::vector<RowSum> sums(workers, RowSum(documents.cols));
+    std::vector<RowSum> sums(workers, RowSum(documents.sparse.cols));
+    std::vector<std::vector<double>> dense_sums(workers, std::vector<double>(width));
     std::vector<SparseRows> parts(pieces);
+    DenseRows dense;
+    const bool half = documents.dense.single == nullptr;
+    if (half) dense.half.resize(by_label.rows * width);
+    else dense.single.resize(by_label.rows * width);
     parallel_for(pieces, workers, [&](int64_t piece, int worker) {
         const int64_t last = std::min(by_label.rows, (piece + 1) * kLabels);
+        std::vector<double>& dense_sum = dense_sums[worker];
         for (int64_t label = piece * kLabels; label < last; ++label) {
+            std::fill(dense_sum.begin(), dense_sum.end(), 0.0);
             for (int64_t k = by_label.indptr[label]; k < by_label.indptr[label + 1]; ++k) {
-                sums[worker].add(documents, by_label.indices[k], by_label.data[k]);
+                sums[worker].add(documents.sparse, by_label.indices[k], by_label.data[k]);
+                if (width > 0) {
+                    dense_row_add(documents.dense, by_label.indices[k], by_label.data[k], 0, width, dense_sum.data());
+                }
             }
-            sums[worker].take(parts[piece]);
+            double square = 0.0;
+            for (double value : dense_sum) square += value * value;
+            const double scale = sums[worker].take(parts[piece], square);
+            for (int64_t f = 0; f < width; ++f) {
+                const float value = static_cast<float>(dense_sum[f] * scale);
+                if (half) dense.half[label * width + f] = float_to_half(value);
+                else dense.single[label * width + f] = value;
+            }
         }
         parts[piece].indices.shrink_to_fit();
         parts[piece].data.shrink_to_fit();
@@ -94,7 +118,7 @@ inline SparseRows pifa(const Csr& documents, const Csr& by_label, int threads) {
         all.data.insert(all.data.end(), part.data.begin(), part.data.end());
         part = SparseRows();  // free as we go: the peak is one copy and a bit
     }
-    return all;
+    return {std::move(all), std::move(dense)};
 }
 
 }  // namespace labelgrove

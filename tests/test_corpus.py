@@ -13,6 +13,7 @@ from scipy import sparse
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import DataError
+from labelgrove.features import Features
 from labelgrove.part import Part
 from labelgrove.strings import StringTable
 
@@ -154,7 +155,7 @@ def test_take_keeps_everything_together(kind: Any, rows: Any) -> None:
     assert list(taken.texts) == ["xyz"[i] for i in expected]
     assert list(taken.ids) == ["123"[i] for i in expected]
     assert taken.label_lists() == [["abc"[i]] for i in expected]
-    assert taken.features.toarray().max(axis=1).tolist() == [i + 1 for i in expected]
+    assert taken.features.sparse.toarray().max(axis=1).tolist() == [i + 1 for i in expected]
     assert taken.unknown.tolist() == expected
 
 
@@ -203,3 +204,27 @@ def test_an_index_goes_to_disk_and_back(index: LabelIndex) -> None:
     assert list(back.groups) == list(index.groups)
     assert all(np.array_equal(back.groups[g], index.groups[g]) for g in index.groups)
     assert content_hash(back) == content_hash(index)
+
+
+def test_a_dense_block_goes_along() -> None:
+    dense = np.arange(6, dtype=np.float16).reshape(3, 2)
+    corpus = Corpus.from_lists(["x", "y", "z"], [["a"], ["b"], ["a"]]).with_dense(dense)
+    assert corpus.width == 2
+    assert corpus.inputs == ["x", "y", "z"]
+    taken = corpus.take([2, 0]).reindex(LabelIndex(["b"]))
+    assert taken.features is not None
+    assert taken.features.dense is not None
+    assert taken.features.dense.tolist() == [[4, 5], [0, 1]]
+    assert taken.features.dense.dtype == np.float16
+    with pytest.raises(DataError, match="2 dense rows but 3 documents"):
+        corpus.with_dense(dense[:2])
+    with pytest.raises(DataError, match="dense block already"):
+        corpus.with_dense(dense)
+
+
+def test_features_are_taken_in_any_form() -> None:
+    for matrix, kind in ((np.eye(2), (0, 2)), (sparse.csr_array(np.eye(2)), (2, 0))):
+        corpus = Corpus(None, np.eye(2), LabelIndex("ab"), features=matrix)  # type: ignore[arg-type]
+        assert isinstance(corpus.features, Features)
+        assert (corpus.features.terms, corpus.features.width) == kind
+        assert corpus.inputs is corpus.features

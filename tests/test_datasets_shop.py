@@ -52,6 +52,17 @@ def test_parts_and_seeds_differ():
     assert len(set.union(*texts)) == sum(map(len, texts)) == 2000
 
 
+@pytest.mark.parametrize("labels", [10, 500, 3000])
+def test_every_label_occurs_where_that_is_asked_for(labels):
+    n = int(1.6 * labels)
+    documents = list(shop_documents(n, labels=labels, every_label=True))
+    occurring = {label for document in documents for label in document.labels}
+    assert len(occurring) == labels
+    usual = list(shop_documents(n, labels=labels))
+    assert documents[::2] == usual[::2]
+    assert documents[1::2] != usual[1::2]
+
+
 def test_corpus_equals_documents():
     corpus = shop_corpus(100, labels=300, seed=5, part="dev")
     documents = list(shop_documents(100, labels=300, seed=5, part="dev"))

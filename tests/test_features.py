@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from labelgrove import _native
+from labelgrove import _native, features
 from labelgrove.errors import DataError
-from labelgrove.features import Features, as_dense, as_features
+from labelgrove.features import Features, as_dense, as_features, with_dense
 
 
 @pytest.fixture
@@ -85,3 +85,22 @@ def test_kernels_round_to_the_nearest_half(values):
     singles = np.array(values, np.float32)
     clipped = np.clip(singles, -65504, 65504)
     assert np.array_equal(_native.to_half(singles), clipped.astype(np.float16).view(np.uint16))
+
+
+def test_nan_is_found_in_any_block_of_rows(monkeypatch):
+    monkeypatch.setattr(features, "BLOCK_NUMBERS", 4)
+    dense = np.zeros((7, 3), np.float32)
+    for row in range(7):
+        broken = dense.copy()
+        broken[row, row % 3] = np.nan
+        with pytest.raises(DataError, match="x: the dense block contains NaN"):
+            Features(dense=broken).parts(name="x")
+    assert Features(dense=dense).parts().rows == 7
+
+
+def test_a_dense_block_joins_what_is_there():
+    assert repr(with_dense(None, [[1.0]])) == "Features(1 rows, 0 sparse + 1 dense)"
+    with pytest.raises(DataError, match="2 rows, the dense block 1"):
+        with_dense(Features(sparse=np.eye(2)), [[1.0]])
+    with pytest.raises(DataError, match="dense block already"):
+        with_dense(Features(dense=[[1.0]]), [[1.0]])

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from blocks import KINDS, as_blocks
 from labelgrove.label_features import l2_normalised
 from labelgrove.tree import TreeParams, build_tree
 from reference.kway import kway_levels
@@ -24,13 +25,14 @@ def clusters(tree, level):
     return [tree.leaf_labels[a:b].tolist() for a, b in pairwise(starts)]
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("density", [0.02, 0.2])
 @pytest.mark.parametrize("seed", range(5))
-def test_agrees_with_the_literal_version(seed, density):
-    points = random_points(150, density=density, seed=seed)
+def test_agrees_with_the_literal_version(seed, density, kind):
+    points = as_blocks(random_points(150, density=density, seed=seed), kind)
     params = TreeParams(kind="kway", branching=6, max_leaf_size=9, max_depth=3)
     tree = build_tree(points, params, seed=seed, threads=1)
-    expected = kway_levels(points.toarray().astype(np.float64), 6, 9, 3, 20, seed)
+    expected = kway_levels(points.to_csr().toarray().astype(np.float64), 6, 9, 3, 20, seed)
     assert len(expected) == 2
     for level, groups in enumerate(expected):
         assert [sorted(labels) for labels in clusters(tree, level)] == groups
@@ -43,11 +45,14 @@ def test_agrees_with_the_literal_version(seed, density):
     leaf=st.integers(1, 20),
     branching=st.integers(2, 80),
     depth=st.integers(1, 4),
+    kind=st.sampled_from(KINDS),
     seed=st.integers(0, 2**63),
 )
 @settings(max_examples=60, deadline=None)
-def test_trees_are_valid_and_do_not_depend_on_threads(rows, density, leaf, branching, depth, seed):
-    points = random_points(rows, density=density)
+def test_trees_are_valid_and_do_not_depend_on_threads(
+    rows, density, leaf, branching, depth, kind, seed
+):
+    points = as_blocks(random_points(rows, density=density), kind)
     params = TreeParams(kind="kway", branching=branching, max_leaf_size=leaf, max_depth=depth)
     one = build_tree(points, params, seed=seed, threads=1)
     assert one == build_tree(points, params, seed=seed, threads=3)
@@ -72,14 +77,15 @@ def test_planted_clusters_of_unequal_size_are_found():
     assert {(0,) * 40, (1,) * 10, (2,) * 4} <= found
 
 
-def test_labels_without_features_are_dealt_out():
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_without_features_are_dealt_out(kind):
     points = np.zeros((60, 4))
     points[:12] = np.eye(4)[np.arange(12) % 4]
     params = TreeParams(kind="kway", branching=4, max_leaf_size=5, max_depth=2)
-    tree = build_tree(points, params, seed=4)
+    tree = build_tree(as_blocks(points, kind), params, seed=4)
     sizes = [sum(label >= 12 for label in labels) for labels in clusters(tree, 0)]
     assert max(sizes) - min(sizes) <= 1
-    none = build_tree(np.zeros((60, 4)), params)
+    none = build_tree(as_blocks(np.zeros((60, 4)), kind), params)
     assert [len(labels) for labels in clusters(none, 0)] == [15] * 4
 
 

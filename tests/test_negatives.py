@@ -7,7 +7,7 @@ from scipy import sparse
 from labelgrove.arrays import as_csr
 from labelgrove.beam import SearchParams
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.negatives import given_nodes, instance_lists, predicted_nodes
+from labelgrove.negatives import given_nodes, instance_lists, nodes_to_mine, predicted_nodes
 from labelgrove.ranker import Ranker, train_ranker
 from labelgrove.solver import RankerParams
 from labelgrove.tree import LabelTree, TreeParams, build_tree
@@ -54,6 +54,7 @@ def test_training_agrees_with_the_literal_version(
         loss=loss,
         positive_weight=1.5,
         negatives=negatives,
+        mined_nodes=None,
         relevance=relevance,
         relevance_norm=norm,
         label_weights=label_weights,
@@ -111,12 +112,23 @@ def test_mining_does_not_depend_on_threads(levels):
     params = RankerParams(negatives="tfn+man", mined_levels=levels, mined_nodes=3)
     one, three = (train_ranker(x, y, tree, params, threads=t).state() for t in (1, 3))
     assert all(np.array_equal(array, three.arrays[name]) for name, array in one.arrays.items())
-    plain = train_ranker(x, y, tree)
+    plain = train_ranker(x, y, tree, RankerParams(negatives="tfn"))
     same = [
         np.array_equal(a.values, Ranker.from_state(one).levels[t].values)
         for t, a in enumerate(plain.levels)
     ]
     assert same == [True] + [levels == "last"] * (len(same) - 2) + [False]
+
+
+def test_short_documents_are_mined_less_by_default():
+    x, y = planted()  # about three terms per document
+    tree = build_tree(y.T, TreeParams(branching=2, max_leaf_size=4))
+    by_default, few, many = (
+        train_ranker(x, y, tree, RankerParams(mined_nodes=nodes)).levels[-1].values
+        for nodes in ("auto", nodes_to_mine("auto", 3.0, beam=10), 8)
+    )
+    assert np.array_equal(by_default, few)
+    assert not np.array_equal(by_default, many)
 
 
 def test_predicted_nodes_are_the_beam_of_prediction():

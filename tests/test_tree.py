@@ -4,9 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from blocks import KINDS, as_blocks
 from labelgrove import _native
-from labelgrove.arrays import as_csr, csr_parts
+from labelgrove.arrays import as_csr
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.features import Features
 from labelgrove.label_features import l2_normalised
 from labelgrove.tree import LabelTree, TreeParams, build_tree
 from reference.kmeans import balanced_kmeans
@@ -38,12 +40,41 @@ def test_shape(labels, leaf, branching, top, widths):
     assert sizes.max() - sizes.min() <= 1
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
-def test_kmeans_agrees_with_the_literal_version(seed):
+def test_kmeans_agrees_with_the_literal_version(seed, kind):
     points = random_points(83, seed=seed)
-    found = _native.balanced_kmeans(*csr_parts(points), 3, 20, seed, 1)
-    expected = balanced_kmeans(points.toarray().astype(np.float64), 3, 20, seed)
+    parts = as_blocks(points, kind).parts()
+    found = _native.balanced_kmeans(*parts.sparse, parts.dense, 3, 20, seed, 1)
+    expected = balanced_kmeans(points.to_csr().toarray().astype(np.float64), 3, 20, seed)
     assert found.tolist() == expected
+
+
+@given(
+    rows=st.integers(2, 40),
+    columns=st.integers(1, 70),
+    tree=st.sampled_from(["balanced", "kway"]),
+    half=st.booleans(),
+    seed=st.integers(0, 2**63),
+)
+@settings(max_examples=40, deadline=None)
+def test_dense_columns_count_as_sparse_ones_do(rows, columns, tree, half, seed):
+    """Of numbers that add up without rounding, the order of additions does not matter."""
+    rng = np.random.default_rng(seed)
+    params = TreeParams(kind=tree, branching=2, max_leaf_size=3, kmeans_iterations=1)
+    if tree == "balanced":
+        points = rng.choice([0, 0, 0.5, 1, -1, 2], (rows, columns)).astype(np.float32)
+    else:  # its first centres are scaled, so there may be only one number per row
+        points = np.eye(columns, dtype=np.float32)[rng.integers(0, columns, rows)]
+        points *= rng.choice([0.5, 1, 2], (rows, 1)).astype(np.float32)
+        params.kmeans_iterations = 20
+    trees = []
+    for kind in KINDS:
+        blocks = as_blocks(points, kind)
+        if half and blocks.dense is not None:
+            blocks = Features(blocks.sparse, blocks.dense.astype(np.float16))
+        trees.append(build_tree(blocks, params, seed=seed))
+    assert trees[0] == trees[1] == trees[2]
 
 
 @given(
@@ -51,11 +82,12 @@ def test_kmeans_agrees_with_the_literal_version(seed):
     density=st.sampled_from([0.0, 0.05, 0.5]),
     leaf=st.integers(1, 20),
     branching=st.integers(2, 5),
+    kind=st.sampled_from(KINDS),
     seed=st.integers(0, 2**63),
 )
-@settings(max_examples=40, deadline=None)
-def test_trees_are_valid_and_do_not_depend_on_threads(rows, density, leaf, branching, seed):
-    points = random_points(rows, density=density)
+@settings(max_examples=60, deadline=None)
+def test_trees_are_valid_and_do_not_depend_on_threads(rows, density, leaf, branching, kind, seed):
+    points = as_blocks(random_points(rows, density=density), kind)
     params = TreeParams(branching=branching, max_leaf_size=leaf)
     one = build_tree(points, params, seed=seed, threads=1)
     assert one == build_tree(points, params, seed=seed, threads=3)
@@ -63,11 +95,13 @@ def test_trees_are_valid_and_do_not_depend_on_threads(rows, density, leaf, branc
     assert sorted(one.leaf_labels.tolist()) == list(range(rows))
 
 
-def test_planted_clusters_are_found():
+@pytest.mark.parametrize("kind", KINDS)
+def test_planted_clusters_are_found(kind):
     rng = np.random.default_rng(0)
     group = rng.permutation(np.repeat(np.arange(4), 8))
     points = np.eye(4)[group] + 0.05 * rng.random((32, 4))
-    tree = build_tree(l2_normalised(points), TreeParams(branching=2, max_leaf_size=8), seed=3)
+    points = as_blocks(l2_normalised(points), kind)
+    tree = build_tree(points, TreeParams(branching=2, max_leaf_size=8), seed=3)
     clusters = group[tree.leaf_labels].reshape(4, 8)
     assert (clusters == clusters[:, :1]).all()
 
@@ -116,5 +150,11 @@ def test_malformed_trees_are_refused(parents, labels, message):
 
 
 def test_no_labels():
-    with pytest.raises(DataError, match="no labels"):
-        build_tree(as_csr(np.zeros((0, 3))))
+    for nothing in (as_csr(np.zeros((0, 3))), np.zeros((0, 3))):
+        with pytest.raises(DataError, match="no labels"):
+            build_tree(nothing)
+
+
+def test_numbers_that_are_none_are_refused():
+    with pytest.raises(DataError, match="label_features: the dense block contains NaN"):
+        build_tree(np.full((200, 2), np.nan))

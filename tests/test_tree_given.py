@@ -1,3 +1,5 @@
+import gzip
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.tree import LabelTree, build_tree
 from labelgrove.tree_given import (
     read_broader,
+    read_label_tree,
     tree_from_clusters,
     tree_from_parents,
     tree_from_thesaurus,
@@ -198,3 +201,42 @@ def test_only_children_cost_nothing():
     a, b = chain.predict(texts, k=3), plain.predict(texts, k=3)
     assert a.columns[:, 0].tolist() == b.columns[:, 0].tolist() == [0, 1, 2] * 4
     np.testing.assert_allclose(a.scores, b.scores, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "leaves"),
+    [
+        ("t.tsv", "a\tx\nb\ty\nc\tx\n", [0, 2, 1]),
+        ("t.json", '{"a": ["x"], "b": "y", "c": ["x", "y"]}', [0, 2, 1]),
+        ("t.json", "[[0, 0], [1, 0, 1]]", [1, 0, 2]),
+        ("t.JSON.gz", "[[0, 0, 0]]", [0, 1, 2]),
+    ],
+)
+def test_trees_from_files(tmp_path, name, content, leaves):
+    file = tmp_path / name
+    data = content.encode()
+    file.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    tree, settled = read_label_tree(file, LabelIndex("abc"))
+    assert tree.leaf_labels.tolist() == leaves
+    assert settled.startswith(f"3 labels on {len(tree.parents)} levels")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.tsv", "x\ty\n", r"t\.tsv: names the broader concepts of none.*such as 'a'"),
+        ("t.tsv", "\ty\n", r"t\.tsv, line 1: the concept's id is empty"),
+        ("t.json", '{"a": 3}', r"t\.json: 'a': must have a list of broader ids, got 3"),
+        ("t.json", '{"a": [3]}', "must have a list of broader ids"),
+        ("t.json", '{"a": [', r"t\.json: not valid JSON"),
+        ("t.json", "3", r"t\.json: must hold an object"),
+        ("t.json", "[3]", "must hold an object"),
+        ("t.json", "[[0, 0]]", r"t\.json: the tree has 2 labels, the corpus 3"),
+        ("t.json", '[["a"]]', r"t\.json: tree level 0: must be a list of parent numbers"),
+        ("t.json", "[]", "at least one level"),
+    ],
+)
+def test_files_that_hold_no_tree(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_label_tree(tmp_path / name, LabelIndex("abc"))

@@ -107,6 +107,7 @@ def balanced_kmeans(
     indices: Int32,
     data: Float32,
     cols: int,
+    dense: npt.NDArray[Any],
     depth: int,
     max_iterations: int,
     seed: int,
@@ -117,17 +118,19 @@ def pifa(
     indices: Int32,
     data: Float32,
     cols: int,
+    dense: npt.NDArray[Any],
     label_ptr: Int64,
     label_documents: Int32,
     label_weights: Float32,
     documents: int,
     threads: int,
-) -> tuple[Int64, Int32, Float32]: ...
+) -> tuple[Int64, Int32, Float32, npt.NDArray[Any]]: ...
 def kway_kmeans(
     indptr: Int64,
     indices: Int32,
     data: Float32,
     cols: int,
+    dense: npt.NDArray[Any],
     order: Int32,
     bounds: Int64,
     clusters: int,

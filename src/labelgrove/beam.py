@@ -34,12 +34,15 @@ class SearchParams(Params):
     'margin'
     """
 
-    beam: int | list[int] = param(
-        10, ge=1, help="nodes kept per level; of a list, the last number serves all further levels"
+    beam: int | list[int] | Literal["auto"] = param(
+        "auto",
+        ge=1,
+        help="nodes kept per level; of a list, the last number serves all further levels; "
+        "auto: 10, but 15 from the third level on",
     )
     post_processor: Literal[
         "noop", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "log-sigmoid"
-    ] = param("l3-hinge", help="turns a margin into a score; scores multiply down the tree")
+    ] = param("l4-hinge", help="turns a margin into a score; scores multiply down the tree")
     last_level: Literal["same", "noop"] = param(
         "same", help="noop ranks labels by their own margin; the tree then only shortlists"
     )
@@ -54,6 +57,19 @@ class SearchParams(Params):
         """
         raw = self.last_level == "noop" or self.post_processor in ("noop", "log-sigmoid")
         return "margin" if raw else "product"
+
+
+def beam_per_level(beam: int | list[int] | Literal["auto"], levels: int) -> list[int]:
+    """The beam of each of so many levels; further numbers of a list are left out.
+
+    From the third level on a tree has many clusters to miss, while those of two-level trees hardly
+    gain from a wider beam but slow the search down.
+
+    >>> beam_per_level("auto", 4), beam_per_level([5, 20], 3), beam_per_level(10, 2)
+    ([10, 10, 15, 15], [5, 20, 20], [10, 10])
+    """
+    beams = [10, 10, 15] if beam == "auto" else beam if isinstance(beam, list) else [beam]
+    return (beams + beams[-1:] * levels)[:levels]
 
 
 class BeamSearch:
@@ -170,14 +186,13 @@ class BeamSearch:
     def _beams(self, params: SearchParams) -> list[int]:
         if params.exact:
             return [0] * self.depth
-        beams = params.beam if isinstance(params.beam, list) else [params.beam]
-        if not beams:
+        if isinstance(params.beam, list) and not params.beam:
             raise ConfigError("search.beam: a list of beams needs at least one number")
-        if len(beams) > self.depth:
+        if isinstance(params.beam, list) and len(params.beam) > self.depth:
             raise ConfigError(
-                f"search.beam: {len(beams)} numbers but the tree has {self.depth} levels"
+                f"search.beam: {len(params.beam)} numbers but the tree has {self.depth} levels"
             )
-        return beams + beams[-1:] * (self.depth - len(beams))
+        return beam_per_level(params.beam, self.depth)
 
 
 class LabelMask:

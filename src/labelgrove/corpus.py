@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from scipy import sparse
 
 from labelgrove.arrays import CSR, as_csr
 from labelgrove.errors import DataError
+from labelgrove.features import Features, as_dense, as_features, with_dense
 from labelgrove.part import Part
 from labelgrove.strings import StringTable, row_numbers
 
@@ -191,6 +192,8 @@ class LabelIndex:
 class Corpus:
     """Documents (texts, or ready-made features, or both), their labels and the label index.
 
+    ``features`` are Features, a sparse matrix or a dense array. Where there are texts, too, methods
+    read the texts, with the dense block of the features beside them.
     ``labels`` is a documents x labels CSR matrix whose values are weights (1 unless given).
     ``unknown`` holds, per document, how many of its labels the index does not know: they stay in
     the denominators of recall, nDCG and PSP.
@@ -204,7 +207,7 @@ class Corpus:
     labels: CSR
     index: LabelIndex
     ids: Strings | None = None
-    features: CSR | None = None
+    features: Features | None = None
     unknown: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
@@ -212,7 +215,7 @@ class Corpus:
             raise DataError("a corpus needs texts or features")
         object.__setattr__(self, "labels", as_csr(self.labels, name="labels"))
         if self.features is not None:
-            object.__setattr__(self, "features", as_csr(self.features, name="features"))
+            object.__setattr__(self, "features", as_features(self.features))
         rows, columns = self.labels.shape
         if columns != len(self.index):
             raise DataError(
@@ -222,8 +225,8 @@ class Corpus:
         for what, values in sizes.items():
             if values is not None and len(values) != rows:
                 raise DataError(f"{len(values)} {what} but {rows} rows of labels")
-        if self.features is not None and self.features.shape[0] != rows:
-            raise DataError(f"{self.features.shape[0]} feature rows but {rows} rows of labels")
+        if self.features is not None and len(self.features) != rows:
+            raise DataError(f"{len(self.features)} feature rows but {rows} rows of labels")
         if len(self.unknown) == 0:
             object.__setattr__(self, "unknown", np.zeros(rows, np.int64))
         elif len(self.unknown) != rows:
@@ -271,6 +274,26 @@ class Corpus:
         """
         return self.features if self.texts is None else self.texts
 
+    @property
+    def width(self) -> int:
+        """Columns of the dense block, 0 where there is none.
+
+        >>> Corpus.from_lists(["x"], [["a"]]).with_dense([[0.5, 0.5]]).width
+        2
+        """
+        return 0 if self.features is None else self.features.width
+
+    def with_dense(self, dense: Any) -> Corpus:
+        """The same documents with a dense block, such as embeddings, beside what they have.
+
+        >>> Corpus.from_lists(["x"], [["a"]]).with_dense([[0.5, 0.5]]).features
+        Features(1 rows, 0 sparse + 2 dense)
+        """
+        block = as_dense(dense, name="dense")
+        if len(block) != len(self):
+            raise DataError(f"{len(block)} dense rows but {len(self)} documents")
+        return replace(self, features=with_dense(self.features, block))
+
     def take(self, rows: npt.ArrayLike) -> Corpus:
         """The documents at ``rows`` (numbers or a mask), in that order, over the same index.
 
@@ -283,7 +306,7 @@ class Corpus:
             self.labels[picked],
             self.index,
             _take(self.ids, picked),
-            None if self.features is None else self.features[picked],
+            None if self.features is None else self.features.take(picked),
             self.unknown[picked],
         )
 
@@ -325,9 +348,7 @@ class Corpus:
             (weight[first], (row[first], column[first])), shape=(len(self), len(index))
         )
         lost = np.bincount(coo.row[~known], minlength=len(self)).astype(np.int64)
-        return Corpus(
-            self.texts, as_csr(moved), index, self.ids, self.features, self.unknown + lost
-        )
+        return replace(self, labels=as_csr(moved), index=index, unknown=self.unknown + lost)
 
 
 def _group(name: str, columns: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:

@@ -6,7 +6,7 @@ embedding and lose the speed of dense products. Kernels read both blocks and add
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +16,9 @@ from scipy import sparse
 
 from labelgrove.arrays import CSR, CsrParts, as_csr, csr_arrays, csr_from_arrays, csr_parts
 from labelgrove.errors import DataError
+
+# Numbers of a dense block that are looked at together.
+BLOCK_NUMBERS = 1 << 22
 
 DenseBlock = npt.NDArray[Any]  # float32 or float16, rows in one piece; may be memory-mapped
 
@@ -118,7 +121,7 @@ class Features:
         """
         terms = as_csr(np.zeros((len(self), 0))) if self.sparse is None else self.sparse
         dense = np.zeros((len(self), 0), np.float32) if self.dense is None else self.dense
-        if not np.isfinite(dense).all():
+        if not all(np.isfinite(dense[block]).all() for block in row_blocks(dense)):
             raise DataError(f"{name}: the dense block contains NaN or infinity")
         return FeatureParts(csr_parts(terms, name=name), dense)
 
@@ -153,6 +156,39 @@ def as_features(matrix: Any, *, name: str = "features") -> Features:
     if sparse.issparse(matrix):
         return Features(sparse=as_csr(matrix, name=name))
     return Features(dense=as_dense(matrix, name=name))
+
+
+def with_dense(features: Features | None, dense: Any) -> Features:
+    """Features with a dense block beside what they have.
+
+    >>> with_dense(Features(sparse=[[1.0]]), [[2.0, 3.0]])
+    Features(1 rows, 1 sparse + 2 dense)
+    """
+    if features is not None and features.dense is not None:
+        raise DataError("there is a dense block already; dense= cannot be given besides")
+    return Features(None if features is None else features.sparse, as_dense(dense, name="dense"))
+
+
+def row_blocks(dense: DenseBlock) -> Iterator[slice]:
+    """Slices of a few rows each, for work that needs memory besides the block itself.
+
+    >>> [len(range(9)[rows]) for rows in row_blocks(np.zeros((9, 1 << 20)))]
+    [4, 4, 1]
+    """
+    step = max(1, BLOCK_NUMBERS // max(1, dense.shape[1]))
+    return (slice(first, first + step) for first in range(0, len(dense), step))
+
+
+def scaled_rows(dense: DenseBlock, scale: npt.NDArray[np.float64]) -> DenseBlock:
+    """Rows times their scales, in the same precision.
+
+    >>> scaled_rows(np.ones((2, 1), np.float16), np.array([1.0, 3.0])).tolist()
+    [[1.0], [3.0]]
+    """
+    scaled = np.empty_like(dense, subok=False)
+    for block in row_blocks(dense):
+        scaled[block] = dense[block] * scale[block, None]
+    return scaled
 
 
 def as_dense(matrix: Any, *, name: str = "features") -> DenseBlock:

@@ -7,13 +7,13 @@ take those for which the levels above predict the parent: what the node will see
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
 
 from labelgrove.arrays import CSR, Float32, as_csr, csr_parts
-from labelgrove.beam import BeamSearch, SearchParams
+from labelgrove.beam import BeamSearch, SearchParams, beam_per_level
 from labelgrove.errors import DataError
 from labelgrove.relevance import targets
 from labelgrove.solver import ChunkedWeights, RowLists
@@ -23,6 +23,8 @@ from labelgrove.tree import LabelTree
 # one child must not be a negative of the others: as one, it costs next to nothing.
 ONLY_AS_POSITIVE = np.float32(1e-6)
 
+SHORT_DOCUMENT = 40  # terms
+
 
 def predicted_nodes(
     documents: CSR,
@@ -31,18 +33,18 @@ def predicted_nodes(
     *,
     bias: float,
     params: SearchParams,
-    nodes: int | None = None,
+    nodes: int | Literal["auto"] | None = None,
     threads: int | None = None,
 ) -> CSR:
     """The best nodes of each document on the last of the ``levels`` that are trained already.
 
-    The search is the one of prediction; ``nodes`` is their number, the beam if None.
+    The search is the one of prediction; ``nodes`` is their number, see :func:`nodes_to_mine`.
     """
     features = int(documents.shape[1])
     search = BeamSearch(tree.coarsen(len(levels)), levels, features=features, bias=bias)
-    beams = (params.beam if isinstance(params.beam, list) else [params.beam])[: len(levels)]
+    beams = beam_per_level(params.beam, len(levels))
     upper = SearchParams(**params.get_params() | {"last_level": "same", "beam": beams})
-    count = beams[-1] if nodes is None else nodes
+    count = nodes_to_mine(nodes, documents.nnz / documents.shape[0], beam=beams[-1])
     parts = csr_parts(documents, name="documents")
     found, _, counts = search(parts, k=count, params=upper, threads=threads)
     used = np.arange(found.shape[1]) < counts[:, None]
@@ -53,6 +55,24 @@ def predicted_nodes(
             shape=(documents.shape[0], tree.widths[len(levels) - 1]),
         )
     )
+
+
+def nodes_to_mine(
+    nodes: int | Literal["auto"] | None, terms_per_document: float, *, beam: int
+) -> int:
+    """How many predicted nodes of a document learn from it; None stands for the beam.
+
+    Each further node lifts the first places and lowers recall further down. Where texts are short
+    the prediction is unsure of itself, and recall pays more than the first places gain.
+
+    >>> nodes_to_mine("auto", 100.0, beam=10), nodes_to_mine("auto", 17.0, beam=10)
+    (8, 3)
+    >>> nodes_to_mine(5, 100.0, beam=10), nodes_to_mine(None, 100.0, beam=10)
+    (5, 10)
+    """
+    if nodes == "auto":
+        return 3 if terms_per_document < SHORT_DOCUMENT else 8
+    return beam if nodes is None else nodes
 
 
 def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]:

@@ -42,15 +42,18 @@ class RankerParams(Params):
     bias: float = param(1.0, ge=0, help="value of the constant feature; 0 = no bias")
     max_nonzeros: int | None = param(None, ge=1, help="most weights kept per node; none = all")
     negatives: Literal["tfn", "man", "tfn+man", "given"] = param(
-        "tfn",
+        "tfn+man",
         help="who is a negative: documents that bear the parent (tfn), that the levels above "
         "predict for it (man), both, or only those given to train_ranker",
     )
     mined_levels: Literal["last", "all"] = param(
         "last", help="levels to which man applies; the others use tfn"
     )
-    mined_nodes: int | None = param(
-        None, ge=1, help="nodes predicted per document for man; none = the beam of the search"
+    mined_nodes: int | Literal["auto"] | None = param(
+        "auto",
+        ge=1,
+        help="nodes predicted per document for man; auto: 8, but 3 where documents have fewer than "
+        "40 terms on average; none = the beam of the search",
     )
     relevance: Literal["none", "induce", "last-level"] = param(
         "none",

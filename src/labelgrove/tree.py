@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.arrays import CSR, Int32, Int64, as_csr, csr_parts
+from labelgrove.arrays import Int32, Int64
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.features import FeatureParts, as_features
 from labelgrove.params import Params, param
 from labelgrove.part import Part
 
@@ -178,6 +179,8 @@ def build_tree(
 ) -> LabelTree:
     """Grows a tree over the rows of ``label_features`` by spherical k-means.
 
+    They are Features, a sparse matrix or a dense array.
+
     In a balanced tree labels are halved until a cluster has at most ``max_leaf_size`` of them; then
     ``branching`` neighbours at a time are joined until few enough nodes are left to hang under the
     root. A k-way tree splits clusters into up to ``branching`` parts as they lie, so that sizes
@@ -187,23 +190,20 @@ def build_tree(
     (2, 4, 8)
     """
     params = (params or TreeParams()).validate("tree")
-    matrix = as_csr(label_features, name="label_features")
-    labels = int(matrix.shape[0])
+    features = as_features(label_features, name="label_features")
+    labels = len(features)
     if labels == 0:
         raise DataError("cannot build a tree over no labels")
     if seed < 0:
         raise ConfigError(f"seed: must be at least 0, got {seed}")
     if params.kind == "kway":
-        return _kway_tree(matrix, params, seed, threads)
+        return _kway_tree(features.parts(name="label_features"), params, seed, threads)
     depth = _depth(labels, params.max_leaf_size)
     if depth == 0:
         return LabelTree([np.zeros(labels, np.int32)], np.arange(labels, dtype=np.int32))
+    parts = features.parts(name="label_features")
     order = _native.balanced_kmeans(
-        *csr_parts(matrix, name="label_features"),
-        depth,
-        params.kmeans_iterations,
-        seed,
-        threads or 0,
+        *parts.sparse, parts.dense, depth, params.kmeans_iterations, seed, threads or 0
     )
     bounds = _slices(labels, depth)
     cluster_of_leaf = np.repeat(np.arange(2**depth, dtype=np.int32), np.diff(bounds))
@@ -216,16 +216,18 @@ def build_tree(
     return LabelTree(parents[::-1], order)
 
 
-def _kway_tree(matrix: CSR, params: TreeParams, seed: int, threads: int | None) -> LabelTree:
+def _kway_tree(
+    parts: FeatureParts, params: TreeParams, seed: int, threads: int | None
+) -> LabelTree:
     """Level by level; a cluster that is small enough passes to the next level as an only child."""
-    labels = int(matrix.shape[0])
-    parts = csr_parts(matrix, name="label_features")
+    labels = parts.rows
     order, bounds = np.arange(labels, dtype=np.int32), np.array([0, labels], np.int64)
     parents: list[npt.NDArray[np.int64]] = []
     first_node = 0  # numbers nodes over all levels; the number picks the seed
     while len(parents) < params.max_depth - 1 and np.diff(bounds).max() > params.max_leaf_size:
         cluster = _native.kway_kmeans(
-            *parts,
+            *parts.sparse,
+            parts.dense,
             order,
             bounds,
             params.branching,

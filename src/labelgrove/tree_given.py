@@ -7,9 +7,11 @@ thousands of top concepts is slower than a grown tree, and no node may have more
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -200,6 +202,74 @@ def read_broader(path: str | os.PathLike[str]) -> dict[str, list[str]]:
             raise DataError("the concept's id is empty", file=file, line=number)
         known = broader.setdefault(concept, [])
         known += [parent for parent in above if parent and parent not in known]
+    return broader
+
+
+def read_label_tree(path: str | os.PathLike[str], index: LabelIndex) -> tuple[LabelTree, str]:
+    """A tree over the labels of ``index`` from a file, and what is to be said about it.
+
+    The file is a thesaurus as :func:`read_broader` reads it, or JSON: an object with the broader
+    ids of each id, or a list with one list of parents per level, as :func:`tree_from_parents`
+    takes them.
+
+    >>> import tempfile; from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "tree.json")
+    ...     _ = file.write_text('{"cats": ["animals"], "dogs": "animals", "animals": []}')
+    ...     read_label_tree(file, LabelIndex(["cats", "dogs"]))
+    (LabelTree(1-2), '2 labels on 2 levels, at most 2 children per node')
+    """
+    from labelgrove.formats.files import bare_name, existing
+
+    file = existing(path)
+    try:
+        if not bare_name(file).lower().endswith(".json"):
+            return _from_thesaurus(read_broader(file), index)
+        content = _read_json(file)
+        if isinstance(content, dict):
+            return _from_thesaurus(_checked_broader(content), index)
+        if not isinstance(content, list) or not all(isinstance(x, list) for x in content):
+            raise DataError("must hold an object (id: broader ids) or a list of parent lists")
+        tree = tree_from_parents(content)
+        if tree.labels != len(index):
+            raise DataError(f"the tree has {tree.labels:,} labels, the corpus {len(index):,}")
+        return tree, f"{tree.labels:,} labels on {len(tree.parents)} levels"
+    except DataError as error:
+        if error.file is not None:
+            raise
+        raise DataError(str(error), file=file) from error
+
+
+def _from_thesaurus(
+    broader: Mapping[str, Sequence[str]], index: LabelIndex
+) -> tuple[LabelTree, str]:
+    if not any(label in broader for label in index.ids):
+        raise DataError(
+            f"names the broader concepts of none of the {len(index):,} labels; it must use their "
+            f"ids, such as {index.ids[0]!r}"
+        )
+    tree, report = tree_from_thesaurus(broader, index)
+    return tree, str(report)
+
+
+def _read_json(file: Path) -> Any:
+    from labelgrove.formats.files import read_all
+
+    try:
+        return json.loads("\n".join(line for _, line in read_all(file)))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"not valid JSON ({error})", file=file) from error
+
+
+def _checked_broader(content: dict[str, Any]) -> dict[str, list[str]]:
+    broader = {}
+    for concept, given in content.items():
+        above = [given] if isinstance(given, str) else given
+        if not isinstance(above, list) or not all(isinstance(x, str) for x in above):
+            raise DataError(f"{concept!r}: must have a list of broader ids, got {given!r}")
+        broader[concept] = above
     return broader
 
 

@@ -144,7 +144,7 @@ def test_pecos_folder(tmp_path, kind):
         report = ReadReport()
         corpus = read_corpus(path, report=report)
         assert list(corpus.texts) == ["red shoe", "hat"]
-        assert np.array_equal(corpus.features.toarray(), FEATURES.toarray())
+        assert np.array_equal(corpus.features.sparse.toarray(), FEATURES.toarray())
         assert np.array_equal(corpus.labels.toarray(), LABELS.toarray())
         assert list(corpus.index.names) == ["0", "1", "2"]
         assert (report.documents, report.without_labels) == (2, 1)
@@ -158,7 +158,7 @@ def test_pecos_names_parts_and_missing_texts(tmp_path):
     (tmp_path / "X.trn.npz").rename(tmp_path / "tfidf-attnxml" / "X.trn.npz")
     (tmp_path / "output-items.txt").write_text("zero\none\ntwo\n", encoding="utf-8")
     corpus = read_corpus(tmp_path)
-    assert corpus.texts is None and corpus.features.shape == (2, 2)
+    assert corpus.texts is None and corpus.features.sparse.shape == (2, 2)
     assert list(corpus.index.names) == ["zero", "one", "two"]
     with pytest.raises(DataError, match="no texts"):
         list(iter_documents(tmp_path))

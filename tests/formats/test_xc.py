@@ -96,8 +96,8 @@ def test_repository_file_has_all_columns_of_its_header(tmp_path):
     assert list(corpus.index.ids) == ["0", "1", "2", "3"]
     assert corpus.labels.toarray().tolist() == [[1, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1]]
     expected = np.array([[0, 0.5, 0, 1.2, 0], [1, 0, 0, 0, 0], [0] * 5], np.float32)
-    assert np.array_equal(corpus.features.toarray(), expected)
-    assert corpus.features.indices.dtype == np.int32
+    assert np.array_equal(corpus.features.sparse.toarray(), expected)
+    assert corpus.features.sparse.indices.dtype == np.int32
     assert (report.documents, report.without_labels) == (3, 1)
     assert any("1 documents without features" in note for note in report.notes)
 
@@ -114,7 +114,7 @@ def test_repository_file_has_all_columns_of_its_header(tmp_path):
 def test_white_space_is_forgiven(tmp_path, content):
     corpus = read_corpus(write(tmp_path, content))
     assert corpus.label_lists() == [["0", "2"], ["3"]]
-    assert corpus.features.toarray().tolist() == [[0, 0.5, 0], [1, 0, 0]]
+    assert corpus.features.sparse.toarray().tolist() == [[0, 0.5, 0], [1, 0, 0]]
 
 
 def test_blank_line_inside_a_repository_file_is_a_document(tmp_path):
@@ -128,15 +128,15 @@ def test_svmlight_has_the_labels_that_occur_in_numeric_order(tmp_path):
     corpus = read_corpus(path, options=ReadOptions(n_features=7))
     assert list(corpus.index.ids) == ["9", "10", "100"]
     assert corpus.label_lists() == [["9", "10"], ["100"]]
-    assert corpus.features.shape == (2, 7)
-    assert read_corpus(path).features.shape == (2, 4)
+    assert corpus.features.sparse.shape == (2, 7)
+    assert read_corpus(path).features.sparse.shape == (2, 4)
 
 
 def test_repeated_labels_count_once_and_repeated_features_add_up(tmp_path):
     report = ReadReport()
     corpus = read_corpus(write(tmp_path, b"1 3 3\n2,0,2 1:0.5 1:0.25 0:1\n"), report=report)
     assert corpus.labels.toarray().tolist() == [[1, 0, 1]]
-    assert corpus.features.toarray().tolist() == [[1, 0.75, 0]]
+    assert corpus.features.sparse.toarray().tolist() == [[1, 0.75, 0]]
     assert report.duplicate_labels == 1
     assert any("1 repeated features" in note for note in report.notes)
 
@@ -187,7 +187,7 @@ def test_lines_cut_by_chunks_are_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(xc_module, "CHUNK", 7)
     body = b"".join(b"%d %d:0.5 4:%d\n" % (i % 3, i % 4, i) for i in range(50))
     corpus = read_corpus(write(tmp_path, b"50 5 3\n" + body))
-    assert corpus.features.toarray()[:, 4].tolist() == list(range(50))
+    assert corpus.features.sparse.toarray()[:, 4].tolist() == list(range(50))
     assert [labels[0] for labels in corpus.label_lists()] == [str(i % 3) for i in range(50)]
 
 
@@ -244,12 +244,12 @@ def test_round_trip(tmp_path_factory, rows, width, labels, data):
     again = read_corpus(path, options=ReadOptions(format="xc"))
     assert again.index == corpus.index
     assert np.array_equal(again.labels.toarray(), corpus.labels.toarray())
-    assert np.array_equal(again.features.toarray(), corpus.features.toarray())
+    assert np.array_equal(again.features.sparse.toarray(), corpus.features.sparse.toarray())
 
 
 def test_what_the_format_cannot_hold_is_refused(tmp_path):
     texts_only = Corpus.from_lists(["x"], [["a"]])
-    with pytest.raises(DataError, match="only texts"):
+    with pytest.raises(DataError, match="sparse features"):
         write_corpus(texts_only, tmp_path / "a.txt")
     weighted = Corpus(
         None, sparse.csr_array([[0.5]]), LabelIndex("a"), features=sparse.eye_array(1)

@@ -11,6 +11,7 @@ from scipy import sparse
 import labelgrove
 from labelgrove import Corpus, LabelIndex, Linear
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.features import Features
 from labelgrove.methods import METHODS, create, method_class
 from labelgrove.methods.base import (
     TrainingFacts,
@@ -83,6 +84,10 @@ def test_training_corpus_takes_what_users_have() -> None:
     assert training_corpus(["x", "y"], matrix, index).index is index
     assert training_corpus(["x", "y"], matrix).index.ids == ["0", "1"]
     assert training_corpus(["x", "y"], [[1], [2]]).label_lists() == [["1"], ["2"]]
+    both = training_corpus(["x", "y"], matrix, dense=[[1.0, 2.0, 3.0]] * 2)
+    assert (both.texts, both.width) == (["x", "y"], 3)
+    with pytest.raises(DataError, match="1 dense rows but 2 documents"):
+        training_corpus(["x", "y"], matrix, dense=[[1.0]])
     with pytest.raises(DataError, match="2 columns"):
         training_corpus(["x", "y"], matrix, LabelIndex(["a"]))
     with pytest.raises(DataError, match="positive"):
@@ -94,6 +99,9 @@ def test_inputs_keep_their_cheap_forms() -> None:
     assert checked_inputs(table) is table
     corpus = Corpus.from_lists(["x"], [["a"]])
     assert checked_inputs(corpus) is corpus.texts
+    features = Features(dense=[[1.0]])
+    assert checked_inputs(features) is features
+    assert checked_inputs(np.eye(2)).width == checked_inputs(sparse.eye_array(2)).terms == 2
 
 
 def test_training_facts_survive_the_disk(tmp_path: Path) -> None:

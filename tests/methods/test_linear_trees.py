@@ -71,6 +71,14 @@ def test_more_trees_need_more_memory() -> None:
     assert Linear(n_trees=9).estimate_memory(corpus) > Linear().estimate_memory(corpus)
 
 
+def test_a_dense_block_needs_memory() -> None:
+    few = Corpus.from_lists(TEXTS, LABELS)
+    wide = few.with_dense(np.zeros((len(few), 10_000), np.float16))
+    assert Linear().estimate_memory(wide) - Linear().estimate_memory(few) > 4 * 10_000 * len(few)
+    alone = Corpus(None, few.labels, few.index, features=wide.features)
+    assert Linear().estimate_memory(alone) < Linear().estimate_memory(wide)
+
+
 @pytest.mark.parametrize("kind", ["text", "pifa+text", "pifa,text", "smoothed-pifa", "pii"])
 def test_trees_from_other_label_features(kind: Any) -> None:
     tree = TreeParams(branching=2, max_leaf_size=2, label_features=kind)

@@ -35,7 +35,7 @@ def combine(name, own, above):
 
 
 def search(
-    ranker, document, *, k, beam, post_processor="l3-hinge", last_level="same", allowed=None
+    ranker, document, *, k, beam, post_processor="l4-hinge", last_level="same", allowed=None
 ):
     """Sorted (score, column) pairs of one dense document; ``beam`` may be a list, one per level."""
     tree = ranker.tree

@@ -73,10 +73,11 @@ def read_corpus(
     *,
     labels: Path | None = None,
     index: LabelIndex | None = None,
+    dense: Path | None = None,
     options: ReadOptions,
     console: Console,
 ) -> Corpus:
-    """Reads a corpus and tells what was met on the way."""
+    """Reads a corpus, with a file of dense rows beside it, and tells what was met on the way."""
     from rich.markup import escape
 
     from labelgrove.formats import ReadReport, read_corpus
@@ -87,7 +88,30 @@ def read_corpus(
     with waiting:
         corpus = read_corpus(path, labels=labels, index=index, options=options, report=report)
     console.print(f"{path}: {report}", markup=False)
-    return corpus
+    if dense is None:
+        return corpus
+    rows = read_dense(dense)
+    if len(rows) != len(corpus):
+        raise DataError(
+            f"has {len(rows):,} rows, but {path} has {len(corpus):,} documents", file=dense
+        )
+    return corpus.with_dense(rows)
+
+
+def read_dense(path: Path) -> Any:
+    """A dense block from a .npy file, mapped into memory instead of read."""
+    import numpy as np
+
+    from labelgrove.features import as_dense
+    from labelgrove.formats.files import existing
+
+    file = existing(path)
+    try:
+        return as_dense(np.load(file, mmap_mode="r", allow_pickle=False), name="the array")
+    except DataError as error:
+        raise DataError(str(error), file=file) from error
+    except (OSError, ValueError, EOFError, AttributeError) as error:
+        raise DataError(f"is no array that numpy.save wrote ({error})", file=file) from error
 
 
 def check_device(device: str) -> None:
@@ -163,7 +187,7 @@ def evaluate_model(
     k = max(parse_metric(name).k or 100 for name in names) + (0 if filter_pairs is None else 10)
     wall, cpu = time.perf_counter(), time.process_time()
     # The number of threads that training was told is not what predicting should use.
-    predictions = model.predict(corpus.inputs, k=k, threads=threads or 0)
+    predictions = model.predict(corpus, k=k, threads=threads or 0)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     evaluation = evaluate(
         predictions,

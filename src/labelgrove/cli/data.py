@@ -238,6 +238,10 @@ def make(
     labels: Annotated[int, typer.Option("--labels", min=10, help="Size of the label set.")] = 2_000,
     dev: Annotated[int | None, typer.Option("--dev", min=0, help="Default: a tenth.")] = None,
     test: Annotated[int | None, typer.Option("--test", min=0, help="Default: a tenth.")] = None,
+    every_label: Annotated[
+        bool,
+        typer.Option("--every-label", help="All labels occur, given 1.6 documents per label."),
+    ] = False,
     seed: Seed = 0,
     gzip: Gzip = False,
     force: options.Force = False,
@@ -262,7 +266,10 @@ def make(
     common.stderr_console().print(f"a made-up shop with {labels:,} labels, seed {seed}")
     with folder.writing() as stage:
         for part, file in stage.files.items():
-            stream = shop_documents(sizes[part], labels=labels, seed=seed, part=part)
+            every = every_label and part == "train"
+            stream = shop_documents(
+                sizes[part], labels=labels, seed=seed, part=part, every_label=every
+            )
             write_corpus(_progress(stream, part, total=sizes[part]), file)
         stage.write_table(_progress(shop_label_rows(labels, seed), "labels", total=labels))
     _told_parts(folder, sizes, labels)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from labelgrove.cli import common, options
-
-if TYPE_CHECKING:
-    pass
+from labelgrove.errors import ConfigError
 
 
 def evaluate(
@@ -35,6 +33,7 @@ def evaluate(
         int, typer.Option("--intervals", min=0, help="Bootstrap resamples for 95 % intervals.")
     ] = 0,
     labels: options.Labels = None,
+    dense: options.Dense = None,
     threads: options.Threads = None,
     device: options.Device = "auto",
     skip_bad: options.SkipBad = False,
@@ -71,10 +70,12 @@ def evaluate(
 
         loaded = load(model)
         corpus = common.read_corpus(
-            test, labels=labels, index=loaded.index_, options=how, console=console
+            test, labels=labels, index=loaded.index_, dense=dense, options=how, console=console
         )
         measured = common.evaluate_model(loaded, corpus, threads=threads, **settings)
     else:
+        if dense is not None:
+            raise ConfigError("--dense is for models; a predictions file needs none")
         measured = _evaluate_file(
             model, test, train_corpus, labels=labels, how=how, console=console, settings=settings
         )

@@ -11,6 +11,10 @@ Labels = Annotated[
     Path | None,
     typer.Option("--labels", help="Label table (id, name, text); default labels.tsv beside it."),
 ]
+Dense = Annotated[
+    Path | None,
+    typer.Option("--dense", help=".npy file with a row of numbers (an embedding) per document."),
+]
 Format = Annotated[
     str | None, typer.Option("--format", help="Input format; default: chosen by content and name.")
 ]

@@ -34,6 +34,7 @@ def predict(
     batch: Annotated[
         int, typer.Option("--batch", min=1, help="Documents per batch; 1 answers line by line.")
     ] = 2048,
+    dense: options.Dense = None,
     threads: options.Threads = None,
     device: options.Device = "auto",
     skip_bad: options.SkipBad = False,
@@ -69,15 +70,43 @@ def predict(
         inputs = _text_batches(iter_documents(documents, options=how, report=report), batch)
     else:
         inputs = _feature_batches(read_corpus(documents, options=how, report=report), batch)
+    beside = None if dense is None else _DenseRows(dense)
     with _output(out) as file:
         for rows, ids in inputs:
-            predictions = loaded.predict(rows, k=k, threads=threads or 0)
+            extra = {} if beside is None else {"dense": beside.take(len(ids))}
+            predictions = loaded.predict(rows, k=k, threads=threads or 0, **extra)
             if threshold is not None:
                 predictions = predictions.above(threshold)
             file.writelines(prediction_lines(predictions, ids))
             file.flush()
+        if beside is not None:
+            beside.finish()
     if out != "-" or report.bad_lines:
         console.print(f"{report}" if out == "-" else f"{report} -> {out}", markup=False)
+
+
+class _DenseRows:
+    """Rows of a .npy file, handed out with the documents they belong to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows = common.read_dense(path)
+        self.used = 0
+
+    def take(self, count: int) -> Any:
+        self.used += count
+        if self.used > len(self.rows):
+            self._refuse(f"at least {self.used:,}")
+        return self.rows[self.used - count : self.used]
+
+    def finish(self) -> None:
+        if self.used < len(self.rows):
+            self._refuse(f"{self.used:,}")
+
+    def _refuse(self, documents: str) -> None:
+        raise DataError(
+            f"has {len(self.rows):,} rows, but the input has {documents} documents", file=self.path
+        )
 
 
 def _text_batches(documents: Iterator[Document], size: int) -> Iterator[Batch]:
@@ -90,8 +119,8 @@ def _feature_batches(corpus: Corpus, size: int) -> Iterator[Batch]:
     if corpus.features is None:
         raise DataError("this model was trained on features; the input holds texts only")
     for start in range(0, len(corpus), size):
-        rows = corpus.features[start : start + size]
-        ids = [None] * rows.shape[0] if corpus.ids is None else corpus.ids[start : start + size]
+        rows = corpus.features.take(slice(start, start + size))
+        ids = [None] * len(rows) if corpus.ids is None else corpus.ids[start : start + size]
         yield rows, ids
 
 

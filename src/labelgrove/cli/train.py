@@ -45,6 +45,14 @@ def train(
             "--run", help="Keep finished stages here for reuse; default OUT.run, removed."
         ),
     ] = None,
+    label_tree: Annotated[
+        Path | None,
+        typer.Option("--label-tree", help="Thesaurus (TSV: id, broader ids) or tree (JSON)."),
+    ] = None,
+    dense: options.Dense = None,
+    dev_dense: Annotated[
+        Path | None, typer.Option("--dev-dense", help="The same for --dev.")
+    ] = None,
     labels: options.Labels = None,
     force: options.Force = False,
     seed: options.Seed = None,
@@ -72,20 +80,31 @@ def train(
     budget = None if memory is None else parse_size(memory, name="--memory")
     how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
     _check_out(out, force=force)
+    _check_extras(model, dev, dense, dev_dense, label_tree)
     with _training_run(out, run_folder, resume=resume, force=force) as run:
         if budget is not None:
             require(budget, peak_rss() or 0, "starting labelgrove")
             limit_memory(budget)
-        documents = common.read_corpus(corpus, labels=labels, options=how, console=console)
+        documents = common.read_corpus(
+            corpus, labels=labels, dense=dense, options=how, console=console
+        )
         held_out = None
         if dev is not None:
-            held_out = common.read_corpus(dev, index=documents.index, options=how, console=console)
+            held_out = common.read_corpus(
+                dev, index=documents.index, dense=dev_dense, options=how, console=console
+            )
+        given: dict[str, Any] = {}
+        if label_tree is not None:
+            from labelgrove.tree_given import read_label_tree
+
+            given["label_tree"], settled = read_label_tree(label_tree, documents.index)
+            console.print(f"{label_tree}: {settled}", markup=False)
         needed = model.estimate_memory(documents)
         _print_plan(console, model, documents, needed)
         if budget is not None:
             require(budget, needed, f"training {model.method} on {len(documents):,} documents")
         with RichProgress() as progress:
-            model.fit(documents, callbacks=[progress], run=run)
+            model.fit(documents, callbacks=[progress], run=run, **given)
         model.save(out, overwrite=force)
     measured = None if held_out is None else common.evaluate_model(model, held_out)
     _report(console, model, out, measured, as_json=as_json)
@@ -100,6 +119,31 @@ def _check_out(out: Path, *, force: bool) -> None:
         if not force:
             raise ConfigError(f"{out} exists; add --force to replace it, or choose another --out")
         check_replaceable(out)
+
+
+def _check_extras(
+    model: Any,
+    dev: Path | None,
+    dense: Path | None,
+    dev_dense: Path | None,
+    label_tree: Path | None,
+) -> None:
+    """Says before the work that a flag does not fit the method or the other flags."""
+    import inspect
+
+    from labelgrove.errors import ConfigError
+
+    known = inspect.signature(model.fit).parameters
+    for flag, argument, value in (
+        ("--dense", "dense", dense),
+        ("--label-tree", "label_tree", label_tree),
+    ):
+        if value is not None and argument not in known:
+            raise ConfigError(f"{flag}: the method {model.method} has no use for it")
+    if dev is not None and dense is not None and dev_dense is None:
+        raise ConfigError("--dev-dense is needed: the model will want dense rows of --dev, too")
+    if dev_dense is not None and (dev is None or dense is None):
+        raise ConfigError("--dev-dense goes with --dev and --dense")
 
 
 @contextmanager

@@ -125,15 +125,24 @@ _FILLERS = (
 
 
 def shop_documents(
-    n: int, *, labels: int = 2000, seed: int = 0, part: str = "train", start: int = 0
+    n: int,
+    *,
+    labels: int = 2000,
+    seed: int = 0,
+    part: str = "train",
+    start: int = 0,
+    every_label: bool = False,
 ) -> Iterator[Document]:
     """Documents ``start`` to ``start + n`` of a part ("train", "dev" or "test"), one by one.
+
+    By Zipf's law most labels of a large shop never occur. With ``every_label`` each second document
+    takes its labels in turn instead of by chance; 1.6 documents per label are enough for all.
 
     >>> document = next(shop_documents(1, labels=2000))
     >>> document.id, sorted(document.labels)[:2]
     ('train-0', ['category-227', 'colour-11'])
     """
-    shop = _Shop(labels, seed=seed, part=part)
+    shop = _Shop(labels, seed=seed, part=part, every_label=every_label)
     label_id = shop.labels.id
     return (
         Document(text, [label_id(column) for column in columns], f"{part}-{number}")
@@ -173,12 +182,13 @@ def shop_corpus(n: int, *, labels: int = 2000, seed: int = 0, part: str = "train
 class _Shop:
     """The generator: holds the label namer and the popularity curves of one shop."""
 
-    def __init__(self, labels: int, *, seed: int, part: str) -> None:
+    def __init__(self, labels: int, *, seed: int, part: str, every_label: bool = False) -> None:
         if part not in PARTS:
             raise ConfigError(f"part: must be one of {', '.join(PARTS)}, got {part!r}")
         self.labels = ShopLabels(labels, seed=seed)
         self.seed = seed
         self.part = PARTS.index(part)
+        self.every_label = every_label
         sizes = self.labels.sizes
         # Departments are not sold as such where there is anything below them.
         self.first_category = DEPARTMENTS if sizes["category"] > DEPARTMENTS else 0
@@ -198,7 +208,8 @@ class _Shop:
             block = number // _BLOCK
             draws = self._draws(block)
             for row in range(number % _BLOCK, min(_BLOCK, end - block * _BLOCK)):
-                yield number, self._document(iter(draws[row]).__next__)
+                turn = number // 2 if self.every_label and number % 2 else None
+                yield number, self._document(iter(draws[row]).__next__, turn)
                 number += 1
 
     def _draws(self, block: int) -> list[list[int]]:
@@ -209,9 +220,13 @@ class _Shop:
         halves = np.stack([bits & np.uint64(0xFFFFFFFF), bits >> np.uint64(32)], axis=1)
         return halves.reshape(_BLOCK, _DRAWS).tolist()
 
-    def _document(self, draw: _Draw) -> tuple[str, list[int]]:
+    def _document(self, draw: _Draw, turn: int | None = None) -> tuple[str, list[int]]:
+        """Text and labels; with a ``turn`` of each kind the label whose turn it is."""
         names, column = self.labels, self.labels.column
-        category = names.category(self.first_category + self.any_category(draw()))
+        chosen = self.any_category(draw())
+        if turn is not None:
+            chosen = turn % self.any_category.size
+        category = names.category(self.first_category + chosen)
         department = category.department
         product = category.product
         if product is None:
@@ -237,6 +252,8 @@ class _Shop:
             told.append(_tell(draw(), "hint" if said is hint else "department", said))
 
         brand = self._brand(draw, department)
+        if turn is not None and self.any_brand.size:
+            brand = turn % self.any_brand.size
         lead = _pick(draw(), _PLAIN_LEADS if brand is None else _LEADS)
         if brand is not None:
             true.append(column("brand", brand))
@@ -245,8 +262,10 @@ class _Shop:
             lead = lead.format(noun=noun)
 
         theme = None
-        if draw() < _THEME and self.any_theme.size:
+        if (draw() < _THEME or turn is not None) and self.any_theme.size:
             theme = self.any_theme(draw())
+            if turn is not None:
+                theme = turn % self.any_theme.size
             true.append(column("theme", theme))
             wording = names.theme(theme)
             said = _said(draw(), wording)
@@ -261,8 +280,10 @@ class _Shop:
             "style": ("theme", theme),
         }
         for kind, (owner, which) in follows.items():
-            if draw() < _LIMITS[kind] and self.any_of[kind].size:
-                if draw() < _FOLLOWS and which is not None:
+            if (draw() < _LIMITS[kind] or turn is not None) and self.any_of[kind].size:
+                if turn is not None:
+                    number = turn % self.any_of[kind].size
+                elif draw() < _FOLLOWS and which is not None:
                     number = self._usual_attribute(kind, owner, which)
                 else:
                     number = self.any_of[kind](draw())
@@ -282,7 +303,7 @@ class _Shop:
             text = f"{text[:place]}{text[place + 1]}{text[place]}{text[place + 2 :]}"
 
         # People forget labels: the leaf is always there, any other only most of the time.
-        kept = {leaf, *(label for label in true if draw() < _LABELLED)}
+        kept = {leaf, *(label for label in true if turn is not None or draw() < _LABELLED)}
         if draw() < _DEPARTMENT_LABELLED:
             kept.add(column("category", category.path[0]))
         return text, sorted(kept)

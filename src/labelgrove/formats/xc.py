@@ -227,14 +227,14 @@ def _csr(
 
 def write_xc(corpus: Corpus, file: IO[bytes], path: Path) -> None:
     """Features and label columns of a corpus as a repository file; ids and names are not in it."""
-    if corpus.features is None:
+    if corpus.features is None or corpus.features.sparse is None:
         raise DataError(
-            "the repository format holds features, and this corpus has only texts; write jsonl",
+            "the repository format holds sparse features, and this corpus has none; write jsonl",
             file=path,
         )
     if np.any(corpus.labels.data != 1):
         raise DataError("the repository format cannot hold label weights; write jsonl", file=path)
-    features, labels = as_csr(corpus.features), as_csr(corpus.labels)
+    features, labels = corpus.features.sparse, as_csr(corpus.labels)
     file.write(b"%d %d %d\n" % (*features.shape, labels.shape[1]))
     step = 4096
     for first in range(0, features.shape[0], step):

@@ -21,6 +21,9 @@ class MethodEntry:
     preset: Mapping[str, Any] = field(default_factory=dict)
 
 
+# As published: negatives are the documents that bear the parent.
+_PUBLISHED = {"ranker": {"negatives": "tfn"}, "search": {"post_processor": "l3-hinge", "beam": 10}}
+
 METHODS: dict[str, MethodEntry] = {
     "linear": MethodEntry(
         "labelgrove.methods.linear", "Linear", "tf-idf and a tree of linear classifiers (XR-Linear)"
@@ -28,14 +31,15 @@ METHODS: dict[str, MethodEntry] = {
     "xr-linear": MethodEntry(
         "labelgrove.methods.linear",
         "Linear",
-        "linear with the solver run as far as PECOS runs it",
-        {"ranker": {"eps": 0.1}},
+        "linear with the negatives and the stopping rule of PECOS",
+        {**_PUBLISHED, "ranker": {"negatives": "tfn", "eps": 0.1}},
     ),
     "parabel": MethodEntry(
         "labelgrove.methods.linear",
         "Linear",
         "three deep binary trees (Parabel)",
         {
+            **_PUBLISHED,
             "n_trees": 3,
             "tree": {"branching": 2, "max_leaf_size": 100, "label_features": "pifa-plain"},
         },
@@ -45,6 +49,7 @@ METHODS: dict[str, MethodEntry] = {
         "Linear",
         "three shallow, wide, unbalanced trees (Bonsai)",
         {
+            **_PUBLISHED,
             "n_trees": 3,
             "tree": {
                 "kind": "kway",

@@ -20,6 +20,7 @@ from scipy import sparse
 from labelgrove.arrays import CSR, as_csr
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError, NotFittedError
+from labelgrove.features import Features, as_features
 from labelgrove.params import Params, to_toml, unknown_key
 from labelgrove.part import Part
 from labelgrove.strings import StringTable
@@ -32,6 +33,7 @@ class TrainingFacts:
     documents: int
     frequencies: npt.NDArray[np.int64]
     from_text: bool
+    width: int = 0  # columns of the dense block
 
     @classmethod
     def of(cls, corpus: Corpus) -> TrainingFacts:
@@ -41,15 +43,19 @@ class TrainingFacts:
         array([2, 1])
         """
         counts = np.bincount(corpus.labels.indices, minlength=len(corpus.index))
-        return cls(len(corpus), counts.astype(np.int64), corpus.texts is not None)
+        return cls(len(corpus), counts.astype(np.int64), corpus.texts is not None, corpus.width)
 
     def state(self) -> Part:
         """For the model folder.
 
         >>> TrainingFacts(2, np.array([1, 2]), True).state().config
-        {'documents': 2, 'from_text': True}
+        {'documents': 2, 'from_text': True, 'width': 0}
         """
-        config = {"documents": self.documents, "from_text": self.from_text}
+        config = {
+            "documents": self.documents,
+            "from_text": self.from_text,
+            "width": self.width,
+        }
         return Part(config, {"frequencies": self.frequencies})
 
     @classmethod
@@ -60,14 +66,22 @@ class TrainingFacts:
         2
         """
         config = part.config
-        return cls(config["documents"], part.arrays["frequencies"], config["from_text"])
+        return cls(
+            config["documents"],
+            part.arrays["frequencies"],
+            config["from_text"],
+            config.get("width", 0),
+        )
 
 
-def training_corpus(X: Any, y: Any, index: LabelIndex | None = None) -> Corpus:
+def training_corpus(
+    X: Any, y: Any, index: LabelIndex | None = None, *, dense: Any = None
+) -> Corpus:
     """What ``fit`` was given as one checked Corpus.
 
-    ``X`` is a Corpus (then ``y`` is None), texts, or a feature matrix; ``y`` is one list of labels
-    per document or a documents x labels matrix, its columns named by ``index`` or numbered.
+    ``X`` is a Corpus (then ``y`` is None), texts, or features (Features, a sparse matrix, a dense
+    array); ``y`` is one list of labels per document or a documents x labels matrix, its columns
+    named by ``index`` or numbered. ``dense`` is a block of features besides.
 
     >>> training_corpus(["x"], [["a"]]).label_lists()
     [['a']]
@@ -80,13 +94,14 @@ def training_corpus(X: Any, y: Any, index: LabelIndex | None = None) -> Corpus:
         if y is None:
             raise DataError("fit needs labels: one list of label names per document, or a matrix")
         inputs = checked_inputs(X)
-        features = inputs if sparse.issparse(inputs) else None
+        features = inputs if isinstance(inputs, Features) else None
         texts = None if features is not None else inputs
-        count = features.shape[0] if features is not None else len(inputs)
         matrix, index, unknown = _label_matrix(y, index)
-        if matrix.shape[0] != count:
-            raise DataError(f"{count} documents but labels for {matrix.shape[0]}")
+        if matrix.shape[0] != len(inputs):
+            raise DataError(f"{len(inputs)} documents but labels for {matrix.shape[0]}")
         corpus = Corpus(texts, matrix, index, features=features, unknown=unknown)
+    if dense is not None:
+        corpus = corpus.with_dense(dense)
     if len(corpus) == 0:
         raise DataError("cannot fit on no documents")
     if len(corpus.index) == 0 or corpus.labels.nnz == 0:
@@ -111,15 +126,16 @@ def _label_matrix(y: Any, index: LabelIndex | None) -> tuple[CSR, LabelIndex, An
 
 
 def checked_inputs(X: Any) -> Any:
-    """Documents for fit or predict: a CSR feature matrix, or a sequence of strings.
+    """Documents for fit or predict: Features, or a sequence of strings.
 
     >>> checked_inputs(("a", "b"))
     ('a', 'b')
     """
     if isinstance(X, Corpus):
         return X.inputs
-    if sparse.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2):
-        return as_csr(X, name="features")
+    matrix = sparse.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2)
+    if matrix or isinstance(X, Features):
+        return as_features(X)
     if isinstance(X, str):
         raise DataError("documents are one string; give a list of strings, even for one document")
     if isinstance(X, StringTable):

@@ -16,12 +16,13 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from labelgrove.arrays import CSR, CsrParts, Int32, as_csr, csr_arrays, csr_from_arrays, csr_parts
+from labelgrove.arrays import as_csr
 from labelgrove.beam import SearchParams
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex, Strings
 from labelgrove.disk.hashing import content_hash
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError
+from labelgrove.features import Features
 from labelgrove.forest import search_trees
 from labelgrove.label_features import describe_labels, label_strings
 from labelgrove.methods.base import (
@@ -29,13 +30,19 @@ from labelgrove.methods.base import (
     check_fitted,
     check_k,
     check_params,
-    checked_inputs,
     load_estimator,
     save_estimator,
     training_corpus,
 )
+from labelgrove.methods.inputs import (
+    check_dense_norm,
+    columns_of,
+    document_parts,
+    make_terms,
+    training_features,
+    training_inputs,
+)
 from labelgrove.params import Params
-from labelgrove.part import Part
 from labelgrove.predictions import Predictions
 from labelgrove.ranker import Ranker, train_ranker
 from labelgrove.runs import RunFolder
@@ -52,8 +59,9 @@ BASE_BYTES = 160 << 20
 class Linear(BaseEstimator):
     """Tree of linear classifiers on tf-idf features; fast on any CPU, the default method.
 
-    ``fit`` takes texts (or a ready feature matrix) and one list of labels per document, or a
-    :class:`~labelgrove.Corpus`.
+    ``fit`` takes texts (or ready features: a sparse matrix, a dense array, or both as Features) and
+    one list of labels per document, or a :class:`~labelgrove.Corpus`. A dense block beside sparse
+    features has its rows scaled to unit length, unless ``dense_norm`` is "none".
 
     >>> texts = ["red shoes", "blue hat", "red hat"]
     >>> model = Linear().fit(texts, [["shoes"], ["hats"], ["hats", "red things"]])
@@ -77,6 +85,7 @@ class Linear(BaseEstimator):
         ranker: RankerParams | None = None,
         search: SearchParams | None = None,
         n_trees: int = 1,
+        dense_norm: str | None = "l2",
         random_state: int = 0,
         n_jobs: int | None = None,
     ) -> None:
@@ -85,6 +94,7 @@ class Linear(BaseEstimator):
         self.ranker = RankerParams() if ranker is None else ranker
         self.search = SearchParams() if search is None else search
         self.n_trees = n_trees
+        self.dense_norm = dense_norm
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -93,6 +103,7 @@ class Linear(BaseEstimator):
         X: Any,
         y: Any = None,
         *,
+        dense: Any = None,
         index: LabelIndex | None = None,
         sample_weight: npt.ArrayLike | None = None,
         label_tree: LabelTree | None = None,
@@ -102,16 +113,18 @@ class Linear(BaseEstimator):
     ) -> Self:
         """Trains from scratch. With a ``run`` folder, finished stages are reused.
 
-        ``sample_weight`` says how much each document counts; ``label_tree`` is used in place of a
-        grown one; ``negatives`` is a documents x labels matrix of labels that other means proposed,
-        whose clusters shall learn from the document (see ``ranker.negatives``).
+        ``dense`` has a row of numbers per document, such as an embedding, to stand beside the
+        features; ``sample_weight`` says how much each document counts; ``label_tree`` is used in
+        place of a grown one; ``negatives`` is a documents x labels matrix of labels that other
+        means proposed, whose clusters shall learn from the document (see ``ranker.negatives``).
 
         >>> Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]).index_
         LabelIndex(2 labels)
         """
         check_params(self)
         _check_trees(self.n_trees, label_tree)
-        corpus = training_corpus(X, y, index)
+        check_dense_norm(self.dense_norm)
+        corpus = training_corpus(X, y, index, dense=dense)
         proposed = None if negatives is None else as_csr(negatives, name="negatives")
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
@@ -119,10 +132,10 @@ class Linear(BaseEstimator):
 
         made = stages(
             "features",
-            {"inputs": corpus.inputs, "tfidf": self.tfidf},
-            lambda progress: _make_features(corpus, self.tfidf, threads),
+            training_inputs(corpus, self.tfidf, self.dense_norm),
+            lambda progress: make_terms(corpus, self.tfidf, threads),
         )
-        features = csr_from_arrays(made.arrays, "features")
+        features = training_features(corpus, made, self.dense_norm)
         vectorizer = None if corpus.texts is None else Tfidf.from_state(made)
         trees = [(label_tree, content_hash(label_tree))] if label_tree is not None else []
         trees = trees or self._grow_trees(stages, corpus, features, vectorizer)
@@ -143,7 +156,7 @@ class Linear(BaseEstimator):
                     "seed": seed,
                 },
                 lambda progress, tree=tree, seed=seed: train_ranker(  # type: ignore[misc]
-                    features,
+                    features if features.dense is not None else features.sparse,
                     corpus.labels,
                     tree,
                     self.ranker,
@@ -164,13 +177,13 @@ class Linear(BaseEstimator):
         return self
 
     def _grow_trees(
-        self, stages: Stages, corpus: Corpus, features: CSR, vectorizer: Tfidf | None
+        self, stages: Stages, corpus: Corpus, features: Features, vectorizer: Tfidf | None
     ) -> list[tuple[LabelTree, str]]:
         """The trees, each with its stage's key; what describes the labels is gone afterwards."""
         strings = label_strings(self.tree, corpus.index)
 
         @cache  # all trees grow from the same description, and none needs it when all are there
-        def described() -> CSR:
+        def described() -> Features:
             return describe_labels(
                 self.tree,
                 features,
@@ -223,12 +236,17 @@ class Linear(BaseEstimator):
         # While counting, every distinct term is held as text; of n-grams most are distinct.
         per_term = 32 if self.tfidf.ngram_range[1] == 1 else 128
         work = int(per_term * terms + 32 * label_terms + finished)
-        return BASE_BYTES + text_bytes + strings + work
+        # Of the dense block: the documents, scaled; what describes the labels; weights in half
+        # precision for the labels and the nodes above them, while they are made in single.
+        per_label = 4 + 6 + 3 * self.n_trees
+        dense = corpus.width * (8 * len(corpus) + per_label * len(corpus.index))
+        return BASE_BYTES + text_bytes + strings + work + dense
 
     def _terms_per_document(self, corpus: Corpus) -> float:
         """Distinct terms of a document on average; of texts, a sample is enough."""
         if corpus.texts is None:
-            return float(corpus.features.nnz) / len(corpus)  # type: ignore[union-attr]
+            terms = None if corpus.features is None else corpus.features.sparse
+            return 0.0 if terms is None else float(terms.nnz) / len(corpus)
         sample = [corpus.texts[row] for row in range(0, len(corpus), max(1, len(corpus) // 500))]
         everything = {"min_df": "auto", "max_df": 1.0, "max_features": None}
         params = TfidfParams(**self.tfidf.get_params() | everything)
@@ -239,12 +257,14 @@ class Linear(BaseEstimator):
         X: Any,
         k: int = 5,
         *,
+        dense: Any = None,
         allow: Any = None,
         deny: Any = None,
         threads: int | None = None,
     ) -> Predictions:
         """The k best labels of each document, as names, ids and scores.
 
+        A model that was fitted with ``dense`` needs the same of these documents.
         ``allow`` and ``deny`` are lists of label ids, names or names of the index's groups. Labels
         outside are left out before the search, so that k labels come back whenever k remain.
 
@@ -258,7 +278,7 @@ class Linear(BaseEstimator):
         threads = self.n_jobs if threads is None else threads
         columns, scores, counts = search_trees(
             self.rankers_,
-            self._vectors(X, threads),
+            self._vectors(X, dense, threads),
             k=check_k(k),
             params=self.search,
             allow=None if allow is None else columns_of(self.index_, allow, name="allow"),
@@ -267,7 +287,9 @@ class Linear(BaseEstimator):
         )
         return Predictions(columns, scores, counts, self.index_, self.search.score_kind)
 
-    def score_labels(self, X: Any, labels: Any, *, threads: int | None = None) -> Any:
+    def score_labels(
+        self, X: Any, labels: Any, *, dense: Any = None, threads: int | None = None
+    ) -> Any:
         """Scores of given labels, the numbers that :meth:`predict` gives them (their mean over
         all trees, where there are several).
 
@@ -283,22 +305,23 @@ class Linear(BaseEstimator):
         if not sparse.issparse(labels):
             labels = columns_of(self.index_, labels, name="labels")
         threads = self.n_jobs if threads is None else threads
-        vectors = self._vectors(X, threads)
+        vectors = self._vectors(X, dense, threads)
         scores = [
             ranker.score(vectors, labels, params=self.search, threads=threads)
             for ranker in self.rankers_
         ]
         return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
 
-    def _vectors(self, X: Any, threads: int | None) -> CsrParts:
-        inputs = checked_inputs(X)
-        given_text = not sparse.issparse(inputs)
-        if given_text != (self.vectorizer_ is not None):
-            learnt, got = ("texts", "a matrix") if given_text is False else ("a matrix", "texts")
-            raise DataError(f"this model was fitted on {learnt} and cannot predict from {got}")
-        if self.vectorizer_ is None:
-            return csr_parts(inputs, name="documents")
-        return self.vectorizer_.transform_parts(inputs, threads=threads)
+    def _vectors(self, X: Any, dense: Any, threads: int | None) -> Any:
+        return document_parts(
+            X,
+            dense,
+            vectorizer=self.vectorizer_,
+            terms=self.ranker_.features,
+            width=self.facts_.width,
+            dense_norm=self.dense_norm,
+            threads=threads,
+        )
 
     def score(self, X: Any, y: Any) -> float:
         """P@1, so that scikit-learn's searches have a default to maximise.
@@ -344,40 +367,6 @@ def _check_trees(n_trees: Any, given: LabelTree | None) -> None:
         raise ConfigError(f"n_trees: must be a whole number of at least 1, got {n_trees!r}")
     if given is not None and n_trees > 1:
         raise ConfigError(f"n_trees: must be 1 with a label_tree of your own, got {n_trees}")
-
-
-def columns_of(index: LabelIndex, labels: Any, *, name: str) -> Int32:
-    """Columns of labels given by id, by name or as the name of one of the index's groups.
-
-    >>> index = LabelIndex(["a", "b", "c"], groups={"vowels": [0]})
-    >>> columns_of(index, ["c", "vowels"], name="allow").tolist()
-    [2, 0]
-    """
-    if isinstance(labels, str):
-        raise DataError(f"{name}: must be a list of labels, even for one: [{labels!r}]")
-    columns: list[int] = []
-    for label in labels:
-        column = index.get(label) if isinstance(label, str) else None
-        if column is not None:
-            columns.append(column)
-        elif isinstance(label, str) and label in index.groups:
-            columns.extend(index.groups[label].tolist())
-        else:
-            groups = f" and the groups {', '.join(index.groups)}" if index.groups else ""
-            raise DataError(
-                f"{name}: unknown label {label!r}; the index has {len(index):,} labels{groups}"
-            )
-    return np.array(columns, np.int32)
-
-
-def _make_features(corpus: Corpus, params: TfidfParams, threads: int | None) -> Part:
-    """tf-idf rows of the texts with the vectoriser that made them, or the features as given."""
-    if corpus.texts is None:
-        return Part({}, csr_arrays(corpus.features, "features"))
-    vectorizer = Tfidf(params, n_jobs=threads)
-    rows = vectorizer.fit_transform(corpus.texts)
-    state = vectorizer.state()
-    return Part(state.config, state.arrays | csr_arrays(rows, "features"))
 
 
 def _utf8_size(texts: Strings) -> int:

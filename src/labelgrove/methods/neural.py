@@ -146,6 +146,7 @@ def baseline_stage(
     def compute(_: Any) -> Part:
         model = Linear(random_state=seed, n_jobs=threads)
         model.fit(features.rows, corpus.labels, index=corpus.index)
+        assert held_out.texts is not None
         found = model.predict(features.vectorizer.transform(held_out.texts), k=10)
         return Part(measured(found, held_out))
 
@@ -340,7 +341,7 @@ def estimate_memory(model: Any, corpus: Corpus) -> int:
     )
     tokens = 4 * model.encoder.max_tokens * len(corpus)
     # Weights, their gradients, two moments, and one copy for the best checkpoint.
-    return linear + tokens + 5 * (2 * weights + 4 * 512 * len(corpus.index))
+    return int(linear + tokens + 5 * (2 * weights + 4 * 512 * len(corpus.index)))
 
 
 def comparison(name: str, ours: Mapping[str, float], linear: Mapping[str, float]) -> str:

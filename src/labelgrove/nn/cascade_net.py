@@ -203,13 +203,13 @@ class CascadeNet(nn.Module):
             zip(self.tables, self.index.bearers(labels), strict=True)
         ):
             if number == 0:
-                table.bias.copy_(log_odds(bearers, documents))  # type: ignore[union-attr, operator]
+                table.bias.copy_(log_odds(bearers, documents))  # type: ignore[operator]
                 continue
             listed = min(
                 self.index.widths[number],
                 self.kept[number - 1] * self.index.widths[number] / self.index.widths[number - 1],
             )
-            table.bias.fill_(float(log_odds(bearers.sum() / listed, documents)))  # type: ignore[union-attr, operator]
+            table.bias.fill_(float(log_odds(bearers.sum() / listed, documents)))  # type: ignore[operator]
 
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels

@@ -1,0 +1,122 @@
+"""Cost of training per label, from ten thousand labels to a million that all occur in training.
+
+    python benchmarks/scale.py [--labels 10000,30000,100000,300000,1000000]
+        [--documents-per-label 1.6] [--threads 1] [--work FOLDER]
+
+Shop corpora (``labelgrove data make --every-label``) with a fixed number of documents per label,
+trained from text by ``labelgrove train`` with default settings, each in a process of its own. A
+tree's cost per label may grow with its depth, which is the logarithm of the labels; the last column
+is cost per label / ln(labels), as a multiple of its first row. With --work corpora and results
+stay in the folder and are not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from common import ROOT, report
+
+TOLERANCE = 1.05  # two runs of the same training differ by about so much
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--labels", default="10000,30000,100000,300000,1000000")
+    parser.add_argument("--documents-per-label", type=float, default=1.6)
+    parser.add_argument("--dev", type=int, default=2_000, help="documents to judge by")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--work", type=Path, help="keep corpora and results here")
+    parser.add_argument("--no-save", action="store_true", help="do not write to benchmarks/results")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    print(
+        f"{'labels':>10}{'occur':>10}{'documents':>10}{'cpu s':>8}{'wall s':>8}{'peak MB':>9}"
+        f"{'model MB':>9}{'P@1':>7}{'ms/label':>10}{'/ ln(labels)':>13}"
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.work or Path(temporary)
+        for labels in map(int, options.labels.split(",")):
+            documents = int(labels * options.documents_per_label)
+            rows.append(measure(folder, labels, documents, options.dev, options.threads))
+            rows[-1] |= growth(rows[-1], rows[0])
+            print_row(rows[-1])
+    worst = max(row["against_log"] for row in rows)
+    verdict = "no faster" if worst <= TOLERANCE else "FASTER"
+    print(f"cost per label grows {verdict} than ln(labels): at most {worst:.2f} times as much")
+    result = {"threads": options.threads, "sizes": rows, "worst_against_log": worst}
+    report("scale", result, save=not options.no_save)
+
+
+def measure(folder: Path, labels: int, documents: int, dev: int, threads: int) -> dict[str, Any]:
+    """Makes the corpus, trains, and returns what `labelgrove train --json` says."""
+    shop = folder / f"shop-{labels}-{documents}"
+    kept = folder / f"{shop.name}-{threads}.json"
+    if kept.exists():
+        return dict(json.loads(kept.read_text()))
+    if not shop.exists():
+        sizes = ["--labels", labels, "--documents", documents, "--dev", dev, "--test", 0]
+        labelgrove("data", "make", "--out", shop, *sizes, "--every-label")
+    model = folder / "model"
+    shutil.rmtree(model, ignore_errors=True)
+    start = time.perf_counter()
+    options = ["--dev", shop / "dev.jsonl", "--out", model, "--threads", threads, "--json"]
+    said = json.loads(labelgrove("train", shop / "train.jsonl", *options))
+    row = {
+        "labels": labels,
+        "labels_in_training": said["labels"],
+        "documents": said["documents"],
+        "cpu_s": said["train_cpu_seconds"],
+        "wall_s": said["train_seconds"],
+        "command_s": round(time.perf_counter() - start, 1),
+        "peak_mb": said["peak_memory_bytes"] / 1e6,
+        "model_mb": said["model_bytes"] / 1e6,
+        "stages": said["stages"],
+        "P@1": said["dev"]["P@1"],
+    }
+    kept.write_text(json.dumps(row))
+    return row
+
+
+def growth(row: dict[str, Any], first: dict[str, Any]) -> dict[str, float]:
+    def over_log(one: dict[str, Any]) -> float:
+        labels = one["labels_in_training"]
+        return float(one["cpu_s"] / labels / math.log(labels))
+
+    return {
+        "ms_per_label": 1e3 * row["cpu_s"] / row["labels_in_training"],
+        "against_log": over_log(row) / over_log(first),
+    }
+
+
+def labelgrove(*words: Any) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "labelgrove", *map(str, words)],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def print_row(row: dict[str, Any]) -> None:
+    print(
+        f"{row['labels']:10,}{row['labels_in_training']:10,}{row['documents']:10,}"
+        f"{row['cpu_s']:8.1f}{row['wall_s']:8.1f}{row['peak_mb']:9.0f}{row['model_mb']:9.1f}"
+        f"{row['P@1']:7.2f}{row['ms_per_label']:10.3f}{row['against_log']:13.3f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+// What trees are grown from: rows with a sparse block, a dense block, or both.
+//
+// The dense block needs no renumbering, so its rows are read where they lie: millions of labels are not
+// copied, and half precision is widened on the way.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "csr.hpp"
+#include "dense.hpp"
+#include "dispatch.hpp"
+#include "lanes.hpp"
+
+namespace labelgrove {
+
+struct Points {
+    Csr sparse;
+    Dense dense;
+
+    int64_t rows() const { return sparse.rows; }
+    int64_t width() const { return dense.cols; }
+
+    bool has_features(int64_t row) const {
+        if (sparse.row_nnz(row) > 0) return true;
+        const int64_t first = row * dense.cols, last = first + dense.cols;
+        for (int64_t k = first; k < last; ++k) {
+            if (dense.single != nullptr ? dense.single[k] != 0.0f : (dense.half[k] & 0x7fffu) != 0) return true;
+        }
+        return false;
+    }
+};
+
+inline constexpr int kPointLanes = 16;
+using PointLanes = Lanes<kPointLanes>;
+
+// Rows may begin anywhere, so lanes are loaded by copying, which becomes an unaligned load.
+LABELGROVE_INLINE PointLanes load_lanes(const float* from) {
+    PointLanes lanes;
+    std::memcpy(&lanes, from, sizeof lanes);
+    return lanes;
+}
+
+LABELGROVE_INLINE PointLanes load_lanes(const uint16_t* from) {
+    float wide[kPointLanes];
+    for (int i = 0; i < kPointLanes; ++i) wide[i] = half_to_float(from[i]);
+    return load_lanes(wide);
+}
+
+LABELGROVE_INLINE float widened(float value) { return value; }
+LABELGROVE_INLINE float widened(uint16_t value) { return half_to_float(value); }
+
+// The order of additions is fixed and does not depend on the instruction set.
+template <class Number>
+LABELGROVE_INLINE float dot_lanes(const Number* row, const float* vector, int64_t width) {
+    PointLanes even{}, odd{};
+    int64_t f = 0;
+    for (; f + 2 * kPointLanes <= width; f += 2 * kPointLanes) {
+        even += load_lanes(row + f) * load_lanes(vector + f);
+        odd += load_lanes(row + f + kPointLanes) * load_lanes(vector + f + kPointLanes);
+    }
+    even += odd;
+    float sum = 0.0f;
+    for (int i = 0; i < kPointLanes; ++i) sum += even[i];
+    for (; f < width; ++f) sum += widened(row[f]) * vector[f];
+    return sum;
+}
+
+// Internal linkage: several files hold versions of these for the loader to choose from.
+[[maybe_unused]] LABELGROVE_MULTIVERSION
+static float dot_single(const float* row, const float* vector, int64_t width) {
+    return dot_lanes(row, vector, width);
+}
+[[maybe_unused]] LABELGROVE_MULTIVERSION
+static float dot_half(const uint16_t* row, const float* vector, int64_t width) {
+    return dot_lanes(row, vector, width);
+}
+[[maybe_unused]] LABELGROVE_MULTIVERSION
+static void add_single(const float* row, double factor, int64_t count, double* sum) {
+    for (int64_t f = 0; f < count; ++f) sum[f] += factor * row[f];
+}
+[[maybe_unused]] LABELGROVE_MULTIVERSION
+static void add_half(const uint16_t* row, double factor, int64_t count, double* sum) {
+    for (int64_t f = 0; f < count; ++f) sum[f] += factor * half_to_float(row[f]);
+}
+
+inline float dense_row_dot(const Dense& dense, int64_t row, const float* vector) {
+    const int64_t first = row * dense.cols;
+    return dense.single != nullptr ? dot_single(dense.single + first, vector, dense.cols)
+                                   : dot_half(dense.half + first, vector, dense.cols);
+}
+
+// sum[f] += factor * row[f] for the columns from .. to-1 of the dense block.
+inline void dense_row_add(const Dense& dense, int64_t row, double factor, int64_t from, int64_t to, double* sum) {
+    const int64_t first = row * dense.cols + from;
+    if (dense.single != nullptr) {
+        add_single(dense.single + first, factor, to - from, sum + from);
+    } else {
+        add_half(dense.half + first, factor, to - from, sum + from);
+    }
+}
+
+}  // namespace labelgrove

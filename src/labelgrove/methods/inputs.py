@@ -1,0 +1,190 @@
+"""What fit and predict are given, as the blocks of features that a model was fitted on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.arrays import CsrParts, Int32, as_csr, csr_arrays, csr_from_arrays, csr_parts
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.features import (
+    DenseBlock,
+    FeatureParts,
+    Features,
+    row_blocks,
+    scaled_rows,
+    with_dense,
+)
+from labelgrove.methods.base import checked_inputs
+from labelgrove.part import Part
+from labelgrove.tfidf import Tfidf, TfidfParams
+
+# Rows this near to unit length are left alone: half precision cannot come nearer.
+UNIT_TOLERANCE = 1e-3
+
+
+def check_dense_norm(norm: Any) -> None:
+    """Raises unless ``norm`` is a way to scale the rows of a dense block."""
+    if norm not in ("l2", "none", None):
+        raise ConfigError(f"dense_norm: must be 'l2' or 'none', got {norm!r}")
+
+
+def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:
+    """The dense block as it stands beside a sparse one: with rows of unit length, for "l2".
+
+    Rows that have it already stay as they are, and a block of such rows is not copied.
+
+    >>> beside_terms(np.array([[3.0, 4.0], [0.0, 1.0]], np.float32), "l2").tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 1.0]]
+    """
+    if norm != "l2":
+        return dense
+    lengths = np.empty(len(dense))
+    for block in row_blocks(dense):
+        lengths[block] = np.sqrt(np.square(dense[block], dtype=np.float64).sum(axis=1))
+    if not np.isfinite(lengths).all():
+        raise DataError("the dense block contains NaN or infinity")
+    other = (lengths > 0) & (np.abs(lengths - 1) > UNIT_TOLERANCE)
+    if not other.any():
+        return dense
+    scale: npt.NDArray[np.float64] = np.ones(len(dense))
+    np.divide(1.0, lengths, out=scale, where=other)
+    return scaled_rows(dense, scale)
+
+
+def training_inputs(corpus: Corpus, params: TfidfParams, dense_norm: str | None) -> dict[str, Any]:
+    """Everything that the features of a training corpus depend on."""
+    beside = corpus.features if corpus.texts is not None else None
+    return {
+        "inputs": corpus.inputs,
+        "tfidf": params,
+        "dense": None if beside is None else beside.dense,
+        "dense_norm": dense_norm if corpus.width else None,
+    }
+
+
+def make_terms(corpus: Corpus, params: TfidfParams, threads: int | None) -> Part:
+    """tf-idf rows of the texts with the vectoriser that made them; nothing where there are none."""
+    if corpus.texts is None:
+        assert corpus.features is not None
+        corpus.features.parts()  # refuses NaN before the work begins
+        return Part({}, {})
+    vectorizer = Tfidf(params, n_jobs=threads)
+    rows = vectorizer.fit_transform(corpus.texts)
+    state = vectorizer.state()
+    return Part(state.config, state.arrays | csr_arrays(rows, "features"))
+
+
+def training_features(corpus: Corpus, made: Part, dense_norm: str | None) -> Features:
+    """The sparse block that :func:`make_terms` made, or that was given, and the dense block."""
+    given = corpus.features
+    dense = None if given is None else given.dense
+    if corpus.texts is not None:
+        terms = csr_from_arrays(made.arrays, "features")
+    else:
+        terms = None if given is None else given.sparse
+    if terms is None or dense is None:
+        return Features(terms, dense)
+    return Features(terms, beside_terms(dense, dense_norm))
+
+
+def document_parts(
+    X: Any,
+    dense: Any,
+    *,
+    vectorizer: Tfidf | None,
+    terms: int,
+    width: int,
+    dense_norm: str | None,
+    threads: int | None = None,
+) -> CsrParts | FeatureParts:
+    """Documents as a model reads them that was fitted on ``terms`` sparse, ``width`` dense columns.
+
+    A matrix becomes the block that the model has, where it has only one. Of a Corpus, what the
+    model was not fitted on is left aside.
+
+    >>> options = {"vectorizer": None, "width": 0, "dense_norm": "l2"}
+    >>> document_parts(np.eye(2), None, terms=2, **options).indices.tolist()
+    [0, 1]
+    """
+    texts, given = _texts_and_features(X, from_text=vectorizer is not None)
+    if dense is not None:
+        given = with_dense(given, dense)
+    if vectorizer is None:
+        assert given is not None
+        return _feature_parts(given, terms, width, dense_norm)
+    if width == 0 and dense is not None:
+        raise DataError("this model was fitted on texts alone and cannot use dense=")
+    rows = vectorizer.transform_parts(texts, threads=threads)
+    if width == 0:
+        return rows
+    block = None if given is None else given.dense
+    if block is None or block.shape != (len(texts), width):
+        got = "none" if block is None else f"{block.shape[0]} x {block.shape[1]}"
+        raise DataError(
+            f"this model was fitted on texts with {width} dense columns beside them; for "
+            f"{len(texts)} texts it needs dense= of shape {len(texts)} x {width}, got {got}"
+        )
+    checked = Features(dense=beside_terms(block, dense_norm)).parts(name="dense")
+    return FeatureParts(rows, checked.dense)
+
+
+def _texts_and_features(X: Any, *, from_text: bool) -> tuple[Any, Features | None]:
+    """The documents' texts, or None for a model that was not fitted on texts, and features."""
+    if isinstance(X, Corpus):
+        texts, given = X.texts, X.features
+    else:
+        inputs = checked_inputs(X)
+        texts, given = (None, inputs) if isinstance(inputs, Features) else (inputs, None)
+    if from_text and texts is None:
+        raise DataError("this model was fitted on texts and cannot predict from a matrix")
+    if not from_text and given is None:
+        raise DataError("this model was fitted on a matrix and cannot predict from texts")
+    return texts, given
+
+
+def _feature_parts(
+    given: Features, terms: int, width: int, dense_norm: str | None
+) -> CsrParts | FeatureParts:
+    """Ready-made features; a single block becomes the kind that the model has."""
+    if given.sparse is None and (given.width, 0) == (terms, width):
+        given = Features(sparse=as_csr(given.dense))
+    elif given.dense is None and (0, given.terms) == (terms, width):
+        given = Features(dense=given.to_csr().toarray())
+    if (given.terms, given.width) != (terms, width):
+        raise DataError(
+            f"this model was fitted on features with {terms} sparse and {width} dense columns; "
+            f"the documents have {given.terms} and {given.width}"
+        )
+    if given.dense is None:
+        return csr_parts(given.sparse, name="documents")
+    if given.sparse is not None:
+        given = Features(given.sparse, beside_terms(given.dense, dense_norm))
+    return given.parts(name="documents")
+
+
+def columns_of(index: LabelIndex, labels: Any, *, name: str) -> Int32:
+    """Columns of labels given by id, by name or as the name of one of the index's groups.
+
+    >>> index = LabelIndex(["a", "b", "c"], groups={"vowels": [0]})
+    >>> columns_of(index, ["c", "vowels"], name="allow").tolist()
+    [2, 0]
+    """
+    if isinstance(labels, str):
+        raise DataError(f"{name}: must be a list of labels, even for one: [{labels!r}]")
+    columns: list[int] = []
+    for label in labels:
+        column = index.get(label) if isinstance(label, str) else None
+        if column is not None:
+            columns.append(column)
+        elif isinstance(label, str) and label in index.groups:
+            columns.extend(index.groups[label].tolist())
+        else:
+            groups = f" and the groups {', '.join(index.groups)}" if index.groups else ""
+            raise DataError(
+                f"{name}: unknown label {label!r}; the index has {len(index):,} labels{groups}"
+            )
+    return np.array(columns, np.int32)

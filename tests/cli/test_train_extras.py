@@ -1,0 +1,83 @@
+"""Trees and dense rows from files, as far as the command line itself is concerned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import labelgrove
+
+
+def test_a_thesaurus_becomes_the_tree(run: Any, folder: Path, tmp_path: Path) -> None:
+    labels = json.loads((folder / "train.jsonl").read_text().splitlines()[0])["labels"]
+    file = tmp_path / "broader.tsv"
+    file.write_text(
+        "".join(f"c:{x}\tcolours\n" for x in ("red", "blue", "green", "black"))
+        + "".join(f"k:{x}\tthings\ttoo many\n" for x in ("shoe", "hat", "lamp", "chair"))
+    )
+    out = tmp_path / "model"
+    done = run("train", folder / "train.jsonl", "--label-tree", file, "--out", out)
+    assert f"{file}: 9 labels on 2 levels, at most 4 children per node" in done.stderr
+    assert "4 concepts have several parents" in done.stderr
+    assert "1 labels without relations" in done.stderr
+    model = labelgrove.load(out)
+    assert model.ranker_.tree.widths == (3, 9)
+    assert set(model.predict(["red shoe"], k=2).ids()[0]) == set(labels)
+
+
+@pytest.mark.parametrize(
+    ("content", "flags", "message"),
+    [
+        ("x\ty\n", [], "tree.tsv: names the broader concepts of none of the 9 labels"),
+        ("c:red\ty\n", ["--set", "n_trees=2"], "n_trees: must be 1"),
+    ],
+)
+def test_trees_that_do_not_fit(
+    run: Any, folder: Path, tmp_path: Path, content: str, flags: list[str], message: str
+) -> None:
+    file = tmp_path / "tree.tsv"
+    file.write_text(content)
+    arguments = ["train", folder / "train.jsonl", "--label-tree", file, "--out", tmp_path / "m"]
+    done = run(*arguments, *flags, check=False)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (np.zeros((99, 2), np.float32), "dense.npy: has 99 rows, but"),
+        (np.zeros(100, np.float32), "dense.npy: the array must have two dimensions"),
+        (np.array([["a"]] * 100), "dense.npy: the array must hold numbers"),
+        (b"no array", "dense.npy: is no array that numpy.save wrote"),
+        (b"", "dense.npy: is no array that numpy.save wrote"),
+        (None, "dense.npy: does not exist"),
+    ],
+)
+def test_dense_files_that_do_not_fit(
+    run: Any, folder: Path, tmp_path: Path, content: Any, message: str
+) -> None:
+    file = tmp_path / "dense.npy"
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    elif content is not None:
+        np.save(file, content)
+    flags = ["--dense", file, "--out", tmp_path / "m"]
+    done = run("train", folder / "train.jsonl", *flags, check=False)
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_models_without_a_dense_block_say_so(
+    run: Any, model: Path, folder: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "d.npy", np.ones((20, 2)))
+    given = [model, folder / "dev.jsonl", "--dense", tmp_path / "d.npy"]
+    done = run("predict", *given, check=False)
+    assert done.returncode == 1
+    assert "fitted on texts alone" in done.stderr
