@@ -12,9 +12,12 @@
 #include <limits>
 #include <vector>
 
+#include "beam_best.hpp"
 #include "beam_model.hpp"
 #include "chunk_margins.hpp"
 #include "csr.hpp"
+#include "dense.hpp"
+#include "dense_margins.hpp"
 #include "parallel.hpp"
 
 namespace labelgrove {
@@ -22,6 +25,31 @@ namespace labelgrove {
 struct BeamTree {
     std::vector<BeamLevel> levels;
     const int32_t* leaf_labels;
+};
+
+struct BeamDocuments {
+    Csr sparse;
+    Dense dense;  // of as many rows; without columns where there is no dense block
+};
+
+// Dense rows of some documents in single precision.
+class SingleRows {
+public:
+    void open(const Dense& dense, int64_t first, int64_t count) {
+        cols_ = dense.cols;
+        rows_ = dense.single == nullptr ? nullptr : dense.single + first * cols_;
+        if (cols_ == 0 || rows_ != nullptr) return;
+        converted_.resize(count * cols_);
+        for (int64_t row = 0; row < count; ++row) dense.copy_row(first + row, converted_.data() + row * cols_);
+        rows_ = converted_.data();
+    }
+
+    const float* operator[](int64_t row) const { return rows_ + row * cols_; }
+
+private:
+    int64_t cols_ = 0;
+    const float* rows_ = nullptr;
+    std::vector<float> converted_;
 };
 
 struct BeamRequest {
@@ -38,63 +66,16 @@ struct BeamResults {
     int32_t* counts;
 };
 
-// A node, or at the last level a label column, with its score.
-struct Scored {
-    int32_t node;
-    float score;
-};
-
-inline bool better(const Scored& a, const Scored& b) {
-    return a.score != b.score ? a.score > b.score : a.node < b.node;
-}
-
-// The best of what is offered, in any order; with limit 0 everything.
-class BestNodes {
-public:
-    void reset(int64_t limit) {
-        limit_ = static_cast<size_t>(limit);
-        threshold_ = -std::numeric_limits<float>::infinity();
-        items_.clear();
-    }
-
-    // What is below this is certainly not among the best.
-    float threshold() const { return threshold_; }
-
-    void offer(int32_t node, float score) {
-        items_.push_back({node, score});
-        if (limit_ > 0 && items_.size() >= 2 * limit_ + 16) tighten();
-    }
-
-    void tighten() {
-        if (limit_ == 0 || items_.size() < limit_) return;
-        if (items_.size() > limit_) {
-            std::nth_element(items_.begin(), items_.begin() + (limit_ - 1), items_.end(), better);
-            items_.resize(limit_);
-        }
-        threshold_ = std::max_element(items_.begin(), items_.end(), better)->score;
-    }
-
-    std::vector<Scored>& sorted() {
-        tighten();
-        std::sort(items_.begin(), items_.end(), better);
-        return items_;
-    }
-
-private:
-    size_t limit_ = 0;
-    float threshold_ = 0.0f;
-    std::vector<Scored> items_;
-};
-
 // Searches blocks of documents; one per thread, keeps its memory between blocks.
 class BeamSearcher {
 public:
-    void search(const BeamTree& tree, const Csr& documents, int64_t first, int64_t last,
+    void search(const BeamTree& tree, const BeamDocuments& documents, int64_t first, int64_t last,
                 const BeamRequest& request, const BeamResults& results) {
-        documents_ = &documents;
+        documents_ = &documents.sparse;
         first_ = first;
         request_ = &request;
         const int64_t count = last - first;
+        dense_rows_.open(documents.dense, first, count);
         best_.resize(count);
         kept_.assign(count, {0, 0.0f});  // every document starts at the root
         kept_ptr_.resize(count + 1);
@@ -102,9 +83,10 @@ public:
         for (size_t t = 0; t < tree.levels.size(); ++t) {
             const BeamLevel& level = tree.levels[t];
             const bool last_level = t + 1 == tree.levels.size();
-            // k nodes have k leaves at least, so the beam never widens beyond that.
+            // So many nodes have k leaves for certain: the beam never widens beyond that.
+            const int64_t fewest = request.allowed == nullptr ? std::max<int64_t>(level.fewest_leaves, 1) : 1;
             const int64_t beam = last_level ? request.k : request.beams[t];
-            const int64_t limit = beam == 0 ? 0 : std::max(beam, request.k);
+            const int64_t limit = beam == 0 ? 0 : std::max(beam, (request.k + fewest - 1) / fewest);
             for (BestNodes& best : best_) best.reset(limit);
             visit_children(level, last_level ? tree.leaf_labels : nullptr);
             if (last_level) {
@@ -154,23 +136,53 @@ private:
         float score;
     };
 
-    void visit_pairs(const BeamLevel& level, const int32_t* leaf_labels, bool own_margin) {
-        if (best_.size() > 1) {
-            std::sort(pairs_.begin(), pairs_.end(), [](const Pair& a, const Pair& b) {
-                return a.parent != b.parent ? a.parent < b.parent : a.document < b.document;
-            });
+    // By parent; documents ascend already, and still do within a parent.
+    void sort_pairs(const BeamLevel& level) {
+        if (best_.size() <= 1 || pairs_.empty()) return;
+        if (static_cast<int64_t>(pairs_.size()) < level.parents / 4) {
+            std::stable_sort(pairs_.begin(), pairs_.end(),
+                             [](const Pair& a, const Pair& b) { return a.parent < b.parent; });
+            return;
         }
-        const float bias = request_->options.bias;
+        places_.assign(level.parents + 1, 0);
+        for (const Pair& pair : pairs_) ++places_[pair.parent + 1];
+        for (int64_t parent = 0; parent < level.parents; ++parent) places_[parent + 1] += places_[parent];
+        sorted_.resize(pairs_.size());
+        for (const Pair& pair : pairs_) sorted_[places_[pair.parent]++] = pair;
+        pairs_.swap(sorted_);
+    }
+
+    void visit_pairs(const BeamLevel& level, const int32_t* leaf_labels, bool own_margin) {
+        sort_pairs(level);
         for (size_t from = 0, to; from < pairs_.size(); from = to) {
             const int32_t parent = pairs_[from].parent;
             for (to = from + 1; to < pairs_.size() && pairs_[to].parent == parent;) ++to;
             margins_.open_chunk(level, parent, documents_->cols, static_cast<int64_t>(to - from));
-            for (size_t p = from; p < to; ++p) {
-                float* scores = margins_(level, parent, *documents_, first_ + pairs_[p].document, bias);
-                score_margins(request_->options.post_processor, own_margin, pairs_[p].score, scores,
-                              level.width(parent));
-                offer(level, parent, scores, leaf_labels, best_[pairs_[p].document]);
+            if (level.dense_cols == 0) {
+                visit_chunk(level, from, to, nullptr, 0, leaf_labels, own_margin);
+                continue;
             }
+            const size_t batch = static_cast<size_t>(DenseMargins::batch(level.width(parent)));
+            for (size_t p = from; p < to; p += batch) {
+                const size_t end = std::min(to, p + batch);
+                dense_documents_.clear();
+                for (size_t d = p; d < end; ++d) dense_documents_.push_back(dense_rows_[pairs_[d].document]);
+                const float* dense = dense_(level, parent, dense_documents_.data(), static_cast<int64_t>(end - p));
+                visit_chunk(level, p, end, dense, dense_.stride(), leaf_labels, own_margin);
+            }
+        }
+    }
+
+    // Pairs [from, to), all of one parent; `dense` has a row for each of them, or is null.
+    void visit_chunk(const BeamLevel& level, size_t from, size_t to, const float* dense, int64_t stride,
+                     const int32_t* leaf_labels, bool own_margin) {
+        const int64_t parent = pairs_[from].parent;
+        for (size_t p = from; p < to; ++p, dense += stride) {
+            float* scores = margins_(level, parent, *documents_, first_ + pairs_[p].document,
+                                     request_->options.bias, dense);
+            score_margins(request_->options.post_processor, own_margin, pairs_[p].score, scores,
+                          level.width(parent));
+            offer(level, parent, scores, leaf_labels, best_[pairs_[p].document]);
         }
     }
 
@@ -195,28 +207,33 @@ private:
     }
 
     // The best `beam` nodes, and further ones until there are labels enough below them.
-    void keep_best(const BeamLevel& level, const std::vector<Scored>& candidates, int64_t beam) {
+    void keep_best(const BeamLevel& level, const std::vector<uint64_t>& candidates, int64_t beam) {
         const int64_t all = static_cast<int64_t>(candidates.size());
-        int64_t keep = beam == 0 ? all : std::min(beam, all);
+        const int64_t least = beam == 0 ? all : std::min(beam, all);
         int64_t labels = 0;
-        for (int64_t c = 0; c < keep; ++c) labels += allowed_below(level, candidates[c].node);
-        while (keep < all && labels < request_->k) labels += allowed_below(level, candidates[keep++].node);
-        kept_.insert(kept_.end(), candidates.begin(), candidates.begin() + keep);
+        for (int64_t c = 0; c < all && (c < least || labels < request_->k); ++c) {
+            kept_.push_back(from_sort_key(candidates[c]));
+            labels += allowed_below(level, kept_.back().node);
+        }
     }
 
     void write_best(int64_t document, const BeamResults& results) {
-        std::vector<Scored>& found = best_[document].sorted();
+        std::vector<uint64_t>& found = best_[document].sorted();
         const int64_t k = request_->k, count = static_cast<int64_t>(found.size());
         if (request_->options.product()) {
             // Different logarithms may round to the same product; then the column decides.
-            for (Scored& label : found) label.score = std::exp(label.score);
-            std::sort(found.begin(), found.end(), better);
+            for (uint64_t& key : found) {
+                const Scored label = from_sort_key(key);
+                key = sort_key({label.node, std::exp(label.score)});
+            }
+            sort_keys(found);
         }
         int32_t* columns = results.columns + (first_ + document) * k;
         float* scores = results.scores + (first_ + document) * k;
         for (int64_t c = 0; c < count; ++c) {
-            columns[c] = found[c].node;
-            scores[c] = found[c].score;
+            const Scored label = from_sort_key(found[c]);
+            columns[c] = label.node;
+            scores[c] = label.score;
         }
         std::fill(columns + count, columns + k, -1);
         std::fill(scores + count, scores + k, -std::numeric_limits<float>::infinity());
@@ -229,20 +246,25 @@ private:
     std::vector<BestNodes> best_;  // per document of the block
     std::vector<Scored> kept_;     // best first within a document
     std::vector<int64_t> kept_ptr_;
-    std::vector<Pair> pairs_;
+    std::vector<Pair> pairs_, sorted_;
+    std::vector<int64_t> places_;
     ChunkMargins margins_;
+    SingleRows dense_rows_;
+    std::vector<const float*> dense_documents_;
+    DenseMargins dense_;
 };
 
-inline void beam_search(const BeamTree& tree, const Csr& documents, const BeamRequest& request,
+inline void beam_search(const BeamTree& tree, const BeamDocuments& documents, const BeamRequest& request,
                         const BeamResults& results, int threads) {
+    const int64_t rows = documents.sparse.rows;
     const int workers = resolve_threads(threads);
-    const int64_t share = (documents.rows + workers - 1) / workers;
+    const int64_t share = (rows + workers - 1) / workers;
     // Large blocks share chunks among more documents; several per thread even out their work.
     const int64_t block = std::clamp<int64_t>(workers == 1 ? share : share / 4, 1, 4096);
-    const int64_t blocks = (documents.rows + block - 1) / block;
+    const int64_t blocks = (rows + block - 1) / block;
     std::vector<BeamSearcher> searchers(std::min<int64_t>(workers, std::max<int64_t>(blocks, 1)));
     parallel_for(blocks, workers, [&](int64_t piece, int worker) {
-        searchers[worker].search(tree, documents, piece * block, std::min(documents.rows, (piece + 1) * block),
+        searchers[worker].search(tree, documents, piece * block, std::min(rows, (piece + 1) * block),
                                  request, results);
     });
 }
@@ -252,8 +274,10 @@ inline void beam_search(const BeamTree& tree, const Csr& documents, const BeamRe
 class LabelScorer {
 public:
     // `leaves` ascend; scores[j] belongs to leaves[j].
-    void score(const BeamTree& tree, const Csr& documents, int64_t document, const BeamOptions& options,
-               const int32_t* leaves, int64_t count, float* scores) {
+    void score(const BeamTree& tree, const BeamDocuments& documents, int64_t document,
+               const BeamOptions& options, const int32_t* leaves, int64_t count, float* scores) {
+        dense_row_.open(documents.dense, document, 1);
+        const float* row = dense_row_[0];
         kept_.assign(count > 0 ? 1 : 0, {0, 0.0f});
         for (size_t t = 0; t < tree.levels.size(); ++t) {
             const BeamLevel& level = tree.levels[t];
@@ -261,8 +285,9 @@ public:
             next_.clear();
             int64_t at = 0;  // parents ascend as the leaves do
             for (const Scored& parent : kept_) {
-                margins_.open_chunk(level, parent.node, documents.cols, 1);
-                float* margins = margins_(level, parent.node, documents, document, options.bias);
+                const float* dense = level.dense_cols == 0 ? nullptr : dense_(level, parent.node, &row, 1);
+                margins_.open_chunk(level, parent.node, documents.sparse.cols, 1);
+                float* margins = margins_(level, parent.node, documents.sparse, document, options.bias, dense);
                 score_margins(options.post_processor, options.own_margin(last_level), parent.score, margins,
                               level.width(parent.node));
                 const int64_t first_child = level.child_ptr[parent.node];
@@ -285,15 +310,17 @@ public:
 private:
     std::vector<Scored> kept_, next_;
     ChunkMargins margins_;
+    SingleRows dense_row_;
+    DenseMargins dense_;
 };
 
 // Row i's labels are the leaves [indptr[i], indptr[i + 1]), ascending.
-inline void score_labels(const BeamTree& tree, const Csr& documents, const BeamOptions& options,
+inline void score_labels(const BeamTree& tree, const BeamDocuments& documents, const BeamOptions& options,
                          const int64_t* indptr, const int32_t* leaves, float* scores, int threads) {
     std::vector<LabelScorer> scorers(resolve_threads(threads));
     constexpr int64_t block = 16;
-    parallel_for((documents.rows + block - 1) / block, static_cast<int>(scorers.size()), [&](int64_t piece, int worker) {
-        for (int64_t row = piece * block; row < std::min(documents.rows, (piece + 1) * block); ++row) {
+    parallel_for((documents.sparse.rows + block - 1) / block, static_cast<int>(scorers.size()), [&](int64_t piece, int worker) {
+        for (int64_t row = piece * block; row < std::min(documents.sparse.rows, (piece + 1) * block); ++row) {
             scorers[worker].score(tree, documents, row, options, leaves + indptr[row],
                                   indptr[row + 1] - indptr[row], scores + indptr[row]);
         }

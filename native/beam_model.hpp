@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dispatch.hpp"
+#include "weights.hpp"
 
 namespace labelgrove {
 
@@ -72,12 +73,20 @@ struct BeamLevel {
     const int64_t* chunk_entries;
     const int32_t* features;
     const uint32_t* row_start;
-    const uint16_t* children;
-    const float* values;
+    const void* children;
+    ChildType child_type;
+    const void* values;
+    ValueType value_type;
+    const float* scales;  // of bytes, one per node
     const float* bias;
+    const Half* dense;         // `dense_cols` x width matrices, one per parent
     const int64_t* child_ptr;  // parent p has nodes [child_ptr[p], child_ptr[p + 1])
     const int64_t* leaf_ptr;   // node j has leaves [leaf_ptr[j], leaf_ptr[j + 1])
     int64_t entries;           // length of children and values
+    int64_t parents;
+    int64_t nodes;
+    int64_t fewest_leaves;  // below any node
+    int64_t dense_cols;
     const FeatureIndex* index;
 
     int64_t width(int64_t parent) const { return child_ptr[parent + 1] - child_ptr[parent]; }

@@ -9,24 +9,15 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "beam_model.hpp"
 #include "csr.hpp"
 #include "dispatch.hpp"
 #include "prefetch.hpp"
+#include "weights.hpp"
 
 namespace labelgrove {
-
-// Eight or sixteen floats, as vectors where the compiler knows them: left to itself, GCC 12 turns
-// loops of known length over short rows into long shuffles across rows.
-#if defined(__GNUC__) || defined(__clang__)
-typedef float Float8 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef float Float16 __attribute__((vector_size(64), aligned(4), may_alias));
-typedef uint16_t Short8 __attribute__((vector_size(16), aligned(2), may_alias));
-#define LABELGROVE_VECTORS 1
-#endif
 
 // A row of the chunk that the document meets, and the document's value there.
 struct Hit {
@@ -41,71 +32,90 @@ struct Span {
     float value;
 };
 
-// Splits hits into rows that have an entry for every child and others.
-inline void find_spans(const Hit* hits, int64_t count, const uint32_t* row_start, const uint16_t* children,
-                       const float* values, uint32_t width, std::vector<Span>& full, int64_t& full_count,
-                       std::vector<Span>& sparse, int64_t& sparse_count, int64_t& entries) {
-    full_count = sparse_count = entries = 0;
-    if (static_cast<int64_t>(full.size()) < count + 1) {
-        full.resize(2 * count + 1);
-        sparse.resize(2 * count + 1);
-    }
+// The hits of one document in one chunk: rows that have an entry for every child, and others.
+struct Spans {
+    std::vector<Span> full, sparse;
+    int64_t full_count, sparse_count;
+    int64_t entries;  // of the sparse ones
+};
+
+// Entries of a chunk, and how many may be read from its first one on: eight or sixteen are read at
+// once, beyond a row's end.
+template <class Value, class Child>
+struct Entries {
+    const Value* values;
+    const Child* children;
+    int64_t readable;
+};
+
+inline constexpr int64_t kStep = 8;
+
+inline int64_t padded_width(int64_t width) { return (width + kStep - 1) / kStep * kStep; }
+
+template <class Value, class Child>
+LABELGROVE_INLINE void find_spans(const Hit* hits, int64_t count, const uint32_t* row_start,
+                                  const Entries<Value, Child>& entries, uint32_t width, Spans& spans) {
+    int64_t full_count = 0, sparse_count = 0, total = 0;
+    Span *const full = spans.full.data(), *const sparse = spans.sparse.data();
+    const int64_t last_full = entries.readable - padded_width(width);
     for (int64_t h = 0; h < count; ++h) {
         const uint32_t start = row_start[hits[h].row];
         const uint32_t size = row_start[hits[h].row + 1] - start;
-        const bool is_full = size == width;
-        prefetch(values + start);
-        prefetch(is_full ? static_cast<const void*>(values + start + width - 1)
-                         : static_cast<const void*>(children + start));
+        const bool is_full = (size == width) & (static_cast<int64_t>(start) <= last_full);
+        prefetch(entries.values + start);
+        prefetch(is_full ? static_cast<const void*>(entries.values + start + width - 1)
+                         : static_cast<const void*>(entries.children + start));
         full[full_count] = sparse[sparse_count] = {start, size, hits[h].value};
         full_count += is_full;
         sparse_count += !is_full;
-        entries += is_full ? 0 : size;
+        total += is_full ? 0 : size;
     }
+    spans.full_count = full_count;
+    spans.sparse_count = sparse_count;
+    spans.entries = total;
 }
 
-// margins += value * row for every full row.
-LABELGROVE_MULTIVERSION
-inline void add_full_rows(const Span* rows, int64_t count, const float* values, float* __restrict margins,
-                          int64_t width) {
-#ifdef LABELGROVE_VECTORS
-    if (width == 16) {  // the usual branching: sums stay in registers
-        Float16 sums = *reinterpret_cast<const Float16*>(margins);
-        for (int64_t r = 0; r < count; ++r) {
-            sums += *reinterpret_cast<const Float16*>(values + rows[r].start) * rows[r].value;
-        }
-        *reinterpret_cast<Float16*>(margins) = sums;
-        return;
-    }
+#if LABELGROVE_VECTOR_TYPE
+// margins[0 .. N) += value * row for every row; the sums stay in registers.
+template <int N, class Value>
+LABELGROVE_INLINE void add_columns(const Span* rows, int64_t count, const Value* values, float* margins) {
+    Packed<float, N> sums = load<float, N>(margins);
+    for (int64_t r = 0; r < count; ++r) sums += load_floats<N>(values + rows[r].start) * rows[r].value;
+    store<N>(margins, sums);
+}
 #endif
+
+// `margins` has room for the padded width.
+template <class Value>
+LABELGROVE_INLINE void add_full_rows(const Span* rows, int64_t count, const Value* values, float* margins,
+                                     int64_t width) {
+#if LABELGROVE_VECTOR_TYPE
+    int64_t c = 0;
+    for (; c + 16 <= width; c += 16) add_columns<16>(rows, count, values + c, margins + c);
+    for (; c < width; c += kStep) add_columns<kStep>(rows, count, values + c, margins + c);
+#else
     for (int64_t r = 0; r < count; ++r) {
-        const float* row = values + rows[r].start;
-        const float value = rows[r].value;
-        int64_t c = 0;
-#ifdef LABELGROVE_VECTORS
-        for (; c + 8 <= width; c += 8) {
-            *reinterpret_cast<Float8*>(margins + c) += *reinterpret_cast<const Float8*>(row + c) * value;
-        }
-#endif
-        for (; c < width; ++c) margins[c] += value * row[c];
+        const Value* row = values + rows[r].start;
+        for (int64_t c = 0; c < width; ++c) margins[c] += rows[r].value * to_float(row[c]);
     }
+#endif
 }
 
 // Lays the entries of all rows end to end, eight at a time: what is written past a row's end is
-// overwritten by the next. `readable` is how far eight entries may be read from `children`, `values`.
-LABELGROVE_MULTIVERSION
-inline void lay_out_rows(const Span* rows, int64_t count, const uint16_t* children, const float* values,
-                         int64_t readable, uint16_t* __restrict to, float* __restrict terms) {
+// overwritten by the next.
+template <class Value, class Child>
+LABELGROVE_INLINE void lay_out_rows(const Span* rows, int64_t count, const Entries<Value, Child>& entries,
+                                    Child* __restrict to, float* __restrict terms) {
     for (int64_t r = 0; r < count; ++r) {
         const int64_t size = rows[r].size;
         const float value = rows[r].value;
-        const uint16_t* row_children = children + rows[r].start;
-        const float* row_values = values + rows[r].start;
-#ifdef LABELGROVE_VECTORS
-        if (rows[r].start + size + 8 <= readable) {
-            for (int64_t e = 0; e < size; e += 8) {
-                *reinterpret_cast<Float8*>(terms + e) = *reinterpret_cast<const Float8*>(row_values + e) * value;
-                *reinterpret_cast<Short8*>(to + e) = *reinterpret_cast<const Short8*>(row_children + e);
+        const Child* row_children = entries.children + rows[r].start;
+        const Value* row_values = entries.values + rows[r].start;
+#if LABELGROVE_VECTOR_TYPE
+        if (rows[r].start + size + kStep <= entries.readable) {
+            for (int64_t e = 0; e < size; e += kStep) {
+                store<kStep>(terms + e, load_floats<kStep>(row_values + e) * value);
+                *reinterpret_cast<Packed<Child, kStep>*>(to + e) = load<Child, kStep>(row_children + e);
             }
             to += size;
             terms += size;
@@ -113,11 +123,59 @@ inline void lay_out_rows(const Span* rows, int64_t count, const uint16_t* childr
         }
 #endif
         for (int64_t e = 0; e < size; ++e) {
-            terms[e] = value * row_values[e];
+            terms[e] = value * to_float(row_values[e]);
             to[e] = row_children[e];
         }
         to += size;
         terms += size;
+    }
+}
+
+// Where one thread works; it keeps its memory.
+struct MarginScratch {
+    std::vector<Hit> hits;
+    Spans spans;
+    std::vector<uint16_t> to;  // children, of either size
+    std::vector<float> terms, margins;
+};
+
+template <class Value, class Child>
+LABELGROVE_INLINE void add_hits(const BeamLevel& level, int64_t parent, int64_t found, const uint32_t* row_start,
+                                MarginScratch& scratch) {
+    const int64_t width = level.width(parent), first_entry = level.chunk_entries[parent];
+    const Entries<Value, Child> entries{static_cast<const Value*>(level.values) + first_entry,
+                                        static_cast<const Child*>(level.children) + first_entry,
+                                        level.entries - first_entry};
+    Spans& spans = scratch.spans;
+    find_spans(scratch.hits.data(), found, row_start, entries, static_cast<uint32_t>(width), spans);
+    if (static_cast<int64_t>(scratch.terms.size()) < spans.entries + kStep) {
+        scratch.terms.resize(2 * spans.entries + kStep);
+        scratch.to.resize(2 * spans.entries + kStep);
+    }
+    float* __restrict margins = scratch.margins.data();
+    add_full_rows(spans.full.data(), spans.full_count, entries.values, margins, width);
+    Child* const to = reinterpret_cast<Child*>(scratch.to.data());
+    float* const terms = scratch.terms.data();
+    lay_out_rows(spans.sparse.data(), spans.sparse_count, entries, to, terms);
+    for (int64_t e = 0; e < spans.entries; ++e) margins[to[e]] += terms[e];
+}
+
+LABELGROVE_MULTIVERSION
+inline void add_hits_of(const BeamLevel& level, int64_t parent, int64_t found, const uint32_t* row_start,
+                        MarginScratch& scratch) {
+    const bool bytes = level.child_type == ChildType::byte;
+    switch (level.value_type) {
+        case ValueType::single:
+            bytes ? add_hits<float, uint8_t>(level, parent, found, row_start, scratch)
+                  : add_hits<float, uint16_t>(level, parent, found, row_start, scratch);
+            return;
+        case ValueType::half:
+            bytes ? add_hits<Half, uint8_t>(level, parent, found, row_start, scratch)
+                  : add_hits<Half, uint16_t>(level, parent, found, row_start, scratch);
+            return;
+        case ValueType::byte:
+            bytes ? add_hits<int8_t, uint8_t>(level, parent, found, row_start, scratch)
+                  : add_hits<int8_t, uint16_t>(level, parent, found, row_start, scratch);
     }
 }
 
@@ -156,24 +214,52 @@ public:
         }
     }
 
-    // Margins of all children of the open chunk's parent.
-    float* operator()(const BeamLevel& level, int64_t parent, const Csr& documents, int64_t document, float bias) {
+    // Margins of all children of the open chunk's parent; `dense` is what dense features give, or null.
+    float* operator()(const BeamLevel& level, int64_t parent, const Csr& documents, int64_t document, float bias,
+                      const float* dense) {
         const int64_t from = documents.indptr[document], count = documents.row_nnz(document);
         const int32_t* features = documents.indices + from;
         const float* data = documents.data + from;
-        if (static_cast<int64_t>(hits_.size()) < count + 1) hits_.resize(2 * count + 1);
+        reserve(count, level.width(parent));
         const uint32_t* row_start = level.row_start + level.chunk_rows[parent] + parent;
         const int64_t found =
             words_ != nullptr
-                ? find_by_rank(words_, features, data, count, row_start, hits_.data())
+                ? find_by_rank(words_, features, data, count, row_start, scratch_.hits.data())
                 : find_by_bucket(level, parent, features, data, count, row_start);
-        return add(level, parent, found, row_start, bias);
+        const int64_t first_child = level.child_ptr[parent], width = level.width(parent);
+        const float* node_bias = level.bias + first_child;
+        float* margins = scratch_.margins.data();
+        if (level.value_type == ValueType::byte) {
+            std::fill_n(margins, width, 0.0f);
+            add_hits_of(level, parent, found, row_start, scratch_);
+            const float* scales = level.scales + first_child;
+            for (int64_t c = 0; c < width; ++c) margins[c] = margins[c] * scales[c] + node_bias[c] * bias;
+        } else {
+            for (int64_t c = 0; c < width; ++c) margins[c] = node_bias[c] * bias;
+            add_hits_of(level, parent, found, row_start, scratch_);
+        }
+        if (dense != nullptr) {
+            for (int64_t c = 0; c < width; ++c) margins[c] += dense[c];
+        }
+        return margins;
     }
 
 private:
+    void reserve(int64_t count, int64_t width) {
+        if (static_cast<int64_t>(scratch_.hits.size()) < count + 1) {
+            scratch_.hits.resize(2 * count + 1);
+            scratch_.spans.full.resize(2 * count + 1);
+            scratch_.spans.sparse.resize(2 * count + 1);
+            places_.resize(2 * count + 1);
+        }
+        // Behind the last child, sums of numbers that belong elsewhere; they are never read.
+        if (static_cast<int64_t>(scratch_.margins.size()) < padded_width(width)) {
+            scratch_.margins.resize(padded_width(width));
+        }
+    }
+
     int64_t find_by_bucket(const BeamLevel& level, int64_t parent, const int32_t* features, const float* data,
                            int64_t count, const uint32_t* row_start) {
-        if (static_cast<int64_t>(places_.size()) < count) places_.resize(2 * count);
         const int32_t* rows = level.features + level.chunk_rows[parent];
         const uint32_t* buckets = level.index->buckets.data() + level.index->ptr[parent];
         const int shift = level.index->shift[parent];
@@ -187,7 +273,7 @@ private:
         for (int64_t k = 0; k < count; ++k) {
             auto [row, end] = places_[k];
             while (row < end && rows[row] < features[k]) ++row;
-            hits_[found] = {row, data[k]};
+            scratch_.hits[found] = {row, data[k]};
             found += row < end && rows[row] == features[k];
         }
         return found;
@@ -197,32 +283,8 @@ private:
         uint32_t row, end;
     };
 
-    float* add(const BeamLevel& level, int64_t parent, int64_t found, const uint32_t* row_start, float bias) {
-        const int64_t first_child = level.child_ptr[parent];
-        const int64_t width = level.width(parent);
-        if (static_cast<int64_t>(margins_.size()) < width) margins_.resize(width);
-        float* margins = margins_.data();
-        for (int64_t c = 0; c < width; ++c) margins[c] = level.bias[first_child + c] * bias;
-        const uint16_t* children = level.children + level.chunk_entries[parent];
-        const float* values = level.values + level.chunk_entries[parent];
-        int64_t full, sparse, entries;
-        find_spans(hits_.data(), found, row_start, children, values, static_cast<uint32_t>(width), full_, full, sparse_, sparse, entries);
-        add_full_rows(full_.data(), full, values, margins, width);
-        if (static_cast<int64_t>(terms_.size()) < entries + 8) {
-            terms_.resize(2 * entries + 8);
-            to_.resize(2 * entries + 8);
-        }
-        lay_out_rows(sparse_.data(), sparse, children, values, level.entries - level.chunk_entries[parent],
-                     to_.data(), terms_.data());
-        for (int64_t e = 0; e < entries; ++e) margins[to_[e]] += terms_[e];
-        return margins;
-    }
-
-    std::vector<Hit> hits_;
+    MarginScratch scratch_;
     std::vector<Place> places_;
-    std::vector<Span> full_, sparse_;
-    std::vector<uint16_t> to_;
-    std::vector<float> terms_, margins_;
     std::vector<RankWord> ranks_;
     const RankWord* words_ = nullptr;  // of the open chunk; null: search its buckets
 };

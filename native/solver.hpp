@@ -1,20 +1,24 @@
-// What one classifier minimises, and the solver for logistic loss; block.hpp has the hinge losses.
+// What one classifier minimises, and the labels of a block with all that solving them needs.
 //
-//     min_w  1/2 |w|^2 + sum_i C_i loss(y_i (w.x_i + b * bias)),   b is part of w.
+//     min_w  1/2 |w - w0|^2 + sum_i C_i loss(y_i (w.x_i + b * bias)),   b is part of w, w0 mostly 0.
+//
+// In the dual every instance has a variable alpha_i, and w = w0 + sum_i alpha_i y_i x_i.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <utility>
+#include <limits>
 #include <vector>
 
-#include "random.hpp"
-#include "submatrix.hpp"
+#include "lanes.hpp"
 
 namespace labelgrove {
 
 enum class Loss : int { squared_hinge = 0, hinge = 1, logistic = 2 };
+
+// What given weights are for: nothing is given, descent begins near them, or w0 is them.
+enum class Start : int { none = 0, initial = 1, centre = 2 };
 
 struct SolverOptions {
     Loss loss = Loss::squared_hinge;
@@ -23,78 +27,84 @@ struct SolverOptions {
     float bias = 1.0f;
     float eps = 0.3f;  // stop when projected gradients differ by no more than this
     int max_iterations = 100;
-    float threshold = 0.1f;  // smaller weights are dropped
+    float threshold = 0.1f;        // smaller weights are dropped
+    int64_t max_nonzeros = 0;      // largest weights kept per child; 0: all above the threshold
+    float dense_scale = 1.0f;      // factor on the dense features while solving
+    float dense_threshold = 0.0f;  // both for the dense block
+    int64_t dense_max_nonzeros = 0;
+    Start start = Start::none;
 };
 
-// One label's problem and the memory to solve it; kept between labels.
-struct LabelProblem {
-    std::vector<float> sign;  // +1 or -1 per instance
-    std::vector<float> cost;  // C_i
-    std::vector<float> alpha;
-    std::vector<int32_t> order;
-    std::vector<float> weights;
-};
+// W labels' problem and the memory to solve it; kept between blocks.
+struct BlockProblem {
+    // Most instances are negative for all W labels; they share slot 0 of the targets.
+    std::vector<int32_t> slot;
+    std::vector<float> slot_weights;  // factors on the costs of negatives
+    LaneArray targets;  // per slot W signs, W diagonals, W upper bounds of alpha (0: takes no part)
+    LaneArray alpha;    // per instance
+    LaneArray weights;  // per feature
+    LaneArray given;    // per feature: w0, kept aside
+    LaneArray margins;  // per instance; where a Gram matrix keeps them, and to begin with
+    std::vector<int32_t> active;
 
-// The dual of logistic loss has no bound that is reached: alpha_i lies in (0, C_i). Each variable is
-// solved by Newton steps on z ln z + (C - z) ln(C - z) + a/2 (z - z0)^2 + b (z - z0), where z is
-// alpha or C - alpha, whichever keeps the logarithm's argument away from cancellation (Yu, Huang and
-// Lin 2011). Leaves the weights in problem.weights and returns the bias weight.
-inline float descend_logistic(const Submatrix& rows, const float* squared_norms, LabelProblem& problem,
-                              const SolverOptions& options, uint64_t seed) {
-    const int32_t n = static_cast<int32_t>(problem.sign.size());
-    auto& alpha = problem.alpha;
-    auto& order = problem.order;
-    problem.weights.assign(rows.features(), 0.0f);
-    float* const weights = problem.weights.data();
-    float bias_weight = 0.0f;
-    auto add = [&](int32_t i, float change) {
-        rows.add(i, change, weights);
-        bias_weight += change * options.bias;
-    };
-    alpha.resize(n);
-    order.resize(n);
-    for (int32_t i = 0; i < n; ++i) {
-        order[i] = i;
-        alpha[i] = std::min(0.001f * problem.cost[i], 1e-8f);
-        add(i, alpha[i] * problem.sign[i]);
+    // Hinge: D_i = 0 and alpha_i <= C_i. Squared hinge: D_i = 1 / (2 C_i) and no upper bound.
+    // Logistic: alpha_i < C_i.
+    template <int W>
+    void set_target(int32_t slot_number, int lane, float sign, float cost, Loss loss) {
+        const bool squared = loss == Loss::squared_hinge && cost > 0.0f;
+        float* target = targets.data() + static_cast<int64_t>(slot_number) * 3 * W + lane;
+        target[0] = sign;
+        target[W] = squared ? 0.5f / cost : 0.0f;
+        target[2 * W] = squared ? std::numeric_limits<float>::infinity() : cost;
     }
-    Random random(seed);
-    double inner_eps = 1e-2;
-    const double inner_eps_least = std::min(1e-8, static_cast<double>(options.eps));
-    for (int sweep = 0; sweep < options.max_iterations; ++sweep) {
-        for (int32_t s = 0; s < n; ++s) std::swap(order[s], order[s + random.below(n - s)]);
-        int64_t newton_steps = 0;
-        double worst = 0.0;
-        for (int32_t s = 0; s < n; ++s) {
-            const int32_t i = order[s];
-            const double cost = problem.cost[i];
-            const double a = squared_norms[i];
-            const double b = problem.sign[i] * (rows.dot(i, weights) + bias_weight * options.bias);
-            const double first = alpha[i], second = cost - first;
-            const bool mirrored = 0.5 * a * (second - first) + b < 0.0;
-            const double start = mirrored ? second : first, slope = mirrored ? -b : b;
-            double z = start;
-            if (cost - z < 0.5 * cost) z *= 0.1;
-            double gradient = a * (z - start) + slope + std::log(z / (cost - z));
-            worst = std::max(worst, std::abs(gradient));
-            int step = 0;
-            for (; step < 100 && std::abs(gradient) >= inner_eps; ++step) {
-                const double curvature = a + cost / (cost - z) / z;
-                const double next = z - gradient / curvature;
-                z = next <= 0.0 ? z * 0.1 : std::min(next, cost * (1.0 - 1e-12));
-                gradient = a * (z - start) + slope + std::log(z / (cost - z));
-            }
-            newton_steps += step;
-            if (step > 0) {
-                const float updated = static_cast<float>(mirrored ? cost - z : z);
-                add(i, (updated - alpha[i]) * problem.sign[i]);
-                alpha[i] = updated;
+
+    // The W signs, diagonals and bounds of an instance.
+    template <int W>
+    const float* target(int64_t i) const {
+        return targets.data() + static_cast<int64_t>(slot[i]) * 3 * W;
+    }
+
+    // Those instances which any label of the block learns from.
+    template <int W>
+    void list_active(int32_t instances) {
+        active.clear();
+        for (int32_t i = 0; i < instances; ++i) {
+            const float* const upper = target<W>(i) + 2 * W;
+            if (std::any_of(upper, upper + W, [](float bound) { return bound > 0.0f; })) active.push_back(i);
+        }
+    }
+
+    // The variables that belong to margins: what they are at the optimum, where the loss's slope says.
+    template <int W>
+    void alpha_from_margins(int32_t instances, Loss loss) {
+        for (int64_t i = 0; i < instances; ++i) {
+            const float* const own = target<W>(i);
+            for (int lane = 0; lane < W; ++lane) {
+                const float upper = own[2 * W + lane];
+                const float agreement = own[lane] * margins.data()[i * W + lane];
+                float value = 0.0f;
+                if (loss == Loss::logistic) {
+                    const float share = 1.0f / (1.0f + std::exp(agreement));
+                    value = upper * std::min(std::max(share, 1e-6f), 1.0f - 1e-6f);
+                } else if (upper > 0.0f && agreement < 1.0f) {
+                    const float twice_cost = loss == Loss::hinge ? 2.0f * upper : 1.0f / own[W + lane];
+                    value = std::min(twice_cost * (1.0f - agreement), upper);
+                }
+                alpha.data()[i * W + lane] = value;
             }
         }
-        if (worst < options.eps) break;
-        if (newton_steps <= n / 10) inner_eps = std::max(inner_eps_least, 0.1 * inner_eps);
     }
-    return bias_weight;
-}
+
+    // margins := alpha_i y_i, the factors of the rows in the weights.
+    template <int W>
+    void factors_to_margins(int32_t instances) {
+        for (int64_t i = 0; i < instances; ++i) {
+            const float* const sign = target<W>(i);
+            for (int lane = 0; lane < W; ++lane) {
+                margins.data()[i * W + lane] = alpha.data()[i * W + lane] * sign[lane];
+            }
+        }
+    }
+};
 
 }  // namespace labelgrove

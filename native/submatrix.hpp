@@ -20,28 +20,24 @@ namespace labelgrove {
 class Submatrix {
 public:
     // Takes rows[0 .. count) of `source`.
-    void assign(const Csr& source, const int32_t* rows, int64_t count) {
+    void assign(const Csr& source, const int32_t* rows, int64_t count) { assign(source, rows, count, Csr(), 0, 0); }
+
+    // The same, and rows [more_first, more_last) of `more` behind them: they are not counted by rows(),
+    // but begin(count), begin(count + 1) ... read them.
+    void assign(const Csr& source, const int32_t* rows, int64_t count, const Csr& more, int64_t more_first,
+                int64_t more_last) {
         if (static_cast<int64_t>(local_.size()) < source.cols) local_.resize(source.cols, 0);
         found_.clear();
         int64_t nnz = 0;
-        for (int64_t i = 0; i < count; ++i) {
-            for (int64_t k = source.indptr[rows[i]]; k < source.indptr[rows[i] + 1]; ++k) {
-                const int32_t feature = source.indices[k];
-                if (local_[feature]++ == 0) found_.push_back(feature);
-            }
-            nnz += source.row_nnz(rows[i]);
-        }
+        for (int64_t i = 0; i < count; ++i) nnz += find(source, rows[i]);
+        for (int64_t i = more_first; i < more_last; ++i) nnz += find(more, i);
         number_by_frequency();
-        begin_.resize(count + 1);
+        count_ = count;
+        begin_.assign(1, 0);
+        begin_.reserve(count + more_last - more_first + 1);
         entries_.resize(nnz);
-        int64_t at = 0;
-        for (int64_t i = 0; i < count; ++i) {
-            begin_[i] = at;
-            for (int64_t k = source.indptr[rows[i]]; k < source.indptr[rows[i] + 1]; ++k) {
-                entries_[at++] = {local_[source.indices[k]], source.data[k]};
-            }
-        }
-        begin_[count] = at;
+        for (int64_t i = 0; i < count; ++i) copy(source, rows[i]);
+        for (int64_t i = more_first; i < more_last; ++i) copy(more, i);
         for (int32_t feature : global_) local_[feature] = 0;
     }
 
@@ -50,7 +46,7 @@ public:
         float value;
     };
 
-    int64_t rows() const { return static_cast<int64_t>(begin_.size()) - 1; }
+    int64_t rows() const { return count_; }
     int32_t features() const { return static_cast<int32_t>(global_.size()); }
     const Entry* begin(int64_t row) const { return entries_.data() + begin_[row]; }
     const Entry* end(int64_t row) const { return entries_.data() + begin_[row + 1]; }
@@ -85,6 +81,22 @@ public:
     }
 
 private:
+    int64_t find(const Csr& source, int64_t row) {
+        for (int64_t k = source.indptr[row]; k < source.indptr[row + 1]; ++k) {
+            const int32_t feature = source.indices[k];
+            if (local_[feature]++ == 0) found_.push_back(feature);
+        }
+        return source.row_nnz(row);
+    }
+
+    void copy(const Csr& source, int64_t row) {
+        Entry* to = entries_.data() + begin_.back();
+        for (int64_t k = source.indptr[row]; k < source.indptr[row + 1]; ++k) {
+            *to++ = {local_[source.indices[k]], source.data[k]};
+        }
+        begin_.push_back(to - entries_.data());
+    }
+
     // Orders found features by the magnitude of their counts; that is near enough to a full sort.
     void number_by_frequency() {
         std::array<int32_t, 33> start{};
@@ -98,6 +110,7 @@ private:
         }
     }
 
+    int64_t count_ = 0;
     std::vector<int64_t> begin_;
     std::vector<Entry> entries_;
     std::vector<int32_t> found_;

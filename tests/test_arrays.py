@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from labelgrove.arrays import as_csr, csr_parts
+from labelgrove.arrays import as_csr, csr_parts, matrix_parts
 from labelgrove.errors import DataError
 
 Small = hnp.arrays(
@@ -139,3 +139,42 @@ def test_spare_room_at_the_end_is_cut_off() -> None:
     matrix = broken(indices=[0, 1, 99], data=np.array([1, 1, np.nan], np.float32))
     parts = csr_parts(matrix)
     assert (parts.indices.tolist(), parts.data.tolist()) == ([0, 1], [1, 1])
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.csr_array])
+def test_matrix_parts_are_those_of_the_longer_way(make, index):
+    matrix = make(
+        sparse.random_array((7, 9), density=0.4, rng=np.random.default_rng(0), dtype="f4")
+    )
+    matrix.indptr = matrix.indptr.astype(index)
+    for one, other in zip(matrix_parts(matrix), csr_parts(as_csr(matrix)), strict=True):
+        assert np.array_equal(one, other)
+    assert matrix_parts(matrix).indptr.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "data", "message"),
+    [
+        ([0, 2, 1], [0, 1], [1, 1], "row pointer"),
+        ([0, 1, 9], [0, 1], [1, 1], "row pointer"),
+        ([0, 1, 2], [0, 5], [1, 1], "outside 0..2"),
+        ([0, 1, 2], [-1, 1], [1, 1], "outside 0..2"),
+        ([0, 1, 2], [0, 1], [1, np.nan], "NaN or infinity"),
+    ],
+)
+def test_matrix_parts_refuse_what_the_longer_way_refuses(indptr, indices, data, message):
+    matrix = sparse.csr_array((2, 3), dtype=np.float32)
+    matrix.indptr = np.array(indptr, np.int32)
+    matrix.indices = np.array(indices, np.int32)
+    matrix.data = np.array(data, np.float32)
+    with pytest.raises(DataError, match=message):
+        matrix_parts(matrix)
+
+
+def test_matrix_parts_sort_a_copy():
+    matrix = sparse.csr_array((2, 3), dtype=np.float32)
+    matrix.indptr, matrix.indices = np.array([0, 2, 2], np.int32), np.array([2, 0], np.int32)
+    matrix.data = np.array([1, 2], np.float32)
+    assert matrix_parts(matrix).indices.tolist() == [0, 2]
+    assert matrix.indices.tolist() == [2, 0]

@@ -3,11 +3,14 @@ import pytest
 from scipy import sparse
 
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.features import Features
 from labelgrove.label_features import pifa
 from labelgrove.ranker import Ranker, train_ranker
 from labelgrove.relevance import targets
-from labelgrove.solver import RankerParams
+from labelgrove.solver import RankerParams, Start
 from labelgrove.tree import LabelTree, TreeParams, build_tree
+from reference.ranker import train_shortlisted
+from reference.solver import level_weights
 
 
 def planted(labels=60, documents=400, seed=0):
@@ -101,6 +104,89 @@ def test_an_interrupt_in_progress_gets_through():
     x, y = planted(labels=5, documents=30)
     with pytest.raises(KeyboardInterrupt):
         train_ranker(x, y, build_tree(pifa(x, y)), progress=stop)
+
+
+def test_dense_features_find_planted_labels_as_well_as_sparse_ones():
+    x, y = planted()
+    tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=4))
+    has_label = np.diff(y.indptr) > 0
+    for documents in (x.toarray(), Features(x[:, :90], x.toarray()[:, 90:].astype(np.float16))):
+        ranker = train_ranker(documents, y, tree, RankerParams(C=10.0, negatives="tfn+man"))
+        first = ranker.search(documents, k=1)[0][:, 0]
+        assert y.toarray()[np.arange(len(first)), first][has_label].mean() > 0.95
+
+
+def hybrid(seed=0, documents=40, terms=9, width=5):
+    """Sparse and dense features, labels, and weights like those of a network's output layer."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((documents, terms + width)).astype(np.float32)
+    x[:, :terms] *= rng.random((documents, terms)) < 0.5
+    y = (rng.random((documents, 6)) < 0.3).astype(float)
+    y[0] = 1
+    head, bias = rng.standard_normal((6, width)).astype(np.float32), rng.standard_normal(6)
+    features = Features(sparse.csr_array(x[:, :terms]), x[:, terms:])
+    return x, features, y, head, bias
+
+
+TREE = LabelTree([[0, 0, 0], [0, 0, 1, 1, 1, 2]], [3, 0, 5, 1, 4, 2])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("by", ["labels", "clusters"])
+def test_shortlist_start_and_both_blocks_agree_with_the_literal_version(seed, by):
+    x, features, y, head, bias = hybrid(seed)
+    rng = np.random.default_rng(seed)
+    params = RankerParams(
+        C=0.5, dense_C=2.0, positive_weight=1.5, start="centre", threshold=0, eps=1e-5,
+        max_iterations=20_000,
+    )  # fmt: skip
+    if by == "labels":
+        shortlist = (rng.random(y.shape) < 0.4).astype(float)
+        seen = shortlist
+    else:
+        shortlist = (rng.random((len(y), 3)) < 0.5).astype(float)
+        seen = np.zeros(y.shape)
+        seen[:, TREE.leaf_labels] = shortlist[:, TREE.parents[1]]
+    ranker = train_ranker(
+        features, y, TREE, params, shortlist=shortlist, start=Start(head, bias=bias)
+    )
+    centre = np.hstack([np.zeros((6, 9)), head, bias[:, None]])
+    scales = np.repeat([1.0, 2.0], [9, 5])
+    expected = train_shortlisted(
+        x, y, seen, centre, C=0.5, positive_weight=1.5, scales=scales
+    )[TREE.leaf_labels]  # fmt: skip
+    found = level_weights(ranker.levels[-1], TREE.children(1), 9, 5)
+    np.testing.assert_allclose(found, expected[:, :-1], atol=5e-3)
+    np.testing.assert_allclose(ranker.levels[-1].bias, expected[:, -1], atol=5e-3)
+
+
+def test_a_start_for_every_level_and_a_shortlist_survive_documents_left_out():
+    _, features, y, head, bias = hybrid()
+    weight = np.ones(len(y))
+    weight[[3, 7]] = 0
+    kept = np.flatnonzero(weight)
+    starts = [Start(head[:3], bias=bias[:3]), Start(head)]
+    left_out = train_ranker(
+        features, y, TREE, sample_weight=weight, shortlist=y, start=starts
+    )  # fmt: skip
+    fewer = train_ranker(features.take(kept), y[kept], TREE, shortlist=y[kept], start=starts)
+    for name, array in fewer.state().arrays.items():
+        assert np.array_equal(array, left_out.state().arrays[name]), name
+
+
+def test_bad_starts_and_shortlists_are_refused():
+    _, features, y, head, bias = hybrid()
+    for options, message in [
+        ({"start": Start(head[:3])}, "3 rows for 6 labels"),
+        ({"start": [Start(head)]}, "give 2 entries"),
+        ({"start": Start(head[:, :2])}, "2 dense features, the documents have 5"),
+        ({"start": Start(head, bias=np.full(6, np.nan))}, "NaN"),
+        ({"start": Start(head, bias=bias), "params": RankerParams(bias=0.0)}, "bias is 0"),
+        ({"shortlist": np.ones((40, 4))}, "x 3 clusters or x 6 labels"),
+        ({"shortlist": np.ones((39, 6))}, "40 documents"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            train_ranker(features, y, TREE, **options)
 
 
 def test_bad_input_is_refused():

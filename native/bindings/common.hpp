@@ -43,11 +43,15 @@ inline Csr csr_view(const Vector<int64_t>& indptr, const Vector<int32_t>& indice
 // float32 or float16, rows in one piece.
 using DenseArray = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
+inline bool is_half(nb::dlpack::dtype type) {
+    return type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float) && type.bits == 16;
+}
+
 inline Dense dense_view(const DenseArray& array) {
     Dense view{static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1)), nullptr, nullptr};
     if (array.dtype() == nb::dtype<float>()) {
         view.single = static_cast<const float*>(array.data());
-    } else if (array.dtype().code == static_cast<uint8_t>(nb::dlpack::dtype_code::Float) && array.dtype().bits == 16) {
+    } else if (is_half(array.dtype())) {
         view.half = static_cast<const uint16_t*>(array.data());
     } else {
         throw std::invalid_argument("dense features must be float32 or float16");

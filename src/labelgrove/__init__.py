@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Corpus": "labelgrove.corpus",
     "LabelIndex": "labelgrove.corpus",
+    "Features": "labelgrove.features",
     "Linear": "labelgrove.methods.linear",
     "Predictions": "labelgrove.predictions",
     "RankerParams": "labelgrove.solver",
@@ -37,6 +38,7 @@ _HOME = {
 __all__ = [
     "Corpus",
     "LabelIndex",
+    "Features",
     "Linear",
     "Predictions",
     "RankerParams",
@@ -56,6 +58,7 @@ __all__ = [
 if TYPE_CHECKING:
     from labelgrove.beam import SearchParams
     from labelgrove.corpus import Corpus, LabelIndex
+    from labelgrove.features import Features
     from labelgrove.formats import read_corpus, write_corpus
     from labelgrove.methods.base import load
     from labelgrove.methods.linear import Linear

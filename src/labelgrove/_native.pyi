@@ -140,21 +140,33 @@ def kway_kmeans(
     first_node: int,
     threads: int,
 ) -> Int32: ...
+def gram_pays(instances: int, blocks: int, terms: float, width: int) -> bool: ...
 def solve_clusters(
     indptr: Int64,
     indices: Int32,
     data: Float32,
     cols: int,
+    dense: npt.NDArray[Any],
     instance_ptr: Int64,
     instances: Int32,
     instance_weights: Float32,
     positive_ptr: Int64,
     positives: Int32,
     positive_weights: Float32,
+    negative_ptr: Int64,
+    negatives: Int32,
+    negative_weights: Float32,
+    start_ptr: Int64,
+    start_indices: Int32,
+    start_data: Float32,
+    start_cols: int,
+    start_dense: npt.NDArray[Any],
+    start_bias: Float32,
     children: Int64,
     first: int,
     last: int,
     loss: int,
+    start: int,
     cost_positive: float,
     cost_negative: float,
     bias: float,
@@ -162,9 +174,22 @@ def solve_clusters(
     max_iterations: int,
     threshold: float,
     max_nonzeros: int,
+    dense_scale: float,
+    dense_threshold: float,
+    dense_max_nonzeros: int,
     seed: int,
     threads: int,
 ) -> dict[str, Any]: ...
+def csr_is_sound(indptr: Int32 | Int64, indices: Int32, data: Float32, cols: int) -> bool: ...
+def merge_trees(
+    found: Int32,
+    found_scores: Float32,
+    last_counts: bool,
+    columns: Int32,
+    scores: Float32,
+    counts: Int32,
+    threads: int,
+) -> None: ...
 
 class BeamModel:
     def __init__(self, leaf_labels: Int32) -> None: ...
@@ -175,6 +200,7 @@ class BeamModel:
         indices: Int32,
         data: Float32,
         cols: int,
+        dense: npt.NDArray[Any],
         beams: list[int],
         post_processor: int,
         raw_last_level: bool,
@@ -191,6 +217,7 @@ class BeamModel:
         indices: Int32,
         data: Float32,
         cols: int,
+        dense: npt.NDArray[Any],
         post_processor: int,
         raw_last_level: bool,
         bias: float,

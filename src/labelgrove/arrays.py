@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from labelgrove import _native
 from labelgrove.errors import DataError
 
 Int32 = npt.NDArray[np.int32]
@@ -90,6 +91,32 @@ def csr_parts(matrix: CSR, *, name: str = "matrix", finite: bool = True) -> CsrP
     if finite and not np.isfinite(data[:nnz]).all():
         raise DataError(f"{name}: contains NaN or infinity")
     return CsrParts(indptr, indices[:nnz], data[:nnz], int(cols))
+
+
+def matrix_parts(matrix: Any, *, name: str = "matrix") -> CsrParts:
+    """The arrays of any 2-d array or SciPy matrix: :func:`as_csr`, then :func:`csr_parts`.
+
+    A CSR matrix that is as it should be takes a short cut of a few microseconds, which matters
+    where documents come one by one.
+
+    >>> matrix_parts([[0, 2]]).data
+    array([2.], dtype=float32)
+    """
+    if sparse.issparse(matrix) and matrix.format == "csr" and matrix.ndim == 2:
+        indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
+        rows, cols = matrix.shape
+        if (
+            data.dtype == np.float32
+            and indices.dtype == np.int32
+            and indptr.dtype in (np.int32, np.int64)
+            and indptr.shape == (rows + 1,)
+            and cols <= np.iinfo(np.int32).max
+            and all(a.flags.c_contiguous and a.ndim == 1 for a in (indptr, indices, data))
+            and _native.csr_is_sound(indptr, indices, data, cols)
+        ):
+            used = int(indptr[-1])
+            return CsrParts(indptr.astype(np.int64, copy=False), indices[:used], data[:used], cols)
+    return csr_parts(as_csr(matrix, name=name), name=name)
 
 
 def _check_structure(matrix: Any, name: str) -> None:

@@ -10,10 +10,12 @@ import numpy as np
 from labelgrove import _native
 from labelgrove.arrays import CsrParts, Float32, Int32, Int64
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.features import FeatureParts
 from labelgrove.params import Params, param
 from labelgrove.predictions import ScoreKind
 from labelgrove.solver import ChunkedWeights
 from labelgrove.tree import LabelTree
+from labelgrove.weight_checks import check_chunks
 
 POST_PROCESSORS = (
     "noop",
@@ -75,6 +77,8 @@ def beam_per_level(beam: int | list[int] | Literal["auto"], levels: int) -> list
 class BeamSearch:
     """A tree and its weights, ready to be searched.
 
+    ``features`` and ``width`` are the columns of the documents' sparse and dense blocks.
+
     >>> tree = LabelTree([[0, 0]], [1, 0])
     >>> weights = ChunkedWeights(
     ...     chunk_rows=np.array([0, 1]), chunk_entries=np.array([0, 2]),
@@ -88,13 +92,20 @@ class BeamSearch:
     """
 
     def __init__(
-        self, tree: LabelTree, levels: list[ChunkedWeights], *, features: int, bias: float
+        self,
+        tree: LabelTree,
+        levels: list[ChunkedWeights],
+        *,
+        features: int,
+        bias: float,
+        width: int = 0,
     ) -> None:
         if len(levels) != len(tree.parents):
             raise DataError(f"{len(levels)} levels of weights for {len(tree.parents)} tree levels")
         self.tree = tree
         self.depth = len(levels)
         self.features = features
+        self.width = width
         self.bias = bias
         self._model = _native.BeamModel(tree.leaf_labels)
         leaf_ptr = [np.arange(tree.labels + 1, dtype=np.int64)]
@@ -102,7 +113,9 @@ class BeamSearch:
             leaf_ptr.append(leaf_ptr[-1][tree.children(level)])
         for number, weights in enumerate(levels):
             children = tree.children(number)
-            _check_chunks(weights, children, features, f"ranker level {number}")
+            check_chunks(
+                weights, children, features=features, width=width, where=f"ranker level {number}"
+            )
             self._model.add_level(
                 weights.chunk_rows,
                 weights.chunk_entries,
@@ -110,15 +123,18 @@ class BeamSearch:
                 weights.row_start,
                 weights.children,
                 weights.values,
+                weights.scales,
                 weights.bias,
+                weights.dense,
                 children,
                 leaf_ptr[len(levels) - 1 - number],
                 features,
+                width,
             )
 
     def __call__(
         self,
-        documents: CsrParts,
+        documents: FeatureParts | CsrParts,
         *,
         k: int,
         params: SearchParams,
@@ -128,14 +144,15 @@ class BeamSearch:
         """Label columns, scores (both n x k, best first) and how many places each row fills."""
         if k < 1:
             raise ConfigError(f"k: must be at least 1, got {k}")
-        self._check_columns(documents)
-        rows = len(documents.indptr) - 1
+        terms, dense = self._blocks(documents)
+        rows = len(terms.indptr) - 1
         width = min(k, self.tree.labels if mask is None else mask.labels)
         found = np.empty((rows, width), np.int32)
         scores = np.empty((rows, width), np.float32)
         counts = np.empty(rows, np.int32)
         self._model.search(
-            *documents,
+            *terms,
+            dense,
             self._beams(params),
             POST_PROCESSORS.index(params.post_processor),
             params.last_level == "noop",
@@ -150,7 +167,7 @@ class BeamSearch:
 
     def score(
         self,
-        documents: CsrParts,
+        documents: FeatureParts | CsrParts,
         *,
         indptr: Int64,
         columns: Int32,
@@ -158,13 +175,14 @@ class BeamSearch:
         threads: int | None = None,
     ) -> Float32:
         """Scores of given labels: row i asks for ``columns[indptr[i] : indptr[i + 1]]``."""
-        self._check_columns(documents)
+        terms, dense = self._blocks(documents)
         leaves = self.tree.leaf_positions[columns]
         rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         order = np.lexsort((leaves, rows))  # the kernel walks each row's leaves from left to right
         found = np.empty(len(columns), np.float32)
         self._model.score(
-            *documents,
+            *terms,
+            dense,
             POST_PROCESSORS.index(params.post_processor),
             params.last_level == "noop",
             self.bias,
@@ -177,11 +195,17 @@ class BeamSearch:
         scores[order] = found
         return scores
 
-    def _check_columns(self, documents: CsrParts) -> None:
-        if documents.cols != self.features:
+    def _blocks(self, documents: FeatureParts | CsrParts) -> FeatureParts:
+        """Both blocks, as wide as the model's."""
+        if isinstance(documents, CsrParts):
+            documents = sparse_only(documents)
+        found = documents.sparse.cols, documents.dense.shape[1]
+        if found != (self.features, self.width):
             raise DataError(
-                f"documents have {documents.cols:,} features but the model knows {self.features:,}"
+                f"documents have {features_text(*found)} but the model knows "
+                f"{features_text(self.features, self.width)}"
             )
+        return documents
 
     def _beams(self, params: SearchParams) -> list[int]:
         if params.exact:
@@ -230,35 +254,26 @@ def label_columns(columns: Any, labels: int, *, name: str) -> Int32:
     return array.astype(np.int32)
 
 
-def _check_chunks(weights: ChunkedWeights, children: Int64, features: int, where: str) -> None:
-    """Refuses arrays that do not fit each other: a damaged file must not crash the kernel."""
-    parents = len(children) - 1
-    rows, entries = len(weights.features), len(weights.values)
-    sound = (
-        len(weights.chunk_rows) == len(weights.chunk_entries) == parents + 1
-        and weights.chunk_rows[0] == 0
-        and weights.chunk_entries[0] == 0
-        and weights.chunk_rows[-1] == rows
-        and weights.chunk_entries[-1] == entries == len(weights.children)
-        and len(weights.row_start) == rows + parents
-        and len(weights.bias) == children[-1]
-        and bool((np.diff(weights.chunk_rows) >= 0).all())
-        and bool((np.diff(weights.chunk_entries) >= 0).all())
+def sparse_only(parts: CsrParts) -> FeatureParts:
+    """Documents that have no dense block.
+
+    >>> from labelgrove.arrays import as_csr, csr_parts
+    >>> sparse_only(csr_parts(as_csr([[1.0]]))).dense.shape
+    (1, 0)
+    """
+    return FeatureParts(parts, np.empty((len(parts.indptr) - 1, 0), np.float32))
+
+
+def features_text(terms: int, width: int) -> str:
+    """What a message calls features of two blocks.
+
+    >>> features_text(50, 0), features_text(0, 3), features_text(50, 3)
+    ('50 features', '3 dense features', '50 sparse and 3 dense features')
+    """
+    if width == 0:
+        return f"{terms:,} features"
+    return (
+        f"{width:,} dense features"
+        if terms == 0
+        else f"{terms:,} sparse and {width:,} dense features"
     )
-    if not sound:
-        raise DataError(f"{where}: the sizes of its arrays do not fit each other")
-    if rows and not 0 <= weights.features.min() <= weights.features.max() < features:
-        raise DataError(f"{where}: a feature lies outside 0..{features - 1}")
-    first = weights.chunk_rows[:-1] + np.arange(parents)
-    last = weights.chunk_rows[1:] + np.arange(parents)
-    rising = weights.row_start[1:] > weights.row_start[:-1]
-    rising[last[:-1]] = True  # from one chunk to the next
-    ends = weights.row_start[last]
-    if weights.row_start[first].any() or not rising.all():
-        raise DataError(f"{where}: row_start must rise from 0 in every chunk")
-    if not np.array_equal(ends, np.diff(weights.chunk_entries)):
-        raise DataError(f"{where}: row_start does not fit chunk_entries")
-    filled = np.flatnonzero(ends)
-    highest = np.maximum.reduceat(weights.children, weights.chunk_entries[:-1][filled])
-    if (highest >= np.diff(children)[filled]).any():
-        raise DataError(f"{where}: a weight belongs to a child that its parent does not have")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from labelgrove.arrays import Float32, Int32, as_csr
+from labelgrove import _native
+from labelgrove.arrays import Float32, Int32
 from labelgrove.beam import SearchParams
 from labelgrove.ranker import Ranker
-from labelgrove.topk import top_k
 
 # Each tree brings at least so many labels, so that the k best do not depend on k up to here.
 CANDIDATES = 100
@@ -40,25 +39,17 @@ def search_trees(
     if len(rankers) == 1:
         return rankers[0].search(documents, k=k, **options)
     wanted = max(k, CANDIDATES)
-    found = [ranker.search(documents, k=wanted, **options) for ranker in rankers]
+    parts = rankers[0].parts(documents)
+    found = [ranker.search(parts, k=wanted, **options) for ranker in rankers]
     # All rows are equally full: a search brings k labels or all that may be found, and the trees
     # have the same labels.
-    full = max((int(counts[0]) for _, _, counts in found if len(counts)), default=0)
-    found = [(c[:, :full], s[:, :full], counts) for c, s, counts in found]
-    columns = np.concatenate([tree_columns for tree_columns, _, _ in found], axis=1)
-    scores = np.concatenate([tree_scores for _, tree_scores, _ in found], axis=1).astype(np.float64)
-    rows, width = columns.shape
-    least = np.zeros((rows, 1))
-    if params.score_kind == "margin":
-        worst = np.stack([s[:, -1] for _, s, _ in found], axis=1).astype(np.float64)
-        scores -= np.repeat(worst, width // len(rankers), axis=1)
-        least = worst.sum(axis=1, keepdims=True)
-    union = sparse.csr_array(
-        (scores.ravel(), columns.ravel(), np.arange(rows + 1) * width),
-        shape=(rows, rankers[0].tree.labels),
-    )
-    union.sum_duplicates()
-    union.data += np.repeat(least.ravel(), np.diff(union.indptr))
-    union.data /= len(rankers)
-    best = top_k(as_csr(union), k, threads=threads)
-    return best.columns, best.scores, best.counts
+    columns = np.stack([tree_columns for tree_columns, _, _ in found])
+    scores = np.stack([tree_scores for _, tree_scores, _ in found])
+    trees, rows, width = columns.shape
+    best = np.empty((rows, min(k, trees * width)), np.int32)
+    best_scores = np.empty(best.shape, np.float32)
+    counts = np.empty(rows, np.int32)
+    last_counts = params.score_kind == "margin"
+    _native.merge_trees(columns, scores, last_counts, best, best_scores, counts, threads or 0)
+    full = int(counts.max(initial=0))
+    return best[:, :full], best_scores[:, :full], counts

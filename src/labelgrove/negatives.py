@@ -12,22 +12,24 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from labelgrove.arrays import CSR, Float32, as_csr, csr_parts
+from labelgrove.arrays import CSR, Float32, as_csr
 from labelgrove.beam import BeamSearch, SearchParams, beam_per_level
 from labelgrove.errors import DataError
+from labelgrove.features import as_features
 from labelgrove.relevance import targets
 from labelgrove.solver import ChunkedWeights, RowLists
 from labelgrove.tree import LabelTree
 
 # All children of a node share its documents, but a document which is there only because it bears
-# one child must not be a negative of the others: as one, it costs next to nothing.
-ONLY_AS_POSITIVE = np.float32(1e-6)
+# one child must not be a negative of the others: as one, it costs nothing. Until lists are made,
+# this number stands for that, since sparse matrices do not keep zeros.
+_ONLY_AS_POSITIVE = np.float32(1e-6)
 
 SHORT_DOCUMENT = 40  # terms
 
 
 def predicted_nodes(
-    documents: CSR,
+    documents: Any,
     tree: LabelTree,
     levels: list[ChunkedWeights],
     *,
@@ -40,19 +42,22 @@ def predicted_nodes(
 
     The search is the one of prediction; ``nodes`` is their number, see :func:`nodes_to_mine`.
     """
-    features = int(documents.shape[1])
-    search = BeamSearch(tree.coarsen(len(levels)), levels, features=features, bias=bias)
+    x = as_features(documents, name="documents")
+    search = BeamSearch(
+        tree.coarsen(len(levels)), levels, features=x.terms, bias=bias, width=x.width
+    )
     beams = beam_per_level(params.beam, len(levels))
     upper = SearchParams(**params.get_params() | {"last_level": "same", "beam": beams})
-    count = nodes_to_mine(nodes, documents.nnz / documents.shape[0], beam=beams[-1])
-    parts = csr_parts(documents, name="documents")
-    found, _, counts = search(parts, k=count, params=upper, threads=threads)
+    # A dense block tells as much of a document as a long text does.
+    terms = np.inf if x.sparse is None or x.width else x.sparse.nnz / len(x)
+    count = nodes_to_mine(nodes, terms, beam=beams[-1])
+    found, _, counts = search(x.parts(name="documents"), k=count, params=upper, threads=threads)
     used = np.arange(found.shape[1]) < counts[:, None]
     indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return as_csr(
         sparse.csr_array(
             (np.ones(int(indptr[-1]), np.float32), found[used], indptr),
-            shape=(documents.shape[0], tree.widths[len(levels) - 1]),
+            shape=(len(x), tree.widths[len(levels) - 1]),
         )
     )
 
@@ -118,6 +123,32 @@ def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]
     return levels
 
 
+def shortlisted(shortlist: Any, tree: LabelTree, documents: int) -> tuple[CSR, CSR | None]:
+    """A shortlist for the last level: documents x clusters, and documents x leaves if it says.
+
+    ``shortlist`` is documents x clusters (nodes above the labels: all labels of a cluster see the
+    document), or documents x labels (only those labels see it).
+
+    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 1, 0])
+    >>> clusters, leaves = shortlisted([[1, 0, 0]], tree, 1)
+    >>> clusters.toarray().tolist(), leaves.toarray().tolist()
+    ([[0.0, 1.0]], [[0.0, 0.0, 1.0]])
+    """
+    matrix = as_csr(shortlist, name="shortlist").copy()
+    matrix.eliminate_zeros()
+    clusters = tree.widths[-2] if len(tree.widths) > 1 else 1
+    if matrix.shape[0] != documents or matrix.shape[1] not in (clusters, tree.labels):
+        raise DataError(
+            f"shortlist: must be {documents} documents x {clusters} clusters or x {tree.labels} "
+            f"labels, got {matrix.shape[0]} x {matrix.shape[1]}"
+        )
+    if matrix.shape[1] != tree.labels:
+        return matrix, None
+    levels = targets(matrix, tree)
+    above = levels[-2] if len(levels) > 1 else as_csr(np.ones((documents, 1), np.float32))
+    return above, levels[-1]
+
+
 def instance_lists(
     bearers: CSR, chosen: Sequence[CSR], *, weights: Float32 | None = None
 ) -> RowLists:
@@ -128,14 +159,15 @@ def instance_lists(
     ``weights`` are factors per document.
 
     >>> instance_lists(as_csr([[1, 0], [0, 1]]), [as_csr([[1, 1], [0, 0]])]).weights.tolist()
-    [1.0, 1.0, 9.999999974752427e-07]
+    [1.0, 1.0, 0.0]
     """
     all_bearers = any(matrix is bearers for matrix in chosen)
-    nodes = _flat(bearers, np.float32(1) if all_bearers else ONLY_AS_POSITIVE)
+    nodes = _flat(bearers, np.float32(1) if all_bearers else _ONLY_AS_POSITIVE)
     for matrix in chosen:
         if matrix is not bearers:
             nodes = nodes.maximum(_flat(matrix, np.float32(1)))
     lists = RowLists.from_csr(nodes)
+    lists.weights[lists.weights == _ONLY_AS_POSITIVE] = 0
     return lists if weights is None else weighted(lists, weights)
 
 

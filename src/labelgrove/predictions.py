@@ -53,7 +53,8 @@ class Predictions:
             )
         if self.counts.shape != (len(self.columns),):
             raise DataError(f"counts {self.counts.shape} must have one entry per document")
-        if np.any(self.counts < 0) or np.any(self.counts > self.columns.shape[1]):
+        places = self.columns.shape[1]
+        if len(self.counts) and not 0 <= self.counts.min() <= self.counts.max() <= places:
             raise DataError(f"counts must lie between 0 and k = {self.columns.shape[1]}")
 
     @classmethod

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from labelgrove.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts
-from labelgrove.beam import BeamSearch, LabelMask, SearchParams, label_columns
+from labelgrove.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts, matrix_parts
+from labelgrove.beam import (
+    BeamSearch,
+    LabelMask,
+    SearchParams,
+    features_text,
+    label_columns,
+    sparse_only,
+)
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.negatives import given_nodes, instance_lists, predicted_nodes, weighted
+from labelgrove.features import FeatureParts, Features, as_features
+from labelgrove.negatives import (
+    given_nodes,
+    instance_lists,
+    predicted_nodes,
+    shortlisted,
+    weighted,
+)
 from labelgrove.part import Part
 from labelgrove.relevance import costs
-from labelgrove.solver import ChunkedWeights, RankerParams, RowLists, solve_level
+from labelgrove.solver import ChunkedWeights, RankerParams, RowLists, Start, solve_level
+from labelgrove.storage import Storage, compress
 from labelgrove.tree import LabelTree
 
 Progress = Callable[[int, int], None]
@@ -31,13 +46,21 @@ class Ranker:
     """
 
     def __init__(
-        self, tree: LabelTree, levels: list[ChunkedWeights], *, features: int, bias: float
+        self,
+        tree: LabelTree,
+        levels: list[ChunkedWeights],
+        *,
+        features: int,
+        bias: float,
+        width: int = 0,
     ) -> None:
         self.tree = tree
         self.levels = levels
         self.features = features
+        self.width = width
         self.bias = bias
-        self._search = BeamSearch(tree, levels, features=features, bias=bias)
+        self._last_settings: dict[str, Any] = {}
+        self._search = BeamSearch(tree, levels, features=features, bias=bias, width=width)
 
     def search(
         self,
@@ -51,6 +74,8 @@ class Ranker:
     ) -> tuple[Int32, Float32, Int32]:
         """The k best labels of each document: columns, scores (n x k) and counts.
 
+        ``documents`` are Features, a sparse matrix or an array; a model that knows only sparse or
+        only dense features reads a matrix or an array as those.
         Rows are sorted by (-score, column). ``allow`` and ``deny`` are label columns, or ``allow``
         is a :class:`~labelgrove.beam.LabelMask`; the tree is pruned to the labels that remain
         before it is searched. A row is full unless fewer than k labels may be found: the beam
@@ -63,11 +88,11 @@ class Ranker:
         >>> ranker.search([[0.0, 1.0]], k=5, deny=[1])[0].tolist()
         [[0]]
         """
-        params = (params or SearchParams()).validate("search")
+        params = self._valid(params)
         mask = allow if isinstance(allow, LabelMask) and deny is None else None
         if mask is None and (allow is not None or deny is not None):
             mask = LabelMask(self.tree, allow=allow, deny=deny)
-        return self._search(_parts(documents), k=k, params=params, mask=mask, threads=threads)
+        return self._search(self.parts(documents), k=k, params=params, mask=mask, threads=threads)
 
     def score(
         self,
@@ -86,9 +111,9 @@ class Ranker:
         >>> ranker.score([[0.0, 1.0]], [1, 0]).round(1).tolist()
         [[1.0, 0.0]]
         """
-        params = (params or SearchParams()).validate("search")
-        parts = _parts(documents)
-        rows = len(parts.indptr) - 1
+        params = self._valid(params)
+        parts = self.parts(documents)
+        rows = parts.rows
         if sparse.issparse(columns):
             pattern = as_csr(columns, name="columns")
             if pattern.shape != (rows, self.tree.labels):
@@ -111,6 +136,50 @@ class Ranker:
         )
         return scores.reshape(rows, len(same))
 
+    def _valid(self, params: SearchParams | None) -> SearchParams:
+        """Validated settings; those of the last call, if equal, are known to be valid."""
+        params = SearchParams() if params is None else params
+        settings = vars(params)
+        if settings != self._last_settings or isinstance(params.beam, list):
+            params.validate("search")
+            self._last_settings = dict(settings)
+        return params
+
+    def parts(self, documents: Any) -> FeatureParts:
+        """Documents as the kernels read them; parts come from our own kernels and are sound.
+
+        >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
+        >>> ranker.parts([[0.0, 1.0]]).rows
+        1
+        """
+        if isinstance(documents, FeatureParts):
+            return documents
+        if isinstance(documents, CsrParts):
+            return sparse_only(documents)
+        if not isinstance(documents, Features):
+            # One block, and the model says which.
+            if self.width == 0:
+                return sparse_only(matrix_parts(documents, name="documents"))
+            if self.features == 0 and sparse.issparse(documents):
+                documents = as_csr(documents, name="documents").toarray()
+        return as_features(documents, name="documents").parts(name="documents")
+
+    def compressed(self, storage: Storage) -> Ranker:
+        """The same ranker with the weights of sparse features stored in fewer bytes.
+
+        ``float16`` has 11 bits of precision; ``int8`` has 8, with a scale for each node. Children
+        of small clusters become single bytes in any case.
+
+        >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
+        >>> ranker.compressed("float16").levels[0].values.dtype
+        dtype('float16')
+        """
+        levels = [
+            compress(level, self.tree.children(number), storage)
+            for number, level in enumerate(self.levels)
+        ]
+        return Ranker(self.tree, levels, features=self.features, bias=self.bias, width=self.width)
+
     def state(self) -> Part:
         """Tree and weights as settings and arrays.
 
@@ -123,7 +192,8 @@ class Ranker:
         }
         for number, level in enumerate(self.levels):
             arrays |= {f"level.{number}.{name}": array for name, array in level.arrays().items()}
-        config = {"levels": len(self.levels), "features": self.features, "bias": self.bias}
+        config: dict[str, Any] = {"levels": len(self.levels), "features": self.features}
+        config |= {"width": self.width, "bias": self.bias}
         return Part(config, arrays)
 
     @classmethod
@@ -148,6 +218,7 @@ class Ranker:
             [ChunkedWeights(**below(f"level.{number}.")) for number in range(count)],
             features=int(part.config["features"]),
             bias=float(part.config["bias"]),
+            width=int(part.config.get("width", 0)),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -155,8 +226,9 @@ class Ranker:
         return type(self).from_state, (self.state(),)
 
     def __repr__(self) -> str:
-        weights = sum(len(level.values) for level in self.levels)
-        return f"Ranker({self.tree!r}, {self.features:,} features, {weights:,} weights)"
+        weights = sum(len(level.values) + len(level.dense) for level in self.levels)
+        known = features_text(self.features, self.width)
+        return f"Ranker({self.tree!r}, {known}, {weights:,} weights)"
 
 
 def train_ranker(
@@ -167,6 +239,8 @@ def train_ranker(
     *,
     sample_weight: npt.ArrayLike | None = None,
     negatives: Any = None,
+    shortlist: Any = None,
+    start: Start | Sequence[Start | None] | None = None,
     search: SearchParams | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -174,32 +248,40 @@ def train_ranker(
 ) -> Ranker:
     """Trains a classifier for every node of ``tree`` on the documents' features and labels.
 
+    ``features`` are a sparse matrix, an array, or :class:`~labelgrove.features.Features` with both.
     The first level learns from all documents, others as ``params.negatives`` says; ``search`` is
     how predicted negatives are found. ``negatives`` may bring further ones, see
-    :func:`labelgrove.negatives.given_nodes`. ``sample_weight`` has a factor for each document's
-    costs; 0 leaves it out. ``progress(done, total)`` is told the number of nodes whose children are
-    trained.
+    :func:`labelgrove.negatives.given_nodes`. With a ``shortlist`` the labels learn from its
+    documents and their positives alone, see :func:`labelgrove.negatives.shortlisted`.
+    ``start`` has weights that the labels start from, one row per label column, or one entry (or
+    None) per tree level, rows being nodes above the last; ``params.start`` says what they are for.
+    ``sample_weight`` has a factor for each document's costs; 0 leaves it out.
+    ``progress(done, total)`` is told the number of nodes whose children are trained.
 
-    >>> train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
+    >>> train_ranker(sparse.eye_array(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
     Ranker(LabelTree(2), 2 features, 4 weights)
     """
     params = (params or RankerParams()).validate("ranker")
     search = (search or SearchParams()).validate("search")
-    x, y = as_csr(features, name="features"), as_csr(labels, name="labels")
-    if x.shape[0] != y.shape[0]:
-        raise DataError(f"features have {x.shape[0]} rows but labels have {y.shape[0]}")
-    if x.shape[0] == 0:
+    x, y = as_features(features), as_csr(labels, name="labels")
+    if len(x) != y.shape[0]:
+        raise DataError(f"features have {len(x)} rows but labels have {y.shape[0]}")
+    if len(x) == 0:
         raise DataError("cannot train on no documents")
     if y.shape[1] != tree.labels:
         raise DataError(f"labels have {y.shape[1]} columns but the tree has {tree.labels} labels")
     if params.negatives == "given" and negatives is None:
         raise ConfigError("ranker.negatives: is 'given', but no negatives were given")
-    given = given_nodes(negatives, tree, int(x.shape[0]))
-    weights = None if sample_weight is None else _document_weights(sample_weight, x.shape[0])
+    given = given_nodes(negatives, tree, len(x))
+    listed = None if shortlist is None else shortlisted(shortlist, tree, len(x))
+    starts = _starts(start, tree)
+    weights = None if sample_weight is None else _document_weights(sample_weight, len(x))
     if weights is not None and (weights == 0).any():
         kept = np.flatnonzero(weights)
-        x, y, weights = x[kept], y[kept], weights[kept]
+        x, y, weights = x.take(kept), y[kept], weights[kept]
         given = [None if matrix is None else matrix[kept] for matrix in given]
+        if listed is not None:
+            listed = listed[0][kept], None if listed[1] is None else listed[1][kept]
     positives = costs(
         y,
         tree,
@@ -216,29 +298,40 @@ def train_ranker(
             if progress is not None:
                 progress(done + count, sum(parents))
 
-        bearers = _everyone(x) if number == 0 else positives[number - 1]
+        def lists_of(matrix: CSR) -> RowLists:
+            lists = RowLists.from_csr(matrix)
+            return lists if weights is None else weighted(lists, weights)
+
+        bearers = _everyone(len(x)) if number == 0 else positives[number - 1]
+        last = number == len(parents) - 1
         chosen = [] if given[number] is None else [given[number]]
-        mines = number > 0 and (params.mined_levels == "all" or number == len(parents) - 1)
-        if params.negatives in ("man", "tfn+man") and mines:
-            chosen.append(
-                predicted_nodes(
-                    x,
-                    tree,
-                    levels,
-                    bias=params.bias,
-                    params=search,
-                    nodes=params.mined_nodes,
-                    threads=threads,
+        own_negatives = None
+        if last and listed is not None:
+            chosen = [listed[0]]
+            own_negatives = None if listed[1] is None else lists_of(listed[1])
+        else:
+            mines = number > 0 and (params.mined_levels == "all" or last)
+            if params.negatives in ("man", "tfn+man") and mines:
+                chosen.append(
+                    predicted_nodes(
+                        x,
+                        tree,
+                        levels,
+                        bias=params.bias,
+                        params=search,
+                        nodes=params.mined_nodes,
+                        threads=threads,
+                    )
                 )
-            )
-        if not chosen or params.negatives in ("tfn", "tfn+man"):
-            chosen.append(bearers)
-        lists = RowLists.from_csr(positives[number])
+            if not chosen or params.negatives in ("tfn", "tfn+man"):
+                chosen.append(bearers)
         levels.append(
             solve_level(
                 x,
                 instances=instance_lists(bearers, chosen, weights=weights),
-                positives=lists if weights is None else weighted(lists, weights),
+                positives=lists_of(positives[number]),
+                negatives=own_negatives,
+                start=starts[number],
                 children=tree.children(number),
                 params=params,
                 seed=seed + number,
@@ -247,12 +340,30 @@ def train_ranker(
             )
         )
         assert len(levels[-1].chunk_rows) == parent_count + 1
-    return Ranker(tree, levels, features=int(x.shape[1]), bias=params.bias)
+    ranker = Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
+    return ranker.compressed(params.storage)
 
 
-def _everyone(features: CSR) -> CSR:
+def _starts(start: Start | Sequence[Start | None] | None, tree: LabelTree) -> list[Start | None]:
+    """Weights to start from for every level, nodes in the tree's order."""
+    starts: list[Start | None] = [None for _ in tree.parents]
+    if start is None or isinstance(start, Start):
+        starts[-1] = start
+    elif len(start) == len(starts):
+        starts = list(start)
+    else:
+        raise DataError(f"start: give {len(starts)} entries, one per tree level, got {len(start)}")
+    last = starts[-1]
+    if last is not None:
+        if len(last.features) != tree.labels:
+            raise DataError(f"start has {len(last.features)} rows for {tree.labels} labels")
+        starts[-1] = last.take(tree.leaf_labels)
+    return starts
+
+
+def _everyone(documents: int) -> CSR:
     """All documents under the one root."""
-    return as_csr(np.ones((features.shape[0], 1), np.float32))
+    return as_csr(np.ones((documents, 1), np.float32))
 
 
 def _document_weights(sample_weight: npt.ArrayLike, documents: int) -> Float32:
@@ -267,10 +378,3 @@ def _document_weights(sample_weight: npt.ArrayLike, documents: int) -> Float32:
     if not weights.any():
         raise DataError("sample_weight: all weights are 0, no document is left")
     return weights
-
-
-def _parts(documents: Any) -> CsrParts:
-    """Documents as the kernels read them; parts come from our own kernels and are sound."""
-    if isinstance(documents, CsrParts):
-        return documents
-    return csr_parts(as_csr(documents, name="documents"), name="documents")

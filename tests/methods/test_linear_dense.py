@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import subprocess
 import sys
@@ -18,12 +17,7 @@ from blocks import KINDS, as_blocks
 from labelgrove import Corpus, LabelIndex, Linear, SearchParams, TreeParams
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import Features
-from labelgrove.ranker import Ranker
 from labelgrove.runs import RunFolder
-
-pytestmark = pytest.mark.skipif(
-    "width" not in inspect.signature(Ranker).parameters, reason="the ranker reads sparse rows only"
-)
 
 GROUPS, WIDTH = 12, 20
 TREE = TreeParams(branching=2, max_leaf_size=3)

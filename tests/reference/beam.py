@@ -5,16 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 
-def dense_weights(level, children, features):
-    """Nodes x features from chunked weights."""
-    dense = np.zeros((int(children[-1]), features))
+def dense_weights(level, children, features, width=0):
+    """Nodes x (sparse and dense) features from chunked weights of any storage."""
+    dense = np.zeros((int(children[-1]), features + width))
+    scales = level.scales if level.values.dtype == np.int8 else np.ones(len(dense))
     for parent in range(len(children) - 1):
         first, last = level.chunk_rows[parent], level.chunk_rows[parent + 1]
         starts = level.row_start[first + parent : last + parent + 1].astype(np.int64)
         for row in range(first, last):
             begin, end = level.chunk_entries[parent] + starts[row - first : row - first + 2]
-            nodes = children[parent] + level.children[begin:end]
-            dense[nodes, level.features[row]] = level.values[begin:end]
+            nodes = children[parent] + level.children[begin:end].astype(np.int64)
+            dense[nodes, level.features[row]] = level.values[begin:end] * scales[nodes]
+        left, right = children[parent], children[parent + 1]
+        block = level.dense[width * left : width * right].astype(np.float64)
+        dense[left:right, features:] = block.reshape(width, right - left).T
     return dense
 
 
@@ -37,7 +41,10 @@ def combine(name, own, above):
 def search(
     ranker, document, *, k, beam, post_processor="l4-hinge", last_level="same", allowed=None
 ):
-    """Sorted (score, column) pairs of one dense document; ``beam`` may be a list, one per level."""
+    """Sorted (score, column) pairs of one document, a vector of all its features, sparse and dense.
+
+    ``beam`` may be a list, one number per level.
+    """
     tree = ranker.tree
     beams = beam if isinstance(beam, list) else [beam]
     allowed = range(tree.labels) if allowed is None else allowed
@@ -49,7 +56,7 @@ def search(
         last = level == len(tree.parents) - 1
         name = "noop" if last and last_level == "noop" else post_processor
         children = tree.children(level)
-        weights = dense_weights(ranker.levels[level], children, ranker.features)
+        weights = dense_weights(ranker.levels[level], children, ranker.features, ranker.width)
         candidates = []
         for parent, above in kept:
             for node in range(children[parent], children[parent + 1]):

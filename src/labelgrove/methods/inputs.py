@@ -6,8 +6,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
-from labelgrove.arrays import CsrParts, Int32, as_csr, csr_arrays, csr_from_arrays, csr_parts
+from labelgrove.arrays import (
+    CsrParts,
+    Int32,
+    as_csr,
+    csr_arrays,
+    csr_from_arrays,
+    csr_parts,
+    matrix_parts,
+)
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import (
@@ -110,6 +119,9 @@ def document_parts(
     >>> document_parts(np.eye(2), None, terms=2, **options).indices.tolist()
     [0, 1]
     """
+    wanted = vectorizer is None and width == 0 and dense is None
+    if wanted and sparse.issparse(X) and X.shape[1:] == (terms,):
+        return matrix_parts(X, name="features")  # the usual case, the short way
     texts, given = _texts_and_features(X, from_text=vectorizer is not None)
     if dense is not None:
         given = with_dense(given, dense)

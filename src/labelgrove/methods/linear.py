@@ -156,7 +156,7 @@ class Linear(BaseEstimator):
                     "seed": seed,
                 },
                 lambda progress, tree=tree, seed=seed: train_ranker(  # type: ignore[misc]
-                    features if features.dense is not None else features.sparse,
+                    features,
                     corpus.labels,
                     tree,
                     self.ranker,

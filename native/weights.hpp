@@ -1,0 +1,72 @@
+// How weights are stored: single precision, half precision, or bytes that a scale per child multiplies.
+//
+// Kernels read them where they lie, one or eight at a time.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "half.hpp"
+#include "lanes.hpp"
+
+namespace labelgrove {
+
+struct Half {
+    uint16_t bits;
+};
+
+enum class ValueType : int { single, half, byte };
+enum class ChildType : int { byte, word };
+
+inline float to_float(float value) { return value; }
+inline float to_float(Half value) { return half_to_float(value.bits); }
+inline float to_float(int8_t value) { return static_cast<float>(value); }
+
+// Left to itself, GCC 12 turns loops of known length over short rows into long shuffles across rows;
+// hence vector types where the compiler knows them.
+#if LABELGROVE_VECTOR_TYPE
+
+template <class T, int N>
+struct PackedOf {
+    typedef T type __attribute__((vector_size(N * sizeof(T)), aligned(alignof(T)), may_alias));
+};
+// N numbers that may lie anywhere in memory.
+template <class T, int N>
+using Packed = typename PackedOf<T, N>::type;
+
+template <class T, int N>
+LABELGROVE_INLINE Packed<T, N> load(const void* from) {
+    return *static_cast<const Packed<T, N>*>(from);
+}
+template <int N>
+LABELGROVE_INLINE void store(float* to, Packed<float, N> values) {
+    *reinterpret_cast<Packed<float, N>*>(to) = values;
+}
+
+template <int N>
+LABELGROVE_INLINE Packed<float, N> load_floats(const float* from) {
+    return load<float, N>(from);
+}
+// Written out as a list, GCC 12 makes one instruction of it; __builtin_convertvector takes five.
+template <class T, size_t... I>
+LABELGROVE_INLINE Packed<int32_t, sizeof...(I)> widen(const T* from, std::index_sequence<I...>) {
+    return Packed<int32_t, sizeof...(I)>{from[I]...};
+}
+
+// half_to_float, N at once: widened as a signed number, the sign fills what lies above the exponent.
+template <int N>
+LABELGROVE_INLINE Packed<float, N> load_floats(const Half* from) {
+    const auto bits = widen(reinterpret_cast<const int16_t*>(from), std::make_index_sequence<N>());
+    const auto moved = (Packed<float, N>)((bits << 13) & static_cast<int32_t>(0x8fffe000u));
+    return moved * std::bit_cast<float>(0x77800000u);  // 2^112
+}
+template <int N>
+LABELGROVE_INLINE Packed<float, N> load_floats(const int8_t* from) {
+    return __builtin_convertvector(widen(from, std::make_index_sequence<N>()), Packed<float, N>);
+}
+
+#endif
+
+}  // namespace labelgrove
