@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labelgrove.arrays import CSR
+from labelgrove.arrays import CSR, Float32
 from labelgrove.errors import ConfigError
 from labelgrove.nn.candidates import (
     Candidates,
@@ -281,6 +281,22 @@ class CascadeNet(nn.Module):
             if not rows:
                 return positives.indptr[-1:].repeat(1, 2)
             return torch.stack(rows)
+
+    @property
+    def text_width(self) -> int:
+        """Size of :meth:`text`."""
+        return int(self.mix.out_features)
+
+    def text(self, states: Sequence[Tensor]) -> Tensor:
+        """What the labels' level reads, without dropout."""
+        return self._vectors(states, dropout=False)[-1]
+
+    def output_layer(self) -> tuple[Float32, Float32]:
+        """Weights (labels x width) and biases of the labels, in the order of their columns."""
+        table: Any = self.tables[-1]
+        leaves = self.index.leaf_positions
+        weights, biases = table.weight[leaves], table.bias[leaves]
+        return weights.detach().float().cpu().numpy(), biases.detach().float().cpu().numpy()
 
     def _levels(
         self,

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labelgrove.arrays import CSR
+from labelgrove.arrays import CSR, Float32
 from labelgrove.errors import ConfigError
 from labelgrove.nn.candidates import (
     RaggedLabels,
@@ -202,6 +202,23 @@ class LightXmlNet(nn.Module):
             _, kept, kept_mask = self._best_groups(self._text(states, dropout=False))
             return found_labels(kept, kept_mask, self.index.true_nodes(positives)[0])[None]
 
+    @property
+    def text_width(self) -> int:
+        """Size of :meth:`text`."""
+        return int(self.output_layer()[0].shape[1])
+
+    def text(self, states: Sequence[Tensor]) -> Tensor:
+        """What the output layer reads, without dropout."""
+        wide = self._text(states, dropout=False)
+        return wide if self.index is None else self._hidden(wide)
+
+    def output_layer(self) -> tuple[Float32, Float32]:
+        """Weights (labels x width) and biases of the labels, in the order of their columns."""
+        if self.index is None:
+            return _numpy(self.full.weight), _numpy(self.full.bias)
+        leaves = self.index.leaf_positions
+        return _numpy(self.table.weight[leaves]), np.zeros(len(leaves), np.float32)
+
     def _text(self, states: Sequence[Tensor], *, dropout: bool) -> Tensor:
         if len(states) != self.params.layers:
             raise ConfigError(f"states of {self.params.layers} layers wanted, got {len(states)}")
@@ -212,7 +229,13 @@ class LightXmlNet(nn.Module):
         return logits, *best(logits, None, max(self.params.groups_kept, at_least))
 
     def _label_logits(self, text: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-        hidden = self.bottleneck(text)
-        if self.params.bottleneck_sigmoid:
-            hidden = hidden.sigmoid()
-        return shortlist_logits(hidden, self.table, ids, mask, form=self.params.logits)
+        return shortlist_logits(self._hidden(text), self.table, ids, mask, form=self.params.logits)
+
+    def _hidden(self, text: Tensor) -> Tensor:
+        hidden: Tensor = self.bottleneck(text)
+        return hidden.sigmoid() if self.params.bottleneck_sigmoid else hidden
+
+
+def _numpy(values: Tensor) -> Float32:
+    array: Float32 = values.detach().float().cpu().numpy()
+    return array

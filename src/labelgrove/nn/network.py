@@ -37,6 +37,13 @@ class Heads(Protocol):
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor: ...
 
+    @property
+    def text_width(self) -> int: ...
+
+    def text(self, states: Sequence[Tensor]) -> Tensor: ...
+
+    def output_layer(self) -> tuple[Float32, Float32]: ...
+
 
 class Network(nn.Module):
     """Heads that read the pooled states of some of an encoder's layers."""
@@ -156,19 +163,30 @@ class Runner:
 
         Places that no label fills hold -1 and -inf.
         """
+        return self.read(tokens, k)[:2]
+
+    def read(
+        self, tokens: Tokens, k: int, *, vectors: bool = False
+    ) -> tuple[Int32, Float32, Float32]:
+        """As :meth:`best_labels`, and what the output layer reads of each document, if wanted."""
         columns = np.full((len(tokens), k), -1, np.int32)
         scores = np.full((len(tokens), k), -np.inf, np.float32)
+        width = self.network.heads.text_width if vectors else 0
+        read = np.zeros((len(tokens), width), np.float32)
 
         def use(batch: Batch, states: list[Tensor]) -> None:
             top = self.network.heads.predict(states, k)
-            width = top.columns.shape[1]
-            columns[batch.rows, :width] = top.columns.cpu().numpy()
-            scores[batch.rows, :width] = top.scores.float().cpu().numpy()
+            found = top.columns.shape[1]
+            columns[batch.rows, :found] = top.columns.cpu().numpy()
+            scores[batch.rows, :found] = top.scores.float().cpu().numpy()
+            if vectors:
+                read[batch.rows] = self.network.heads.text(states).float().cpu().numpy()
 
         self.each(tokens, use)
         scores[columns < 0] = -np.inf
         order = np.lexsort((columns, -scores), axis=1)
-        return np.take_along_axis(columns, order, 1), np.take_along_axis(scores, order, 1)
+        best = np.take_along_axis(columns, order, 1), np.take_along_axis(scores, order, 1)
+        return *best, read
 
     def shortlist_recall(self, tokens: Tokens, labels: CSR) -> list[float]:
         """Share of the true labels that each level's shortlist would let through."""
@@ -183,16 +201,6 @@ class Runner:
             return []
         found = torch.stack(counts).sum(0)
         return [float(hits / max(int(all_), 1)) for hits, all_ in found.tolist()]
-
-    def embeddings(self, tokens: Tokens, *, layer: int = -1) -> Float32:
-        """The pooled states of one of the network's layers (documents x width)."""
-        out = np.zeros((len(tokens), self.network.encoder.width), np.float32)
-
-        def use(batch: Batch, states: list[Tensor]) -> None:
-            out[batch.rows] = states[layer].float().cpu().numpy()
-
-        self.each(tokens, use)
-        return out
 
 
 MakeHeads: TypeAlias = Callable[[Encoder], tuple[nn.Module, Sequence[int]]]

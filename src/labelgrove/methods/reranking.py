@@ -1,0 +1,125 @@
+"""A linear ranker on [tf-idf ; text vector] that puts a network's own shortlist in order.
+
+The network reads the beginning of a text and what its encoder makes of it; tf-idf sees every word.
+CascadeXML's authors gained up to 2.7 points from both together. Each label learns from its own
+documents and from those whose shortlist it is on, starting from the network's output layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import sparse
+
+from labelgrove.arrays import CSR, Float32, Int32, as_csr
+from labelgrove.beam import SearchParams
+from labelgrove.features import Features
+from labelgrove.nn.network import Runner
+from labelgrove.nn.tokens import Tokens
+from labelgrove.params import Params, param
+from labelgrove.ranker import Ranker, train_ranker
+from labelgrove.solver import RankerParams, Start
+from labelgrove.topk import top_k
+from labelgrove.tree import LabelTree
+
+OWN_MARGIN = SearchParams(last_level="noop")
+
+
+@dataclass
+class RerankParams(Params):
+    """Whether and how a linear ranker reorders the shortlist of a network.
+
+    >>> RerankParams(shortlist=50).validate().combine
+    'mean'
+    """
+
+    enabled: bool = param(False, help="train a ranker on tf-idf and the network's text vectors")
+    shortlist: int = param(
+        100, ge=1, help="best labels of the network that the ranker puts in order"
+    )
+    start: Literal["none", "initial", "centre"] = param(
+        "centre",
+        help="what the network's output layer is to the ranker: nothing, where the solver begins, "
+        "or what the weights are drawn towards instead of 0",
+    )
+    normalise: bool = param(True, help="text vectors of unit length, as tf-idf rows are")
+    combine: Literal["ranker", "mean"] = param(
+        "mean", help="final score: the ranker's sigmoid, or its mean with the network's probability"
+    )
+
+
+def train_reranker(
+    runner: Runner,
+    tokens: Tokens,
+    terms: CSR,
+    labels: CSR,
+    tree: LabelTree,
+    params: RerankParams,
+    ranker: RankerParams,
+    *,
+    seed: int,
+    threads: int | None,
+) -> Ranker:
+    """The ranker for a trained network; ``terms`` are the tf-idf rows of the same documents."""
+    columns, _, vectors = runner.read(tokens, min(params.shortlist, tree.labels), vectors=True)
+    lengths = np.linalg.norm(vectors, axis=1)
+    features = _features(terms, vectors, params)
+    start = None
+    if params.start != "none":
+        weights, bias = runner.network.heads.output_layer()
+        # Rows of unit length have lost what the layer was trained with; on average this is it.
+        start = Start(weights * (lengths.mean() if params.normalise else 1.0), bias)
+    settings = ranker.get_params()
+    if params.start != "none":
+        settings["start"] = params.start
+    return train_ranker(
+        features,
+        labels,
+        tree,
+        RankerParams(**settings),
+        shortlist=_pattern(columns, tree.labels),
+        start=start,
+        labels_only=True,
+        seed=seed,
+        threads=threads,
+    )
+
+
+def reranked(
+    ranker: Ranker,
+    runner: Runner,
+    tokens: Tokens,
+    terms: CSR,
+    params: RerankParams,
+    *,
+    k: int,
+    threads: int | None,
+) -> tuple[Int32, Float32]:
+    """The k best labels of each document's shortlist, by both; columns and scores, best first."""
+    wanted = min(max(k, params.shortlist), ranker.tree.labels)
+    columns, chances, vectors = runner.read(tokens, wanted, vectors=True)
+    pattern = _pattern(columns, ranker.tree.labels)
+    features = _features(terms, vectors, params)
+    margins = ranker.score(features, pattern, params=OWN_MARGIN, threads=threads)
+    scores = margins.copy()
+    scores.data = 1 / (1 + np.exp(-margins.data))
+    if params.combine == "mean":
+        scores.data = (scores.data + _pattern(columns, ranker.tree.labels, chances).data) / 2
+    best = top_k(scores, k)
+    return best.columns, best.scores
+
+
+def _pattern(columns: Int32, labels: int, values: Float32 | None = None) -> CSR:
+    """Shortlists as a sparse matrix, with ones or with ``values`` at their places."""
+    used = columns >= 0
+    rows = np.nonzero(used)[0]
+    data = np.ones(len(rows), np.float32) if values is None else values[used]
+    matrix = sparse.coo_array((data, (rows, columns[used])), shape=(len(columns), labels))
+    return as_csr(matrix.tocsr())
+
+
+def _features(terms: CSR, vectors: Float32, params: RerankParams) -> Features:
+    both = Features(sparse=terms, dense=vectors)
+    return both.normalised() if params.normalise else both
