@@ -6,10 +6,11 @@
 
 Every peer gets the same tf-idf matrices and runs in a process of its own, in turn. Training is
 label features, tree, solving and saving. Peers run with their defaults and with their settings
-brought near ours, as far as they have them; labelgrove also runs as PECOS does by default (tfn). Accuracy is on the dev part, by our metrics, for all.
-Latency from the text adds the peer's own vectoriser, fitted on part of the texts, to the latency
-from the vector. With --resume each finished run is kept in the folder and not done again, so that
-a long comparison can be split over several commands.
+brought near ours, as far as they have them; labelgrove also runs with the negatives that PECOS has
+by default (tfn). Accuracy is on the dev part, by our metrics, for all. Latency from the text adds
+the peer's own vectoriser, fitted on part of the texts, to the latency from the vector. With
+--resume each finished run is kept in the folder and not done again, so that a long comparison can
+be split over several commands.
 
 omikuji does not run everywhere. Its lines are estimates: what was measured here against PECOS,
 times how omikuji compared with PECOS on another machine (OMIKUJI below).
@@ -91,7 +92,7 @@ def peers(pecos_python: str | None, napkinxc_python: str | None) -> dict[str, Pe
     beam = beam_per_level(search.beam, 3)[-1]
     found = {"labelgrove": Peer("labelgrove", sys.executable)}
     as_pecos = {
-        "ranker": {"negatives": "tfn"},
+        "ranker": {"negatives": "tfn", "eps": 0.3},
         "search": {"post_processor": "l3-hinge", "beam": 10},
     }
     found["labelgrove, tfn"] = Peer("labelgrove", sys.executable, as_pecos)

@@ -38,7 +38,7 @@ class RankerParams(Params):
         1.0, gt=0, help="factor on C for positive instances (elsewhere Cp / Cn)"
     )
     eps: float = param(
-        0.3, gt=0, help="optimality at which the solver stops; smaller is more exact"
+        0.6, gt=0, help="optimality at which the solver stops; smaller is more exact"
     )
     max_iterations: int = param(100, ge=1, help="most sweeps over a label's instances")
     threshold: float = param(0.1, ge=0, help="weights smaller than this are dropped")

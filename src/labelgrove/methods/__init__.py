@@ -21,8 +21,12 @@ class MethodEntry:
     preset: Mapping[str, Any] = field(default_factory=dict)
 
 
-# As published: negatives are the documents that bear the parent.
-_PUBLISHED = {"ranker": {"negatives": "tfn"}, "search": {"post_processor": "l3-hinge", "beam": 10}}
+# As published: negatives are the documents that bear the parent. Their solvers must then go further
+# than with mined negatives, which forgive more.
+_PUBLISHED = {
+    "ranker": {"negatives": "tfn", "eps": 0.3},
+    "search": {"post_processor": "l3-hinge", "beam": 10},
+}
 
 METHODS: dict[str, MethodEntry] = {
     "linear": MethodEntry(
@@ -63,7 +67,7 @@ METHODS: dict[str, MethodEntry] = {
         "labelgrove.methods.linear",
         "Linear",
         "one classifier per label over all documents; for small label sets",
-        {"tree": {"max_leaf_size": 2**31 - 1}},
+        {"ranker": {"eps": 0.3}, "tree": {"max_leaf_size": 2**31 - 1}},
     ),
     "lightxml": MethodEntry(
         "labelgrove.methods.lightxml", "LightXML", "a fine-tuned encoder, groups propose labels"
