@@ -61,7 +61,10 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "cascadexml in three levels": (
         "cascadexml",
-        {"heads": {"dropout": 0.0, "mix_dropout": 0.0, "clusters": [2, 4], "kept": 2}},
+        {
+            "heads": {"dropout": 0.0, "mix_dropout": 0.0, "clusters": [2, 4], "kept": 2},
+            "rerank": {"enabled": True, "shortlist": 4},
+        },
     ),
 }
 HAS_TORCH = importlib.util.find_spec("torch") is not None

@@ -26,8 +26,10 @@ from labelgrove.methods.neural import (
     predict_texts,
     prepare,
     report,
+    rerank_stage,
     tree_stage,
 )
+from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.nn.cascade_net import (
     CascadeNet,
     CascadeParams,
@@ -42,6 +44,7 @@ from labelgrove.nn.rows import RowTable
 from labelgrove.params import Params
 from labelgrove.predictions import Predictions
 from labelgrove.runs import RunFolder
+from labelgrove.solver import RankerParams
 from labelgrove.stages import Stages
 from labelgrove.tfidf import TfidfParams
 from labelgrove.tree import LabelTree, TreeParams
@@ -62,6 +65,8 @@ class CascadeXML(BaseEstimator):
         "training": LoopParams,
         "tfidf": TfidfParams,
         "tree": TreeParams,
+        "rerank": RerankParams,
+        "ranker": RankerParams,
     }
 
     def __init__(
@@ -72,6 +77,8 @@ class CascadeXML(BaseEstimator):
         training: LoopParams | None = None,
         tfidf: TfidfParams | None = None,
         tree: TreeParams | None = None,
+        rerank: RerankParams | None = None,
+        ranker: RankerParams | None = None,
         held_out: float = 0.05,
         baseline: bool = True,
         device: str = "auto",
@@ -83,6 +90,8 @@ class CascadeXML(BaseEstimator):
         self.training = LoopParams() if training is None else training
         self.tfidf = TfidfParams() if tfidf is None else tfidf
         self.tree = TreeParams() if tree is None else tree
+        self.rerank = RerankParams() if rerank is None else rerank
+        self.ranker = RankerParams() if ranker is None else ranker
         self.held_out = held_out
         self.baseline = baseline
         self.device = device
@@ -119,6 +128,7 @@ class CascadeXML(BaseEstimator):
         self.story_ = trained.config["story"]
         self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus)
+        self.reranker_ = rerank_stage(self, data, tree, stages)
         self.report_ = report(self, data, reporter)
         self.timings_ = reporter.timings
         return self
@@ -153,6 +163,8 @@ class CascadeXML(BaseEstimator):
             "network": network_part(self.network_, self.story_, self.report_),
             "tree": self.tree_.state(),
         }
+        if self.reranker_ is not None:
+            parts |= self.reranker_.parts()
         save_estimator(self, path, parts, overwrite=overwrite)
 
     @classmethod
@@ -161,6 +173,7 @@ class CascadeXML(BaseEstimator):
         model, parts = load_estimator(cls, path, **options)
         model.tree_ = LabelTree.from_state(parts["tree"])
         model.network_ = network_from_part(parts["network"], model._heads(model.tree_))
+        model.reranker_ = Reranker.from_parts(parts, model.rerank)
         model.story_ = parts["network"].config["story"]
         model.report_ = parts["network"].config["report"]
         return cast(Self, model)

@@ -26,8 +26,10 @@ from labelgrove.methods.neural import (
     predict_texts,
     prepare,
     report,
+    rerank_stage,
     tree_stage,
 )
+from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams
 from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams
@@ -36,6 +38,7 @@ from labelgrove.nn.network import MakeHeads, network_from_part, network_part
 from labelgrove.params import Params
 from labelgrove.predictions import Predictions
 from labelgrove.runs import RunFolder
+from labelgrove.solver import RankerParams
 from labelgrove.stages import Stages
 from labelgrove.tfidf import TfidfParams
 from labelgrove.tree import LabelTree, TreeParams
@@ -55,6 +58,8 @@ class LightXML(BaseEstimator):
         "training": LoopParams,
         "tfidf": TfidfParams,
         "tree": TreeParams,
+        "rerank": RerankParams,
+        "ranker": RankerParams,
     }
 
     def __init__(
@@ -65,6 +70,8 @@ class LightXML(BaseEstimator):
         training: LoopParams | None = None,
         tfidf: TfidfParams | None = None,
         tree: TreeParams | None = None,
+        rerank: RerankParams | None = None,
+        ranker: RankerParams | None = None,
         held_out: float = 0.05,
         baseline: bool = True,
         device: str = "auto",
@@ -76,6 +83,8 @@ class LightXML(BaseEstimator):
         self.training = LoopParams() if training is None else training
         self.tfidf = TfidfParams() if tfidf is None else tfidf
         self.tree = TreeParams() if tree is None else tree
+        self.rerank = RerankParams() if rerank is None else rerank
+        self.ranker = RankerParams() if ranker is None else ranker
         self.held_out = held_out
         self.baseline = baseline
         self.device = device
@@ -97,8 +106,9 @@ class LightXML(BaseEstimator):
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
         data = prepare(self, corpus, stages)
+        grouped = len(corpus.index) > self.heads.one_head_up_to
         tree = None
-        if len(corpus.index) > self.heads.one_head_up_to:
+        if grouped or self.rerank.enabled:
             tree = tree_stage(
                 stages,
                 data.features,
@@ -107,13 +117,14 @@ class LightXML(BaseEstimator):
                 seed=self.random_state,
                 threads=self.n_jobs,
             )
-        heads = self._heads(len(corpus.index), tree)
+        heads = self._heads(len(corpus.index), tree if grouped else None)
         trained = network_stage(self, data, heads, {"tree": tree, "heads": self.heads}, stages)
-        self.tree_ = tree
+        self.tree_ = tree if grouped else None
         self.network_ = network_from_part(trained, heads)
         self.story_ = trained.config["story"]
         self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus)
+        self.reranker_ = rerank_stage(self, data, tree, stages)
         self.report_ = report(self, data, reporter)
         self.timings_ = reporter.timings
         return self
@@ -144,6 +155,8 @@ class LightXML(BaseEstimator):
         parts = {"network": network_part(self.network_, self.story_, self.report_)}
         if self.tree_ is not None:
             parts["tree"] = self.tree_.state()
+        if self.reranker_ is not None:
+            parts |= self.reranker_.parts()
         save_estimator(self, path, parts, overwrite=overwrite)
 
     @classmethod
@@ -153,6 +166,7 @@ class LightXML(BaseEstimator):
         model.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
         heads = model._heads(len(model.index_), model.tree_)
         model.network_ = network_from_part(parts["network"], heads)
+        model.reranker_ = Reranker.from_parts(parts, model.rerank)
         model.story_ = parts["network"].config["story"]
         model.report_ = parts["network"].config["report"]
         return cast(Self, model)

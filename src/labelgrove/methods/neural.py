@@ -18,6 +18,7 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.label_features import describe_labels, label_strings
 from labelgrove.methods.base import check_fitted, check_k, checked_inputs
 from labelgrove.methods.linear import Linear
+from labelgrove.methods.reranking import Reranker, train_reranker
 from labelgrove.metrics import evaluate, scorer
 from labelgrove.nn.batches import Batches, prefetched
 from labelgrove.nn.devices import choose_device, choose_precision, derived_seed
@@ -28,6 +29,7 @@ from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, n
 from labelgrove.nn.tokens import Tokens, tokenize
 from labelgrove.part import Part
 from labelgrove.predictions import Predictions
+from labelgrove.ranker import Ranker
 from labelgrove.stages import Stages
 from labelgrove.tfidf import Tfidf, TfidfParams
 from labelgrove.tree import LabelTree, TreeParams, build_tree
@@ -287,13 +289,46 @@ def train_network(
     )
 
 
+def rerank_stage(
+    model: Any, data: Prepared, tree: LabelTree | None, stages: Stages
+) -> Reranker | None:
+    """The ranker over the network's shortlists, where the settings want one."""
+    if not model.rerank.enabled:
+        return None
+    assert tree is not None
+
+    def compute(_: Any) -> Part:
+        return train_reranker(
+            prediction_runner(model),
+            data.tokens,
+            data.features.rows,
+            data.learnt_from.labels,
+            tree,
+            model.rerank,
+            model.ranker,
+            seed=model.random_state,
+            threads=model.n_jobs,
+        ).state()
+
+    inputs = {
+        "network": stages.key("network"),
+        "features": stages.key("tfidf"),
+        "tree": stages.key("tree"),
+        "rerank": model.rerank,
+        "ranker": model.ranker,
+    }
+    ranker = Ranker.from_state(stages("rerank", inputs, compute))
+    return Reranker(data.features.vectorizer, ranker, model.rerank)
+
+
 def report(model: Any, data: Prepared, reporter: Reporter) -> dict[str, Any]:
     """The method beside the linear one on the held-out part; says so when it is worse."""
     if data.held_out is None or data.held_out_tokens is None:
         return {}
     runner = prediction_runner(model)
-    found = best_labels(runner, data.held_out_tokens, data.corpus.index, k=10)
-    ours = measured(found, data.held_out)
+    ours = measured(
+        ranked(model, runner, data.held_out.texts, data.held_out_tokens, k=10), data.held_out
+    )
     reporter.message(comparison(model.method, ours, data.linear))
     recall = runner.shortlist_recall(data.held_out_tokens, data.held_out.labels)
     return {model.method: ours, "linear": data.linear, "shortlist_recall": recall}
@@ -315,7 +350,26 @@ def predict_texts(model: Any, X: Any, k: int, *, threads: int | None = None) -> 
         raise DataError(f"{model.method} reads text and cannot predict from features")
     encoder = model.network_.encoder
     tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads or model.n_jobs)
-    return best_labels(prediction_runner(model), tokens, model.index_, k=k)
+    return ranked(model, prediction_runner(model), texts, tokens, k=k, threads=threads)
+
+
+def ranked(
+    model: Any,
+    runner: Runner,
+    texts: Any,
+    tokens: Tokens,
+    *,
+    k: int,
+    threads: int | None = None,
+) -> Predictions:
+    """The k best labels by the network, and by the ranker over its shortlist if there is one."""
+    if model.reranker_ is None:
+        return best_labels(runner, tokens, model.index_, k=k)
+    columns, scores = model.reranker_.best_labels(
+        runner, texts, tokens, min(k, len(model.index_)), threads=threads or model.n_jobs
+    )
+    counts = (columns >= 0).sum(axis=1).astype(np.int32)
+    return Predictions(columns, scores, counts, model.index_, "product")
 
 
 def best_labels(runner: Runner, tokens: Tokens, index: LabelIndex, *, k: int) -> Predictions:

@@ -7,8 +7,9 @@ documents and from those whose shortlist it is on, starting from the network's o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -19,8 +20,10 @@ from labelgrove.features import Features
 from labelgrove.nn.network import Runner
 from labelgrove.nn.tokens import Tokens
 from labelgrove.params import Params, param
+from labelgrove.part import Part
 from labelgrove.ranker import Ranker, train_ranker
 from labelgrove.solver import RankerParams, Start
+from labelgrove.tfidf import Tfidf
 from labelgrove.topk import top_k
 from labelgrove.tree import LabelTree
 
@@ -48,6 +51,43 @@ class RerankParams(Params):
     combine: Literal["ranker", "mean"] = param(
         "mean", help="final score: the ranker's sigmoid, or its mean with the network's probability"
     )
+
+
+class Reranker:
+    """The vectoriser and the ranker that put a network's shortlists in order."""
+
+    def __init__(self, vectorizer: Tfidf, ranker: Ranker, params: RerankParams) -> None:
+        self.vectorizer = vectorizer
+        self.ranker = ranker
+        self.params = params
+
+    def best_labels(
+        self, runner: Runner, texts: Any, tokens: Tokens, k: int, *, threads: int | None = None
+    ) -> tuple[Int32, Float32]:
+        """The k best labels of each document's shortlist, by both; columns and scores."""
+        labels, params = self.ranker.tree.labels, self.params
+        wanted = min(max(k, params.shortlist), labels)
+        columns, chances, vectors = runner.read(tokens, wanted, vectors=True)
+        features = _features(self.vectorizer.transform(texts), vectors, params)
+        pattern = _pattern(columns, labels)
+        scores = self.ranker.score(features, pattern, params=OWN_MARGIN, threads=threads)
+        scores.data = 1 / (1 + np.exp(-scores.data))
+        if params.combine == "mean":
+            scores.data = (scores.data + _pattern(columns, labels, chances).data) / 2
+        best = top_k(scores, k, threads=threads)
+        return best.columns, best.scores
+
+    def parts(self) -> dict[str, Part]:
+        """For the model folder."""
+        return {"rerank-tfidf": self.vectorizer.state(), "rerank-ranker": self.ranker.state()}
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, Part], params: RerankParams) -> Reranker | None:
+        """From the model folder, if the model has one."""
+        if "rerank-ranker" not in parts:
+            return None
+        ranker = Ranker.from_state(parts["rerank-ranker"])
+        return cls(Tfidf.from_state(parts["rerank-tfidf"]), ranker, params)
 
 
 def train_reranker(
@@ -85,30 +125,6 @@ def train_reranker(
         seed=seed,
         threads=threads,
     )
-
-
-def reranked(
-    ranker: Ranker,
-    runner: Runner,
-    tokens: Tokens,
-    terms: CSR,
-    params: RerankParams,
-    *,
-    k: int,
-    threads: int | None,
-) -> tuple[Int32, Float32]:
-    """The k best labels of each document's shortlist, by both; columns and scores, best first."""
-    wanted = min(max(k, params.shortlist), ranker.tree.labels)
-    columns, chances, vectors = runner.read(tokens, wanted, vectors=True)
-    pattern = _pattern(columns, ranker.tree.labels)
-    features = _features(terms, vectors, params)
-    margins = ranker.score(features, pattern, params=OWN_MARGIN, threads=threads)
-    scores = margins.copy()
-    scores.data = 1 / (1 + np.exp(-margins.data))
-    if params.combine == "mean":
-        scores.data = (scores.data + _pattern(columns, ranker.tree.labels, chances).data) / 2
-    best = top_k(scores, k)
-    return best.columns, best.scores
 
 
 def _pattern(columns: Int32, labels: int, values: Float32 | None = None) -> CSR:
