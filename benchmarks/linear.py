@@ -84,12 +84,12 @@ def main() -> None:
 
 def peers(pecos_python: str | None, napkinxc_python: str | None) -> dict[str, Peer]:
     """Who runs, by name; "ours" are the peers' settings brought near labelgrove's defaults."""
-    from labelgrove.beam import SearchParams, beam_per_level
+    from labelgrove.beam import SearchParams
     from labelgrove.solver import RankerParams
     from labelgrove.tree import TreeParams
 
     tree, ranker, search = TreeParams(), RankerParams(), SearchParams()
-    beam = beam_per_level(search.beam, 3)[-1]
+    beam = 10  # as wide as ours is but on very wide levels
     found = {"labelgrove": Peer("labelgrove", sys.executable)}
     as_pecos = {
         "ranker": {"negatives": "tfn", "eps": 0.3},

@@ -34,11 +34,11 @@ struct ByWeights {
     Lanes<W> constant = weights[rows.features() - 1];  // every visit needs it: kept in a register
 
     LABELGROVE_INLINE void fetch(int32_t i) const { rows.fetch(i); }
-    LABELGROVE_INLINE Lanes<W> margin(int32_t i) const {
-        return rows.margin_from<W>(i, weights, constant * rows.bias());
+    LABELGROVE_INLINE Lanes<W> margin(int32_t i, const Lanes<W>& factor) const {
+        return rows.margin_in_sweep<W>(i, weights, constant * rows.bias(), factor);
     }
     LABELGROVE_INLINE void add(int32_t i, const Lanes<W>& change) {
-        rows.add_features<W>(i, change, weights);
+        rows.add_in_sweep<W>(i, change, weights);
         constant += change * rows.bias();
     }
     LABELGROVE_INLINE void finish() const { weights[rows.features() - 1] = constant; }
@@ -51,7 +51,7 @@ struct ByMargins {
     const int64_t count;
 
     LABELGROVE_INLINE void fetch(int32_t i) const { prefetch(margins + i); }
-    LABELGROVE_INLINE Lanes<W> margin(int32_t i) const { return margins[i]; }
+    LABELGROVE_INLINE Lanes<W> margin(int32_t i, const Lanes<W>&) const { return margins[i]; }
     LABELGROVE_INLINE void add(int32_t i, const Lanes<W>& change) const {
         const float* const products = gram.row(i);
         for (int64_t j = 0; j < count; ++j) margins[j] += change * products[j];
@@ -121,6 +121,16 @@ void begin_block(BlockTask<W>& task, Start start) {
     }
 }
 
+template <int W>
+void set_lone_weights(const ClusterRows& rows, BlockProblem& problem) {
+    const Lanes<W>* const targets = problem.targets.lanes<W>();
+    const Lanes<W>* const alphas = problem.alpha.lanes<W>();
+    for (int64_t i = 0; i < rows.rows(); ++i) {
+        const Lanes<W> sign = targets[3 * static_cast<int64_t>(problem.slot[i])];
+        rows.set_lone<W>(i, sign * alphas[i], problem.weights.lanes<W>());
+    }
+}
+
 // The problem's targets are set, and its weights hold what is given to start with; they become the
 // answer. Lanes from `used` on are of no interest.
 template <int W>
@@ -147,7 +157,10 @@ void descend_block(const ClusterRows& rows, const Gram* gram, BlockProblem& prob
         sweep_lanes(task);
         if (options.loss == Loss::logistic ? task.logistic.converged() : task.hinge.converged(options.eps)) break;
     }
-    if (gram == nullptr) return;
+    if (gram == nullptr) {
+        set_lone_weights<W>(rows, problem);
+        return;
+    }
     problem.weights.assign(size_of_weights, 0.0f);
     if (from_given) std::copy_n(problem.given.data(), size_of_weights, problem.weights.data());
     problem.factors_to_margins<W>(n);

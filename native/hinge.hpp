@@ -65,7 +65,7 @@ LABELGROVE_INLINE void sweep_hinge(HingeSweep<W>& sweep, BlockProblem& problem, 
         }
         const Vec* const target = targets + 3 * static_cast<int64_t>(slot[i]);
         const Vec sign = target[0], diagonal = target[1], upper = target[2], alpha = alphas[i];
-        const Vec gradient = sign * route.margin(i) - 1.0f + diagonal * alpha;
+        const Vec gradient = sign * route.margin(i, sign * alpha) - 1.0f + diagonal * alpha;
         const auto at_zero = alpha == zero, at_upper = alpha == upper;
         const auto pushed_out = (at_zero & (gradient > zero)) | (at_upper & (gradient < zero));
         const Vec projected = select(pushed_out, zero, gradient);

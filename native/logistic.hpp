@@ -90,8 +90,12 @@ LABELGROVE_INLINE void sweep_logistic(LogisticSweep<W>& sweep, BlockProblem& pro
         if (s + 1 < sweep.size) route.fetch(problem.active[s + 1]);
         const float* const target = problem.template target<W>(i);
         float* const alpha = problem.alpha.data() + static_cast<int64_t>(i) * W;
-        const Lanes<W> margin = route.margin(i);
-        float changes[W] = {};
+        float changes[W], factors[W];
+        for (int lane = 0; lane < W; ++lane) factors[lane] = target[lane] * alpha[lane];
+        Lanes<W> factor;
+        std::memcpy(&factor, factors, sizeof(factor));
+        const Lanes<W> margin = route.margin(i, factor);
+        std::fill_n(changes, W, 0.0f);
         bool any = false;
         for (int lane = 0; lane < W; ++lane) {
             const float sign = target[lane], cost = target[2 * W + lane];

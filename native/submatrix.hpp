@@ -53,6 +53,25 @@ public:
     int64_t nnz() const { return begin_.back(); }
     int32_t global_feature(int32_t feature) const { return global_[feature]; }
 
+    // Brings the features that no other row has to the end of their row; `lone(row)` is where they begin.
+    void move_lone_features_back() {
+        lone_.resize(count_);
+        for (int64_t row = 0; row < count_; ++row) {
+            Entry *to = entries_.data() + begin_[row], *const last = entries_.data() + begin_[row + 1];
+            moved_.clear();
+            for (const Entry* from = to; from != last; ++from) {
+                if (from->feature < first_lone_) {
+                    *to++ = *from;
+                } else {
+                    moved_.push_back(*from);
+                }
+            }
+            lone_[row] = to - entries_.data();
+            std::copy(moved_.begin(), moved_.end(), to);
+        }
+    }
+    const Entry* lone(int64_t row) const { return entries_.data() + lone_[row]; }
+
     // Rows are visited in random order; fetching the next one's start hides the trip to memory.
     void prefetch_row(int64_t row) const {
         const char* from = reinterpret_cast<const char*>(begin(row));
@@ -102,6 +121,7 @@ private:
         std::array<int32_t, 33> start{};
         for (int32_t feature : found_) ++start[32 - std::bit_width(static_cast<uint32_t>(local_[feature])) + 1];
         for (size_t b = 1; b < start.size(); ++b) start[b] += start[b - 1];
+        first_lone_ = start[31];  // only a count of 1 is one bit wide
         global_.resize(found_.size());
         for (int32_t feature : found_) {
             int32_t& number = start[32 - std::bit_width(static_cast<uint32_t>(local_[feature]))];
@@ -111,7 +131,9 @@ private:
     }
 
     int64_t count_ = 0;
-    std::vector<int64_t> begin_;
+    int32_t first_lone_ = 0;  // features from here on occur once
+    std::vector<int64_t> begin_, lone_;
+    std::vector<Entry> moved_;
     std::vector<Entry> entries_;
     std::vector<int32_t> found_;
     std::vector<int32_t> global_;  // local feature -> feature

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,6 +29,9 @@ POST_PROCESSORS = (
 )
 
 
+MANY_CLUSTERS = 1000  # on one level
+
+
 @dataclass
 class SearchParams(Params):
     """How a tree is searched for the best labels.
@@ -40,7 +44,7 @@ class SearchParams(Params):
         "auto",
         ge=1,
         help="nodes kept per level; of a list, the last number serves all further levels; "
-        "auto: 10, but 15 from the third level on",
+        "auto: 10, but 15 on levels of more than 1,000 nodes",
     )
     post_processor: Literal[
         "noop", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "log-sigmoid"
@@ -61,17 +65,19 @@ class SearchParams(Params):
         return "margin" if raw else "product"
 
 
-def beam_per_level(beam: int | list[int] | Literal["auto"], levels: int) -> list[int]:
-    """The beam of each of so many levels; further numbers of a list are left out.
+def beam_per_level(beam: int | list[int] | Literal["auto"], widths: Sequence[int]) -> list[int]:
+    """The beam of each level, these being so many nodes wide; more numbers of a list are left out.
 
-    From the third level on a tree has many clusters to miss, while those of two-level trees hardly
-    gain from a wider beam but slow the search down.
+    Where a level has many clusters there are many to miss, and a wider beam finds labels that a
+    narrow one loses. On narrower levels it gives little and slows the search down.
 
-    >>> beam_per_level("auto", 4), beam_per_level([5, 20], 3), beam_per_level(10, 2)
-    ([10, 10, 15, 15], [5, 20, 20], [10, 10])
+    >>> beam_per_level("auto", (8, 128, 2048, 178719)), beam_per_level([5, 20], (4, 64, 4108))
+    ([10, 10, 15, 15], [5, 20, 20])
     """
-    beams = [10, 10, 15] if beam == "auto" else beam if isinstance(beam, list) else [beam]
-    return (beams + beams[-1:] * levels)[:levels]
+    if beam == "auto":
+        return [15 if width > MANY_CLUSTERS else 10 for width in widths]
+    beams = beam if isinstance(beam, list) else [beam]
+    return (beams + beams[-1:] * len(widths))[: len(widths)]
 
 
 class BeamSearch:
@@ -216,7 +222,7 @@ class BeamSearch:
             raise ConfigError(
                 f"search.beam: {len(params.beam)} numbers but the tree has {self.depth} levels"
             )
-        return beam_per_level(params.beam, self.depth)
+        return beam_per_level(params.beam, self.tree.widths)
 
 
 class LabelMask:

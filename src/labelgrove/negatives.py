@@ -46,7 +46,7 @@ def predicted_nodes(
     search = BeamSearch(
         tree.coarsen(len(levels)), levels, features=x.terms, bias=bias, width=x.width
     )
-    beams = beam_per_level(params.beam, len(levels))
+    beams = beam_per_level(params.beam, tree.widths[: len(levels)])
     upper = SearchParams(**params.get_params() | {"last_level": "same", "beam": beams})
     # A dense block tells as much of a document as a long text does.
     terms = np.inf if x.sparse is None or x.width else x.sparse.nnz / len(x)
