@@ -171,6 +171,7 @@ class CascadeXML(BaseEstimator):
     def load(cls, path: str | Path, **options: Any) -> Self:
         """Reads a model folder that :meth:`save` wrote."""
         model, parts = load_estimator(cls, path, **options)
+        model.device = "auto"  # whatever it was trained on
         model.tree_ = LabelTree.from_state(parts["tree"])
         model.network_ = network_from_part(parts["network"], model._heads(model.tree_))
         model.reranker_ = Reranker.from_parts(parts, model.rerank)

@@ -163,6 +163,7 @@ class LightXML(BaseEstimator):
     def load(cls, path: str | Path, **options: Any) -> Self:
         """Reads a model folder that :meth:`save` wrote."""
         model, parts = load_estimator(cls, path, **options)
+        model.device = "auto"  # whatever it was trained on
         model.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
         heads = model._heads(len(model.index_), model.tree_)
         model.network_ = network_from_part(parts["network"], heads)

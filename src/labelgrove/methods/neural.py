@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import sparse
 
 from labelgrove.arrays import CSR, csr_arrays, csr_from_arrays
 from labelgrove.callbacks import Reporter
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.features import Features
 from labelgrove.label_features import describe_labels, label_strings
 from labelgrove.methods.base import check_fitted, check_k, checked_inputs
 from labelgrove.methods.linear import Linear
@@ -281,7 +281,7 @@ def train_network(
         params,
         evaluate=None if data.held_out is None else score,
         folder=folder,
-        reporter=reporter,
+        reporter=Reporter(reporter.callbacks),  # its seconds are counted as the stage's already
         device=where,
         seed=seed,
         prefetch=prefetched,
@@ -346,7 +346,7 @@ def predict_texts(model: Any, X: Any, k: int, *, threads: int | None = None) -> 
     check_fitted(model)
     k = check_k(k)
     texts = checked_inputs(X)
-    if sparse.issparse(texts) or isinstance(texts, np.ndarray):
+    if isinstance(texts, Features):
         raise DataError(f"{model.method} reads text and cannot predict from features")
     encoder = model.network_.encoder
     tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads or model.n_jobs)

@@ -161,6 +161,11 @@ class Encoder(torch.nn.Module):
         }
         return Part(config, arrays)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For copies and worker processes: transformers hangs local functions on its models, which
+        # cannot travel.
+        return _restored, (self.state(), self.training)
+
     @classmethod
     def from_state(cls, part: Part) -> Encoder:
         """The encoder that :meth:`state` stored, in float32, without looking for any other file.
@@ -205,6 +210,10 @@ class Encoder(torch.nn.Module):
                 f"the stored encoder does not fit this version of transformers (weight {name})"
             )
         return cls(model.float(), tokenizer, params, pad_id=pad_id, pad_left=pad_left)
+
+
+def _restored(part: Part, training: bool) -> Encoder:
+    return Encoder.from_state(part).train(training)
 
 
 def load_encoder(params: EncoderParams | None = None) -> Encoder:
