@@ -15,7 +15,8 @@ import labelgrove
 from labelgrove import Corpus
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
-from labelgrove.methods.neural import comparison, hold_out
+from labelgrove.methods.neural import comparison
+from labelgrove.methods.preparation import hold_out
 from labelgrove.runs import RunFolder
 from test_contract import planted, tiny_training
 

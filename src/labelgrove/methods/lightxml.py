@@ -24,11 +24,10 @@ from labelgrove.methods.neural import (
     network_stage,
     precision_at_1,
     predict_texts,
-    prepare,
     report,
     rerank_stage,
-    tree_stage,
 )
+from labelgrove.methods.preparation import prepare, tree_stage
 from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams
