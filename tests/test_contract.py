@@ -8,8 +8,12 @@ methods that must keep the promises, too.
 from __future__ import annotations
 
 import copy
+import importlib.util
 import pickle
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,6 +46,29 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 
+# Methods with an encoder: a tiny random one, and as many updates as a small problem needs.
+NEURAL: dict[str, dict[str, Any]] = {
+    "lightxml": {"heads": {"dropout": 0.0}},
+    "cascadexml": {"heads": {"dropout": 0.0, "mix_dropout": 0.0}},
+}
+NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lightxml in groups": (
+        "lightxml",
+        {
+            "heads": {"dropout": 0.0, "one_head_up_to": 1, "bottleneck": 16, "groups_kept": 2},
+            "tree": SMALL_LEAVES,
+        },
+    ),
+    "cascadexml in three levels": (
+        "cascadexml",
+        {
+            "heads": {"dropout": 0.0, "mix_dropout": 0.0, "clusters": [2, 4], "kept": 2},
+            "rerank": {"enabled": True, "shortlist": 4},
+        },
+    ),
+}
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
 COLOURS = ["red", "blue", "green", "black", "white"]
 THINGS = ["shoe", "hat", "lamp", "chair", "table", "bottle"]
 STRANGE_NAMES = ["tab\there", "line\nbreak", "emoji 🌳", "'\"quotes\"'", " spaces "]
@@ -58,14 +85,45 @@ def planted(n: int = 120, seed: int = 0) -> tuple[list[str], list[list[str]]]:
     return texts, labels
 
 
-@pytest.fixture(params=[*METHODS, *VARIANTS])
+@pytest.fixture(params=[*METHODS, *VARIANTS, *NEURAL_VARIANTS])
 def method(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+    name = str(request.param)
+    if not HAS_TORCH and (name in NEURAL or name in NEURAL_VARIANTS):
+        pytest.skip("torch is not installed")
+    return name
 
 
 def new(method: str, **settings: Any) -> Any:
+    if method in NEURAL or method in NEURAL_VARIANTS:
+        name, variant = NEURAL_VARIANTS.get(method, (method, NEURAL.get(method, {})))
+        return create(name, tiny_training() | variant | settings)
     name, variant = VARIANTS.get(method, (method, QUICK.get(method, {})))
     return create(name, variant | settings)
+
+
+@cache
+def tiny_training() -> dict[str, Any]:
+    from tiny_encoders import make_encoder
+
+    words = [
+        *COLOURS,
+        *THINGS,
+        *["item", "is", "a", "that", "we", "sell", "one", "two", "text", "some"],
+    ]
+    words += [f"word{n}" for n in range(len(STRANGE_NAMES))]
+    folder = make_encoder(
+        Path(tempfile.mkdtemp()) / "encoder",
+        "bert",
+        words=words,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    return {
+        "encoder": {"encoder": str(folder), "max_tokens": 24, "pooling": "first"},
+        "training": {"max_steps": 120, "batch_size": 32, "lr": 3e-3, "head_lr": 3e-2},
+        "held_out": 0.0,
+        "device": "cpu",
+    }
 
 
 def same(first: Predictions, second: Predictions) -> bool:

@@ -241,6 +241,7 @@ def train_ranker(
     negatives: Any = None,
     shortlist: Any = None,
     start: Start | Sequence[Start | None] | None = None,
+    labels_only: bool = False,
     search: SearchParams | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -255,6 +256,7 @@ def train_ranker(
     documents and their positives alone, see :func:`labelgrove.negatives.shortlisted`.
     ``start`` has weights that the labels start from, one row per label column, or one entry (or
     None) per tree level, rows being nodes above the last; ``params.start`` says what they are for.
+    With ``labels_only``, nodes above the labels get no weights: for shortlists that others make.
     ``sample_weight`` has a factor for each document's costs; 0 leaves it out.
     ``progress(done, total)`` is told the number of nodes whose children are trained.
 
@@ -272,6 +274,8 @@ def train_ranker(
         raise DataError(f"labels have {y.shape[1]} columns but the tree has {tree.labels} labels")
     if params.negatives == "given" and negatives is None:
         raise ConfigError("ranker.negatives: is 'given', but no negatives were given")
+    if labels_only and shortlist is None:
+        raise ConfigError("labels_only: needs a shortlist, for no level above proposes any label")
     given = given_nodes(negatives, tree, len(x))
     listed = None if shortlist is None else shortlisted(shortlist, tree, len(x))
     starts = _starts(start, tree)
@@ -302,8 +306,11 @@ def train_ranker(
             lists = RowLists.from_csr(matrix)
             return lists if weights is None else weighted(lists, weights)
 
-        bearers = _everyone(len(x)) if number == 0 else positives[number - 1]
         last = number == len(parents) - 1
+        if labels_only and not last:
+            levels.append(ChunkedWeights.empty(tree.children(number), width=x.width))
+            continue
+        bearers = _everyone(len(x)) if number == 0 else positives[number - 1]
         chosen = [] if given[number] is None else [given[number]]
         own_negatives = None
         if last and listed is not None:

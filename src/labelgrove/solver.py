@@ -170,6 +170,25 @@ class ChunkedWeights:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
+    def empty(cls, children: Int64, *, width: int = 0) -> ChunkedWeights:
+        """A level without any weight: all its margins are 0.
+
+        >>> len(ChunkedWeights.empty(np.array([0, 3])).bias)
+        3
+        """
+        parents, nodes = len(children) - 1, int(children[-1])
+        return cls(
+            chunk_rows=np.zeros(parents + 1, np.int64),
+            chunk_entries=np.zeros(parents + 1, np.int64),
+            features=np.zeros(0, np.int32),
+            row_start=np.zeros(parents, np.uint32),
+            children=np.zeros(0, np.uint16),
+            values=np.zeros(0, np.float32),
+            bias=np.zeros(nodes, np.float32),
+            dense=np.zeros(nodes * width, np.float16),
+        )
+
+    @classmethod
     def concat(cls, parts: list[ChunkedWeights]) -> ChunkedWeights:
         """Chunks of consecutive parents as one level; empties ``parts`` to save memory."""
 

@@ -130,6 +130,13 @@ def check_device(device: str) -> None:
             )
 
 
+def use_device(model: Any, device: str) -> None:
+    """Has a model work on the device asked for; methods without a network have no choice."""
+    check_device(device)
+    if device != "auto" and hasattr(model, "device"):
+        model.device = device
+
+
 @dataclass(frozen=True)
 class TimedEvaluation:
     """Metrics of a model on a corpus, and what predicting cost from text to labels."""

@@ -69,6 +69,7 @@ def evaluate(
         from labelgrove.methods.base import load
 
         loaded = load(model)
+        common.use_device(loaded, device)
         corpus = common.read_corpus(
             test, labels=labels, index=loaded.index_, dense=dense, options=how, console=console
         )

@@ -57,6 +57,7 @@ def predict(
     console = common.stderr_console()
     common.check_device(device)
     loaded = load(model)
+    common.use_device(loaded, device)
     report = ReadReport()
     how = common.read_options(
         input_format,

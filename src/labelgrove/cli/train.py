@@ -76,7 +76,7 @@ def train(
 
     console = common.stderr_console()
     model = _configured(method, config, settings or [], seed=seed, threads=threads)
-    common.check_device(device)
+    common.use_device(model, device)
     budget = None if memory is None else parse_size(memory, name="--memory")
     how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
     _check_out(out, force=force)

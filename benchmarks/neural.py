@@ -1,0 +1,119 @@
+"""A neural method on a real corpus: accuracy on the dev part, speed of training, memory.
+
+    python benchmarks/neural.py --data PATH --corpus eurlex57k --config configs/NAME.toml
+        [--encoder FOLDER] [--set training.epochs=3 ...] [--run FOLDER] [--seed N]
+
+The config names the method and its settings. Tokens per second count what is not padding and
+leave out evaluation; the linear method is trained on the same documents and stands beside it.
+With ``--run`` an interrupted training continues.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from common import arguments, read_part, report
+
+
+def main() -> None:
+    parser = arguments(__doc__ or "", corpus="eurlex57k")
+    parser.add_argument("--config", type=Path, required=True, help="TOML file with the settings")
+    parser.add_argument("--encoder", help="overrides the config's encoder")
+    parser.add_argument("--set", action="append", default=[], help="one setting, group.name=value")
+    parser.add_argument("--run", type=Path, help="run folder, to continue an interrupted training")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    train = read_part(options.data, options.corpus, "train", options.limit)
+    dev = read_part(options.data, options.corpus, "dev", options.limit)
+    result = measure(train, dev, options)
+    report("neural", {"corpus": options.corpus, **result}, save=not options.no_save)
+
+
+def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
+    import torch
+
+    from labelgrove import Corpus
+    from labelgrove.methods import create
+    from labelgrove.methods.base import to_config
+    from labelgrove.runs import RunFolder
+
+    config = settings(options)
+    name = config.pop("method")
+    model = create(name, config | {"random_state": options.seed})
+    learnt = Corpus.from_lists(train.texts, train.labels)
+    run = None if options.run is None else RunFolder(options.run)
+    start = time.perf_counter()
+    model.fit(learnt, callbacks=[Printed()], run=run)
+    fitted = time.perf_counter() - start
+    judged = Corpus.from_lists(dev.texts, dev.labels, index=learnt.index)
+    start = time.perf_counter()
+    predictions = model.predict(judged.texts, k=10)
+    predicted = time.perf_counter() - start
+    memory = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
+    return {
+        "method": name,
+        "encoder": config["encoder"]["encoder"],
+        "seed": options.seed,
+        "documents": len(learnt),
+        "labels": len(learnt.index),
+        "data_sha256": train.sha256,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "dev": accuracy(predictions, judged, learnt),
+        "held_out": model.report_,
+        "tokens_per_second": model.story_["tokens_per_second"],
+        "training_s": model.story_["seconds"],
+        "steps": model.story_["steps"],
+        "best_step": model.story_["best_step"],
+        "fit_s": fitted,
+        "predict_documents_per_s": len(judged) / predicted,
+        "gpu_gb": memory,
+        "scores": [r for r in model.story_["history"] if "score" in r],
+        "settings": to_config(model),
+    }
+
+
+def settings(options: Any) -> dict[str, Any]:
+    from labelgrove.params import parse_setting, read_toml
+
+    config = read_toml(options.config)
+    for setting in options.set:
+        key, value = parse_setting(setting)
+        group, _, name = key.rpartition(".")
+        (config.setdefault(group, {}) if group else config)[name] = value
+    if options.encoder:
+        config["encoder"]["encoder"] = options.encoder
+    return config
+
+
+def accuracy(predictions: Any, judged: Any, learnt: Any) -> dict[str, float]:
+    """Percent, on the dev part; labels that training lacks count as misses."""
+    import numpy as np
+
+    from labelgrove.metrics import evaluate
+
+    values = evaluate(
+        predictions,
+        judged.labels,
+        unknown=judged.unknown,
+        metrics=("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"),
+        train_frequencies=np.bincount(learnt.labels.indices, minlength=len(learnt.index)),
+        n_train=len(learnt),
+    ).values
+    return {name: round(100 * value, 3) for name, value in values.items()}
+
+
+class Printed:
+    """A line per message and measurement, for logs."""
+
+    def __call__(self, event: Any) -> None:
+        if event.kind == "metrics":
+            shown = {k: round(v, 6) for k, v in event.values.items() if isinstance(v, float)}
+            print(f"{event.stage} {event.done:g}/{event.total or 0:g} {shown}", flush=True)
+        elif event.kind in ("message", "stage_end"):
+            print(f"{event.stage} {event.kind} {event.values}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""CascadeXML (Kharbanda et al., NeurIPS 2022): all resolutions of a label tree learnt at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+import torch
+from sklearn.base import BaseEstimator
+
+from labelgrove.callbacks import Callback, Reporter
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.methods.base import (
+    TrainingFacts,
+    check_fitted,
+    check_params,
+    load_estimator,
+    save_estimator,
+    training_corpus,
+)
+from labelgrove.methods.neural import (
+    estimate_memory,
+    network_stage,
+    precision_at_1,
+    predict_texts,
+    report,
+    rerank_stage,
+)
+from labelgrove.methods.preparation import prepare, tree_stage
+from labelgrove.methods.reranking import Reranker, RerankParams
+from labelgrove.nn.cascade_net import (
+    CascadeNet,
+    CascadeParams,
+    cascade_layers,
+    cascade_tree_params,
+)
+from labelgrove.nn.encoder import Encoder
+from labelgrove.nn.encoder_files import EncoderParams
+from labelgrove.nn.loop_params import LoopParams
+from labelgrove.nn.network import MakeHeads, network_from_part, network_part
+from labelgrove.nn.rows import RowTable
+from labelgrove.params import Params
+from labelgrove.predictions import Predictions
+from labelgrove.runs import RunFolder
+from labelgrove.solver import RankerParams
+from labelgrove.stages import Stages
+from labelgrove.tfidf import TfidfParams
+from labelgrove.tree import LabelTree, TreeParams
+
+
+class CascadeXML(BaseEstimator):
+    """Clusters of labels read an encoder's middle layers, labels its last; each level shortlists.
+
+    ``tree`` says what labels are clustered by; the widths of its levels come from ``heads``.
+    ``held_out`` is the share of the documents that choose the checkpoint; nothing is learnt from
+    them. ``baseline`` trains the linear method, too, and reports both on them.
+    """
+
+    method: ClassVar[str] = "cascadexml"
+    groups: ClassVar[dict[str, type[Params]]] = {
+        "encoder": EncoderParams,
+        "heads": CascadeParams,
+        "training": LoopParams,
+        "tfidf": TfidfParams,
+        "tree": TreeParams,
+        "rerank": RerankParams,
+        "ranker": RankerParams,
+    }
+
+    def __init__(
+        self,
+        *,
+        encoder: EncoderParams | None = None,
+        heads: CascadeParams | None = None,
+        training: LoopParams | None = None,
+        tfidf: TfidfParams | None = None,
+        tree: TreeParams | None = None,
+        rerank: RerankParams | None = None,
+        ranker: RankerParams | None = None,
+        held_out: float = 0.05,
+        baseline: bool = True,
+        device: str = "auto",
+        random_state: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.encoder = EncoderParams() if encoder is None else encoder
+        self.heads = CascadeParams() if heads is None else heads
+        self.training = LoopParams() if training is None else training
+        self.tfidf = TfidfParams() if tfidf is None else tfidf
+        self.tree = TreeParams() if tree is None else tree
+        self.rerank = RerankParams() if rerank is None else rerank
+        self.ranker = RankerParams() if ranker is None else ranker
+        self.held_out = held_out
+        self.baseline = baseline
+        self.device = device
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Fine-tunes from texts and labels; with a ``run`` folder, goes on where it stopped."""
+        check_params(self)
+        corpus = training_corpus(X, y, index)
+        reporter = Reporter(callbacks)
+        stages = Stages(reporter, run)
+        data = prepare(self, corpus, stages)
+        tree = tree_stage(
+            stages,
+            data.features,
+            data.learnt_from,
+            cascade_tree_params(len(corpus.index), self.heads, self.tree),
+            seed=self.random_state,
+            threads=self.n_jobs,
+        )
+        heads = self._heads(tree)
+        trained = network_stage(self, data, heads, {"tree": tree, "heads": self.heads}, stages)
+        self.tree_ = tree
+        self.network_ = network_from_part(trained, heads)
+        self.story_ = trained.config["story"]
+        self.index_ = corpus.index
+        self.facts_ = TrainingFacts.of(corpus)
+        self.reranker_ = rerank_stage(self, data, tree, stages)
+        self.report_ = report(self, data, reporter)
+        self.timings_ = reporter.timings
+        return self
+
+    def _heads(self, tree: LabelTree) -> MakeHeads:
+        def make(encoder: Encoder) -> tuple[torch.nn.Module, Sequence[int]]:
+            layers = cascade_layers(encoder.depth, len(tree.widths))
+            table = None
+            if tree.labels > self.heads.row_table_from:
+                table = RowTable(tree.labels, encoder.width, bias=True)
+            heads = CascadeNet(encoder.width, tree, self.heads, table=table)
+            return heads, [layer for level in layers for layer in level]
+
+        return make
+
+    def predict(self, X: Any, k: int = 5, *, threads: int | None = None) -> Predictions:
+        """The k best labels of each text; scores are probabilities (see ``heads.score``)."""
+        return predict_texts(self, X, k, threads=threads)
+
+    def score(self, X: Any, y: Any) -> float:
+        """P@1, so that scikit-learn's searches have a default to maximise."""
+        return precision_at_1(self, X, y)
+
+    def estimate_memory(self, corpus: Corpus) -> int:
+        """Bytes of main memory that fitting will need at its peak, a cautious guess."""
+        return estimate_memory(self, corpus)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes a model folder that needs no other file, the encoder included."""
+        check_fitted(self)
+        parts = {
+            "network": network_part(self.network_, self.story_, self.report_),
+            "tree": self.tree_.state(),
+        }
+        if self.reranker_ is not None:
+            parts |= self.reranker_.parts()
+        save_estimator(self, path, parts, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> Self:
+        """Reads a model folder that :meth:`save` wrote."""
+        model, parts = load_estimator(cls, path, **options)
+        model.device = "auto"  # whatever it was trained on
+        model.tree_ = LabelTree.from_state(parts["tree"])
+        model.network_ = network_from_part(parts["network"], model._heads(model.tree_))
+        model.reranker_ = Reranker.from_parts(parts, model.rerank)
+        model.story_ = parts["network"].config["story"]
+        model.report_ = parts["network"].config["report"]
+        return cast(Self, model)

@@ -1,0 +1,238 @@
+"""Training, reporting and predicting with a network: what each neural method's ``fit`` calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from labelgrove.callbacks import Reporter
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.errors import DataError
+from labelgrove.features import Features
+from labelgrove.methods.base import check_fitted, check_k, checked_inputs
+from labelgrove.methods.linear import Linear
+from labelgrove.methods.preparation import CHOSEN_BY, Prepared, measured
+from labelgrove.methods.reranking import Reranker, train_reranker
+from labelgrove.metrics import scorer
+from labelgrove.nn.batches import Batches, prefetched
+from labelgrove.nn.devices import choose_device, choose_precision, derived_seed
+from labelgrove.nn.encoder_files import find_encoder
+from labelgrove.nn.loop import LoopParams, LoopResult, train
+from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
+from labelgrove.nn.tokens import Tokens, tokenize
+from labelgrove.part import Part
+from labelgrove.predictions import Predictions
+from labelgrove.ranker import Ranker
+from labelgrove.stages import Stages
+from labelgrove.tree import LabelTree
+
+
+def network_stage(
+    model: Any,
+    data: Prepared,
+    make_heads: MakeHeads,
+    inputs: Mapping[str, Any],
+    stages: Stages,
+) -> Part:
+    """Trains the heads that ``make_heads`` puts on the encoder; gives a ``network_part``."""
+    seed = model.random_state
+
+    def compute(_: Any) -> Part:
+        with torch.random.fork_rng([]):
+            torch.manual_seed(derived_seed(seed, 0))
+            network = Network(data.encoder, *make_heads(data.encoder))
+        network.heads.start_from(data.learnt_from.labels)
+        result = train_network(
+            network,
+            data,
+            model.training,
+            reporter=stages.reporter,
+            device=model.device,
+            seed=seed,
+            folder=None if stages.run is None else stages.run.checkpoint("network").folder,
+        )
+        return network_part(network, result.story())
+
+    described = {
+        "tokens": stages.key("tokens"),
+        "held_out": stages.key("held-out-tokens"),
+        "labels": data.corpus.labels,
+        "encoder": model.encoder,
+        "training": model.training.identity(),
+        "seed": seed,
+    }
+    return stages("network", described | dict(inputs), compute)
+
+
+def train_network(
+    network: Network,
+    data: Prepared,
+    params: LoopParams,
+    *,
+    reporter: Reporter,
+    device: str,
+    seed: int,
+    folder: Path | None,
+) -> LoopResult:
+    """Trains in place. The checkpoint with the best mean of P@1, P@3 and P@5 is kept."""
+    encoder, where = network.encoder, choose_device(device)
+    batches = Batches(
+        data.tokens,
+        params.batch_size,
+        pad_id=encoder.pad_id,
+        pad_left=encoder.pad_left,
+        seed=seed,
+        max_tokens=params.batch_tokens,
+    )
+    runner = Runner(network, device=where, precision=choose_precision(params.precision, where))
+
+    def score() -> float:
+        assert data.held_out is not None and data.held_out_tokens is not None
+        found = best_labels(runner, data.held_out_tokens, data.corpus.index, k=10)
+        values = measured(found, data.held_out)
+        return float(np.mean([values[name] for name in CHOSEN_BY]))
+
+    return train(
+        network,
+        LabelledBatches(batches, data.learnt_from.labels),
+        lambda model, batch: model(batch),
+        params,
+        evaluate=None if data.held_out is None else score,
+        folder=folder,
+        reporter=Reporter(reporter.callbacks),  # its seconds are counted as the stage's already
+        device=where,
+        seed=seed,
+        prefetch=prefetched,
+        stage="training",
+    )
+
+
+def rerank_stage(
+    model: Any, data: Prepared, tree: LabelTree | None, stages: Stages
+) -> Reranker | None:
+    """The ranker over the network's shortlists, where the settings want one."""
+    if not model.rerank.enabled:
+        return None
+    assert tree is not None
+
+    def compute(_: Any) -> Part:
+        return train_reranker(
+            prediction_runner(model),
+            data.tokens,
+            data.features.rows,
+            data.learnt_from.labels,
+            tree,
+            model.rerank,
+            model.ranker,
+            seed=model.random_state,
+            threads=model.n_jobs,
+        ).state()
+
+    inputs = {
+        "network": stages.key("network"),
+        "features": stages.key("tfidf"),
+        "tree": stages.key("tree"),
+        "rerank": model.rerank,
+        "ranker": model.ranker,
+    }
+    ranker = Ranker.from_state(stages("rerank", inputs, compute))
+    return Reranker(data.features.vectorizer, ranker, model.rerank)
+
+
+def report(model: Any, data: Prepared, reporter: Reporter) -> dict[str, Any]:
+    """The method beside the linear one on the held-out part; says so when it is worse."""
+    if data.held_out is None or data.held_out_tokens is None:
+        return {}
+    runner = prediction_runner(model)
+    ours = measured(
+        ranked(model, runner, data.held_out.texts, data.held_out_tokens, k=10), data.held_out
+    )
+    reporter.message(comparison(model.method, ours, data.linear))
+    recall = runner.shortlist_recall(data.held_out_tokens, data.held_out.labels)
+    return {model.method: ours, "linear": data.linear, "shortlist_recall": recall}
+
+
+def prediction_runner(model: Any) -> Runner:
+    """Sends documents through a fitted model's network, on the device that it asks for."""
+    device = choose_device(model.device)
+    precision = choose_precision(model.training.precision, device)
+    return Runner(model.network_.to(device), device=device, precision=precision)
+
+
+def predict_texts(model: Any, X: Any, k: int, *, threads: int | None = None) -> Predictions:
+    """The k best labels of texts by a fitted neural method."""
+    check_fitted(model)
+    k = check_k(k)
+    texts = checked_inputs(X)
+    if isinstance(texts, Features):
+        raise DataError(f"{model.method} reads text and cannot predict from features")
+    encoder = model.network_.encoder
+    tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads or model.n_jobs)
+    return ranked(model, prediction_runner(model), texts, tokens, k=k, threads=threads)
+
+
+def ranked(
+    model: Any,
+    runner: Runner,
+    texts: Any,
+    tokens: Tokens,
+    *,
+    k: int,
+    threads: int | None = None,
+) -> Predictions:
+    """The k best labels by the network, and by the ranker over its shortlist if there is one."""
+    if model.reranker_ is None:
+        return best_labels(runner, tokens, model.index_, k=k)
+    columns, scores = model.reranker_.best_labels(
+        runner, texts, tokens, min(k, len(model.index_)), threads=threads or model.n_jobs
+    )
+    counts = (columns >= 0).sum(axis=1).astype(np.int32)
+    return Predictions(columns, scores, counts, model.index_, "product")
+
+
+def best_labels(runner: Runner, tokens: Tokens, index: LabelIndex, *, k: int) -> Predictions:
+    """The k best labels of tokenised documents."""
+    columns, scores = runner.best_labels(tokens, min(k, len(index)))
+    counts = (columns >= 0).sum(axis=1).astype(np.int32)
+    return Predictions(columns, scores, counts, index, "product")
+
+
+def precision_at_1(model: Any, X: Any, y: Any) -> float:
+    """What scikit-learn's searches maximise by default."""
+    return float(scorer("P@1")(model, X, y))
+
+
+def estimate_memory(model: Any, corpus: Corpus) -> int:
+    """Bytes of main memory for fitting: tf-idf and the baseline, or the network with its optimiser.
+
+    The encoder is counted as its files are; a GPU's memory is another matter.
+    """
+    linear = Linear(tfidf=model.tfidf).estimate_memory(corpus)
+    weights = sum(
+        f.stat().st_size for f in find_encoder(model.encoder.encoder).glob("*.safetensors")
+    )
+    tokens = 4 * model.encoder.max_tokens * len(corpus)
+    # Weights, their gradients, two moments, and one copy for the best checkpoint.
+    return int(linear + tokens + 5 * (2 * weights + 4 * 512 * len(corpus.index)))
+
+
+def comparison(name: str, ours: Mapping[str, float], linear: Mapping[str, float]) -> str:
+    """One sentence on how a method did beside the linear one.
+
+    >>> comparison("lightxml", {"P@1": 0.5, "P@3": 0.2, "P@5": 0.1}, {})
+    'held-out P@1/3/5: lightxml 50.00/20.00/10.00'
+    """
+
+    def figures(values: Mapping[str, float]) -> str:
+        return "/".join(f"{100 * values[metric]:.2f}" for metric in CHOSEN_BY)
+
+    said = f"held-out P@1/3/5: {name} {figures(ours)}"
+    if not linear:
+        return said
+    behind = sum(ours[m] for m in CHOSEN_BY) < sum(linear[m] for m in CHOSEN_BY)
+    verdict = "; the linear method is better here" if behind else ""
+    return f"{said}, linear {figures(linear)}{verdict}"

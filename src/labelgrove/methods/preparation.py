@@ -1,0 +1,199 @@
+"""What neural methods need before a network is trained: held-out documents, tf-idf, trees, tokens.
+
+Each step is a stage of the run folder, and a repeated fit takes what is there already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelgrove.arrays import CSR, csr_arrays, csr_from_arrays
+from labelgrove.corpus import Corpus
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.label_features import describe_labels, label_strings
+from labelgrove.methods.linear import Linear
+from labelgrove.metrics import evaluate
+from labelgrove.nn.encoder import Encoder, load_encoder
+from labelgrove.nn.tokens import Tokens, tokenize
+from labelgrove.part import Part
+from labelgrove.predictions import Predictions
+from labelgrove.stages import Stages
+from labelgrove.tfidf import Tfidf, TfidfParams
+from labelgrove.tree import LabelTree, TreeParams, build_tree
+
+# What the checkpoint is chosen by (their mean), and what is reported of the held-out part.
+CHOSEN_BY = ("P@1", "P@3", "P@5")
+REPORTED = (*CHOSEN_BY, "nDCG@5", "R@10")
+FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
+
+
+def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | None]:
+    """The documents to learn from, and those that choose the checkpoint; None if too few.
+
+    >>> train, held_out = hold_out(Corpus.from_lists(["x"] * 200, [["a"]] * 200), 0.05, 0)
+    >>> len(train), len(held_out)
+    (190, 10)
+    """
+    if not 0 <= share < 1:
+        raise ConfigError(f"held_out: must be at least 0 and below 1, got {share}")
+    count = round(share * len(corpus))
+    if count < FEWEST_HELD_OUT:
+        return corpus, None
+    chosen = np.zeros(len(corpus), bool)
+    chosen[np.random.default_rng([seed, 0]).choice(len(corpus), count, replace=False)] = True
+    if corpus.labels[~chosen].nnz == 0:
+        return corpus, None
+    return corpus.take(~chosen), corpus.take(chosen)
+
+
+@dataclass(frozen=True)
+class TextFeatures:
+    """tf-idf rows of the training texts, and the vectoriser that made them."""
+
+    rows: CSR
+    vectorizer: Tfidf
+
+
+def tfidf_stage(
+    stages: Stages, texts: Any, params: TfidfParams, *, threads: int | None
+) -> TextFeatures:
+    """tf-idf of the training texts, for trees, baselines and rankers."""
+
+    def compute(_: Any) -> Part:
+        vectorizer = Tfidf(params, n_jobs=threads)
+        rows = vectorizer.fit_transform(texts)
+        state = vectorizer.state()
+        return Part(state.config, state.arrays | csr_arrays(rows, "features"))
+
+    made = stages("tfidf", {"texts": texts, "tfidf": params}, compute)
+    return TextFeatures(csr_from_arrays(made.arrays, "features"), Tfidf.from_state(made))
+
+
+def tree_stage(
+    stages: Stages,
+    features: TextFeatures,
+    corpus: Corpus,
+    params: TreeParams,
+    *,
+    seed: int,
+    threads: int | None,
+) -> LabelTree:
+    """A label tree grown from the tf-idf of each label's documents (or as ``params`` says)."""
+    strings = label_strings(params, corpus.index)
+
+    def compute(_: Any) -> Part:
+        described = describe_labels(
+            params,
+            features.rows,
+            corpus.labels,
+            transform=features.vectorizer.transform,
+            strings=strings,
+            seed=seed,
+            threads=threads,
+        )
+        return build_tree(described, params, seed=seed, threads=threads).state()
+
+    inputs = {
+        "features": stages.key("tfidf"),
+        "labels": corpus.labels,
+        "strings": strings,
+        "tree": params,
+        "seed": seed,
+    }
+    return LabelTree.from_state(stages("tree", inputs, compute))
+
+
+def tokens_stage(
+    stages: Stages, name: str, texts: Any, encoder: Encoder, *, threads: int | None
+) -> Tokens:
+    """Texts as the encoder reads them."""
+
+    def compute(progress: Any) -> Part:
+        return tokenize(
+            texts, encoder, encoder.max_tokens, threads=threads, progress=progress.update
+        ).state()
+
+    inputs = {
+        "texts": texts,
+        "tokenizer": encoder.tokenizer.to_str(),
+        "max_tokens": encoder.max_tokens,
+    }
+    return Tokens.from_state(stages(name, inputs, compute))
+
+
+def baseline_stage(
+    stages: Stages,
+    features: TextFeatures,
+    corpus: Corpus,
+    held_out: Corpus,
+    *,
+    seed: int,
+    threads: int | None,
+) -> dict[str, float]:
+    """What the linear method reaches on the held-out part, trained on the same documents."""
+
+    def compute(_: Any) -> Part:
+        model = Linear(random_state=seed, n_jobs=threads)
+        model.fit(features.rows, corpus.labels, index=corpus.index)
+        assert held_out.texts is not None
+        found = model.predict(features.vectorizer.transform(held_out.texts), k=10)
+        return Part(measured(found, held_out))
+
+    inputs = {
+        "features": stages.key("tfidf"),
+        "labels": corpus.labels,
+        "held_out": [held_out.texts, held_out.labels],
+        "seed": seed,
+    }
+    return stages("linear-baseline", inputs, compute).config
+
+
+def measured(predictions: Predictions, truth: Corpus) -> dict[str, float]:
+    """The metrics that ``fit`` reports, as fractions.
+
+    >>> corpus = Corpus.from_lists(["x"], [["a"]])
+    >>> found = Predictions([[0]], [[0.5]], [1], corpus.index, "product")
+    >>> measured(found, corpus)["P@1"]
+    1.0
+    """
+    found = evaluate(predictions, truth.labels, unknown=truth.unknown, metrics=REPORTED)
+    return {name: float(found[name]) for name in REPORTED}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that a network needs to be trained: made once per fit, stage by stage."""
+
+    corpus: Corpus
+    learnt_from: Corpus
+    held_out: Corpus | None
+    features: TextFeatures
+    linear: dict[str, float]  # what the linear method reaches on the held-out part
+    encoder: Encoder
+    tokens: Tokens
+    held_out_tokens: Tokens | None
+
+
+def prepare(model: Any, corpus: Corpus, stages: Stages) -> Prepared:
+    """Splits the documents, makes tf-idf and tokens, and trains the linear baseline."""
+    if corpus.texts is None:
+        raise DataError(f"{model.method} reads text, and these documents have features only")
+    seed, threads = model.random_state, model.n_jobs
+    learnt_from, held_out = hold_out(corpus, model.held_out, seed)
+    encoder = load_encoder(model.encoder)
+    features = tfidf_stage(stages, learnt_from.texts, model.tfidf, threads=threads)
+    linear = {}
+    if model.baseline and held_out is not None:
+        linear = baseline_stage(stages, features, learnt_from, held_out, seed=seed, threads=threads)
+    tokens = tokens_stage(stages, "tokens", learnt_from.texts, encoder, threads=threads)
+    held_out_tokens = None
+    if held_out is not None:
+        held_out_tokens = tokens_stage(
+            stages, "held-out-tokens", held_out.texts, encoder, threads=threads
+        )
+    return Prepared(
+        corpus, learnt_from, held_out, features, linear, encoder, tokens, held_out_tokens
+    )

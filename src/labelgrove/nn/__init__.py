@@ -1,0 +1,1 @@
+"""The neural core: encoders, batches, heads, losses and the training loop (extra: torch)."""

@@ -1,0 +1,370 @@
+"""CascadeXML's network: coarse label clusters read early layers, labels the last, all at once.
+
+Every level scores only what the level above kept. In training, true nodes are brought into the
+lists; at prediction nobody knows them. A level's loss reaches the layers it reads and those below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from labelgrove.arrays import CSR, Float32
+from labelgrove.errors import ConfigError
+from labelgrove.nn.candidates import (
+    Candidates,
+    RaggedLabels,
+    TreeIndex,
+    best,
+    contains,
+    favour,
+    found_labels,
+    shortlist,
+)
+from labelgrove.nn.heads import (
+    LabelTable,
+    LogitForm,
+    Rows,
+    TopLabels,
+    full_logits,
+    log_odds,
+    shortlist_logits,
+    top_labels,
+)
+from labelgrove.nn.losses import document_losses
+from labelgrove.params import Params, param
+from labelgrove.tree import LabelTree, TreeParams
+
+Number = TypeVar("Number", int, float)
+
+LABELS_PER_CLUSTER, APART = 10, 8
+FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
+
+
+@dataclass
+class CascadeParams(Params):
+    """CascadeXML's levels; a list has one value per level, a single value serves all.
+
+    >>> CascadeParams(truth="joined", kept=[128, 256, 400]).validate().score
+    'weighted'
+    """
+
+    priors: bool = param(
+        True, help="biases begin at the log odds of a candidate being true; false = 0, as published"
+    )
+    clusters: list[int] = param(
+        [], ge=1, help="nodes of each cluster level, 8 times apart; empty = by the number of labels"
+    )
+    row_table_from: int = param(
+        300_000, ge=0, help="from so many labels on, an update touches only the rows in use"
+    )
+    kept: int | list[int] = param(
+        128, ge=1, help="best clusters of each cluster level whose children are candidates"
+    )
+    dropout: float | list[float] | None = param(
+        None, ge=0, le=1, help="dropout before each level's head; none = as published for the depth"
+    )
+    mix_dropout: float = param(
+        0.2, ge=0, le=1, help="dropout before the first level's two layers mix"
+    )
+    truth: Literal["forced", "joined"] = param(
+        "forced",
+        help="forced: true clusters are always kept (code); joined: true nodes join the children "
+        "of the clusters that look best (paper)",
+    )
+    reduction: Literal["mean", "sum"] = param(
+        "mean", help="of a document's losses over the candidates of a level"
+    )
+    rescale: bool = param(
+        False, help="a level's loss times its candidates / the fewest of any level (paper)"
+    )
+    level_weights: list[float] = param([], ge=0, help="factor on each level's loss; empty = 1")
+    score: Literal["level", "weighted"] = param(
+        "weighted", help="level: the label's probability; weighted: times that of its cluster"
+    )
+    logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
+
+
+def cascade_layers(depth: int, levels: int) -> list[tuple[int, ...]]:
+    """Which layers of an encoder each level reads; layer ``depth`` is the last, 0 the embeddings.
+
+    Levels lie a sixth of the depth apart, the labels' at the end; the first reads two layers.
+
+    >>> cascade_layers(12, 4), cascade_layers(6, 3)
+    ([(5, 6), (8,), (10,), (12,)], [(3, 4), (5,), (6,)])
+    """
+    if depth < 1 or levels < 1:
+        raise ConfigError(f"a cascade needs layers and levels, got {depth} and {levels}")
+    shares = [1 - (levels - 1 - level) / 6 for level in range(levels)]
+    layers = [max(1, math.floor(depth * share + 0.5)) for share in shares]
+    return [(layers[0] - 1, layers[0]), *((layer,) for layer in layers[1:])]
+
+
+def cascade_clusters(labels: int) -> tuple[int, ...]:
+    """Clusters per cluster level for so many labels; powers of two, none for a small label set.
+
+    >>> cascade_clusters(670_091), cascade_clusters(30_938), cascade_clusters(500)
+    ((1024, 8192, 65536), (512, 4096), ())
+    """
+    if labels < FEWEST_CLUSTERS * LABELS_PER_CLUSTER:
+        return ()
+    widths = [2 ** round(math.log2(labels / LABELS_PER_CLUSTER))]
+    while widths[0] > MOST_CLUSTERS or (
+        len(widths) < CLUSTER_LEVELS and widths[0] // APART >= FEWEST_CLUSTERS
+    ):
+        widths.insert(0, widths[0] // APART)
+    return tuple(widths)
+
+
+def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) -> TreeParams:
+    """``tree`` with the levels that ``params.clusters`` or :func:`cascade_clusters` wants.
+
+    >>> cascade_tree_params(670_091, CascadeParams(), TreeParams()).max_leaf_size
+    11
+    """
+    widths = params.clusters or cascade_clusters(labels)
+    shape: dict[str, Any] = {"max_leaf_size": max(1, labels)}
+    if widths:
+        steps = {after / before for before, after in pairwise(widths)} or {APART}
+        if len(steps) > 1 or not float(min(steps)).is_integer():
+            raise ConfigError(
+                f"heads.clusters: each level must be as many times wider, got {widths}"
+            )
+        leaf = -(-labels // widths[-1])
+        shape = {"branching": int(min(steps)), "max_leaf_size": leaf, "top_width": widths[0]}
+    return TreeParams(**tree.get_params() | {"kind": "balanced"} | shape)
+
+
+class Level(NamedTuple):
+    """What one level made of a batch: its candidates, their logits, and what it kept of them."""
+
+    listed: Candidates
+    logits: Tensor
+    kept: Tensor
+    kept_mask: Tensor
+    kept_logits: Tensor
+
+
+class CascadeNet(nn.Module):
+    """From pooled layer states to labels, level by level down a tree.
+
+    The first two states are the first level's, then comes one per level: see
+    :func:`cascade_layers`. ``table`` brings a label table for the last level, its rows in the order
+    of the tree's leaves.
+
+    >>> net = CascadeNet(4, LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
+    >>> net.predict([torch.ones(1, 4)] * 3, k=2).columns.shape
+    torch.Size([1, 2])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        tree: LabelTree,
+        params: CascadeParams | None = None,
+        *,
+        table: Rows | None = None,
+    ) -> None:
+        super().__init__()
+        self.params = (params or CascadeParams()).validate("cascadexml")
+        self.index = TreeIndex(tree)
+        levels = len(tree.widths)
+        self.kept = _per_level(self.params.kept, levels - 1, "kept")
+        self.dropout = _per_level(_dropouts(self.params.dropout, levels), levels, "dropout")
+        self.weights = _per_level(self.params.level_weights or 1.0, levels, "level_weights")
+        self.mix = nn.Linear(2 * width, width)
+        tables: list[Any] = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]
+        tables.append(table or LabelTable(tree.labels, width))
+        self.tables = nn.ModuleList(tables)
+        if tuple(tables[-1].weight.shape) != (tree.labels, width):
+            raise ConfigError(
+                f"the label table must be {tree.labels} x {width}, "
+                f"got {tuple(tables[-1].weight.shape)}"
+            )
+
+    @torch.no_grad()
+    def start_from(self, labels: CSR) -> None:
+        """Sets the biases by the training documents' labels, unless ``priors`` is off.
+
+        On the first level every document is scored on every node, so a node's own frequency
+        counts. Below, a node is scored where it is likely, and all begin alike.
+        """
+        if not self.params.priors:
+            return
+        documents = labels.shape[0]
+        for number, (table, bearers) in enumerate(
+            zip(self.tables, self.index.bearers(labels), strict=True)
+        ):
+            if number == 0:
+                table.bias.copy_(log_odds(bearers, documents))  # type: ignore[operator]
+                continue
+            listed = min(
+                self.index.widths[number],
+                self.kept[number - 1] * self.index.widths[number] / self.index.widths[number - 1],
+            )
+            table.bias.fill_(float(log_odds(bearers.sum() / listed, documents)))  # type: ignore[operator]
+
+    def loss(
+        self, states: Sequence[Tensor], positives: RaggedLabels
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Mean loss of the documents, and what to watch of each level.
+
+        ``recall.1`` is the share of true labels whose cluster the first level would keep by itself,
+        of lists with the true nodes brought in; :meth:`shortlist_recall` is without that.
+        """
+        truth = self.index.true_nodes(positives)
+        levels = self._levels(states, truth, dropout=self.training)
+        stats: dict[str, Tensor] = {}
+        losses, sizes = [], []
+        for number, level in enumerate(levels):
+            listed = level.listed
+            losses.append(
+                document_losses(
+                    level.logits,
+                    listed.targets,
+                    mask=listed.mask,
+                    reduction=self.params.reduction,
+                )
+            )
+            sizes.append(listed.mask.sum(1))
+            stats[f"loss.{number + 1}"] = losses[-1].detach().mean()
+            stats[f"candidates.{number + 1}"] = sizes[-1].float().mean()
+            if number < len(self.kept):
+                found = self._unforced(level, self.kept[number], truth[number])
+                stats[f"recall.{number + 1}"] = found[0] / found[1].clamp(min=1)
+        fewest = torch.stack(sizes).amin(0).clamp(min=1)
+        total = torch.zeros_like(losses[0])
+        for factor, size, values in zip(self.weights, sizes, losses, strict=True):
+            scaled = values * (size / fewest) if self.params.rescale else values
+            total = total + factor * scaled
+        mean = total.mean()
+        return mean, {"loss": mean.detach()} | stats
+
+    def predict(
+        self,
+        states: Sequence[Tensor],
+        k: int,
+        *,
+        score: Literal["level", "weighted"] | None = None,
+    ) -> TopLabels:
+        """The best ``k`` labels, by the rule of the settings or another; never any dropout.
+
+        More clusters are kept where fewer would not have ``k`` labels for certain.
+        """
+        with torch.no_grad():
+            kept = [max(pair) for pair in zip(self.kept, self.index.needed(k), strict=True)]
+            levels = self._levels(states, None, dropout=False, kept=kept)
+            listed, scores = levels[-1].listed, levels[-1].logits.sigmoid()
+            if len(levels) > 1 and (score or self.params.score) == "weighted":
+                scores = scores * levels[-2].kept_logits.sigmoid().gather(1, listed.slots)
+            return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
+
+    def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
+        """Per cluster level (true labels still in the shortlist, true labels) at prediction.
+
+        The last row is what can be found at all; counts of batches add up.
+        """
+        with torch.no_grad():
+            levels = self._levels(states, None, dropout=False)
+            truth = self.index.true_nodes(positives)
+            rows = [
+                found_labels(level.kept, level.kept_mask, true)
+                for level, true in zip(levels[:-1], truth, strict=False)
+            ]
+            if not rows:
+                return positives.indptr[-1:].repeat(1, 2)
+            return torch.stack(rows)
+
+    @property
+    def text_width(self) -> int:
+        """Size of :meth:`text`."""
+        return int(self.mix.out_features)
+
+    def text(self, states: Sequence[Tensor]) -> Tensor:
+        """What the labels' level reads, without dropout."""
+        return self._vectors(states, dropout=False)[-1]
+
+    def output_layer(self) -> tuple[Float32, Float32]:
+        """Weights (labels x width) and biases of the labels, in the order of their columns."""
+        table: Any = self.tables[-1]
+        leaves = self.index.leaf_positions
+        weights, biases = table.weight[leaves], table.bias[leaves]
+        return weights.detach().float().cpu().numpy(), biases.detach().float().cpu().numpy()
+
+    def _levels(
+        self,
+        states: Sequence[Tensor],
+        truth: list[Tensor] | None,
+        *,
+        dropout: bool,
+        kept: Sequence[int] | None = None,
+    ) -> list[Level]:
+        keep = self.kept if kept is None else kept
+        levels: list[Level] = []
+        for number, vectors in enumerate(self._vectors(states, dropout=dropout)):
+            listed, logits = self._score(number, vectors, levels, truth)
+            if number == len(self.kept):
+                nothing = listed.ids[:, :0]
+                levels.append(Level(listed, logits, nothing, nothing, nothing))
+                continue
+            forced = truth is not None and self.params.truth == "forced"
+            scores = favour(logits, listed.targets) if forced else logits
+            places, kept_mask = best(scores, listed.mask, keep[number])
+            nodes = listed.ids.gather(1, places)
+            levels.append(Level(listed, logits, nodes, kept_mask, logits.gather(1, places)))
+        return levels
+
+    def _score(
+        self, number: int, vectors: Tensor, levels: list[Level], truth: list[Tensor] | None
+    ) -> tuple[Candidates, Tensor]:
+        table: Any = self.tables[number]
+        if number == 0:
+            logits = full_logits(vectors, table)
+            ids = torch.arange(logits.shape[1], device=logits.device).repeat(len(logits), 1)
+            everything = torch.ones_like(ids, dtype=torch.bool)
+            targets = contains(truth[0], ids) if truth else torch.zeros_like(everything)
+            return Candidates(ids, everything, torch.zeros_like(ids), targets), logits
+        above = levels[-1]
+        listed = shortlist(self.index, number, above.kept, above.kept_mask, truth)
+        form = self.params.logits
+        return listed, shortlist_logits(vectors, table, listed.ids, listed.mask, form=form)
+
+    def _vectors(self, states: Sequence[Tensor], *, dropout: bool) -> list[Tensor]:
+        """What each level's head reads."""
+        if len(states) != len(self.tables) + 1:
+            raise ConfigError(f"{len(self.tables) + 1} layer states wanted, got {len(states)}")
+        pair = functional.dropout(torch.cat(list(states[:2]), 1), self.params.mix_dropout, dropout)
+        vectors = [self.mix(pair), *states[2:]]
+        return [
+            functional.dropout(vector, share, dropout)
+            for vector, share in zip(vectors, self.dropout, strict=True)
+        ]
+
+    def _unforced(self, level: Level, keep: int, true: Tensor) -> Tensor:
+        kept, mask = level.kept, level.kept_mask
+        if self.params.truth == "forced":
+            places, mask = best(level.logits, level.listed.mask, keep)
+            kept = level.listed.ids.gather(1, places)
+        return found_labels(kept, mask, true)
+
+
+def _dropouts(given: float | list[float] | None, levels: int) -> float | list[float]:
+    if given is not None:
+        return given
+    published = {3: [0.3, 0.3, 0.4], 4: [0.2, 0.25, 0.4, 0.5]}
+    steps = [0.3 + 0.2 * level / max(1, levels - 1) for level in range(levels)]
+    return published.get(levels, steps)
+
+
+def _per_level(value: Number | list[Number], levels: int, name: str) -> list[Number]:
+    values = list(value) if isinstance(value, list) else [value] * levels
+    if len(values) != levels:
+        raise ConfigError(f"cascadexml.{name}: {levels} values wanted, got {len(values)}")
+    return values

@@ -1,0 +1,230 @@
+"""An encoder with heads: what the neural methods train and predict with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from labelgrove.arrays import CSR, Float32, Int32
+from labelgrove.nn.batches import Batch, Batches, prefetched
+from labelgrove.nn.candidates import RaggedLabels
+from labelgrove.nn.checkpoint import fill
+from labelgrove.nn.devices import autocast
+from labelgrove.nn.encoder import Encoder
+from labelgrove.nn.heads import TopLabels
+from labelgrove.nn.tokens import Tokens
+from labelgrove.part import Part
+
+# Tokens of a batch without gradients: enough to keep any device busy.
+PREDICTION_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 11}
+
+
+class Heads(Protocol):
+    """What a method puts on top of an encoder; see lightxml_net.py and cascade_net.py."""
+
+    def start_from(self, labels: CSR) -> None: ...
+
+    def loss(
+        self, states: Sequence[Tensor], positives: RaggedLabels
+    ) -> tuple[Tensor, dict[str, Tensor]]: ...
+
+    def predict(self, states: Sequence[Tensor], k: int) -> TopLabels: ...
+
+    def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor: ...
+
+    @property
+    def text_width(self) -> int: ...
+
+    def text(self, states: Sequence[Tensor]) -> Tensor: ...
+
+    def output_layer(self) -> tuple[Float32, Float32]: ...
+
+
+class Network(nn.Module):
+    """Heads that read the pooled states of some of an encoder's layers."""
+
+    def __init__(self, encoder: Encoder, heads: nn.Module, layers: Sequence[int]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads: Any = heads
+        self.layers = tuple(layers)
+
+    def states(self, batch: Batch) -> list[Tensor]:
+        """One vector per document and layer."""
+        pooled: list[Tensor] = self.encoder(batch.ids, batch.attention, self.layers)
+        return pooled
+
+    def forward(self, batch: LabelledBatch) -> Tensor:
+        """The mean loss of a batch."""
+        loss: Tensor = self.heads.loss(self.states(batch.batch), batch.labels)[0]
+        return loss
+
+
+@dataclass(frozen=True)
+class LabelledBatch:
+    """A batch with the labels of its documents."""
+
+    batch: Batch
+    labels: RaggedLabels
+
+    @property
+    def rows(self) -> Any:
+        return self.batch.rows
+
+    @property
+    def tokens(self) -> int:
+        return self.batch.tokens
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def to(self, device: str | torch.device) -> LabelledBatch:
+        return LabelledBatch(self.batch.to(device), self.labels.to(device))
+
+    def pin(self) -> LabelledBatch:
+        return LabelledBatch(self.batch.pin(), self.labels.pin())
+
+
+class LabelledBatches:
+    """Batches that bring the labels of their documents along."""
+
+    def __init__(self, batches: Batches, labels: CSR) -> None:
+        self.batches = batches
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[LabelledBatch]:
+        """As :meth:`Batches.epoch`."""
+        for batch in self.batches.epoch(number, start=start):
+            yield LabelledBatch(batch, labels_of(self.labels, batch.rows))
+
+
+def labels_of(labels: CSR, rows: Any) -> RaggedLabels:
+    """The label columns of some documents.
+
+    >>> from scipy import sparse
+    >>> labels_of(sparse.csr_array([[0, 1], [1, 1]]), np.array([1, 0])).indices.tolist()
+    [0, 1, 1]
+    """
+    starts, ends = labels.indptr[rows], labels.indptr[rows + 1]
+    pointers = np.concatenate([[0], np.cumsum(ends - starts)])
+    places = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], ends - starts)
+    return RaggedLabels.from_arrays(pointers, labels.indices[places])
+
+
+class Runner:
+    """Sends documents through a network in evaluation mode, whatever their number and order."""
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        device: torch.device,
+        precision: str,
+        batch_tokens: int | None = None,
+    ) -> None:
+        self.network = network
+        self.device = device
+        self.precision = precision
+        self.batch_tokens = batch_tokens or PREDICTION_TOKENS.get(device.type, 1 << 14)
+
+    def each(self, tokens: Tokens, use: Callable[[Batch, list[Tensor]], None]) -> None:
+        """``use(batch, states)`` for batches that together hold every document once."""
+        if len(tokens) == 0:
+            return
+        encoder = self.network.encoder
+        batches = Batches(
+            tokens,
+            None,
+            pad_id=encoder.pad_id,
+            pad_left=encoder.pad_left,
+            shuffle=False,
+            max_tokens=max(self.batch_tokens, tokens.longest),
+        )
+        was_training = self.network.training
+        self.network.eval()
+        try:
+            with torch.inference_mode(), autocast(self.precision, self.device):
+                for batch in prefetched(batches.epoch(0), self.device):
+                    use(batch, self.network.states(batch))
+        finally:
+            if was_training:
+                self.network.train()
+
+    def best_labels(self, tokens: Tokens, k: int) -> tuple[Int32, Float32]:
+        """Columns and scores (documents x k), best first and by column where scores are equal.
+
+        Places that no label fills hold -1 and -inf.
+        """
+        return self.read(tokens, k)[:2]
+
+    def read(
+        self, tokens: Tokens, k: int, *, vectors: bool = False
+    ) -> tuple[Int32, Float32, Float32]:
+        """As :meth:`best_labels`, and what the output layer reads of each document, if wanted."""
+        columns = np.full((len(tokens), k), -1, np.int32)
+        scores = np.full((len(tokens), k), -np.inf, np.float32)
+        width = self.network.heads.text_width if vectors else 0
+        read = np.zeros((len(tokens), width), np.float32)
+
+        def use(batch: Batch, states: list[Tensor]) -> None:
+            top = self.network.heads.predict(states, k)
+            found = top.columns.shape[1]
+            columns[batch.rows, :found] = top.columns.cpu().numpy()
+            scores[batch.rows, :found] = top.scores.float().cpu().numpy()
+            if vectors:
+                read[batch.rows] = self.network.heads.text(states).float().cpu().numpy()
+
+        self.each(tokens, use)
+        scores[columns < 0] = -np.inf
+        order = np.lexsort((columns, -scores), axis=1)
+        best = np.take_along_axis(columns, order, 1), np.take_along_axis(scores, order, 1)
+        return *best, read
+
+    def shortlist_recall(self, tokens: Tokens, labels: CSR) -> list[float]:
+        """Share of the true labels that each level's shortlist would let through."""
+        counts: list[Tensor] = []
+
+        def use(batch: Batch, states: list[Tensor]) -> None:
+            true = labels_of(labels, batch.rows).to(self.device)
+            counts.append(self.network.heads.shortlist_recall(states, true))
+
+        self.each(tokens, use)
+        if not counts:
+            return []
+        found = torch.stack(counts).sum(0)
+        return [float(hits / max(int(all_), 1)) for hits, all_ in found.tolist()]
+
+
+MakeHeads: TypeAlias = Callable[[Encoder], tuple[nn.Module, Sequence[int]]]
+
+
+def network_part(network: Network, story: Mapping[str, Any], report: Any = None) -> Part:
+    """A trained network as one part: the encoder's own, the weights of the heads, what happened."""
+    encoder = network.encoder.state()
+    heads = {
+        f"heads/{name}": value.detach().cpu().numpy()
+        for name, value in network.heads.state_dict().items()
+    }
+    config = {"encoder": encoder.config, "story": dict(story), "report": report}
+    return Part(config, encoder.arrays | heads)
+
+
+def network_from_part(part: Part, make_heads: MakeHeads) -> Network:
+    """The inverse of :func:`network_part`; ``make_heads`` gives heads and the layers they read."""
+    encoder = Encoder.from_state(Part(part.config["encoder"], part.arrays))
+    heads, layers = make_heads(encoder)
+    stored = {
+        name.removeprefix("heads/"): torch.from_numpy(np.array(array))
+        for name, array in part.arrays.items()
+        if name.startswith("heads/")
+    }
+    fill(heads.state_dict(), stored, "the stored network")
+    return Network(encoder, heads, layers).eval()

@@ -1,0 +1,171 @@
+"""What the neural methods share: held-out documents, the linear baseline, resuming, reranking."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import labelgrove
+from labelgrove import Corpus
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.methods import create
+from labelgrove.methods.neural import comparison
+from labelgrove.methods.preparation import hold_out
+from labelgrove.runs import RunFolder
+from test_contract import planted, tiny_training
+
+METHODS = ("lightxml", "cascadexml")
+HEADS: dict[str, dict[str, Any]] = {
+    "lightxml": {"dropout": 0.0},
+    "cascadexml": {"dropout": 0.0, "mix_dropout": 0.0, "clusters": [2, 4], "kept": 2},
+}
+
+
+def new(method: str, **settings: Any) -> Any:
+    return create(method, tiny_training() | {"heads": HEADS[method], **settings})
+
+
+def test_held_out_documents_are_a_share_and_never_all() -> None:
+    texts, labels = planted(100)
+    corpus = Corpus.from_lists(texts, labels)
+    train, held_out = hold_out(corpus, 0.1, seed=3)
+    assert held_out is not None
+    assert len(held_out) == 10
+    assert sorted([*train.texts, *held_out.texts]) == sorted(texts)  # type: ignore[misc]
+    again = hold_out(corpus, 0.1, seed=3)[1]
+    assert again is not None and list(again.texts) == list(held_out.texts)  # type: ignore[arg-type]
+    assert hold_out(corpus, 0.01, seed=3)[1] is None  # too few to choose by
+    with pytest.raises(ConfigError, match="held_out: must be at least 0 and below 1"):
+        hold_out(corpus, 1.0, seed=0)
+
+
+def test_a_label_that_only_held_out_documents_bear_stays_in_the_model() -> None:
+    texts, labels = planted(100)
+    _, held_out = hold_out(Corpus.from_lists(texts, labels), 0.1, seed=0)
+    assert held_out is not None
+    rare = texts.index(held_out.texts[0])  # type: ignore[index]
+    labels[rare] = [*labels[rare], "rare"]
+    model = new("cascadexml", held_out=0.1).fit(texts, labels)
+    assert "rare" in list(model.index_.ids)
+    assert model.predict(texts[:2], k=12).counts.tolist() == [12, 12]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_fit_reports_itself_beside_the_linear_method(method: str) -> None:
+    texts, labels = planted(120)
+    said: list[str] = []
+
+    def listen(event: Any) -> None:
+        if event.kind == "message":
+            said.append(event.values["text"])
+
+    model = new(method, held_out=0.1).fit(texts, labels, callbacks=[listen])
+    assert set(model.report_) == {method, "linear", "shortlist_recall"}
+    assert 0 <= model.report_[method]["P@1"] <= 1
+    assert model.report_["linear"]["P@1"] > 0.9
+    assert all(0 <= share <= 1 for share in model.report_["shortlist_recall"])
+    assert len(said) == 1 and "linear" in said[0] and method in said[0]
+    without = new(method, held_out=0.1, baseline=False).fit(texts, labels)
+    assert without.report_["linear"] == {}
+
+
+def test_the_sentence_says_when_the_linear_method_is_better() -> None:
+    worse, better = (
+        dict.fromkeys(("P@1", "P@3", "P@5"), 0.4),
+        dict.fromkeys(("P@1", "P@3", "P@5"), 0.5),
+    )
+    assert comparison("lightxml", worse, better).endswith("the linear method is better here")
+    assert "better" not in comparison("lightxml", better, worse)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(
+    method: str, tmp_path: Path
+) -> None:
+    texts, labels = planted(80)
+    training = tiny_training()["training"] | {"checkpoint_minutes": 0.0, "log_every": 1}
+    whole = new(method, training=training).fit(texts, labels)
+
+    class Enough(Exception):
+        pass
+
+    def stop(event: Any) -> None:
+        if event.kind == "metrics" and event.values.get("step", 0) >= 50:
+            raise Enough
+
+    with RunFolder(tmp_path / "run") as run, pytest.raises(Enough):
+        new(method, training=training).fit(texts, labels, callbacks=[stop], run=run)
+    seen: list[int] = []
+
+    def first_step(event: Any) -> None:
+        if event.kind == "metrics" and "step" in event.values:
+            seen.append(event.values["step"])
+
+    with RunFolder(tmp_path / "run") as run:
+        resumed = new(method, training=training).fit(texts, labels, callbacks=[first_step], run=run)
+    assert seen[0] >= 50
+    first, second = whole.predict(texts, k=3), resumed.predict(texts, k=3)
+    assert np.array_equal(first.columns, second.columns)
+    assert first.scores.tobytes() == second.scores.tobytes()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_reranking_reads_words_that_the_encoder_does_not_see(method: str, tmp_path: Path) -> None:
+    """The encoder reads four tokens; the label's word comes after them."""
+    random = np.random.default_rng(0)
+    words = ["chair", "table", "bottle", "lamp"]
+    kinds = random.integers(0, 4, 160)
+    texts = [f"item {n} is a that we sell {words[k]}" for n, k in enumerate(kinds)]
+    labels = [[f"kind {words[k]}"] for k in kinds]
+    encoder = tiny_training()["encoder"] | {"max_tokens": 4}
+    heads = {"lightxml": HEADS["lightxml"], "cascadexml": {"dropout": 0.0, "mix_dropout": 0.0}}
+    settings = {"encoder": encoder, "heads": heads[method]}
+    blind = create(method, tiny_training() | settings).fit(texts[:120], labels[:120])
+    rerank = {"enabled": True, "shortlist": 4}
+    model = create(method, tiny_training() | settings | {"rerank": rerank})
+    model.fit(texts[:120], labels[:120])
+    assert blind.score(texts[120:], labels[120:]) < 0.6
+    assert model.score(texts[120:], labels[120:]) > 0.9
+    model.save(tmp_path / "model")
+    again = labelgrove.load(tmp_path / "model").predict(texts[120:], k=2)
+    assert np.array_equal(again.columns, model.predict(texts[120:], k=2).columns)
+
+
+def test_features_are_refused_at_prediction() -> None:
+    texts, labels = planted(40)
+    model = new("lightxml").fit(texts, labels)
+    with pytest.raises(DataError, match="reads text"):
+        model.predict(np.eye(3), k=1)
+
+
+def test_train_and_predict_from_the_command_line(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from labelgrove.cli import app
+
+    texts, labels = planted(60)
+    lines = [json.dumps({"text": t, "labels": y}) for t, y in zip(texts, labels, strict=True)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    config = tiny_training() | {"heads": HEADS["cascadexml"], "method": "cascadexml"}
+    from labelgrove.params import to_toml
+
+    (tmp_path / "config.toml").write_text(to_toml(config))
+    run = CliRunner()
+    trained = run.invoke(
+        app,
+        f"train {tmp_path}/train.jsonl --config {tmp_path}/config.toml --out {tmp_path}/model "
+        "--device cpu --json",
+    )
+    assert trained.exit_code == 0, trained.output
+    found = run.invoke(
+        app, ["predict", str(tmp_path / "model"), str(tmp_path / "train.jsonl"), "--k", "2"]
+    )
+    assert found.exit_code == 0, found.output
+    best = [json.loads(line)["labels"] for line in found.stdout.splitlines() if line]
+    assert sum(set(b) == set(y) for b, y in zip(best, labels, strict=True)) > 50

@@ -1,0 +1,54 @@
+"""Row-sparse optimisers as they are written in papers: one number at a time, in double."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+
+class LazyAdam:
+    """Adam whose weights, moments and decay stand still in rows that an update does not touch."""
+
+    def __init__(
+        self, weights: list[list[float]], *, steps: Literal["global", "row"], decay: float = 0.0
+    ) -> None:
+        self.weights = [list(row) for row in weights]
+        self.first = [[0.0] * len(row) for row in weights]
+        self.second = [[0.0] * len(row) for row in weights]
+        self.counts = [0] * len(weights)
+        self.updates = 0
+        self.steps, self.decay = steps, decay
+
+    def update(
+        self,
+        gradients: dict[int, list[float]],
+        lr: float,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+    ) -> None:
+        self.updates += 1
+        for row, gradient in gradients.items():
+            self.counts[row] += 1
+            t = self.counts[row] if self.steps == "row" else self.updates
+            for j, g in enumerate(gradient):
+                self.first[row][j] = beta1 * self.first[row][j] + (1 - beta1) * g
+                self.second[row][j] = beta2 * self.second[row][j] + (1 - beta2) * g * g
+                mean = self.first[row][j] / (1 - beta1**t)
+                spread = math.sqrt(self.second[row][j] / (1 - beta2**t))
+                self.weights[row][j] *= 1 - lr * self.decay
+                self.weights[row][j] -= lr * mean / (spread + eps)
+
+
+class RowAdagrad:
+    """Adagrad with one sum of mean squares per row."""
+
+    def __init__(self, weights: list[list[float]]) -> None:
+        self.weights = [list(row) for row in weights]
+        self.sums = [0.0] * len(weights)
+
+    def update(self, gradients: dict[int, list[float]], lr: float, eps: float = 1e-8) -> None:
+        for row, gradient in gradients.items():
+            self.sums[row] += sum(g * g for g in gradient) / len(gradient)
+            for j, g in enumerate(gradient):
+                self.weights[row][j] -= lr * g / (math.sqrt(self.sums[row]) + eps)
