@@ -12,14 +12,23 @@ import pytest
 import labelgrove
 
 # Needs its extra on purpose; everything else must import without any optional package.
-NEEDS_EXTRA = ("labelgrove.nn", "labelgrove.serve", "labelgrove.parallel.ray")
+NEEDS_EXTRA = (
+    "labelgrove.nn",
+    "labelgrove.methods.cascadexml",
+    "labelgrove.methods.lightxml",
+    "labelgrove.methods.neural",
+    "labelgrove.methods.preparation",
+    "labelgrove.methods.reranking",
+    "labelgrove.serve",
+    "labelgrove.parallel.ray",
+)
 
 BLOCKER = """
 import sys
 class Blocker:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {blocked!r}:
-            raise ImportError(f"{{name}} is blocked in this test")
+            raise ModuleNotFoundError(f"{{name}} is blocked in this test", name=name)
 sys.meta_path.insert(0, Blocker())
 """
 
@@ -42,6 +51,16 @@ def test_everything_imports_without_torch_and_the_other_extras() -> None:
     source += "\n".join(f"import {name}" for name in modules)
     done = run(source)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_neural_method_without_torch_says_what_to_install() -> None:
+    done = run(
+        BLOCKER.format(blocked={"torch"}) + "from labelgrove.methods import create\n"
+        "from labelgrove.errors import MissingExtraError\n"
+        "try:\n    create('lightxml')\n"
+        "except MissingExtraError as error:\n    print(error)\n"
+    )
+    assert "labelgrove[torch]" in done.stdout, done.stderr
 
 
 def test_training_and_prediction_use_neither_torch_nor_pydantic() -> None:

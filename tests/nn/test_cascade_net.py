@@ -16,7 +16,7 @@ from labelgrove.nn.cascade_net import (  # noqa: E402
     cascade_layers,
     cascade_tree_params,
 )
-from labelgrove.tree import LabelTree, build_tree  # noqa: E402
+from labelgrove.tree import LabelTree, TreeParams, build_tree  # noqa: E402
 from nn_problems import (  # noqa: E402
     overfit,
     random_labels,
@@ -288,8 +288,24 @@ def test_clusters_for_any_number_of_labels(labels, clusters):
 def test_trees_have_the_levels_that_were_chosen():
     for labels in (3, 999, 1_000, 3_956, 10_240):
         features = np.random.default_rng(0).random((labels, 3))
-        tree = build_tree(features, cascade_tree_params(labels))
+        tree = build_tree(features, cascade_tree_params(labels, CascadeParams(), TreeParams()))
         assert tree.widths == (*cascade_clusters(labels), labels)
+
+
+def test_widths_may_be_given_if_they_grow_evenly():
+    params = cascade_tree_params(100, CascadeParams(clusters=[2, 8]), TreeParams())
+    tree = build_tree(np.random.default_rng(0).random((100, 3)), params)
+    assert tree.widths == (2, 8, 100)
+    with pytest.raises(ConfigError, match="same whole factor"):
+        cascade_tree_params(100, CascadeParams(clusters=[2, 8, 16]), TreeParams())
+
+
+def test_more_clusters_are_kept_where_k_labels_are_a_must():
+    tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
+    net = CascadeNet(4, tree, CascadeParams(kept=1))
+    states = [torch.ones(1, 4)] * 3
+    assert (net.predict(states, 3).columns >= 0).sum() < 3
+    assert (net.predict(states, 3, enough=True).columns >= 0).sum() == 3
 
 
 def test_wrong_settings_are_refused():

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, MissingExtraError
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,13 @@ def method_class(name: str) -> Any:
     'Linear'
     """
     entry = _entry(name)
-    return getattr(importlib.import_module(entry.module), entry.class_name)
+    try:
+        module = importlib.import_module(entry.module)
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "transformers", "tokenizers"):
+            raise
+        raise MissingExtraError("torch", f"the method {name}") from error
+    return getattr(module, entry.class_name)
 
 
 def create(name: str, config: Mapping[str, Any] | None = None) -> Any:

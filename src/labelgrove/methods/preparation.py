@@ -155,7 +155,8 @@ def measured(predictions: Predictions, truth: Corpus) -> dict[str, float]:
     """The metrics that ``fit`` reports, as fractions.
 
     >>> corpus = Corpus.from_lists(["x"], [["a"]])
-    >>> found = Predictions([[0]], [[0.5]], [1], corpus.index, "product")
+    >>> best, score = np.array([[0]], np.int32), np.array([[0.5]], np.float32)
+    >>> found = Predictions(best, score, np.array([1], np.int32), corpus.index, "product")
     >>> measured(found, corpus)["P@1"]
     1.0
     """

@@ -134,9 +134,7 @@ def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) ->
     if widths:
         steps = {after / before for before, after in pairwise(widths)} or {APART}
         if len(steps) > 1 or not float(min(steps)).is_integer():
-            raise ConfigError(
-                f"heads.clusters: each level must be as many times wider, got {widths}"
-            )
+            raise ConfigError(f"heads.clusters: must grow by the same whole factor, got {widths}")
         leaf = -(-labels // widths[-1])
         shape = {"branching": int(min(steps)), "max_leaf_size": leaf, "top_width": widths[0]}
     return TreeParams(**tree.get_params() | {"kind": "balanced"} | shape)
@@ -253,13 +251,16 @@ class CascadeNet(nn.Module):
         k: int,
         *,
         score: Literal["level", "weighted"] | None = None,
+        enough: bool = False,
     ) -> TopLabels:
         """The best ``k`` labels, by the rule of the settings or another; never any dropout.
 
-        More clusters are kept where fewer would not have ``k`` labels for certain.
+        With ``enough``, more clusters are kept where fewer would not have ``k`` labels for certain.
         """
         with torch.no_grad():
-            kept = [max(pair) for pair in zip(self.kept, self.index.needed(k), strict=True)]
+            kept = self.kept
+            if enough:
+                kept = [max(pair) for pair in zip(kept, self.index.needed(k), strict=True)]
             levels = self._levels(states, None, dropout=False, kept=kept)
             listed, scores = levels[-1].listed, levels[-1].logits.sigmoid()
             if len(levels) > 1 and (score or self.params.score) == "weighted":

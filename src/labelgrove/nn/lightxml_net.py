@@ -176,10 +176,10 @@ class LightXmlNet(nn.Module):
             "candidates": listed.mask.sum(1).float().mean(),
         }
 
-    def predict(self, states: Sequence[Tensor], k: int) -> TopLabels:
+    def predict(self, states: Sequence[Tensor], k: int, *, enough: bool = False) -> TopLabels:
         """The best ``k`` labels: the group's probability times the label's; never any dropout.
 
-        More groups are kept where fewer would not have ``k`` labels for certain.
+        With ``enough``, more groups are kept where fewer would not have ``k`` labels for certain.
         """
         with torch.no_grad():
             text = self._text(states, dropout=False)
@@ -187,7 +187,8 @@ class LightXmlNet(nn.Module):
                 chunk = self.params.full_chunk or self.full.out_features
                 found = full_head_best(text, self.full, k, chunk=chunk)
                 return TopLabels(found.columns, found.scores.sigmoid())
-            group_logits, kept, kept_mask = self._best_groups(text, self.index.needed(k)[0])
+            at_least = self.index.needed(k)[0] if enough else 1
+            group_logits, kept, kept_mask = self._best_groups(text, at_least)
             listed = shortlist(self.index, 1, kept, kept_mask)
             chances = group_logits.gather(1, kept).float().sigmoid().gather(1, listed.slots)
             scores = self._label_logits(text, listed.ids, listed.mask).sigmoid() * chances

@@ -33,7 +33,7 @@ class Heads(Protocol):
         self, states: Sequence[Tensor], positives: RaggedLabels
     ) -> tuple[Tensor, dict[str, Tensor]]: ...
 
-    def predict(self, states: Sequence[Tensor], k: int) -> TopLabels: ...
+    def predict(self, states: Sequence[Tensor], k: int, *, enough: bool = False) -> TopLabels: ...
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor: ...
 
@@ -175,7 +175,7 @@ class Runner:
         read = np.zeros((len(tokens), width), np.float32)
 
         def use(batch: Batch, states: list[Tensor]) -> None:
-            top = self.network.heads.predict(states, k)
+            top = self.network.heads.predict(states, k, enough=True)
             found = top.columns.shape[1]
             columns[batch.rows, :found] = top.columns.cpu().numpy()
             scores[batch.rows, :found] = top.scores.float().cpu().numpy()
