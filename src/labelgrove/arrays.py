@@ -40,16 +40,7 @@ def as_csr(matrix: Any, *, name: str = "matrix") -> CSR:
     array([[0., 2.],
            [1., 0.]], dtype=float32)
     """
-    given = matrix
-    if not sparse.issparse(matrix):
-        try:
-            given = np.asarray(matrix)
-        except ValueError as error:
-            raise DataError(f"{name} must have rows of equal length ({error})") from error
-    if given.ndim != 2:
-        raise DataError(f"{name} must have two dimensions, got shape {given.shape}")
-    if given.dtype.kind not in "biuf":
-        raise DataError(f"{name} must hold numbers, got dtype {given.dtype}")
+    given = checked_table(matrix, name=name)
     if sparse.issparse(given):
         _check_structure(given, name)
         csr = sparse.csr_array(given)
@@ -64,6 +55,25 @@ def as_csr(matrix: Any, *, name: str = "matrix") -> CSR:
     if csr.shape[1] > np.iinfo(np.int32).max:
         raise DataError(f"{name} has {csr.shape[1]:,} columns; at most 2^31 - 1 are supported")
     return csr
+
+
+def checked_table(matrix: Any, *, name: str) -> Any:
+    """A SciPy matrix as it is, anything else as an array; refused unless it is a table of numbers.
+
+    >>> checked_table([[1, 2]], name="features").shape
+    (1, 2)
+    """
+    given = matrix
+    if not sparse.issparse(matrix):
+        try:
+            given = np.asanyarray(matrix)
+        except ValueError as error:
+            raise DataError(f"{name} must have rows of equal length ({error})") from error
+    if given.ndim != 2:
+        raise DataError(f"{name} must have two dimensions, got shape {given.shape}")
+    if given.dtype.kind not in "biuf":
+        raise DataError(f"{name} must hold numbers, got dtype {given.dtype}")
+    return given
 
 
 def csr_parts(matrix: CSR, *, name: str = "matrix", finite: bool = True) -> CsrParts:

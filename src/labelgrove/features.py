@@ -14,7 +14,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from labelgrove.arrays import CSR, CsrParts, as_csr, csr_arrays, csr_from_arrays, csr_parts
+from labelgrove.arrays import (
+    CSR,
+    CsrParts,
+    as_csr,
+    checked_table,
+    csr_arrays,
+    csr_from_arrays,
+    csr_parts,
+)
 from labelgrove.errors import DataError
 
 # Numbers of a dense block that are looked at together.
@@ -197,14 +205,7 @@ def as_dense(matrix: Any, *, name: str = "features") -> DenseBlock:
     >>> as_dense([[1, 2]]).dtype
     dtype('float32')
     """
-    try:
-        array = np.asanyarray(matrix)
-    except ValueError as error:
-        raise DataError(f"{name} must have rows of equal length ({error})") from error
-    if array.ndim != 2:
-        raise DataError(f"{name} must have two dimensions, got shape {array.shape}")
-    if array.dtype.kind not in "biuf":
-        raise DataError(f"{name} must hold numbers, got dtype {array.dtype}")
+    array = checked_table(matrix, name=name)
     return np.ascontiguousarray(array, np.float16 if array.dtype == np.float16 else np.float32)
 
 

@@ -77,10 +77,10 @@ def predict(vectors, parents, tables, k, *, kept, score="level"):
         if level + 1 < len(parents):
             above = logits
             shortlist = children(best(logits, kept[level]), parents[level + 1])
-    scores = {node: float(torch.sigmoid(z)) for node, z in logits.items()}
+    scores = {node: float(torch.sigmoid(z.detach())) for node, z in logits.items()}
     if score == "weighted" and len(parents) > 1:
         scores = {
-            node: p * float(torch.sigmoid(above[int(parents[-1][node])]))
+            node: p * float(torch.sigmoid(above[int(parents[-1][node])].detach()))
             for node, p in scores.items()
         }
     return sorted(scores.items(), key=lambda pair: -pair[1])[:k]
