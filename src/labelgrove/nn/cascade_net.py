@@ -56,6 +56,10 @@ class CascadeParams(Params):
     'weighted'
     """
 
+    standardise: bool = param(
+        True,
+        help="states begin at mean 0 and spread 1 before a head reads them; false = as published",
+    )
     priors: bool = param(
         True, help="biases begin at the log odds of a candidate being true; false = 0, as published"
     )
