@@ -29,6 +29,7 @@ from torch.optim import optimizer as optimizers
 
 from common import report
 from labelgrove.arrays import CSR
+from labelgrove.nn import row_kernels
 from labelgrove.nn.batches import Batches, prefetched
 from labelgrove.nn.cascade_net import CascadeNet, CascadeParams, cascade_clusters, cascade_layers
 from labelgrove.nn.devices import choose_device
@@ -60,6 +61,8 @@ PARTS = (
 def main() -> None:
     options = arguments()
     device = choose_device(options.device)
+    if options.no_row_kernel:
+        row_kernels._kernel = None
     lines: list[dict[str, Any]] = []
     for labels in sorted(options.labels):  # the fewest first: the others are compared with them
         line = measured(labels, options, device)
@@ -95,6 +98,9 @@ def arguments() -> argparse.Namespace:
         type=int,
         default=CascadeParams().row_table_from,
         help="labels from which on only the rows in use are changed",
+    )
+    parser.add_argument(
+        "--no-row-kernel", action="store_true", help="update rows with torch, not with Triton"
     )
     parser.add_argument("--compile", action="store_true", help="compile the encoder")
     parser.add_argument("--no-save", action="store_true", help="do not write to benchmarks/results")
@@ -159,6 +165,7 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
         "rows_changed_per_step": watch.rows_changed(),
         "table_optimizer": options.table_optimizer if table is not None else "adamw",
         "table_state": options.table_state,
+        "row_kernel": device.type == "cuda" and row_kernels._kernel is not None,
         "compile": options.compile,
         "steps": options.steps,
         **watch.times(),

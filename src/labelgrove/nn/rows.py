@@ -8,7 +8,7 @@ decay. Nothing in an update has the size of the table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.nn.devices import Workers
@@ -191,9 +191,7 @@ class RowOptimizer:
             for name, (ids, gradient) in self._gradients.items():
                 if len(ids):
                     decay = 0.0 if name.endswith(".bias") else weight_decay
-                    rows = self._values[name].index_select(0, ids).float()
-                    self._change(rows, self._state[name], ids, gradient, lr, beta1, decay)
-                    _write(self._values[name], ids, rows, self._random)
+                    self._change(name, ids, gradient, lr, beta1, decay)
         self._gradients.clear()
 
     def clear(self) -> None:
@@ -220,18 +218,18 @@ class RowOptimizer:
 
     def _change(
         self,
-        rows: Tensor,
-        state: dict[str, Tensor],
+        name: str,
         ids: Tensor,
         gradient: Tensor,
         lr: float,
         beta1: float,
         weight_decay: float,
     ) -> None:
-        """Changes ``rows``, a copy, in place, and the state of ``ids``."""
+        values, state = self._values[name], self._state[name]
         if self.kind == "adam" and not self.by_row:
-            self._adam(rows, state, ids, gradient, lr, beta1, weight_decay)
+            self._adam(values, state, ids, gradient, lr, beta1, weight_decay)
             return
+        rows = values.index_select(0, ids).float()
         if weight_decay:
             rows.mul_(1 - lr * weight_decay)
         if self.kind == "sgd":
@@ -255,10 +253,11 @@ class RowOptimizer:
             first.div_((1 - beta1**counts).float())
             second.div_((1 - self.beta2**counts).float())
             rows.addcdiv_(first, second.sqrt_().add_(self.eps), value=-lr)
+        _write(values, ids, rows, self._random)
 
     def _adam(
         self,
-        rows: Tensor,
+        values: Tensor,
         state: dict[str, Tensor],
         ids: Tensor,
         gradient: Tensor,
@@ -266,26 +265,36 @@ class RowOptimizer:
         beta1: float,
         weight_decay: float,
     ) -> None:
+        """AdamW, whose bias corrections count all updates."""
+        options: dict[str, Any] = {"lr": lr, "beta1": beta1, "weight_decay": weight_decay}
+        options |= {"beta2": self.beta2, "eps": self.eps}
+        if values.is_cuda:
+            from labelgrove.nn.row_kernels import adam_rows  # brings a compiler along
+
+            moments = state["first"], state["second"]
+            if adam_rows(values, *moments, ids, gradient, updates=self.updates, **options):
+                return
         # The rows of a batch may be a gigabyte. This kernel reads and writes them once, where
         # separate operations go over them a dozen times.
-        first, second = (state[key].index_select(0, ids).float() for key in ("first", "second"))
+        rows, first, second = (
+            source.index_select(0, ids).float()
+            for source in (values, state["first"], state["second"])
+        )
+        steps = torch.full((), float(self.updates), device=rows.device)
         torch._fused_adamw_(
             [rows],
             [gradient],
             [first],
             [second],
             [],
-            [torch.full((), float(self.updates), device=rows.device)],
-            lr=lr,
-            beta1=beta1,
-            beta2=self.beta2,
-            weight_decay=weight_decay,
-            eps=self.eps,
+            [steps],
             amsgrad=False,
             maximize=False,
+            **options,
         )
         _write(state["first"], ids, first, self._random)
         _write(state["second"], ids, second, self._random)
+        _write(values, ids, rows, self._random)
 
 
 def _column(numbers: Tensor, like: Tensor) -> Tensor:
