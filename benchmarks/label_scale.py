@@ -112,6 +112,7 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
     started = time.perf_counter()
     torch.manual_seed(0)
     if device.type == "cuda":
+        torch.cuda.init()
         gc.collect()  # what the size before has left
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
