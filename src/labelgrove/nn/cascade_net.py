@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -46,6 +47,7 @@ Number = TypeVar("Number", int, float)
 
 LABELS_PER_CLUSTER, APART = 10, 8
 FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
+ROWS_PER_COPY = 1 << 16
 
 
 @dataclass
@@ -299,9 +301,15 @@ class CascadeNet(nn.Module):
     def output_layer(self) -> tuple[Float32, Float32]:
         """Weights (labels x width) and biases of the labels, in the order of their columns."""
         table: Any = self.tables[-1]
-        leaves = self.index.leaf_positions
-        weights, biases = table.weight[leaves], table.bias[leaves]
-        return weights.detach().float().cpu().numpy(), biases.detach().float().cpu().numpy()
+        columns = self.index.leaf_labels.cpu().numpy()
+        weights = np.empty(tuple(table.weight.shape), np.float32)
+        biases = np.empty(len(columns), np.float32)
+        # In pieces: a table of millions of rows has no room for a second one beside it on a GPU.
+        for start in range(0, len(columns), ROWS_PER_COPY):
+            piece = slice(start, start + ROWS_PER_COPY)
+            weights[columns[piece]] = table.weight[piece].detach().float().cpu().numpy()
+            biases[columns[piece]] = table.bias[piece].detach().float().cpu().numpy()
+        return weights, biases
 
     def _levels(
         self,

@@ -179,7 +179,7 @@ def used_rows(ids: Tensor, mask: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     present = torch.zeros(rows + 1, dtype=torch.bool, device=ids.device)
     present[ids.masked_fill(~mask, rows)] = True
     present[rows] = False
-    numbers = present.cumsum(0, dtype=torch.int32) - 1
+    numbers = present.cumsum(0, dtype=torch.int32).sub_(1)
     places = numbers[ids].long().masked_fill(~mask, 0)
     used = present.nonzero().squeeze(1)
     return (used if len(used) else used.new_zeros(1)), places
