@@ -7,6 +7,7 @@ texts are padded, how long a text may be, which weights never get a gradient.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import logging
@@ -157,7 +158,7 @@ class Encoder(torch.nn.Module):
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """As of any module. Packed batches have one shape; it is compiled for just that."""
         super().compile(*args, **kwargs)
-        self._packed_states = torch.compile(packed_states, dynamic=False, fullgraph=True)
+        self._packed_states = _compiled_pass()
 
     def layer_number(self, layer: int) -> int:
         """``layer`` counted from 0 (the embeddings) to ``depth``; others are a ConfigError.
@@ -246,6 +247,12 @@ class Encoder(torch.nn.Module):
                 f"the stored encoder does not fit this version of transformers (weight {name})"
             )
         return cls(model.float(), tokenizer, params, pad_id=pad_id, pad_left=pad_left)
+
+
+@functools.cache
+def _compiled_pass() -> Any:
+    """One for all encoders: those of the same shape share what was compiled."""
+    return torch.compile(packed_states, dynamic=False, fullgraph=True)
 
 
 def _restored(part: Part, training: bool) -> Encoder:

@@ -74,7 +74,7 @@ class LabelTable(nn.Module):
         )
 
 
-def log_odds(counts: Any, documents: int) -> Tensor:
+def log_odds(counts: Any, documents: Any) -> Tensor:
     """Logits of how often something occurs, a little towards rare: 0 and all are finite, too.
 
     A head whose biases begin here does not have to learn first that nearly all labels are absent.
