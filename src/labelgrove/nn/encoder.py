@@ -156,7 +156,7 @@ class Encoder(torch.nn.Module):
         return [state[: len(batch)] for state in states]
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """As of any module. Packed batches have one shape; it is compiled for just that."""
+        """As of any module. Packed batches have one shape; their pass is compiled for just that."""
         super().compile(*args, **kwargs)
         self._packed_states = _compiled_pass()
 
