@@ -10,18 +10,7 @@ import pytest
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 # Settings that make an example quick; what it shows then is not worth looking at.
-TINY = {
-    "neural_demo.py": [
-        "--packages",
-        "networkx",
-        "--documents",
-        "100",
-        "--test",
-        "20",
-        "--epochs",
-        "0.3",
-    ]
-}
+TINY = {"neural_demo.py": ["--packages=networkx", "--documents=100", "--test=20", "--epochs=0.3"]}
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.name)
