@@ -191,7 +191,10 @@ def make_runner(network: Network, model: Any) -> Runner:
     """Sends documents through ``network`` on the device and in the precision of ``model``."""
     device = choose_device(model.device)
     precision = choose_precision(model.training.precision, device)
-    return Runner(network.to(device), device=device, precision=precision)
+    here = network.mean.device
+    if here.type != device.type or device.index not in (None, here.index):
+        network.to(device)  # walks through all modules, which a single text would feel
+    return Runner(network, device=device, precision=precision)
 
 
 def predict_texts(model: Any, X: Any, k: int, *, threads: int | None = None) -> Predictions:

@@ -183,7 +183,8 @@ class Runner:
             max_tokens=max(self.batch_tokens, tokens.longest),
         )
         was_training = self.network.training
-        self.network.eval()
+        if was_training:  # a walk through all modules, which a single text would feel
+            self.network.eval()
         try:
             with torch.inference_mode(), autocast(self.precision, self.device):
                 for batch in prefetched(batches.epoch(0), self.device):
