@@ -52,6 +52,14 @@ class ResourceError(LabelgroveError):
     """The work does not fit the memory it was allowed; raised before it starts."""
 
 
+class UnsupportedError(LabelgroveError, NotImplementedError):
+    """A method does not offer what it was asked for; says what to do instead.
+
+    >>> issubclass(UnsupportedError, NotImplementedError)
+    True
+    """
+
+
 class MissingExtraError(LabelgroveError, ImportError):
     """An optional dependency is needed and not installed.
 

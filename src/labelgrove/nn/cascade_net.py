@@ -32,6 +32,7 @@ from labelgrove.nn.candidates import (
 from labelgrove.nn.heads import (
     LabelTable,
     LogitForm,
+    NodeLogit,
     Rows,
     TopLabels,
     full_logits,
@@ -286,6 +287,22 @@ class CascadeNet(nn.Module):
     def text(self, states: Sequence[Tensor]) -> Tensor:
         """What the labels' level reads, without dropout."""
         return self._vectors(states, dropout=False)[-1]
+
+    def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]:
+        """A document's logits on the way to a label, be it on the shortlists or not."""
+        nodes = [int(self.index.leaf_positions[column])]
+        for level in range(len(self.tables) - 1, 0, -1):
+            nodes.insert(0, int(self.index.parents(level)[nodes[0]]))
+        counted = 2 if self.params.score == "weighted" else 1
+        steps = []
+        for level, vectors in enumerate(self._vectors(states, dropout=False)):
+            table: Any = self.tables[level]
+            weight, bias = table.weight[nodes[level]].float(), float(table.bias[nodes[level]])
+            logit = (vectors.float() @ weight)[0] + bias
+            counts = level >= len(nodes) - counted
+            width = self.index.widths[level]
+            steps.append(NodeLogit(level + 1, nodes[level], width, logit, bias, counts))
+        return steps
 
     def output_layer(self) -> tuple[Float32, Float32]:
         """Weights (labels x width) and biases of the labels, in the order of their columns."""

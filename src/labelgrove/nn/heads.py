@@ -94,6 +94,20 @@ class TopLabels(NamedTuple):
     scores: Tensor
 
 
+class NodeLogit(NamedTuple):
+    """A node on the way to a label: its number, its logit for one document and the logit's bias.
+
+    ``level`` counts from 1; ``counts`` says whether the node's probability enters the score.
+    """
+
+    level: int
+    node: int
+    nodes: int
+    logit: Tensor
+    bias: float
+    counts: bool
+
+
 def top_labels(scores: Tensor, columns: Tensor | None, mask: Tensor | None, k: int) -> TopLabels:
     """The ``k`` best scores per row with their label columns; equal scores in any order.
 

@@ -31,6 +31,7 @@ from labelgrove.nn.full_head import full_head_best, full_head_loss
 from labelgrove.nn.heads import (
     LabelTable,
     LogitForm,
+    NodeLogit,
     Rows,
     TopLabels,
     log_odds,
@@ -206,6 +207,23 @@ class LightXmlNet(nn.Module):
                 return torch.stack([count, count])[None]
             _, kept, kept_mask = self._best_groups(self._text(states, dropout=False))
             return found_labels(kept, kept_mask, self.index.true_nodes(positives)[0])[None]
+
+    def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]:
+        """A document's logits on the way to a label, be it on the shortlist or not."""
+        text = self._text(states, dropout=False)
+        if self.index is None:
+            logit = (text @ self.full.weight[column] + self.full.bias[column])[0]
+            bias = float(self.full.bias[column])
+            return [NodeLogit(1, column, self.full.out_features, logit, bias, True)]
+        leaf = int(self.index.leaf_positions[column])
+        group = int(self.index.parents(1)[leaf])
+        of_group = (text @ self.groups.weight[group] + self.groups.bias[group])[0]
+        of_label = (self._hidden(text) @ self.table.weight[leaf].to(text.dtype))[0]
+        groups, labels = self.index.widths
+        return [
+            NodeLogit(1, group, groups, of_group, float(self.groups.bias[group]), True),
+            NodeLogit(2, leaf, labels, of_label, 0.0, True),
+        ]
 
     @property
     def text_width(self) -> int:

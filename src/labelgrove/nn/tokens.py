@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -138,6 +138,40 @@ def tokenize(
                 progress(done, total)
     flat = np.frombuffer(ids, dtype=np.int32)
     return Tokens(flat, np.frombuffer(offsets, dtype=np.int64))
+
+
+class TokenPlace(NamedTuple):
+    """Where a token stands in its text, and in which word; -1: a special token, in none."""
+
+    start: int
+    end: int
+    word: int
+
+
+def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, list[TokenPlace]]:
+    """The token numbers that :func:`tokenize` gives a text, and the place of each of them.
+
+    Places count characters; white space around a token is left out.
+
+    >>> from tokenizers import Tokenizer, models, pre_tokenizers
+    >>> words = Tokenizer(models.WordLevel({"?": 0, "red": 1, "shoe": 2}, unk_token="?"))
+    >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+    >>> [tuple(place) for place in token_places("a red shoe", words, max_tokens=8)[1]]
+    [(0, 1, 0), (2, 5, 1), (6, 10, 2)]
+    """
+    cutter, _ = _prepared(tokenizer, max_tokens)
+    ids = tokenize([text], tokenizer, max_tokens, threads=1).row(0)
+    with _rayon(1):
+        encoding = cutter.encode(text.encode("utf-8", "replace").decode())
+    found = zip(encoding.offsets, encoding.word_ids, encoding.special_tokens_mask, strict=True)
+    places = []
+    for (start, end), word, special in found:
+        piece = text[start:end]
+        inside = len(piece.strip())
+        start += len(piece) - len(piece.lstrip())
+        real = inside and not special and word is not None
+        places.append(TokenPlace(start, start + inside, word) if real else TokenPlace(0, 0, -1))
+    return ids, places or [TokenPlace(0, 0, -1)]
 
 
 def _prepared(tokenizer: Any, max_tokens: int) -> _Prepared:
