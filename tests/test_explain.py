@@ -52,7 +52,9 @@ def test_contributions_and_bias_add_up_to_each_margin(top: int | None) -> None:
             assert len(why.reasons) <= top
         elif why.reasons:
             listed = sum(reason.contribution for reason in why.reasons)
-            margins = sum(step.margin - step.bias for step in why.paths[0].steps)
+            steps = why.paths[0].steps
+            margins = sum(step.weight * (step.margin - step.bias) for step in steps)
+            assert sum(step.weight for step in steps) == pytest.approx(1.0)
             assert listed == pytest.approx(margins, abs=1e-9)
 
 

@@ -58,7 +58,8 @@ class Step:
     ``margin`` is the sum of the ``reasons``, of ``rest`` (words that are not listed), ``bias``,
     ``vector`` (what a dense block of features gives) and ``unattributed`` (what gradients cannot
     tell; 0 for a linear model). ``probability`` is what the search makes of the margin, None where
-    it ranks by bare margins. ``counts`` says whether it enters the score or only led here.
+    it ranks by bare margins. ``counts`` says whether it enters the score or only led here, and
+    ``weight`` how much of what words did to the path's score they did on this level.
     ``level`` counts from 1; the node is one of ``nodes`` and has ``labels`` below it, among them
     ``examples``.
 
@@ -72,6 +73,7 @@ class Step:
     margin: float
     probability: float | None = None
     counts: bool = True
+    weight: float = 1.0
     labels: int = 1
     examples: tuple[str, ...] = ()
     bias: float = 0.0
@@ -122,8 +124,8 @@ class Neighbour:
 class Explanation:
     """Why a model gives a text this score for this label.
 
-    ``reasons`` adds up each word over all steps that count and all paths, by their weights, the
-    strongest first. ``score`` is the number that ``predict`` gives where the search finds the label
+    ``reasons`` adds up each word over all steps and paths, times their weights, the strongest
+    first. ``score`` is the number that ``predict`` gives where the search finds the label
     (None: an ensemble whose members do not bring it). ``members`` explains an ensemble's models.
 
     >>> why = Explanation("c1", "shoes", "linear", 0.9, "product", (Reason("red", 0.5),))
@@ -197,19 +199,19 @@ def shortened(step: Step, top: int | None) -> Step:
 
 
 def added_up(paths: Sequence[Path]) -> list[Reason]:
-    """Each word's contributions over all steps that count, times the weights of their paths.
+    """Each word's contributions to all steps, times the weights of these and of their paths.
 
-    >>> step = Step(1, 0, 2, 0.5, reasons=(Reason("a", 0.5),))
-    >>> added_up([Path("tree", 0.5, 0.9, (step, step))])[0].contribution
+    >>> step = Step(1, 0, 2, 0.5, weight=0.5, reasons=(Reason("a", 0.5),))
+    >>> added_up([Path("tree", 1.0, 0.9, (step, step))])[0].contribution
     0.5
     """
     found: dict[tuple[str, str, tuple[Span, ...]], Reason] = {}
     for path in paths:
         for step in path.steps:
-            for reason in step.reasons if step.counts else ():
+            for reason in step.reasons if step.weight else ():
                 key = reason.kind, reason.text, reason.spans
                 before = found[key].contribution if key in found else 0.0
-                total = before + path.weight * reason.contribution
+                total = before + path.weight * step.weight * reason.contribution
                 found[key] = replace(reason, contribution=total)
     return list(found.values())
 

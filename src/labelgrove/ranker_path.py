@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -107,17 +108,49 @@ def dense_weights(ranker: Ranker, level: int, node: int) -> npt.NDArray[np.float
     return table[:, node - first].astype(np.float64)
 
 
+def log_probability(margin: float, post_processor: str) -> float | None:
+    """The logarithm of what a search makes of a margin; None where margins themselves are scores.
+
+    >>> log_probability(1.5, "l4-hinge"), log_probability(-1.0, "l1-hinge")
+    (-0.0, -2.0)
+    """
+    if post_processor == "noop":
+        return None
+    if post_processor.endswith("sigmoid"):
+        return min(margin, 0.0) - math.log1p(math.exp(-abs(margin)))
+    return -(max(0.0, 1.0 - margin) ** int(post_processor[1]))
+
+
 def probability(margin: float, post_processor: str) -> float | None:
     """What a search makes of a margin; None where margins themselves are scores.
 
     >>> probability(1.5, "l4-hinge"), probability(0.0, "sigmoid"), probability(2.0, "noop")
     (1.0, 0.5, None)
     """
-    if post_processor == "noop":
-        return None
-    if post_processor.endswith("sigmoid"):
-        return 0.5 * (1.0 + math.tanh(0.5 * margin))
-    return math.exp(-(max(0.0, 1.0 - margin) ** int(post_processor[1])))
+    logarithm = log_probability(margin, post_processor)
+    return None if logarithm is None else math.exp(logarithm)
+
+
+def weighted(steps: Sequence[Step], post_processor: str) -> list[Step]:
+    """The steps with their weights: how much words changed each probability that counts.
+
+    What they changed is measured in logarithms, against the margin without any word, and weights
+    add up to 1. A node that any text reaches weighs nothing, whatever its margin.
+
+    >>> steps = [Step(1, 0, 2, 3.0, bias=2.0), Step(2, 0, 9, 1.0, bias=0.0)]
+    >>> [step.weight for step in weighted(steps, "l3-hinge")]
+    [0.0, 1.0]
+    """
+    counted = [step for step in steps if step.counts]
+    changes: list[float] = []
+    for step in counted:
+        alone = step.bias + step.vector + step.unattributed
+        after, before = (log_probability(m, post_processor) for m in (step.margin, alone))
+        changes.append(0.0 if after is None or before is None else abs(after - before))
+    total = sum(changes)
+    shares = [c / total if total else 1.0 / len(changes) for c in changes]
+    weights = iter(shares)
+    return [replace(step, weight=next(weights) if step.counts else 0.0) for step in steps]
 
 
 def ranker_steps(
@@ -174,7 +207,7 @@ def ranker_steps(
                 reasons=reasons,
             )
         )
-    return steps
+    return weighted(steps, "noop" if own_margin else params.post_processor)
 
 
 def _reason(feature: int, value: float, contribution: float, terms: Terms | None) -> Reason:

@@ -51,7 +51,7 @@ def test_demo_prints_a_table_and_examples(run: Any, tmp_path: Path) -> None:
 
 def test_version_and_help(run: Any) -> None:
     assert run("--version").stdout.strip() == f"labelgrove {labelgrove.__version__}"
-    for verb in ("train", "predict", "evaluate", "info", "doctor", "demo", "data"):
+    for verb in ("train", "predict", "evaluate", "explain", "info", "doctor", "demo", "data"):
         assert verb in run("--help").stdout
         assert "xample" in run(verb, "--help").stdout, verb
 

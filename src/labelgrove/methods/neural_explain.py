@@ -28,6 +28,7 @@ from labelgrove.ranker_path import (
     labels_below,
     probability,
     ranker_steps,
+    weighted,
 )
 from labelgrove.term_spans import terms_by_column
 from labelgrove.tree import LabelTree
@@ -63,6 +64,7 @@ def neural_paths(
         _network_step(reading, logit, found, number, len(logits), tree, examples)
         for number, logit in enumerate(logits)
     ]
+    steps = weighted(steps, "sigmoid")
     chances = [step.probability for step in steps if step.counts and step.probability is not None]
     score = float(np.prod(chances))
     share = 0.0 if reranker is None else reranker.params.share

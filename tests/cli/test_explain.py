@@ -1,0 +1,51 @@
+"""labelgrove explain: readable on a terminal, whole as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+TEXT = "this Red lamp, a red one"
+
+
+def test_json_has_the_text_and_an_explanation_per_label(run: Any, model: Path) -> None:
+    found = json.loads(run("explain", model, "--text", TEXT, "--k", 2, "--json").stdout)
+    assert found["text"] == TEXT
+    assert [each["name"] for each in found["explanations"]] == ["red things", "lamps"]
+    predicted = json.loads(run("predict", model, "-", "--k", 2, stdin=f"{TEXT}\n").stdout)
+    scores = [each["score"] for each in found["explanations"]]
+    assert scores == pytest.approx(predicted["scores"], rel=1e-4)
+    best = found["explanations"][0]["reasons"][0]
+    assert best["text"] == "red"
+    assert [TEXT[start:end] for start, end in best["spans"]] == ["Red", "red"]
+
+
+def test_people_read_words_the_path_and_documents(run: Any, model: Path, folder: Path) -> None:
+    done = run("explain", model, "--label", "c:blue", "--train", folder / "train.jsonl", stdin=TEXT)
+    assert "blue things (c:blue)" in done.stdout
+    assert TEXT in done.stdout
+    assert "level 1, node" in done.stdout and "margin" in done.stdout and "bias" in done.stdout
+    assert "red (x2)" in done.stdout
+    assert "like doc" in done.stdout and "blue" in done.stdout.split("like doc", 1)[1]
+    assert "100 documents" in done.stderr
+
+
+def test_errors_are_sentences(run: Any, model: Path, tmp_path: Path) -> None:
+    done = run("explain", model, "--text", TEXT, "--label", "pink", check=False)
+    assert done.returncode == 1
+    assert "unknown label 'pink'" in done.stderr and "Traceback" not in done.stderr
+    done = run("explain", model, stdin="", check=False)
+    assert done.returncode == 1 and "no text to explain" in done.stderr
+    np.save(tmp_path / "rows.npy", np.ones((2, 3), np.float32))
+    done = run("explain", model, "--text", TEXT, "--dense", tmp_path / "rows.npy", check=False)
+    assert done.returncode == 1 and "there is one text" in done.stderr
+    assert run("explain", model, "--text", TEXT, "--top", 0, check=False).returncode == 2
+
+
+def test_brackets_in_texts_are_not_taken_for_markup(run: Any, model: Path) -> None:
+    done = run("explain", model, "--text", "a [bold] red [/bold] lamp", "--k", 1)
+    assert "a [bold] red [/bold] lamp" in done.stdout

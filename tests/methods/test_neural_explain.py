@@ -1,0 +1,132 @@
+"""Explanations of neural methods: scores are those of predict, words those that matter."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import labelgrove
+from labelgrove import Corpus
+from labelgrove.errors import DataError, UnsupportedError
+from labelgrove.explain import explain, explain_best
+from test_contract import NEURAL_VARIANTS, new, planted
+
+METHODS = ["lightxml", "cascadexml", *NEURAL_VARIANTS]
+RERANKED = "cascadexml in three levels"
+TEXT = "that is a red shoe that we sell"
+
+
+@cache
+def fitted(method: str) -> Any:
+    texts, labels = planted()
+    return new(method, baseline=False).fit(texts, labels)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_and_margins_hold(method: str) -> None:
+    model = fitted(method)
+    predicted = model.predict([TEXT], k=3)
+    found = explain_best(model, TEXT, k=3)
+    assert [why.id for why in found] == predicted.ids()[0]
+    for why, score in zip(found, predicted.scores[0], strict=True):
+        assert why.score == pytest.approx(float(score), rel=1e-4)
+        assert sum(path.weight for path in why.paths) == pytest.approx(1.0)
+        for path in why.paths:
+            chances = [step.probability for step in path.steps if step.counts]
+            assert float(np.prod(chances)) == pytest.approx(path.score, rel=1e-6)
+            for step in path.steps:
+                assert step.total == pytest.approx(step.margin, abs=1e-6)
+        steps = why.paths[0].steps
+        assert steps[-1].counts
+        assert all(set(step.examples) <= set(model.index_.names) for step in steps)
+    assert json.loads(json.dumps(found[0].to_dict()))["name"] == found[0].name
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_word_that_names_the_label_is_the_reason(method: str) -> None:
+    why = explain(fitted(method), TEXT, "colour red", gradient_steps=16)
+    best = max(why.reasons, key=lambda reason: reason.contribution)
+    assert best.text == "red"
+    assert [tuple(span) for span in best.spans] == [(10, 13)]
+    assert TEXT[slice(*max(why.highlights(), key=lambda h: h.strength)[:2])] == "red"
+
+
+def test_steps_follow_the_tree_down_to_the_label() -> None:
+    why = explain(fitted(RERANKED), TEXT, "colour red")
+    steps = why.paths[0].steps
+    assert [step.nodes for step in steps] == [2, 4, 11]
+    assert [step.counts for step in steps] == [False, True, True]  # times that of its cluster
+    assert [step.labels > 1 for step in steps] == [True, True, False]
+    grouped = explain(fitted("lightxml in groups"), TEXT, "colour red").paths[0].steps
+    assert [step.counts for step in grouped] == [True, True]
+    assert grouped[0].labels == len(grouped[0].examples)
+    alone = explain(fitted("lightxml"), TEXT, "colour red").paths[0].steps
+    assert [(step.level, step.nodes, step.labels) for step in alone] == [(1, 11, 1)]
+
+
+def test_a_reranker_gives_terms_and_hands_its_vector_on_to_words() -> None:
+    model = fitted(RERANKED)
+    why = explain(model, TEXT, "colour red", top=None, gradient_steps=16)
+    network, reranker = why.paths
+    assert (network.name, reranker.name) == ("network", "reranker")
+    assert reranker.weight == model.rerank.share
+    (step,) = reranker.steps
+    assert {reason.kind for reason in step.reasons} == {"term", "token"}
+    strongest = max(step.reasons, key=lambda reason: reason.contribution)
+    assert strongest.text == "red"
+    assert {reason.kind for reason in network.steps[-1].reasons} == {"token"}
+
+
+def test_predictions_are_the_same_after_explaining() -> None:
+    model = fitted("cascadexml")
+    before = model.predict([TEXT], k=5).scores.tobytes()
+    explain(model, TEXT, "colour red", gradient_steps=2)
+    assert model.predict([TEXT], k=5).scores.tobytes() == before
+
+
+def test_nearest_documents_without_a_vectoriser_of_its_own() -> None:
+    texts, labels = planted()
+    corpus = Corpus.from_lists(texts, labels)
+    near = explain(fitted("lightxml"), TEXT, "colour red", corpus=corpus).neighbours
+    assert len(near) == 3
+    assert all("colour red" in labels[found.document] for found in near)
+
+
+def test_saved_models_explain_the_same(tmp_path: Any) -> None:
+    model = fitted(RERANKED)
+    model.save(tmp_path / "model")
+    loaded = labelgrove.load(tmp_path / "model")
+    loaded.device = "cpu"
+    ours, theirs = (explain(m, TEXT, "colour red") for m in (model, loaded))
+    assert theirs.score == pytest.approx(ours.score, rel=1e-6)
+    assert [r.text for r in theirs.reasons] == [r.text for r in ours.reasons]
+
+
+def test_what_cannot_be_explained_is_refused_with_a_sentence() -> None:
+    model = fitted("lightxml")
+    with pytest.raises(DataError, match="lightxml reads text"):
+        explain(model, np.ones((1, 3)), "colour red")
+    with pytest.raises(DataError, match="cannot use dense="):
+        explain(model, TEXT, "colour red", dense=[1.0])
+
+    class Bare:
+        heads = object()
+
+    import copy
+
+    other = copy.copy(model)
+    other.network_ = Bare()
+    with pytest.raises(UnsupportedError, match="lightxml cannot be explained"):
+        explain(other, TEXT, "colour red")
+
+
+@pytest.mark.parametrize("text", ["", "🌳", "zzz"])
+def test_texts_of_unknown_words(text: str) -> None:
+    why = explain(fitted(RERANKED), text, "colour red")
+    assert why.score is not None and 0 <= why.score <= 1

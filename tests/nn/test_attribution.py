@@ -1,0 +1,130 @@
+"""Gradient times input: against finite differences, and adding up when it is integrated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from labelgrove.nn.attribution import attribute, word_reasons
+from labelgrove.nn.encoder import Encoder, EncoderParams, load_encoder
+from labelgrove.nn.tokens import TokenPlace, token_places, tokenize
+from tiny_encoders import FAMILIES, TEXTS, WIDTH, make_encoder
+
+Read = Callable[[torch.Tensor], list[torch.Tensor]]
+
+
+def problem(folder: Path, family: str, pooling: str = "auto") -> tuple[Encoder, Any, Read]:
+    params = EncoderParams(encoder=str(make_encoder(folder / family, family)), max_tokens=16)
+    params.pooling = pooling  # type: ignore[assignment]
+    encoder = load_encoder(params).eval().double()
+    weights = torch.tensor(np.random.default_rng(1).normal(size=(2, WIDTH)))
+    ids = torch.tensor(tokenize(TEXTS[2:3], encoder, 16).row(0).astype(np.int64))[None]
+
+    def read(ids: torch.Tensor) -> list[torch.Tensor]:
+        last, inner = encoder(ids, None, (-1, 1))
+        return [last[0].double() @ weights[0], inner[0].double() @ weights[1]]
+
+    return encoder, ids, read
+
+
+def scaled_token(encoder: Encoder, token: int, factor: float) -> Any:
+    """Has the encoder read one token's embedding times ``factor``."""
+
+    def scale(_module: Any, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        changed = output.clone()
+        changed[:, token] *= factor
+        return changed
+
+    return encoder.model.get_input_embeddings().register_forward_hook(scale)
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "xlnet"])
+def test_it_is_the_slope_along_a_tokens_embedding(tmp_path: Path, family: str) -> None:
+    encoder, ids, read = problem(tmp_path, family)
+    found = attribute(encoder, ids, read)
+    assert found.values == pytest.approx([float(number) for number in read(ids)])
+    assert found.shares.shape == (2, ids.shape[1])
+    step = 1e-4
+    for token in range(ids.shape[1]):
+        sides = []
+        for factor in (1 + step, 1 - step):
+            handle = scaled_token(encoder, token, factor)
+            sides.append([float(number) for number in read(ids)])
+            handle.remove()
+        slopes = (np.array(sides[0]) - sides[1]) / (2 * step)
+        # Pooled states are single precision.
+        np.testing.assert_allclose(found.shares[:, token], slopes, rtol=0.02, atol=0.02)
+    assert np.abs(found.shares).max() > 0.1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_integrated_gradients_add_up_to_the_change(tmp_path: Path, family: str) -> None:
+    encoder, ids, read = problem(tmp_path, family)
+    handle = encoder.model.get_input_embeddings().register_forward_hook(
+        lambda _module, _inputs, output: 0 * output
+    )
+    nothing = [float(number) for number in read(ids)]
+    handle.remove()
+    coarse, fine = (attribute(encoder, ids, read, steps=steps) for steps in (1, 64))
+    assert fine.values == pytest.approx(coarse.values)
+    change = np.array(fine.values) - nothing
+    np.testing.assert_allclose(fine.shares.sum(1), change, rtol=0.02, atol=0.05)
+
+
+def test_an_encoder_is_left_as_it_was(tmp_path: Path) -> None:
+    encoder, ids, read = problem(tmp_path, "bert")
+    before = [float(number) for number in read(ids)]
+    with torch.inference_mode(False), torch.no_grad():
+        attribute(encoder, ids, read, steps=3)
+    assert [float(number) for number in read(ids)] == before
+    assert all(parameter.grad is None for parameter in encoder.parameters())
+    assert not encoder.model.get_input_embeddings()._forward_hooks
+
+
+def test_other_threads_predict_undisturbed(tmp_path: Path) -> None:
+    encoder, ids, read = problem(tmp_path, "bert")
+    expected = [float(number) for number in read(ids)]
+    others: list[list[float]] = []
+
+    def read_twice(ids: torch.Tensor) -> list[torch.Tensor]:
+        thread = threading.Thread(target=lambda: others.append([float(n) for n in read(ids)]))
+        thread.start()
+        thread.join()
+        return read(ids)
+
+    found = attribute(encoder, ids, read_twice, steps=2)
+    assert others == [expected] * 3
+    assert not np.allclose(found.shares, 0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_token_places_fit_the_tokens(tmp_path: Path, family: str) -> None:
+    params = EncoderParams(encoder=str(make_encoder(tmp_path / family, family)), max_tokens=8)
+    encoder = load_encoder(params)
+    for text in ("", "red", "Red  shoes, blue\n", "🌳 red \ud800 shoes " + "blue " * 200):
+        ids, places = token_places(text, encoder, 8)
+        assert ids.tolist() == tokenize([text], encoder, 8).row(0).tolist()
+        assert len(places) == len(ids)
+        reasons, others = word_reasons(text, places, np.ones(len(ids)))
+        assert sum(reason.contribution for reason in reasons) + others == pytest.approx(len(ids))
+        for reason in reasons:
+            (span,) = reason.spans
+            assert text[span.start : span.end] == reason.text == reason.text.strip() != ""
+        if "hoes" in text:
+            assert "red" in {reason.text.lower() for reason in reasons}
+
+
+def test_a_text_that_is_one_word_to_the_tokenizer_is_told_token_by_token() -> None:
+    places = [TokenPlace(0, 3, 0), TokenPlace(4, 6, 0), TokenPlace(6, 8, 0)]
+    reasons, others = word_reasons("red shoe", places, np.array([1.0, 2.0, 0.5]))
+    assert [(r.text, r.contribution) for r in reasons] == [("red", 1.0), ("shoe", 2.5)]
+    assert others == 0.0
