@@ -74,7 +74,7 @@ def node_weights(
     """
     weights = ranker.levels[level]
     parent = int(ranker.tree.parents[level][node])
-    child = node - int(ranker.tree.children(level)[parent])
+    child = node - int(np.searchsorted(ranker.tree.parents[level], parent))
     rows = weights.features[weights.chunk_rows[parent] : weights.chunk_rows[parent + 1]]
     starts = weights.row_start[weights.chunk_rows[parent] + parent :][: len(rows) + 1]
     entries = slice(weights.chunk_entries[parent], weights.chunk_entries[parent + 1])
@@ -100,9 +100,9 @@ def dense_weights(ranker: Ranker, level: int, node: int) -> npt.NDArray[np.float
     >>> bool(dense_weights(ranker, 0, 1)[1] > 0)
     True
     """
-    children = ranker.tree.children(level)
-    parent = int(ranker.tree.parents[level][node])
-    first, last = int(children[parent]), int(children[parent + 1])
+    parents = ranker.tree.parents[level]
+    parent = parents[node]
+    first, last = (int(np.searchsorted(parents, parent, side)) for side in ("left", "right"))
     chunk = ranker.levels[level].dense[ranker.width * first : ranker.width * last]
     table = chunk.reshape(ranker.width, last - first)
     return table[:, node - first].astype(np.float64)

@@ -19,7 +19,7 @@ from test_contract import NEURAL_VARIANTS, new, planted
 
 METHODS = ["lightxml", "cascadexml", *NEURAL_VARIANTS]
 RERANKED = "cascadexml in three levels"
-TEXT = "that is a red shoe that we sell"
+TEXT = "item 7 is a red shoe that we sell"
 
 
 @cache
@@ -50,11 +50,15 @@ def test_scores_and_margins_hold(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_word_that_names_the_label_is_the_reason(method: str) -> None:
-    why = explain(fitted(method), TEXT, "colour red", gradient_steps=16)
-    best = max(why.reasons, key=lambda reason: reason.contribution)
-    assert best.text == "red"
-    assert [tuple(span) for span in best.spans] == [(10, 13)]
-    assert TEXT[slice(*max(why.highlights(), key=lambda h: h.strength)[:2])] == "red"
+    texts, labels = planted(8)
+    hits = []
+    for text, names in zip(texts, labels, strict=True):
+        for name in names:
+            why = explain(fitted(method), text, name, gradient_steps=8)
+            step = why.paths[-1].steps[-1]
+            best = max(step.reasons, key=lambda reason: reason.contribution)
+            hits.append(best.text == name.split()[1])
+    assert np.mean(hits) >= 0.75  # by chance it would be one in ten
 
 
 def test_steps_follow_the_tree_down_to_the_label() -> None:

@@ -36,67 +36,73 @@ def problem(folder: Path, family: str, pooling: str = "auto") -> tuple[Encoder, 
     return encoder, ids, read
 
 
-def scaled_token(encoder: Encoder, token: int, factor: float) -> Any:
-    """Has the encoder read one token's embedding times ``factor``."""
+def moved(encoder: Encoder, tokens: slice, share: float) -> Any:
+    """Has the encoder read some tokens a share of the way from an average word to themselves."""
+    average = encoder.model.get_input_embeddings().weight.detach().mean(0)
 
-    def scale(_module: Any, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
-        changed = output.clone()
-        changed[:, token] *= factor
-        return changed
+    def move(_module: Any, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        changed = output.clone().reshape(-1, output.shape[-1])
+        changed[tokens] = average + share * (changed[tokens] - average)
+        return changed.reshape(output.shape)
 
-    return encoder.model.get_input_embeddings().register_forward_hook(scale)
+    return encoder.model.get_input_embeddings().register_forward_hook(move)
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "xlnet"])
-def test_it_is_the_slope_along_a_tokens_embedding(tmp_path: Path, family: str) -> None:
+def numbers(read: Read, ids: torch.Tensor) -> list[float]:
+    with torch.no_grad():
+        return [float(number) for number in read(ids)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_is_the_slope_on_the_way_from_an_average_word(tmp_path: Path, family: str) -> None:
     encoder, ids, read = problem(tmp_path, family)
     found = attribute(encoder, ids, read)
-    assert found.values == pytest.approx([float(number) for number in read(ids)])
+    assert found.values == pytest.approx(numbers(read, ids))
     assert found.shares.shape == (2, ids.shape[1])
-    step = 1e-4
+    step = 1e-3
     for token in range(ids.shape[1]):
         sides = []
-        for factor in (1 + step, 1 - step):
-            handle = scaled_token(encoder, token, factor)
-            sides.append([float(number) for number in read(ids)])
+        for share in (1 + step, 1 - step):
+            handle = moved(encoder, slice(token, token + 1), share)
+            sides.append(numbers(read, ids))
             handle.remove()
         slopes = (np.array(sides[0]) - sides[1]) / (2 * step)
         # Pooled states are single precision.
-        np.testing.assert_allclose(found.shares[:, token], slopes, rtol=0.02, atol=0.02)
+        np.testing.assert_allclose(found.shares[:, token], slopes, rtol=0.02, atol=0.01)
     assert np.abs(found.shares).max() > 0.1
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_integrated_gradients_add_up_to_the_change(tmp_path: Path, family: str) -> None:
     encoder, ids, read = problem(tmp_path, family)
-    handle = encoder.model.get_input_embeddings().register_forward_hook(
-        lambda _module, _inputs, output: 0 * output
-    )
-    nothing = [float(number) for number in read(ids)]
+    handle = moved(encoder, slice(1, None), 0.0)
+    average = numbers(read, ids)
     handle.remove()
-    coarse, fine = (attribute(encoder, ids, read, steps=steps) for steps in (1, 64))
+    special = [True] + [False] * (ids.shape[1] - 1)
+    coarse, fine = (attribute(encoder, ids, read, special=special, steps=n) for n in (1, 64))
     assert fine.values == pytest.approx(coarse.values)
-    change = np.array(fine.values) - nothing
-    np.testing.assert_allclose(fine.shares.sum(1), change, rtol=0.02, atol=0.05)
+    assert not fine.shares[:, 0].any() and fine.shares[:, 1:].all()
+    change = np.array(fine.values) - average
+    np.testing.assert_allclose(fine.shares.sum(1), change, rtol=0.02, atol=0.02)
 
 
 def test_an_encoder_is_left_as_it_was(tmp_path: Path) -> None:
     encoder, ids, read = problem(tmp_path, "bert")
-    before = [float(number) for number in read(ids)]
+    before = numbers(read, ids)
     with torch.inference_mode(False), torch.no_grad():
         attribute(encoder, ids, read, steps=3)
-    assert [float(number) for number in read(ids)] == before
+    assert numbers(read, ids) == before
     assert all(parameter.grad is None for parameter in encoder.parameters())
     assert not encoder.model.get_input_embeddings()._forward_hooks
 
 
 def test_other_threads_predict_undisturbed(tmp_path: Path) -> None:
     encoder, ids, read = problem(tmp_path, "bert")
-    expected = [float(number) for number in read(ids)]
+    expected = numbers(read, ids)
     others: list[list[float]] = []
 
     def read_twice(ids: torch.Tensor) -> list[torch.Tensor]:
-        thread = threading.Thread(target=lambda: others.append([float(n) for n in read(ids)]))
+        thread = threading.Thread(target=lambda: others.append(numbers(read, ids)))
         thread.start()
         thread.join()
         return read(ids)
@@ -119,7 +125,7 @@ def test_token_places_fit_the_tokens(tmp_path: Path, family: str) -> None:
         for reason in reasons:
             (span,) = reason.spans
             assert text[span.start : span.end] == reason.text == reason.text.strip() != ""
-        if "hoes" in text:
+        if "hoes" in text and family != "roberta":  # whose tokens are letters here
             assert "red" in {reason.text.lower() for reason in reasons}
 
 

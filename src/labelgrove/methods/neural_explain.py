@@ -91,7 +91,8 @@ class _Reading:
         self, column: int, weights: Any, *, normalise: bool, steps: int
     ) -> tuple[list[NodeLogit], Any, Attribution]:
         """Logits on the way, the text vector, and what tokens give to them and weights x vector."""
-        ids, _ = self.tokens()
+        ids, places = self.tokens()
+        special = [place.word < 0 for place in places]
         kept: dict[str, Any] = {}
         dense = None if weights is None else torch.as_tensor(weights, device=self.device)
 
@@ -108,7 +109,7 @@ class _Reading:
                 numbers.append(vector[0].double() @ dense)
             return numbers
 
-        found = attribute(self.network.encoder, ids, read, steps=steps)
+        found = attribute(self.network.encoder, ids, read, special=special, steps=steps)
         return kept["logits"], kept.get("vector"), found
 
 

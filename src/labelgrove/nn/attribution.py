@@ -1,9 +1,12 @@
 """What each token of a text gives to a number that a network makes of it.
 
-Gradient times input: how the number would change if a token's embedding grew, times the embedding.
-That is exact where the number is linear in the embeddings and a first-order guess elsewhere. With
-``steps`` the gradient is averaged on the way from no embedding to the whole one (integrated
-gradients, Sundararajan et al. 2017): then what all tokens give adds up to the number's change.
+Gradient times input: how the number would change on the way from an average word's embedding to the
+token's. That is exact where the number is linear in the embeddings and a first-order guess
+elsewhere. With ``steps`` the gradient is averaged along that way (integrated gradients,
+Sundararajan et al. 2017): then what all tokens give adds up to what an average text would lack.
+
+The way does not begin at zero, as it often does: encoders that normalise embeddings first (XLNet,
+ModernBERT) do not see how long an embedding is, and gradient times embedding would always be 0.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +26,8 @@ from torch import Tensor
 from labelgrove.explanation import Reason, Span
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.tokens import TokenPlace
+
+_AVERAGES: WeakKeyDictionary[Encoder, tuple[int, Tensor]] = WeakKeyDictionary()
 
 # From token numbers (1 x tokens) to numbers to be explained.
 Read = Callable[[Tensor], Sequence[Tensor]]
@@ -35,11 +41,19 @@ class Attribution:
     shares: npt.NDArray[np.float64]
 
 
-def attribute(encoder: Encoder, ids: Tensor, read: Read, *, steps: int = 1) -> Attribution:
+def attribute(
+    encoder: Encoder,
+    ids: Tensor,
+    read: Read,
+    *,
+    special: Sequence[bool] | None = None,
+    steps: int = 1,
+) -> Attribution:
     """What the tokens ``ids`` (1 x tokens) give to what ``read`` makes of them.
 
     ``read`` runs the encoder, in evaluation mode, in this thread. A pass forward and a pass back
     per number are taken for every step, and one more forward where there are several steps.
+    Tokens that are ``special`` stay as they are, and give nothing.
 
     >>> from labelgrove.nn.encoder import EncoderParams, load_encoder
     >>> encoder = load_encoder(EncoderParams(max_tokens=16)).eval()
@@ -50,13 +64,17 @@ def attribute(encoder: Encoder, ids: Tensor, read: Read, *, steps: int = 1) -> A
     """
     values: list[float] = []
     total: npt.NDArray[np.float64] | None = None
+    fixed = torch.zeros(ids.shape[1], dtype=torch.bool, device=ids.device)
+    if special is not None:
+        fixed = torch.tensor(list(special), device=ids.device)
+    average = _average_embedding(encoder)
     scales = [1.0] if steps == 1 else [(step + 0.5) / steps for step in range(steps)]
     for scale in scales:
-        with torch.enable_grad(), _scaled_embeddings(encoder, scale) as seen:
+        with torch.enable_grad(), _embeddings_between(encoder, average, fixed, scale) as seen:
             numbers = list(read(ids))
             values = [float(number.detach()) for number in numbers]
             shares = [
-                (torch.autograd.grad(number, seen["leaf"], retain_graph=True)[0] * seen["input"])
+                (torch.autograd.grad(number, seen["leaf"], retain_graph=True)[0] * seen["way"])
                 for number in numbers
             ]
         found = np.stack([_per_token(share, ids.shape[1]) for share in shares])
@@ -69,21 +87,38 @@ def attribute(encoder: Encoder, ids: Tensor, read: Read, *, steps: int = 1) -> A
 
 
 def _per_token(share: Tensor, tokens: int) -> npt.NDArray[np.float64]:
-    # XLNet looks its words up with the batch behind the tokens.
     return share.detach().double().sum(-1).reshape(tokens).cpu().numpy()
 
 
+def _average_embedding(encoder: Encoder) -> Tensor:
+    """The mean over the vocabulary; worked out once, for fitted encoders do not change."""
+    table = encoder.model.get_input_embeddings().weight
+    kept = _AVERAGES.get(encoder)
+    if kept is None or kept[0] != table._version or kept[1].device != table.device:
+        kept = table._version, table.detach().mean(0)
+        _AVERAGES[encoder] = kept
+    return kept[1]
+
+
 @contextmanager
-def _scaled_embeddings(encoder: Encoder, scale: float) -> Iterator[dict[str, Tensor]]:
-    """Has the encoder read word embeddings times ``scale``, as a tensor that takes a gradient."""
+def _embeddings_between(
+    encoder: Encoder, average: Tensor, fixed: Tensor, scale: float
+) -> Iterator[dict[str, Tensor]]:
+    """Has the encoder read embeddings on the way from an average word, ``scale`` of it done.
+
+    ``leaf`` is what it reads and takes the gradient, ``way`` the whole way of each token.
+    """
     seen: dict[str, Tensor] = {}
     here = threading.get_ident()
 
     def swap(_module: Any, _inputs: Any, output: Tensor) -> Tensor | None:
         if threading.get_ident() != here:
             return None  # other threads may be predicting with this very model
-        seen["input"] = output.detach()
-        seen["leaf"] = (scale * output.detach()).requires_grad_()
+        whole = output.detach()
+        # Some look words up with the batch behind the tokens.
+        still = fixed.reshape(*whole.shape[:-1], 1)
+        seen["way"] = torch.where(still, torch.zeros_like(whole), whole - average)
+        seen["leaf"] = (whole - (1.0 - scale) * seen["way"]).requires_grad_()
         return seen["leaf"]
 
     handle = encoder.model.get_input_embeddings().register_forward_hook(swap)

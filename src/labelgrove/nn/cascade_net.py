@@ -297,11 +297,13 @@ class CascadeNet(nn.Module):
         steps = []
         for level, vectors in enumerate(self._vectors(states, dropout=False)):
             table: Any = self.tables[level]
-            weight, bias = table.weight[nodes[level]].float(), float(table.bias[nodes[level]])
+            weight, bias = (
+                value[nodes[level]].detach().float() for value in (table.weight, table.bias)
+            )
             logit = (vectors.float() @ weight)[0] + bias
             counts = level >= len(nodes) - counted
             width = self.index.widths[level]
-            steps.append(NodeLogit(level + 1, nodes[level], width, logit, bias, counts))
+            steps.append(NodeLogit(level + 1, nodes[level], width, logit, float(bias), counts))
         return steps
 
     def output_layer(self) -> tuple[Float32, Float32]:

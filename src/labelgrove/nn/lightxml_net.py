@@ -213,7 +213,7 @@ class LightXmlNet(nn.Module):
         text = self._text(states, dropout=False)
         if self.index is None:
             logit = (text @ self.full.weight[column] + self.full.bias[column])[0]
-            bias = float(self.full.bias[column])
+            bias = float(self.full.bias[column].detach())
             return [NodeLogit(1, column, self.full.out_features, logit, bias, True)]
         leaf = int(self.index.leaf_positions[column])
         group = int(self.index.parents(1)[leaf])
@@ -221,7 +221,7 @@ class LightXmlNet(nn.Module):
         of_label = (self._hidden(text) @ self.table.weight[leaf].to(text.dtype))[0]
         groups, labels = self.index.widths
         return [
-            NodeLogit(1, group, groups, of_group, float(self.groups.bias[group]), True),
+            NodeLogit(1, group, groups, of_group, float(self.groups.bias[group].detach()), True),
             NodeLogit(2, leaf, labels, of_label, 0.0, True),
         ]
 
