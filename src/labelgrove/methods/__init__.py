@@ -77,6 +77,9 @@ METHODS: dict[str, MethodEntry] = {
         "CascadeXML",
         "a fine-tuned encoder, one layer per resolution of the label tree",
     ),
+    "ensemble": MethodEntry(
+        "labelgrove.ensemble", "Ensemble", "several methods whose lists of labels become one"
+    ),
 }
 
 
