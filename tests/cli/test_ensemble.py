@@ -44,7 +44,7 @@ def ensemble(run: Any, folder: Path, tmp_path_factory: pytest.TempPathFactory) -
 def test_members_share_stages(ensemble: Path) -> None:
     log = (ensemble.parent / "run" / "log.jsonl").read_text().splitlines()
     made = [e["stage"] for e in map(json.loads, log) if e["kind"] == "stage_computing"]
-    assert sorted(made) == ["features", "ranker", "ranker", "tree", "tree"]
+    assert sorted(made) == ["ranker", "ranker", "tfidf", "tree", "tree"]
 
 
 def test_predict_and_evaluate(run: Any, ensemble: Path, folder: Path) -> None:

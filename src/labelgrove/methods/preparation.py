@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from labelgrove.arrays import CSR, csr_arrays, csr_from_arrays
+from labelgrove.arrays import CSR, csr_from_arrays
 from labelgrove.corpus import Corpus
 from labelgrove.errors import DataError
 from labelgrove.label_features import describe_labels, label_strings
 from labelgrove.methods.base import hold_out as hold_out  # methods take it from here
+from labelgrove.methods.inputs import make_terms
 from labelgrove.methods.linear import Linear
 from labelgrove.metrics import evaluate
 from labelgrove.nn.encoder import Encoder, load_encoder
@@ -40,14 +41,7 @@ def tfidf_stage(
     stages: Stages, texts: Any, params: TfidfParams, *, threads: int | None
 ) -> TextFeatures:
     """tf-idf of the training texts, for trees, baselines and rankers."""
-
-    def compute(_: Any) -> Part:
-        vectorizer = Tfidf(params, n_jobs=threads)
-        rows = vectorizer.fit_transform(texts)
-        state = vectorizer.state()
-        return Part(state.config, state.arrays | csr_arrays(rows, "features"))
-
-    made = stages("tfidf", {"texts": texts, "tfidf": params}, compute)
+    made = make_terms(stages, texts, params, threads=threads)
     return TextFeatures(csr_from_arrays(made.arrays, "features"), Tfidf.from_state(made))
 
 
