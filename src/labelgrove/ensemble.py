@@ -374,8 +374,10 @@ def _check_same_labels(first: LabelIndex, other: LabelIndex, who: str) -> None:
 
 def _understood(number: int, member: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the given arguments that a member's ``predict`` has."""
-    known = inspect.signature(member.predict).parameters
     asked = {name: value for name, value in given.items() if value is not None}
+    if not asked:
+        return {}  # reading a signature takes as long as a quick prediction
+    known = inspect.signature(member.predict).parameters
     for name in ("allow", "deny"):
         if name in asked and name not in known:
             raise ConfigError(f"{name}: member {number} ({member.method}) cannot use it")
