@@ -6,14 +6,16 @@ where a list without the label counts as 0. A document's list is what one model 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove.arrays import CSR
+from labelgrove.corpus import LabelIndex
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.predictions import Predictions, ScoreKind
 from labelgrove.topk import Combine, merge_lists
@@ -23,6 +25,7 @@ WEIGHTED: tuple[Rule, ...] = ("mean", "rank", "softmax", "sigmoid")
 
 # What weights are chosen by, and out of what; 1 is where all begin.
 MEASURED_AT = (1, 3, 5)
+FIRST_PLACES = 20  # of each list; what stands behind them hardly gets among the first five
 STEPS = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 MOST_ROUNDS = 10
 
@@ -63,24 +66,35 @@ def merge(
     if rule == "round-robin" and weights is not None:
         raise ConfigError("weights: round-robin takes all members in turn and has no weights")
     kind = _kind_of_result(found, rule)
-    width = max(part.k for part in found)
-    columns = np.stack([_columns(part, width) for part in found])
-    values = np.stack([_padded(part.scores, width) for part in found])
-    used = columns >= 0
-    values = _values(rule, values, used, width if places is None else max(places, width))
-    combine: Combine = "mean"
-    if rule == "round-robin":
-        combine = "largest"
-    elif rule == "mean" and kind == "margin":
-        combine = "mean-or-last"
-    best = merge_lists(columns, values, k, combine=combine, weights=weights, threads=threads)
+    columns, values = _lists(found, rule, places)
+    options: dict[str, Any] = {"combine": _combine(rule, kind), "weights": weights}
+    best = merge_lists(columns, values, k, **options, threads=threads)
     return Predictions(*best, found[0].index, kind)
 
 
-def _values(
-    rule: Rule, scores: npt.NDArray[np.float32], used: npt.NDArray[np.bool_], places: int
-) -> npt.NDArray[np.float32]:
-    """What the scores of lists x documents x places count as."""
+def _lists(
+    found: Sequence[Predictions], rule: Rule, places: int | None
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Models x documents x places: columns, -1 behind a list's end, and what scores count as."""
+    width = max(part.k for part in found)
+    shape = (len(found), len(found[0]), width)
+    columns = np.full(shape, -1, np.int32)
+    scores = np.full(shape, -np.inf, np.float32)
+    for number, part in enumerate(found):
+        used = np.arange(part.k) < part.counts[:, None]
+        columns[number, :, : part.k] = np.where(used, part.columns, -1)
+        scores[number, :, : part.k] = np.where(used, part.scores, -np.inf)
+    return columns, _values(rule, scores, width if places is None else max(places, width))
+
+
+def _combine(rule: Rule, kind: ScoreKind) -> Combine:
+    if rule == "round-robin":
+        return "largest"
+    return "mean-or-last" if rule == "mean" and kind == "margin" else "mean"
+
+
+def _values(rule: Rule, scores: npt.NDArray[np.float32], places: int) -> npt.NDArray[np.float32]:
+    """What scores count as; they are -inf behind the end of a list."""
     if rule == "mean":
         return scores
     lists, _, width = scores.shape
@@ -91,22 +105,12 @@ def _values(
         # Of equal ranks the earlier list's is first.
         turns = (lists - np.arange(lists)) / (lists + 1)
         return np.asarray(ranks + turns[:, None, None], np.float32)
-    exact = np.where(used, scores, -np.inf).astype(np.float64)
+    exact = scores.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         if rule == "sigmoid":
             return np.asarray(1 / (1 + np.exp(-exact)), np.float32)
         powers = np.exp(exact - exact.max(axis=2, keepdims=True, initial=-np.inf))
         return np.asarray(powers / powers.sum(axis=2, keepdims=True), np.float32)
-
-
-def _columns(part: Predictions, width: int) -> npt.NDArray[np.int32]:
-    """Columns with -1 behind each list's end."""
-    columns = np.where(np.arange(part.k) < part.counts[:, None], part.columns, np.int32(-1))
-    return np.pad(columns, ((0, 0), (0, width - part.k)), constant_values=-1)
-
-
-def _padded(scores: npt.NDArray[np.float32], width: int) -> npt.NDArray[np.float32]:
-    return np.pad(scores, ((0, 0), (0, width - scores.shape[1])), constant_values=-np.inf)
 
 
 def _check_lists(found: Sequence[Predictions]) -> None:
@@ -169,37 +173,67 @@ def learn_weights(
     >>> learn_weights([right, wrong], as_csr(truth), rules=["mean"]).weights
     (1.0, 0.0)
     """
-    true = _pairs(truth)
-    options: dict[str, Any] = {"places": places, "threads": threads}
-
-    def precision(rule: Rule, weights: list[float]) -> tuple[float, ...]:
-        merged = merge(found, k=max(MEASURED_AT), rule=rule, weights=weights, **options)
-        return _precision(merged, true)
-
+    _check_lists(found)
+    true, index = _pairs(truth), found[0].index
     best: Learnt | None = None
     for rule in rules:
-        weights = [1.0] * len(found)
         try:
-            reached = precision(rule, weights)
+            kind = _kind_of_result(found, rule)
         except ConfigError:  # scores of which there is no mean
             continue
-        for _ in range(MOST_ROUNDS):
-            before = list(weights)
-            for member in range(len(found)):
-                for step in STEPS:
-                    trial = [*weights[:member], step, *weights[member + 1 :]]
-                    if trial == weights or not any(trial):
-                        continue
-                    now = precision(rule, trial)
-                    if sum(now) > sum(reached) + 1e-12:
-                        weights, reached = trial, now
-            if weights == before:
-                break
-        if best is None or sum(reached) > sum(best.precision) + 1e-12:
-            best = Learnt(rule, tuple(weights), reached)
+        columns, values = _lists(found, rule, places)
+        reached = partial(
+            _reached,
+            np.ascontiguousarray(columns[:, :, :FIRST_PLACES]),
+            np.ascontiguousarray(values[:, :, :FIRST_PLACES]),
+            _combine(rule, kind),
+            threads,
+            index,
+            true,
+        )
+        weights = _climb(reached, len(found))
+        merged = merge(
+            found, k=max(MEASURED_AT), rule=rule, weights=weights, places=places, threads=threads
+        )
+        learnt = Learnt(rule, tuple(weights), _precision(merged, true))
+        if best is None or sum(learnt.precision) > sum(best.precision) + 1e-12:
+            best = learnt
     if best is None:
         raise ConfigError("rule: none of those given can merge these scores")
     return best
+
+
+def _reached(
+    columns: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    combine: Combine,
+    threads: int | None,
+    index: LabelIndex,
+    true: npt.NDArray[np.int64],
+    weights: Sequence[float],
+) -> float:
+    k = max(MEASURED_AT)
+    best = merge_lists(columns, values, k, combine=combine, weights=weights, threads=threads)
+    return sum(_precision(Predictions(*best, index), true))
+
+
+def _climb(value: Callable[[Sequence[float]], float], members: int) -> list[float]:
+    """Weights that no single change to another step makes better."""
+    weights = [1.0] * members
+    reached = value(weights)
+    for _ in range(MOST_ROUNDS):
+        before = list(weights)
+        for member in range(members):
+            for step in STEPS:
+                trial = [*weights[:member], step, *weights[member + 1 :]]
+                if trial == weights or not any(trial):
+                    continue
+                now = value(trial)
+                if now > reached + 1e-12:
+                    weights, reached = trial, now
+        if weights == before:
+            break
+    return weights
 
 
 def precision_of(predictions: Predictions, truth: CSR) -> tuple[float, ...]:
