@@ -283,8 +283,10 @@ class _Place:
         if done.returncode:
             raise LabelgroveError(f"{row.name}: labelgrove train ended with {done.returncode}")
         told = json.loads(done.stdout)
+        stages = _stage_seconds(cache, before)
         costs = {
-            "train_seconds": _stage_seconds(cache, before),
+            "stages": stages,
+            "train_seconds": sum(stages.values()),
             "spent_seconds": told["train_seconds"],
             "model_bytes": told["model_bytes"],
             "peak_memory_bytes": told["peak_memory_bytes"],
@@ -307,8 +309,12 @@ class _Place:
         start = time.perf_counter()
         model.join(held_out if model.rule == "learnt" else None)
         joining = time.perf_counter() - start
+        stages: dict[str, float] = {}
+        for record in records:
+            stages |= record["stages"]  # what members share counts once
         costs = {
-            "train_seconds": sum(record["train_seconds"] for record in records) + joining,
+            "stages": stages,
+            "train_seconds": sum(stages.values()) + joining,
             "spent_seconds": joining,
             "model_bytes": sum(record["model_bytes"] for record in records),
             "peak_memory_bytes": max(record["peak_memory_bytes"] or 0 for record in records),
@@ -382,7 +388,7 @@ def latency(model: Any, corpus: Any, documents: int) -> dict[str, float]:
     return {"p50": round(float(middle), 4), "p99": round(float(late), 4)}
 
 
-def _stage_seconds(cache: Path, before: int) -> float:
+def _stage_seconds(cache: Path, before: int) -> dict[str, float]:
     """Seconds of all stages that the last run used, those that an earlier row had computed too."""
     from labelgrove.runs import run_status
 
@@ -394,5 +400,5 @@ def _stage_seconds(cache: Path, before: int) -> float:
         for event in events
         if event["kind"] in ("stage_reused", "stage_stored")
     }
-    stages = run_status(cache).stages
-    return float(sum(s.seconds or 0.0 for s in stages if (s.name, s.key) in used))
+    stages = [s for s in run_status(cache).stages if (s.name, s.key) in used]
+    return {f"{stage.name} {stage.key}": float(stage.seconds or 0.0) for stage in stages}

@@ -30,8 +30,8 @@ def add_gains(records: list[dict[str, Any]], baseline: str) -> None:
 def bench_table(records: Sequence[Mapping[str, Any]]) -> str:
     """The records as one Markdown table; what was published stands below what was measured.
 
-    >>> print(bench_table([{"row": "x", "published": {"P@1": 80.0}}]).splitlines()[2][:30])
-    | x, published   | 80.00 |
+    >>> print(bench_table([{"row": "x", "published": {"P@1": 80.0}}]).splitlines()[2][:24])
+    | x, published | 80.00 |
     """
     from labelgrove.memory import format_size
 
