@@ -28,21 +28,13 @@ from labelgrove.methods import METHODS, create
 from labelgrove.predictions import Predictions
 
 # Methods that learn from ready-made feature matrices as well as from text.
-FROM_FEATURES = {
-    "ensemble",
-    "linear",
-    "xr-linear",
-    "parabel",
-    "bonsai",
-    "ova",
-    "two trees",
-    "mined",
-}
+FROM_FEATURES = {"linear", "xr-linear", "parabel", "bonsai", "ova", "two trees", "mined"}
 QUICK: dict[str, dict[str, Any]] = {
     "parabel": {"tree": {"max_leaf_size": 2}},
     "bonsai": {"tree": {"branching": 3, "max_leaf_size": 2}},
     "ensemble": {"members": [{"method": "linear"}, {"method": "ova", "ranker": {"C": 0.5}}]},
 }
+FROM_FEATURES |= {"ensemble"}
 SMALL_LEAVES = {"branching": 2, "max_leaf_size": 3}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "two trees": ("linear", {"n_trees": 2, "tree": SMALL_LEAVES}),
