@@ -57,6 +57,7 @@ def test_rows_are_trained_and_measured(finished: Any) -> None:
         low, high = record["intervals"]["P@3"]
         assert low <= record["metrics"]["P@3"] <= high
         assert 0 < record["latency_ms"]["p50"] <= record["latency_ms"]["p99"]
+        assert record["machine"]["cores"] > 0
         assert record["model_bytes"] > 0 and record["peak_memory_bytes"] > 0
     assert records[0]["gain"] == {"P@1": 0.0, "P@3": 0.0, "P@5": 0.0}
     assert records[1]["published_gain"] == {"P@1": 5.0}

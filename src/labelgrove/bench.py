@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -249,7 +250,11 @@ class _Place:
 
     def measure(self, row: Row, settle: Callable[[Any], None]) -> dict[str, Any]:
         """Trains a row's model, or joins those of other rows, and measures it."""
-        record: dict[str, Any] = {"key": self.key(row), "versions": library_versions()}
+        record: dict[str, Any] = {
+            "key": self.key(row),
+            "data": self.files.digest,
+            "versions": library_versions(),
+        }
         try:
             model, costs = self._joined(row) if row.of else self._trained(row)
             settle(model)
@@ -364,7 +369,17 @@ class _Place:
             "labels": len(model.index_),
             "documents_per_second": len(corpus) / max(seconds, 1e-9),
             "latency_ms": alone,
+            "machine": _machine(),
         }
+
+
+def _machine() -> dict[str, Any]:
+    torch = sys.modules.get("torch")  # whoever used a GPU has imported it
+    gpu = torch is not None and torch.cuda.is_available()
+    return {
+        "cores": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name() if torch is not None and gpu else None,
+    }
 
 
 def latency(model: Any, corpus: Any, documents: int) -> dict[str, float]:
