@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import labelgrove
-from labelgrove.bench import Bench, run_bench
+from labelgrove.bench import run_bench
+from labelgrove.bench_config import Bench, create_row
 from labelgrove.bench_table import METRICS, add_gains, bench_table
 from labelgrove.errors import ConfigError
 from test_contract import planted
@@ -126,6 +127,33 @@ def test_a_row_that_fails_is_told_and_stops_no_other(data: Path, tmp_path: Path)
 def test_wrong_configs_are_refused_before_the_work(config: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Bench.from_config(config)
+
+
+def test_rows_start_from_others_from_files_and_from_flags(tmp_path: Path) -> None:
+    (tmp_path / "l.toml").write_text('method = "linear"\nn_trees = 2\n[ranker]\nC = 3.0\n')
+    tables = [
+        {"name": "file", "config": "l.toml", "ranker": {"eps": 0.2}},
+        {"name": "other", "base": "file", "ranker": {"eps": 0.4}, "n_trees": 1},
+        {"name": "ensemble", "method": "ensemble", "members": [{"method": "linear"}]},
+        {"name": "joined", "of": ["file", "other"], "rule": "rank"},
+        {"name": "theirs", "published": {"P@1": 1.0}},
+    ]
+    flags = ["ranker.max_iterations=7"]
+    rows = Bench.from_config({"methods": tables}, settings=flags, folder=tmp_path).rows
+    first, second = (row.settings for row in rows[:2])
+    assert first == {
+        "method": "linear",
+        "n_trees": 2,
+        "ranker": {"C": 3.0, "eps": 0.2, "max_iterations": 7},
+    }
+    assert second == first | {"n_trees": 1, "ranker": first["ranker"] | {"eps": 0.4}}
+    assert create_row(rows[2]).members[0].ranker.max_iterations == 7
+    assert rows[3].settings == {"rule": "rank", "method": "ensemble"}
+    assert rows[4].settings is None
+    with pytest.raises(ConfigError, match=r"--set rankr: unknown key; did you mean ranker\?"):
+        Bench.from_config({"methods": tables}, settings=["rankr.C=1"], folder=tmp_path)
+    with pytest.raises(ConfigError, match="names 'nothing', which is no method above it"):
+        Bench.from_config({"methods": [{"name": "x", "base": "nothing"}]})
 
 
 def test_files_are_found_or_named(data: Path, tmp_path: Path) -> None:

@@ -16,134 +16,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import labelgrove
+from labelgrove.bench_config import Bench, BenchParams, Row, create_row
 from labelgrove.bench_table import METRICS, add_gains
 from labelgrove.disk import jsonio
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions
 from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError, LabelgroveError
-from labelgrove.methods import create
-from labelgrove.params import Params, param, to_toml, unknown_key
+from labelgrove.params import to_toml
 
 WARM_UP = 5  # documents before the clock runs
-
-
-@dataclass
-class BenchParams(Params):
-    """What all rows have in common: files (in the data folder), how they are read and measured."""
-
-    train: str = param("", help="training corpus; default train.*")
-    test: str = param("", help="corpus to measure on; default test.*, else dev.*")
-    held_out: str = param("", help="corpus for the learnt weights of ensembles of rows")
-    labels: str = param("", help="label table; default the one beside the corpus")
-    format: str = param("", help="input format; default by content and name")
-    text_field: str = param("text", help="field(s) with the text")
-    labels_field: str = param("labels", help="field with the labels")
-    baseline: str = param("parabel", help="row that gains are relative to")
-    intervals: int = param(200, ge=0, help="bootstrap resamples for 95 % intervals")
-    latency_documents: int = param(200, ge=1, help="documents predicted one at a time")
-    propensity_a: float = param(0.55, ge=0, help="A of the propensity model")
-    propensity_b: float = param(1.5, ge=0, help="B of the propensity model")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table: a method with settings, an ensemble of other rows, or only numbers
-    that were published."""
-
-    name: str
-    settings: dict[str, Any] | None = None
-    of: tuple[str, ...] = ()
-    published: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def slug(self) -> str:
-        """The name of the row's files.
-
-        >>> Row("XR-Linear, C = 2").slug
-        'xr-linear-c-2'
-        """
-        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "row"
-
-
-@dataclass(frozen=True)
-class Bench:
-    """A bench as its config describes it, checked before any work begins."""
-
-    params: BenchParams
-    rows: tuple[Row, ...]
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Bench:
-        """Reads ``[[methods]]`` and the keys that all of them have in common.
-
-        >>> Bench.from_config({"methods": [{"method": "parabel"}]}).rows[0].name
-        'parabel'
-        """
-        shared = {key: value for key, value in config.items() if key != "methods"}
-        tables = config.get("methods", [])
-        if not isinstance(tables, list) or not tables:
-            raise ConfigError("methods: a bench needs at least one [[methods]] table")
-        rows: list[Row] = []
-        for number, table in enumerate(tables, 1):
-            if not isinstance(table, Mapping):
-                raise ConfigError(f"methods: number {number} is no table")
-            row = _row(table, number)
-            if row.slug in {other.slug for other in rows}:
-                raise ConfigError(f"methods: two rows are called {row.name!r}; give them a name")
-            missing = set(row.of) - {other.name for other in rows if other.settings is not None}
-            if missing:
-                raise ConfigError(
-                    f"{row.name}: of names {sorted(missing)[0]!r}, which is no method above it"
-                )
-            rows.append(row)
-        return cls(BenchParams.from_dict(shared), tuple(rows))
-
-
-def _row(table: Mapping[str, Any], number: int) -> Row:
-    settings = dict(table)
-    published = settings.pop("published", {})
-    if not isinstance(published, Mapping):
-        raise ConfigError(f"methods: number {number}: published must be a table of numbers")
-    for key, value in published.items():
-        if key not in METRICS:
-            raise ConfigError(unknown_key(key, list(METRICS), "published"))
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ConfigError(f"published.{key}: must be a number in percent, got {value!r}")
-    of = settings.pop("of", ())
-    if of and not (isinstance(of, list) and all(isinstance(name, str) for name in of)):
-        raise ConfigError(f"methods: number {number}: of must be a list of names of rows")
-    name = str(settings.pop("name", settings.get("method", "")))
-    if not name:
-        raise ConfigError(f"methods: number {number} has neither a method nor a name")
-    numbers = {key: float(value) for key, value in published.items()}
-    if of:
-        _create(name, {**settings, "method": "ensemble"})
-        return Row(name, settings, tuple(of), numbers)
-    if "method" not in settings:
-        if settings or not published:
-            raise ConfigError(f"{name}: needs a method, or published numbers alone")
-        return Row(name, None, (), numbers)
-    _create(name, settings)
-    return Row(name, settings, (), numbers)
-
-
-def _create(name: str, settings: Mapping[str, Any]) -> Any:
-    config = dict(settings)
-    try:
-        return create(config.pop("method"), config)
-    except ConfigError as error:
-        raise ConfigError(f"{name}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -306,7 +197,7 @@ class _Place:
                 raise LabelgroveError(f"{row.name}: its member {name} was not trained")
             records.append(record)
             members.append(labelgrove.load(self.folder / "models" / self.rows[name].slug))
-        model = _create(row.name, {**(row.settings or {}), "method": "ensemble"})
+        model = create_row(row)
         model.members = members
         held_out = None
         if self.files.held_out is not None:

@@ -17,6 +17,10 @@ def bench(
         Path | None,
         typer.Option("--run", help="Folder for models, stages and results; default CONFIG.bench."),
     ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="One parameter of all rows that know it; repeatable."),
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Train this row only; repeatable.")
     ] = None,
@@ -32,13 +36,14 @@ def bench(
     """
     import sys
 
-    from labelgrove.bench import Bench, run_bench
+    from labelgrove.bench import run_bench
+    from labelgrove.bench_config import Bench
     from labelgrove.bench_table import bench_table
     from labelgrove.params import read_toml
 
     console = common.stderr_console()
     common.check_device(device)
-    wanted = Bench.from_config(read_toml(config))
+    wanted = Bench.from_config(read_toml(config), settings=settings or [], folder=config.parent)
     flags = [] if threads is None else ["--threads", str(threads)]
     records = run_bench(
         wanted,
