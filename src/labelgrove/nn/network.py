@@ -179,13 +179,13 @@ class Runner:
         """``use(batch, states)`` for batches that together hold every document once."""
         if len(tokens) == 0:
             return
-        batches = self._batches(tokens)
+        batches: Iterator[Batch | PackedBatch] = self._batches(tokens).epoch(0)
         was_training = self.network.training
         if was_training:  # a walk through all modules, which a single text would feel
             self.network.eval()
         try:
             with torch.inference_mode(), autocast(self.precision, self.device):
-                for batch in prefetched(batches.epoch(0), self.device):
+                for batch in prefetched(batches, self.device):
                     use(batch, self.network.states(batch))
         finally:
             if was_training:
