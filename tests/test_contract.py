@@ -284,7 +284,8 @@ def test_k_must_be_a_positive_whole_number(method: str, k: Any) -> None:
 def test_unknown_labels_at_evaluation_count_as_misses(method: str) -> None:
     texts, labels = planted()
     model = new(method).fit(texts, labels)
-    test = Corpus.from_lists(["red shoe"], [["colour red", "never seen"]], index=model.index_)
+    seen = ["item 7 is a red shoe that we sell"]
+    test = Corpus.from_lists(seen, [["colour red", "never seen"]], index=model.index_)
     assert test.unknown.tolist() == [1]
     recall = labelgrove.evaluate(
         model.predict(test, k=5), test.labels, unknown=test.unknown, metrics=["R@5"]
