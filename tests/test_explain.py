@@ -223,6 +223,21 @@ def test_what_cannot_be_explained_is_refused_with_a_sentence() -> None:
         explain(other, TEXT, "colour red")
 
 
+def test_an_ensemble_as_it_is_trained() -> None:
+    from labelgrove.ensemble import Ensemble
+
+    texts, labels = planted(80)
+    short = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
+    model = Ensemble([Linear(tree=SMALL), Linear(tfidf=short)], rule="rank").fit(texts, labels)
+    found = explain_best(model, TEXT, k=2)
+    predicted = model.predict([TEXT], k=2)
+    assert [why.name for why in found] == predicted.names()[0]
+    assert [why.score for why in found] == pytest.approx(predicted.scores[0].tolist(), rel=1e-6)
+    for member, alone in zip(found[0].members, model.members_, strict=True):
+        check_sums(member)
+        assert member == explain(alone, TEXT, found[0].name)
+
+
 class Together:
     """What an explanation needs of an ensemble."""
 

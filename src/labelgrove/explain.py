@@ -17,7 +17,14 @@ import numpy as np
 
 from labelgrove.corpus import Corpus
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
-from labelgrove.explanation import Explanation, Path, added_up, shortened, strongest
+from labelgrove.explanation import (
+    GRADIENT_STEPS,
+    Explanation,
+    Path,
+    added_up,
+    shortened,
+    strongest,
+)
 from labelgrove.methods.base import check_fitted, check_k
 from labelgrove.methods.inputs import document_parts
 from labelgrove.methods.linear import Linear
@@ -36,7 +43,7 @@ def explain(
     *,
     top: int | None = 10,
     dense: Any = None,
-    gradient_steps: int = 1,
+    gradient_steps: int = GRADIENT_STEPS,
     corpus: Corpus | None = None,
     neighbours: int = 3,
 ) -> Explanation:
@@ -44,8 +51,8 @@ def explain(
 
     ``top`` words are listed, None for all; what the others give is added up. ``text`` is a string,
     or one row of features for a model that was fitted on features; ``dense`` is the row of numbers
-    that a model with a dense block wants beside it. A network's words are found by gradient times
-    input; with more ``gradient_steps`` by integrated gradients, which take as many times longer.
+    that a model with a dense block wants beside it. What words give to a network is found by
+    integrated gradients, in so many ``gradient_steps``; 1 is gradient times input.
     With a ``corpus``, the ``neighbours`` documents of the label that are most like the text are
     named; models do not keep the documents they were trained on.
 

@@ -14,6 +14,9 @@ from typing import Any, Literal, NamedTuple
 
 from labelgrove.predictions import ScoreKind
 
+# For neural methods; with a single step, what is found is no better than chance.
+GRADIENT_STEPS = 8
+
 ReasonKind = Literal["term", "token", "feature"]
 
 

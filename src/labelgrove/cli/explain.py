@@ -38,11 +38,11 @@ def explain(
         typer.Option("--train", help="Training corpus, to name the documents most like the text."),
     ] = None,
     steps: Annotated[
-        int,
+        int | None,
         typer.Option(
             "--gradient-steps", min=1, help="Neural methods: more are slower and more exact."
         ),
-    ] = 1,
+    ] = None,
     dense: options.Dense = None,
     device: options.Device = "auto",
     as_json: options.Json = False,
@@ -61,6 +61,7 @@ def explain(
     Example: labelgrove explain model --text "red running shoes" --k 2 --train train.jsonl
     """
     from labelgrove.explain import explain, explain_best
+    from labelgrove.explanation import GRADIENT_STEPS
     from labelgrove.methods.base import load
 
     common.check_device(device)
@@ -69,7 +70,7 @@ def explain(
     document = sys.stdin.read().strip() if text is None else text
     if not document:
         raise DataError("there is no text to explain: give --text, or a text on standard input")
-    given: dict[str, Any] = {"top": top, "gradient_steps": steps}
+    given: dict[str, Any] = {"top": top, "gradient_steps": steps or GRADIENT_STEPS}
     if dense is not None:
         rows = common.read_dense(dense)
         if len(rows) != 1:

@@ -117,8 +117,7 @@ def make_batches(
             "training.packed: needs a BERT or RoBERTa encoder pooled by first token or mean, "
             "without gradient checkpointing; leave it unset"
         )
-    half = choose_precision(params.precision, device) != "fp32"
-    quick = device.type == "cuda" and half and encoder.packs
+    quick = encoder.packs_quickly(device, choose_precision(params.precision, device))
     if quick if params.packed is None else params.packed:
         return PackedBatches(
             tokens,

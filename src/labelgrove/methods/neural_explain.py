@@ -97,7 +97,8 @@ class _Reading:
         dense = None if weights is None else torch.as_tensor(weights, device=self.device)
 
         def read(ids: Tensor) -> Sequence[Tensor]:
-            batch = Batch(np.zeros(1, np.int64), ids, torch.ones_like(ids), tokens=ids.numel())
+            rows = np.arange(len(ids))
+            batch = Batch(rows, ids, torch.ones_like(ids), tokens=ids.numel())
             states = self.network.states(batch)
             logits = self.network.heads.path(states, column)
             numbers = [logit.logit for logit in logits]
@@ -105,8 +106,8 @@ class _Reading:
             if dense is not None:
                 vector = self.network.heads.text(states).float()
                 vector = functional.normalize(vector) if normalise else vector
-                kept["vector"] = vector.detach().cpu().numpy()
-                numbers.append(vector[0].double() @ dense)
+                kept["vector"] = vector[-1:].detach().cpu().numpy()
+                numbers.append(vector.double() @ dense)
             return numbers
 
         found = attribute(self.network.encoder, ids, read, special=special, steps=steps)

@@ -1,12 +1,9 @@
 """What each token of a text gives to a number that a network makes of it.
 
-Gradient times input: how the number would change on the way from an average word's embedding to the
-token's. That is exact where the number is linear in the embeddings and a first-order guess
-elsewhere. With ``steps`` the gradient is averaged along that way (integrated gradients,
-Sundararajan et al. 2017): then what all tokens give adds up to what an average text would lack.
-
-The way does not begin at zero, as it often does: encoders that normalise embeddings first (XLNet,
-ModernBERT) do not see how long an embedding is, and gradient times embedding would always be 0.
+Integrated gradients (Sundararajan et al. 2017): the gradient is averaged on the way from padding to
+the token's own embedding, and multiplied with the way. What all tokens give then adds up to what
+the number would lose without them. With one step it is gradient times input, taken at the end of
+the way only: exact where the number is linear in the embeddings, and misleading in deep networks.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +23,10 @@ from labelgrove.explanation import Reason, Span
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.tokens import TokenPlace
 
-_AVERAGES: WeakKeyDictionary[Encoder, tuple[int, Tensor]] = WeakKeyDictionary()
+SMALLEST_PADDING = 0.1  # length of a learnt padding's embedding beside that of words
+SAMPLE = 4096  # words that an average is taken of
 
-# From token numbers (1 x tokens) to numbers to be explained.
+# From token numbers (documents x tokens) to numbers to be explained, a tensor of documents each.
 Read = Callable[[Tensor], Sequence[Tensor]]
 
 
@@ -51,74 +48,75 @@ def attribute(
 ) -> Attribution:
     """What the tokens ``ids`` (1 x tokens) give to what ``read`` makes of them.
 
-    ``read`` runs the encoder, in evaluation mode, in this thread. A pass forward and a pass back
-    per number are taken for every step, and one more forward where there are several steps.
-    Tokens that are ``special`` stay as they are, and give nothing.
+    ``read`` runs the encoder, in evaluation mode, in this thread; it is called once, with a copy of
+    the text for every step. Tokens that are ``special`` stay as they are, and give nothing.
 
     >>> from labelgrove.nn.encoder import EncoderParams, load_encoder
     >>> encoder = load_encoder(EncoderParams(max_tokens=16)).eval()
     >>> ids = torch.tensor([encoder.tokenizer.encode("a red shoe").ids[:5]])
-    >>> found = attribute(encoder, ids, lambda ids: [encoder(ids, None)[0][0, 3]])
+    >>> found = attribute(encoder, ids, lambda ids: [encoder(ids, None)[0][:, 3]])
     >>> found.shares.shape
     (1, 5)
     """
-    values: list[float] = []
-    total: npt.NDArray[np.float64] | None = None
     fixed = torch.zeros(ids.shape[1], dtype=torch.bool, device=ids.device)
     if special is not None:
         fixed = torch.tensor(list(special), device=ids.device)
-    average = _average_embedding(encoder)
-    scales = [1.0] if steps == 1 else [(step + 0.5) / steps for step in range(steps)]
-    for scale in scales:
-        with torch.enable_grad(), _embeddings_between(encoder, average, fixed, scale) as seen:
-            numbers = list(read(ids))
-            values = [float(number.detach()) for number in numbers]
-            shares = [
-                (torch.autograd.grad(number, seen["leaf"], retain_graph=True)[0] * seen["way"])
-                for number in numbers
-            ]
-        found = np.stack([_per_token(share, ids.shape[1]) for share in shares])
-        total = found if total is None else total + found
-    if steps > 1:
-        with torch.no_grad():
-            values = [float(number) for number in read(ids)]
-    assert total is not None
-    return Attribution(values, total / len(scales))
+    # All steps are one batch; the last document is the text as it is.
+    scales = [(step + 0.5) / steps for step in range(steps)] if steps > 1 else []
+    shares = []
+    with torch.enable_grad(), _embeddings_between(encoder, fixed, [*scales, 1.0]) as seen:
+        numbers = list(read(ids.repeat(len(scales) + 1, 1)))
+        for number in numbers:
+            gradient = torch.autograd.grad(number.sum(), seen["leaf"], retain_graph=True)[0]
+            given = (gradient * seen["way"]).detach().double().sum(-1)
+            by_step = given.T if _batch_behind(encoder) else given
+            shares.append(by_step[: max(1, len(scales))].mean(0).cpu().numpy())
+    return Attribution([float(number[-1].detach()) for number in numbers], np.stack(shares))
 
 
-def _per_token(share: Tensor, tokens: int) -> npt.NDArray[np.float64]:
-    return share.detach().double().sum(-1).reshape(tokens).cpu().numpy()
+def _batch_behind(encoder: Encoder) -> bool:
+    """Whether words are looked up as tokens x documents."""
+    return bool(encoder.model.config.model_type == "xlnet")
 
 
-def _average_embedding(encoder: Encoder) -> Tensor:
-    """The mean over the vocabulary; worked out once, for fitted encoders do not change."""
-    table = encoder.model.get_input_embeddings().weight
-    kept = _AVERAGES.get(encoder)
-    if kept is None or kept[0] != table._version or kept[1].device != table.device:
-        kept = table._version, table.detach().mean(0)
-        _AVERAGES[encoder] = kept
-    return kept[1]
+def _no_word(encoder: Encoder) -> Tensor:
+    """What stands for a word that is not there: padding, or an average word.
+
+    Padding comes nearest to leaving words out. Where it was never learnt it is 0, which will not
+    do: encoders that normalise embeddings first do not see how long an embedding is, and on the way
+    from 0 all gradients along it are 0.
+    """
+    table: Tensor = encoder.model.get_input_embeddings().weight.detach()
+    padding = table[encoder.pad_id]
+    sample = table[:: max(1, len(table) // SAMPLE)]
+    if padding.norm() > SMALLEST_PADDING * sample.norm(dim=1).median():
+        return padding
+    return sample.mean(0)
 
 
 @contextmanager
 def _embeddings_between(
-    encoder: Encoder, average: Tensor, fixed: Tensor, scale: float
+    encoder: Encoder, fixed: Tensor, scales: Sequence[float]
 ) -> Iterator[dict[str, Tensor]]:
-    """Has the encoder read embeddings on the way from an average word, ``scale`` of it done.
+    """Has the encoder read embeddings on the way from no word, a share of it done per document.
 
     ``leaf`` is what it reads and takes the gradient, ``way`` the whole way of each token.
     """
     seen: dict[str, Tensor] = {}
     here = threading.get_ident()
+    start = _no_word(encoder)
 
     def swap(_module: Any, _inputs: Any, output: Tensor) -> Tensor | None:
         if threading.get_ident() != here:
             return None  # other threads may be predicting with this very model
         whole = output.detach()
-        # Some look words up with the batch behind the tokens.
-        still = fixed.reshape(*whole.shape[:-1], 1)
-        seen["way"] = torch.where(still, torch.zeros_like(whole), whole - average)
-        seen["leaf"] = (whole - (1.0 - scale) * seen["way"]).requires_grad_()
+        done = torch.tensor(scales, dtype=whole.dtype, device=whole.device)
+        behind = _batch_behind(encoder)
+        still, left = fixed[:, None, None], (1.0 - done)[None, :, None]
+        if not behind:
+            still, left = fixed[None, :, None], (1.0 - done)[:, None, None]
+        seen["way"] = (whole - start).masked_fill(still, 0.0)
+        seen["leaf"] = (whole - left * seen["way"]).requires_grad_()
         return seen["leaf"]
 
     handle = encoder.model.get_input_embeddings().register_forward_hook(swap)

@@ -289,7 +289,7 @@ class CascadeNet(nn.Module):
         return self._vectors(states, dropout=False)[-1]
 
     def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]:
-        """A document's logits on the way to a label, be it on the shortlists or not."""
+        """Logits on the way to a label, be it on the documents' shortlists or not."""
         nodes = [int(self.index.leaf_positions[column])]
         for level in range(len(self.tables) - 1, 0, -1):
             nodes.insert(0, int(self.index.parents(level)[nodes[0]]))
@@ -300,7 +300,7 @@ class CascadeNet(nn.Module):
             weight, bias = (
                 value[nodes[level]].detach().float() for value in (table.weight, table.bias)
             )
-            logit = (vectors.float() @ weight)[0] + bias
+            logit = vectors.float() @ weight + bias
             counts = level >= len(nodes) - counted
             width = self.index.widths[level]
             steps.append(NodeLogit(level + 1, nodes[level], width, logit, float(bias), counts))

@@ -95,7 +95,7 @@ class TopLabels(NamedTuple):
 
 
 class NodeLogit(NamedTuple):
-    """A node on the way to a label: its number, its logit for one document and the logit's bias.
+    """A node on the way to a label: its number, the documents' logits and these logits' bias.
 
     ``level`` counts from 1; ``counts`` says whether the node's probability enters the score.
     """
