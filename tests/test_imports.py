@@ -15,10 +15,14 @@ import labelgrove
 NEEDS_EXTRA = (
     "labelgrove.nn",
     "labelgrove.methods.cascadexml",
+    "labelgrove.methods.cluster_ranking",
+    "labelgrove.methods.indexing",
     "labelgrove.methods.lightxml",
+    "labelgrove.methods.matching",
     "labelgrove.methods.neural",
     "labelgrove.methods.preparation",
     "labelgrove.methods.reranking",
+    "labelgrove.methods.xtransformer",
     "labelgrove.serve",
     "labelgrove.parallel.ray",
 )

@@ -77,6 +77,11 @@ METHODS: dict[str, MethodEntry] = {
         "CascadeXML",
         "a fine-tuned encoder, one layer per resolution of the label tree",
     ),
+    "xtransformer": MethodEntry(
+        "labelgrove.methods.xtransformer",
+        "XTransformer",
+        "a fine-tuned encoder finds clusters of labels, linear rankers order their labels",
+    ),
 }
 
 
