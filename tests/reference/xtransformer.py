@@ -81,7 +81,11 @@ def ranker_features(terms, vectors, *, which, scale):
 
 
 def ranker_weights(features, labels, cluster_of, seen, *, C=1.0):
-    """Per label (bias last): squared hinge over the documents that see it and its positives."""
+    """Per label (bias last): squared hinge over the documents that see it and its positives.
+
+    A label that nobody bears says -1; one that is alone in its cluster and borne by all who see it
+    has nothing to learn and says 1.
+    """
     rows = np.hstack([features, np.ones((len(features), 1))])
     weights = []
     for label in range(labels.shape[1]):
@@ -89,6 +93,9 @@ def ranker_weights(features, labels, cluster_of, seen, *, C=1.0):
         part = positive | seen[:, cluster_of[label]]
         if not positive.any():
             weights.append(np.append(np.zeros(features.shape[1]), -1.0))
+            continue
+        if (np.asarray(cluster_of) == cluster_of[label]).sum() == 1 and positive[part].all():
+            weights.append(np.append(np.zeros(features.shape[1]), 1.0))
             continue
         signs = np.where(positive, 1.0, -1.0)
         costs = np.full(int(part.sum()), C)

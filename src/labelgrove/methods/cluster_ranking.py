@@ -77,6 +77,19 @@ class RankingParams(Params):
         return kinds[self.combine]
 
 
+def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool) -> None:
+    """Refuses settings that do not go together, before hours of training.
+
+    >>> check_ranking(RankingParams(), RankerParams(), held_out=False)
+    """
+    if ranker.negatives == "given":
+        raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
+    if params.combine == "learnt" and not held_out:
+        raise ConfigError(
+            "ranking.combine: learnt needs held-out documents; raise held_out or choose another"
+        )
+
+
 def ranker_features(terms: CSR, vectors: Any, params: RankingParams) -> Features:
     """The blocks that the ranker reads, scaled as ``params`` says; rows that are zero stay zero.
 
@@ -125,8 +138,6 @@ def seen_clusters(
     labels: CSR, tree: LabelTree, matched: Matched, params: RankingParams, ranker: RankerParams
 ) -> CSR:
     """Documents x clusters: the clusters whose labels learn from a document."""
-    if ranker.negatives == "given":
-        raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
     seen = sparse.csr_array((labels.shape[0], tree.widths[0]), dtype=np.float32)
     if "tfn" in ranker.negatives:
         seen = seen + targets(labels, tree)[0]

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import DataError
 from labelgrove.features import Features
 from labelgrove.methods.base import (
     TrainingFacts,
@@ -27,6 +27,7 @@ from labelgrove.methods.cluster_ranking import (
     ClusterRanker,
     LearntScore,
     RankingParams,
+    check_ranking,
     ranker_features,
     train_cluster_ranker,
 )
@@ -125,10 +126,7 @@ class XTransformer(BaseEstimator):
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
         data = prepare(self, corpus, stages)
-        if self.ranking.combine == "learnt" and data.held_out is None:
-            raise ConfigError(
-                "ranking.combine: learnt needs held-out documents; raise held_out or choose another"
-            )
+        check_ranking(self.ranking, self.ranker, held_out=data.held_out is not None)
         tree = indexed_labels(self, data, stages)
         network, self.story_ = matcher_stage(self, data, tree, stages)
         most = max(REMEMBERED, self.ranking.clusters_kept)
