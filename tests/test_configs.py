@@ -40,4 +40,6 @@ def made_small(config: dict[str, Any]) -> dict[str, Any]:
         small["heads"]["clusters"] = [2**n for n in range(1, len(small["heads"]["clusters"]) + 1)]
     if "one_head_up_to" in small["heads"]:
         small["tree"] = small["tree"] | {"max_leaf_size": 3, "branching": 2}
+    if "indexing" in small:
+        small["indexing"]["clusters"] = 4
     return small | {"held_out": 0.1, "device": "cpu"}
