@@ -28,7 +28,8 @@ from labelgrove.methods import METHODS, create
 from labelgrove.predictions import Predictions
 
 # Methods that learn from ready-made feature matrices as well as from text.
-FROM_FEATURES = {"linear", "xr-linear", "parabel", "bonsai", "ova", "two trees", "mined"}
+FROM_FEATURES = {"linear", "xr-linear", "xr-linear-cost", "parabel", "bonsai", "ova"}
+FROM_FEATURES |= {"two trees", "mined"}
 QUICK: dict[str, dict[str, Any]] = {
     "parabel": {"tree": {"max_leaf_size": 2}},
     "bonsai": {"tree": {"branching": 3, "max_leaf_size": 2}},
@@ -51,6 +52,11 @@ NEURAL: dict[str, dict[str, Any]] = {
     "lightxml": {"heads": {"dropout": 0.0}},
     "cascadexml": {"heads": {"dropout": 0.0, "mix_dropout": 0.0}},
     "xtransformer": {"heads": {"dropout": 0.0}, "training": FEW_UPDATES},
+    "linear-vectors": {"word2vec": {"width": 8, "epochs": 2}, "vectors": {"kind": "word2vec"}},
+    "parabel-pretrained": {"ranker": {"C": 5.0}, "encoder": {"pooling": "mean"}},
+    "parabel-pretrained-tfidf": {"tree": {"max_leaf_size": 3}},
+    "parabel-word2vec-tfidf": {"word2vec": {"width": 8, "epochs": 2}},
+    "parabel-finetuned-tfidf": {"training": FEW_UPDATES, "n_trees": 1},
 }
 NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "lightxml in groups": (
@@ -103,6 +109,8 @@ def method(request: pytest.FixtureRequest) -> str:
 def new(method: str, **settings: Any) -> Any:
     if method in NEURAL or method in NEURAL_VARIANTS:
         name, variant = NEURAL_VARIANTS.get(method, (method, NEURAL.get(method, {})))
+        if "encoder" in variant:  # only what differs
+            variant = variant | {"encoder": tiny_training()["encoder"] | variant["encoder"]}
         return create(name, tiny_training() | variant | settings)
     name, variant = VARIANTS.get(method, (method, QUICK.get(method, {})))
     return create(name, variant | settings)

@@ -22,6 +22,7 @@ NEEDS_EXTRA = (
     "labelgrove.methods.neural",
     "labelgrove.methods.preparation",
     "labelgrove.methods.reranking",
+    "labelgrove.methods.vectors",
     "labelgrove.methods.xtransformer",
     "labelgrove.serve",
     "labelgrove.parallel.ray",

@@ -58,9 +58,9 @@ class RankingParams(Params):
         "or a logistic of both learnt on the held-out documents",
     )
     cluster_transform: Transform = param(
-        "l2-hinge", help="of the matcher's margin, for the product"
+        "l4-hinge", help="of the matcher's margin, for the product (published code: l2-hinge)"
     )
-    label_transform: Transform = param("sigmoid", help="of the ranker's margin, for the product")
+    label_transform: Transform = param("l4-hinge", help="of the ranker's margin, for the product")
 
     @property
     def score_kind(self) -> ScoreKind:
