@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from labelgrove.runs import RunFolder
 from labelgrove.solver import RankerParams
 from nn_problems import random_tree
 from reference import xtransformer as reference
+from run_logs import computed
 from test_contract import FEW_UPDATES, planted, tiny_training
 
 DOCUMENTS, LABELS, CLUSTERS, TERMS, WIDTH, KEPT = 60, 14, 4, 12, 5, 2
@@ -297,12 +297,6 @@ def test_features_are_refused_at_prediction() -> None:
 
 
 # Stages
-
-
-def computed(folder: Path) -> list[str]:
-    lines = (folder / "log.jsonl").read_text().splitlines()
-    events = [json.loads(line) for line in lines]
-    return [e["stage"] for e in events if e["kind"] == "stage_computing"]
 
 
 def test_other_ranker_settings_train_only_the_ranker(tmp_path: Path) -> None:
