@@ -233,6 +233,8 @@ class ClusterRanker:
         pairs = []
         for rows, g, h in self._margins(terms, matched, self.params.clusters_kept, threads):
             pairs.append((g.data, h, _borne(labels[rows], g)))
+            if sum(len(part[1]) for part in pairs) >= PAIRS_AT_ONCE:
+                break  # more than enough for three numbers
         if not pairs or not any(true.any() for _, _, true in pairs):
             raise DataError("ranking.combine: no held-out document has its labels on its shortlist")
         self.learnt = LearntScore.fit(*(np.concatenate(part) for part in zip(*pairs, strict=True)))

@@ -34,6 +34,9 @@ from labelgrove.tree import LabelTree, TreeParams
 
 # Best clusters that are remembered of a training document: fewer can be tried without the encoder.
 REMEMBERED = 20
+# While text vectors are made: 1,024 numbers (of the widest encoders) in single precision, scaled,
+# and in half precision.
+BYTES_PER_VECTOR = 10 * 1024
 
 
 @dataclass(frozen=True)

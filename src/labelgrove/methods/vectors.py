@@ -31,7 +31,12 @@ from labelgrove.methods.base import (
 )
 from labelgrove.methods.indexing import IndexingParams
 from labelgrove.methods.linear import Linear
-from labelgrove.methods.matching import indexed_labels, matcher_stage, matching_stage
+from labelgrove.methods.matching import (
+    BYTES_PER_VECTOR,
+    indexed_labels,
+    matcher_stage,
+    matching_stage,
+)
 from labelgrove.methods.neural import estimate_memory, precision_at_1
 from labelgrove.methods.preparation import prepare, tfidf_stage, tokens_stage
 from labelgrove.nn.devices import choose_device
@@ -258,7 +263,10 @@ class LinearVectors(BaseEstimator):
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes of main memory that fitting will need at its peak, a cautious guess."""
-        return estimate_memory(self, corpus)
+        vectors = BYTES_PER_VECTOR * len(corpus)
+        if self.vectors.kind == "word2vec":
+            return Linear(tfidf=self.tfidf).estimate_memory(corpus) + vectors
+        return estimate_memory(self, corpus) + vectors
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a model folder that needs no other file, the encoder included."""

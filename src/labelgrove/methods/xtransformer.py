@@ -33,6 +33,7 @@ from labelgrove.methods.cluster_ranking import (
 )
 from labelgrove.methods.indexing import IndexingParams
 from labelgrove.methods.matching import (
+    BYTES_PER_VECTOR,
     REMEMBERED,
     Matched,
     indexed_labels,
@@ -209,7 +210,7 @@ class XTransformer(BaseEstimator):
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes of main memory that fitting will need at its peak, a cautious guess."""
-        return estimate_memory(self, corpus)
+        return estimate_memory(self, corpus) + BYTES_PER_VECTOR * len(corpus)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a model folder that needs no other file, the encoder included."""
