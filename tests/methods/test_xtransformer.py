@@ -31,7 +31,9 @@ from labelgrove.methods.indexing import (
     cluster_tree,
 )
 from labelgrove.methods.matching import Matched
-from labelgrove.nn.encoder_files import EncoderParams
+from labelgrove.nn.embed import embed
+from labelgrove.nn.encoder import EncoderParams, load_encoder
+from labelgrove.nn.tokens import tokenize
 from labelgrove.runs import RunFolder
 from labelgrove.solver import RankerParams
 from nn_problems import random_tree
@@ -126,6 +128,26 @@ def test_rankers_are_those_of_the_equations(negatives: Any, features: Any, scale
     assert (counts == LABELS).all()
     expected = literal @ weights[:, :-1].T + weights[:, -1]
     assert np.allclose(scores, np.take_along_axis(expected, columns, 1), atol=close)
+
+
+def test_as_many_clusters_as_labels() -> None:
+    terms, labels, _, _, _, vectors = problem(5)
+    rng = np.random.default_rng(5)
+    tree = random_tree(rng, [LABELS, LABELS])
+    cluster_of = tree.parents[1][tree.leaf_positions]
+    margins = rng.normal(size=(DOCUMENTS, LABELS)).astype(np.float32)
+    params = RankingParams(features="tfidf", clusters_kept=4)
+    rows = ranker_features(sparse.csr_array(terms), vectors, params)
+    matched = best_of(margins, vectors)
+    ranker = train_cluster_ranker(
+        rows, sparse.csr_array(labels), tree, matched, params, RankerParams(**EXACT)
+    )
+    seen = reference.seen_clusters(labels, cluster_of, margins, negatives="tfn+man", b=4)
+    literal = reference.ranker_features(terms, vectors, which="tfidf", scale="joint")
+    weights = reference.ranker_weights(literal, labels, cluster_of, seen)
+    expected = literal @ weights[:, :-1].T + weights[:, -1]
+    found = ClusterRanker(ranker, params).best_labels(sparse.csr_array(terms), matched, LABELS)
+    assert np.allclose(found[1], np.take_along_axis(expected, found[0], 1), atol=2e-4)
 
 
 @pytest.mark.parametrize("combine", ["ranker", "product", "learnt"])
@@ -328,6 +350,26 @@ def test_indexing_by_embeddings_uses_the_matcher_that_is_there(tmp_path: Path) -
     assert computed(tmp_path / "run")[len(first) :] == ["clusters", "network", "matching", "ranker"]
     alone = new(indexing=by_vectors).fit(texts, labels)
     assert alone.predict(texts, k=3).scores.tobytes() == shared.predict(texts, k=3).scores.tobytes()
+
+
+def test_pretrained_embeddings_index_without_a_first_matcher(tmp_path: Path) -> None:
+    texts, labels = planted(60)
+    indexing = {"vectors": "pifa-neural", "embeddings": "pretrained", "clusters": 4}
+    with RunFolder(tmp_path / "run") as run:
+        model = new(indexing=indexing).fit(texts, labels, run=run)
+    assert computed(tmp_path / "run").count("network") == 1
+    encoder = load_encoder(EncoderParams(**tiny_training()["encoder"]))
+    vectors = embed(encoder, tokenize(texts, encoder, encoder.max_tokens))
+    matrix, _ = model.index_.encode(labels)
+    expected = cluster_tree(by_documents(vectors, matrix), IndexingParams(clusters=4))
+    assert model.ranker_.tree == expected
+
+
+def test_label_texts_may_have_an_encoder_of_their_own() -> None:
+    texts, labels = planted(30)
+    own = {"vectors": "text-emb", "text_encoder": "no/such/folder/"}
+    with pytest.raises(ConfigError, match="no/such/folder/"):
+        new(indexing=own).fit(texts, labels)
 
 
 def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(tmp_path: Path) -> None:

@@ -121,12 +121,15 @@ def train_cluster_ranker(
     ``ranker.negatives`` says who these are: documents that bear a label of the cluster (tfn), for
     which the cluster is among the matcher's best (man), or both.
     """
+    seen = seen_clusters(labels, tree, matched, params, ranker)
+    if tree.widths[0] == tree.labels:  # as wide as labels are, it is read as their columns
+        seen = seen[:, tree.leaf_positions]
     return train_ranker(
         features,
         labels,
         tree,
         ranker,
-        shortlist=seen_clusters(labels, tree, matched, params, ranker),
+        shortlist=seen,
         labels_only=True,
         seed=seed,
         threads=threads,
