@@ -75,11 +75,12 @@ def test_fine_tuned_vectors_are_those_of_x_transformers_matcher(tmp_path: Path) 
         model = new("parabel-finetuned-tfidf").fit(texts, labels, run=run)
     after = computed(tmp_path / "run")[len(before) :]
     assert not {"network", "matching", "tfidf", "tokens", "clusters"} & set(after)
-    theirs, ours = (
-        dict(encoder.model.named_parameters())
-        for encoder in (matcher.network_.encoder, model.embedder_)
-    )
+    theirs, ours = (network.state_dict() for network in (matcher.network_, model.embedder_))
     assert all((theirs[name] == ours[name]).all() for name in theirs)
+    model.save(tmp_path / "model")
+    again = labelgrove.load(tmp_path / "model").predict(texts, k=3)
+    assert again.scores.tobytes() == model.predict(texts, k=3).scores.tobytes()
+    assert model.score(texts, labels) > 0.9
 
 
 def test_some_labels_only(tmp_path: Path) -> None:

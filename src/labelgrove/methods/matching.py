@@ -19,9 +19,9 @@ from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.features import DenseBlock
 from labelgrove.label_features import l2_normalised, label_strings
 from labelgrove.methods.indexing import by_documents, by_own_text, cluster_stage
-from labelgrove.methods.neural import network_stage
+from labelgrove.methods.neural import make_runner, network_stage
 from labelgrove.methods.preparation import Prepared
-from labelgrove.nn.devices import choose_device, choose_precision
+from labelgrove.nn.devices import choose_device
 from labelgrove.nn.embed import embed
 from labelgrove.nn.encoder import Encoder, EncoderParams, load_encoder
 from labelgrove.nn.matcher_net import MatcherNet, MatcherParams
@@ -58,6 +58,11 @@ def matcher_heads(clusters: int, params: MatcherParams) -> MakeHeads:
         return MatcherNet(encoder.width, clusters, params), (-1,)
 
     return make
+
+
+def stored_matcher(part: Part, params: MatcherParams) -> Network:
+    """A matcher out of its ``network_part``."""
+    return network_from_part(part, matcher_heads(len(part.arrays["heads/clusters.bias"]), params))
 
 
 def indexed_labels(model: Any, data: Prepared, stages: Stages) -> LabelTree:
@@ -121,7 +126,7 @@ def matcher_stage(
     # Training changes the encoder it is given, and another matcher may have been trained before.
     fresh = replace(clustered(data, tree), encoder=load_encoder(model.encoder))
     trained = network_stage(model, fresh, heads, {"heads": model.heads}, stages)
-    return network_from_part(trained, heads), trained.config["story"]
+    return stored_matcher(trained, model.heads), trained.config["story"]
 
 
 def clustered(data: Prepared, tree: LabelTree) -> Prepared:
@@ -143,7 +148,7 @@ def matching_stage(
     """What the matcher makes of the training documents, with their ``most`` best clusters."""
 
     def compute(_: Any) -> Part:
-        return Part({}, vars(match(runner_for(model, network), data.tokens, most)))
+        return Part({}, vars(match(make_runner(network, model), data.tokens, most)))
 
     inputs = {"network": stages.key("network"), "tokens": stages.key("tokens"), "most": most}
     return Matched(**stages("matching", inputs, compute).arrays)
@@ -155,10 +160,3 @@ def match(runner: Runner, tokens: Tokens, most: int) -> Matched:
     clusters, margins, vectors = runner.read(tokens, min(most, width), vectors=True)
     unit = np.asarray(l2_normalised(vectors).dense, np.float16)
     return Matched(clusters, margins, unit)
-
-
-def runner_for(model: Any, network: Network) -> Runner:
-    """Sends documents through a network on the device that the model's settings ask for."""
-    device = choose_device(model.device)
-    precision = choose_precision(model.training.precision, device)
-    return Runner(network.to(device), device=device, precision=precision)

@@ -6,7 +6,7 @@ or from word2vec on the corpus; they stand alone or beside tf-idf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
@@ -34,10 +34,12 @@ from labelgrove.methods.linear import Linear
 from labelgrove.methods.matching import (
     BYTES_PER_VECTOR,
     indexed_labels,
+    match,
     matcher_stage,
     matching_stage,
+    stored_matcher,
 )
-from labelgrove.methods.neural import estimate_memory, precision_at_1
+from labelgrove.methods.neural import estimate_memory, make_runner, precision_at_1
 from labelgrove.methods.preparation import prepare, tfidf_stage, tokens_stage
 from labelgrove.nn.devices import choose_device
 from labelgrove.nn.embed import Precision, embed
@@ -45,6 +47,7 @@ from labelgrove.nn.encoder import Encoder, load_encoder
 from labelgrove.nn.encoder_files import EncoderParams
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.matcher_net import MatcherParams
+from labelgrove.nn.network import Network, network_part
 from labelgrove.nn.tokens import tokenize
 from labelgrove.params import Params, param
 from labelgrove.part import Part
@@ -209,7 +212,7 @@ class LinearVectors(BaseEstimator):
         tree = indexed_labels(self, data, stages)
         network, self.story_ = matcher_stage(self, data, tree, stages)
         matched = matching_stage(self, data, network, stages)
-        return network.encoder, data.learnt_from, matched.vectors
+        return network, data.learnt_from, matched.vectors
 
     def _embed(self, encoder: Encoder, tokens: Any, **options: Any) -> DenseBlock:
         vectors = embed(
@@ -254,8 +257,12 @@ class LinearVectors(BaseEstimator):
     def _vectors_of(self, texts: Any, *, threads: int | None) -> DenseBlock:
         if isinstance(self.embedder_, Word2vec):
             return self.embedder_.transform(texts)
-        tokens = tokenize(texts, self.embedder_, self.embedder_.max_tokens, threads=threads)
-        return self._embed(self.embedder_, tokens)
+        network = self.embedder_ if isinstance(self.embedder_, Network) else None
+        encoder = self.embedder_ if network is None else network.encoder
+        tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
+        if network is None:
+            return self._embed(encoder, tokens)
+        return match(make_runner(network, self), tokens, 1).vectors
 
     def score(self, X: Any, y: Any) -> float:
         """P@1, so that scikit-learn's searches have a default to maximise."""
@@ -272,7 +279,10 @@ class LinearVectors(BaseEstimator):
         """Writes a model folder that needs no other file, the encoder included."""
         check_fitted(self)
         parts = {f"ranker-{n}": ranker.state() for n, ranker in enumerate(self.linear_.rankers_)}
-        parts["embedder"] = self.embedder_.state()
+        if isinstance(self.embedder_, Network):
+            parts["embedder"] = network_part(self.embedder_, self.story_)
+        else:
+            parts["embedder"] = self.embedder_.state()
         if self.vectorizer_ is not None:
             parts["tfidf"] = self.vectorizer_.state()
         save_estimator(self, path, parts, overwrite=overwrite)
@@ -282,10 +292,14 @@ class LinearVectors(BaseEstimator):
         """Reads a model folder that :meth:`save` wrote."""
         model, parts = load_estimator(cls, path, **options)
         model.device = "auto"  # whatever it was trained on
-        read: Callable[[Part], Any] = Encoder.from_state
+        stored = parts["embedder"]
         if model.vectors.kind == "word2vec":
-            read = Word2vec.from_state
-        model.embedder_ = read(parts["embedder"])
+            model.embedder_ = Word2vec.from_state(stored)
+        elif model.vectors.kind == "pretrained":
+            model.embedder_ = Encoder.from_state(stored)
+        else:
+            model.embedder_ = stored_matcher(stored, model.heads)
+            model.story_ = stored.config["story"]
         model.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         linear = model._linear()
         linear.vectorizer_ = None

@@ -38,17 +38,21 @@ from labelgrove.methods.matching import (
     Matched,
     indexed_labels,
     match,
-    matcher_heads,
     matcher_stage,
     matching_stage,
-    runner_for,
+    stored_matcher,
 )
-from labelgrove.methods.neural import comparison, estimate_memory, precision_at_1
+from labelgrove.methods.neural import (
+    comparison,
+    estimate_memory,
+    precision_at_1,
+    prediction_runner,
+)
 from labelgrove.methods.preparation import Prepared, measured, prepare
 from labelgrove.nn.encoder_files import EncoderParams
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.matcher_net import MatcherParams
-from labelgrove.nn.network import network_from_part, network_part
+from labelgrove.nn.network import network_part
 from labelgrove.nn.tokens import tokenize
 from labelgrove.params import Params
 from labelgrove.part import Part
@@ -175,7 +179,7 @@ class XTransformer(BaseEstimator):
         if data.held_out is None or data.held_out_tokens is None:
             return {}
         threads = self.n_jobs
-        runner = runner_for(self, self.network_)
+        runner = prediction_runner(self)
         matched = match(runner, data.held_out_tokens, self.ranker_.clusters_for(10))
         assert data.held_out.texts is not None
         terms = self.vectorizer_.transform(data.held_out.texts)
@@ -198,7 +202,7 @@ class XTransformer(BaseEstimator):
         threads = self.n_jobs if threads is None else threads
         encoder = self.network_.encoder
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
-        runner = runner_for(self, self.network_)
+        runner = prediction_runner(self)
         matched = match(runner, tokens, self.ranker_.clusters_for(k))
         terms = self.vectorizer_.transform(texts)
         found = self.ranker_.best_labels(terms, matched, k, threads=threads)
@@ -234,8 +238,7 @@ class XTransformer(BaseEstimator):
         model.ranker_ = ClusterRanker(
             ranker, model.ranking, None if learnt is None else LearntScore(**learnt)
         )
-        heads = matcher_heads(ranker.tree.widths[0], model.heads)
-        model.network_ = network_from_part(parts["network"], heads)
+        model.network_ = stored_matcher(parts["network"], model.heads)
         model.vectorizer_ = Tfidf.from_state(parts["tfidf"])
         model.story_ = parts["network"].config["story"]
         model.report_ = parts["network"].config["report"]

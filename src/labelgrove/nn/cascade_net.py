@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -46,6 +47,7 @@ Number = TypeVar("Number", int, float)
 
 LABELS_PER_CLUSTER, APART = 10, 8
 FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
+ROWS_PER_COPY = 1 << 16
 
 
 @dataclass
@@ -56,6 +58,10 @@ class CascadeParams(Params):
     'weighted'
     """
 
+    standardise: bool = param(
+        True,
+        help="states begin at mean 0 and spread 1 before a head reads them; false = as published",
+    )
     priors: bool = param(
         True, help="biases begin at the log odds of a candidate being true; false = 0, as published"
     )
@@ -67,6 +73,9 @@ class CascadeParams(Params):
     )
     kept: int | list[int] = param(
         128, ge=1, help="best clusters of each cluster level whose children are candidates"
+    )
+    label_layers: int = param(
+        1, ge=1, help="last layers that the labels' level reads side by side; 1 as published"
     )
     dropout: float | list[float] | None = param(
         None, ge=0, le=1, help="dropout before each level's head; none = as published for the depth"
@@ -92,19 +101,29 @@ class CascadeParams(Params):
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
 
-def cascade_layers(depth: int, levels: int) -> list[tuple[int, ...]]:
+def cascade_layers(depth: int, levels: int, label_layers: int = 1) -> list[tuple[int, ...]]:
     """Which layers of an encoder each level reads; layer ``depth`` is the last, 0 the embeddings.
 
-    Levels lie a sixth of the depth apart, the labels' at the end; the first reads two layers.
+    Levels lie a sixth of the depth apart, the labels' at the end; the first reads two layers, the
+    labels' ``label_layers`` unless it is the first.
 
     >>> cascade_layers(12, 4), cascade_layers(6, 3)
     ([(5, 6), (8,), (10,), (12,)], [(3, 4), (5,), (6,)])
+    >>> cascade_layers(12, 2, label_layers=3)
+    [(9, 10), (10, 11, 12)]
     """
     if depth < 1 or levels < 1:
         raise ConfigError(f"a cascade needs layers and levels, got {depth} and {levels}")
+    if label_layers > depth:
+        raise ConfigError(
+            f"heads.label_layers: this encoder has {depth} layers, not {label_layers}"
+        )
     shares = [1 - (levels - 1 - level) / 6 for level in range(levels)]
     layers = [max(1, math.floor(depth * share + 0.5)) for share in shares]
-    return [(layers[0] - 1, layers[0]), *((layer,) for layer in layers[1:])]
+    found = [(layers[0] - 1, layers[0]), *((layer,) for layer in layers[1:])]
+    if levels > 1:
+        found[-1] = tuple(range(depth - label_layers + 1, depth + 1))
+    return found
 
 
 def cascade_clusters(labels: int) -> tuple[int, ...]:
@@ -153,8 +172,8 @@ class Level(NamedTuple):
 class CascadeNet(nn.Module):
     """From pooled layer states to labels, level by level down a tree.
 
-    The first two states are the first level's, then comes one per level: see
-    :func:`cascade_layers`. ``table`` brings a label table for the last level, its rows in the order
+    The first two states are the first level's, then comes one per level, and for the labels' level
+    ``label_layers``: see :func:`cascade_layers`. ``table`` brings a label table for the last level, its rows in the order
     of the tree's leaves.
 
     >>> net = CascadeNet(4, LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
@@ -178,12 +197,14 @@ class CascadeNet(nn.Module):
         self.dropout = _per_level(_dropouts(self.params.dropout, levels), levels, "dropout")
         self.weights = _per_level(self.params.level_weights or 1.0, levels, "level_weights")
         self.mix = nn.Linear(2 * width, width)
+        self.label_layers = self.params.label_layers if levels > 1 else 1
+        self.text_width = width * self.label_layers
         tables: list[Any] = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]
-        tables.append(table or LabelTable(tree.labels, width))
+        tables.append(table or LabelTable(tree.labels, self.text_width))
         self.tables = nn.ModuleList(tables)
-        if tuple(tables[-1].weight.shape) != (tree.labels, width):
+        if tuple(tables[-1].weight.shape) != (tree.labels, self.text_width):
             raise ConfigError(
-                f"the label table must be {tree.labels} x {width}, "
+                f"the label table must be {tree.labels} x {self.text_width}, "
                 f"got {tuple(tables[-1].weight.shape)}"
             )
 
@@ -191,23 +212,16 @@ class CascadeNet(nn.Module):
     def start_from(self, labels: CSR) -> None:
         """Sets the biases by the training documents' labels, unless ``priors`` is off.
 
-        On the first level every document is scored on every node, so a node's own frequency
-        counts. Below, a node is scored where it is likely, and all begin alike.
+        On the first level every document is scored on every node. Below, a node is scored where its
+        parent is kept: in as many documents as a parent is on average, and where it is true.
         """
         if not self.params.priors:
             return
-        documents = labels.shape[0]
-        for number, (table, bearers) in enumerate(
-            zip(self.tables, self.index.bearers(labels), strict=True)
-        ):
-            if number == 0:
-                table.bias.copy_(log_odds(bearers, documents))  # type: ignore[operator]
-                continue
-            listed = min(
-                self.index.widths[number],
-                self.kept[number - 1] * self.index.widths[number] / self.index.widths[number - 1],
-            )
-            table.bias.fill_(float(log_odds(bearers.sum() / listed, documents)))  # type: ignore[operator]
+        kept = [1.0] + [k / w for k, w in zip(self.kept, self.index.widths, strict=False)]
+        tables: Any = self.tables
+        for table, bearers, share in zip(tables, self.index.bearers(labels), kept, strict=True):
+            scored = np.maximum(min(share, 1.0) * labels.shape[0], bearers)
+            table.bias.copy_(log_odds(bearers, scored))
 
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels
@@ -283,11 +297,6 @@ class CascadeNet(nn.Module):
                 return positives.indptr[-1:].repeat(1, 2)
             return torch.stack(rows)
 
-    @property
-    def text_width(self) -> int:
-        """Size of :meth:`text`."""
-        return int(self.mix.out_features)
-
     def text(self, states: Sequence[Tensor]) -> Tensor:
         """What the labels' level reads, without dropout."""
         return self._vectors(states, dropout=False)[-1]
@@ -295,9 +304,15 @@ class CascadeNet(nn.Module):
     def output_layer(self) -> tuple[Float32, Float32]:
         """Weights (labels x width) and biases of the labels, in the order of their columns."""
         table: Any = self.tables[-1]
-        leaves = self.index.leaf_positions
-        weights, biases = table.weight[leaves], table.bias[leaves]
-        return weights.detach().float().cpu().numpy(), biases.detach().float().cpu().numpy()
+        columns = self.index.leaf_labels.cpu().numpy()
+        weights = np.empty(tuple(table.weight.shape), np.float32)
+        biases = np.empty(len(columns), np.float32)
+        # In pieces: a table of millions of rows has no room for a second one beside it on a GPU.
+        for start in range(0, len(columns), ROWS_PER_COPY):
+            piece = slice(start, start + ROWS_PER_COPY)
+            weights[columns[piece]] = table.weight[piece].detach().float().cpu().numpy()
+            biases[columns[piece]] = table.bias[piece].detach().float().cpu().numpy()
+        return weights, biases
 
     def _levels(
         self,
@@ -339,10 +354,14 @@ class CascadeNet(nn.Module):
 
     def _vectors(self, states: Sequence[Tensor], *, dropout: bool) -> list[Tensor]:
         """What each level's head reads."""
-        if len(states) != len(self.tables) + 1:
-            raise ConfigError(f"{len(self.tables) + 1} layer states wanted, got {len(states)}")
+        middle = len(self.tables)  # where the labels' states begin
+        if len(states) != middle + self.label_layers:
+            wanted = middle + self.label_layers
+            raise ConfigError(f"{wanted} layer states wanted, got {len(states)}")
         pair = functional.dropout(torch.cat(list(states[:2]), 1), self.params.mix_dropout, dropout)
-        vectors = [self.mix(pair), *states[2:]]
+        vectors = [self.mix(pair), *states[2:middle]]
+        if len(self.tables) > 1:
+            vectors.append(torch.cat(list(states[middle:]), 1))
         return [
             functional.dropout(vector, share, dropout)
             for vector, share in zip(vectors, self.dropout, strict=True)

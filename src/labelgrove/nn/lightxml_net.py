@@ -55,6 +55,10 @@ class LightXmlParams(Params):
     one_head_up_to: int = param(
         100_000, ge=0, help="label sets up to this size get one head; larger ones get groups"
     )
+    standardise: bool = param(
+        True,
+        help="states begin at mean 0 and spread 1 before a head reads them; false = as published",
+    )
     priors: bool = param(
         True, help="biases begin at the log odds of labels and groups; false = 0, as published"
     )

@@ -34,6 +34,11 @@ class MatcherParams(Params):
         "squared_hinge", help="loss of one cluster: squared_hinge (published) or bce"
     )
     dropout: float = param(0.1, ge=0, le=1, help="share of the text vector dropped in training")
+    standardise: bool = param(
+        True,
+        help="text vectors begin at mean 0 and spread 1 before the head and the ranker read them; "
+        "false = as published",
+    )
     priors: bool = param(
         True,
         help="biases begin where a cluster's frequency alone would put them; false = 0, as "
@@ -93,7 +98,7 @@ class MatcherNet(nn.Module):
         return self.clusters.in_features
 
     def text(self, states: Sequence[Tensor]) -> Tensor:
-        """What the head reads, without dropout: the encoder's own text vector."""
+        """What the head reads, without dropout: the text vector."""
         if len(states) != 1:
             raise ConfigError(f"states of one layer wanted, got {len(states)}")
         return states[0]

@@ -17,11 +17,14 @@ from labelgrove.nn.checkpoint import fill
 from labelgrove.nn.devices import autocast
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.heads import TopLabels
+from labelgrove.nn.packing import PackedBatch, PackedBatches
 from labelgrove.nn.tokens import Tokens
 from labelgrove.part import Part
 
 # Tokens of a batch without gradients: enough to keep any device busy.
 PREDICTION_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 11}
+SMALLEST_SPREAD = 0.02  # of a state's number: less drowns in the rounding of half precision
+SAMPLE = 512  # documents by which states are standardised
 
 
 class Heads(Protocol):
@@ -46,18 +49,47 @@ class Heads(Protocol):
 
 
 class Network(nn.Module):
-    """Heads that read the pooled states of some of an encoder's layers."""
+    """Heads that read the pooled states of some of an encoder's layers.
+
+    Before the heads read a state, ``mean`` is taken off and the rest multiplied with ``scale``; see
+    :meth:`standardise`.
+    """
 
     def __init__(self, encoder: Encoder, heads: nn.Module, layers: Sequence[int]) -> None:
         super().__init__()
         self.encoder = encoder
         self.heads: Any = heads
         self.layers = tuple(layers)
+        self.mean: Tensor
+        self.scale: Tensor
+        self.register_buffer("mean", torch.zeros(len(self.layers), encoder.width))
+        self.register_buffer("scale", torch.ones(len(self.layers), encoder.width))
 
-    def states(self, batch: Batch) -> list[Tensor]:
+    def states(self, batch: Batch | PackedBatch) -> list[Tensor]:
         """One vector per document and layer."""
-        pooled: list[Tensor] = self.encoder(batch.ids, batch.attention, self.layers)
-        return pooled
+        pooled: list[Tensor]
+        if isinstance(batch, PackedBatch):
+            pooled = self.encoder.packed(batch, self.layers)
+        else:
+            pooled = self.encoder(batch.ids, batch.attention, self.layers)
+        return [
+            (state - mean) * scale
+            for state, mean, scale in zip(pooled, self.mean, self.scale, strict=True)
+        ]
+
+    @torch.no_grad()
+    def standardise(self, states: Sequence[Tensor]) -> None:
+        """From now on makes each number of such states 0 on average and 1 in spread.
+
+        States of pretrained encoders are much alike: what all texts share is many times larger than
+        what tells them apart, and heads would spend their first epochs on finding that out.
+        """
+        for number, values in enumerate(states):
+            spread = values.float().std(0)
+            # What hardly varies is mostly rounding, and is not to be blown up.
+            least = max(SMALLEST_SPREAD, float(spread.square().mean().sqrt()) / 10)
+            self.mean[number] = values.float().mean(0)
+            self.scale[number] = 1 / spread.clamp(min=least)
 
     def forward(self, batch: LabelledBatch) -> Tensor:
         """The mean loss of a batch."""
@@ -69,7 +101,7 @@ class Network(nn.Module):
 class LabelledBatch:
     """A batch with the labels of its documents."""
 
-    batch: Batch
+    batch: Batch | PackedBatch
     labels: RaggedLabels
 
     @property
@@ -93,7 +125,7 @@ class LabelledBatch:
 class LabelledBatches:
     """Batches that bring the labels of their documents along."""
 
-    def __init__(self, batches: Batches, labels: CSR) -> None:
+    def __init__(self, batches: Batches | PackedBatches, labels: CSR) -> None:
         self.batches = batches
         self.labels = labels
 
@@ -158,6 +190,16 @@ class Runner:
             if was_training:
                 self.network.train()
 
+    def standardise(self, tokens: Tokens) -> None:
+        """Lets the network standardise its states by a sample of these documents."""
+        count = min(len(tokens), SAMPLE)
+        if count < 2:
+            return
+        rows = np.arange(count) * len(tokens) // count
+        found: list[list[Tensor]] = []
+        self.each(tokens.take(rows), lambda _, states: found.append(states))
+        self.network.standardise([torch.cat(layer) for layer in zip(*found, strict=True)])
+
     def best_labels(self, tokens: Tokens, k: int) -> tuple[Int32, Float32]:
         """Columns and scores (documents x k), best first and by column where scores are equal.
 
@@ -213,8 +255,9 @@ def network_part(network: Network, story: Mapping[str, Any], report: Any = None)
         f"heads/{name}": value.detach().cpu().numpy()
         for name, value in network.heads.state_dict().items()
     }
+    read = {f"states/{name}": getattr(network, name).cpu().numpy() for name in ("mean", "scale")}
     config = {"encoder": encoder.config, "story": dict(story), "report": report}
-    return Part(config, encoder.arrays | heads)
+    return Part(config, encoder.arrays | heads | read)
 
 
 def network_from_part(part: Part, make_heads: MakeHeads) -> Network:
@@ -227,4 +270,7 @@ def network_from_part(part: Part, make_heads: MakeHeads) -> Network:
         if name.startswith("heads/")
     }
     fill(heads.state_dict(), stored, "the stored network")
-    return Network(encoder, heads, layers).eval()
+    network = Network(encoder, heads, layers)
+    for name in ("mean", "scale"):
+        getattr(network, name).copy_(torch.from_numpy(np.array(part.arrays[f"states/{name}"])))
+    return network.eval()
