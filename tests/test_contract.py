@@ -49,16 +49,26 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 # Methods with an encoder: a tiny random one, and as many updates as a small problem needs.
 FEW_UPDATES = {"max_steps": 40, "batch_size": 32, "lr": 3e-3, "head_lr": 3e-2}
 NEURAL: dict[str, dict[str, Any]] = {
-    "lightxml": {"heads": {"dropout": 0.0}},
-    "cascadexml": {"heads": {"dropout": 0.0, "mix_dropout": 0.0}},
     "xtransformer": {"heads": {"dropout": 0.0}, "training": FEW_UPDATES},
     "linear-vectors": {"word2vec": {"width": 8, "epochs": 2}, "vectors": {"kind": "word2vec"}},
     "parabel-pretrained": {"ranker": {"C": 5.0}, "encoder": {"pooling": "mean"}},
     "parabel-pretrained-tfidf": {"tree": {"max_leaf_size": 3}},
     "parabel-word2vec-tfidf": {"word2vec": {"width": 8, "epochs": 2}},
     "parabel-finetuned-tfidf": {"training": FEW_UPDATES, "n_trees": 1},
+    "lightxml": {"heads": {"dropout": 0.0}},
+    "cascadexml": {"heads": {"dropout": 0.0, "mix_dropout": 0.0}},
 }
 NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "xtransformer by label text": (
+        "xtransformer",
+        {
+            "heads": {"dropout": 0.0},
+            "training": FEW_UPDATES,
+            "indexing": {"vectors": "text-emb"},
+            "ranking": {"combine": "product", "scale": "blocks"},
+            "ranker": {"negatives": "man"},
+        },
+    ),
     "lightxml in groups": (
         "lightxml",
         {
@@ -71,16 +81,6 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             "heads": {"dropout": 0.0, "mix_dropout": 0.0, "clusters": [2, 4], "kept": 2},
             "rerank": {"enabled": True, "shortlist": 4},
-        },
-    ),
-    "xtransformer by label text": (
-        "xtransformer",
-        {
-            "heads": {"dropout": 0.0},
-            "training": FEW_UPDATES,
-            "indexing": {"vectors": "text-emb"},
-            "ranking": {"combine": "product", "scale": "blocks"},
-            "ranker": {"negatives": "man"},
         },
     ),
 }

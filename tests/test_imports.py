@@ -19,11 +19,11 @@ NEEDS_EXTRA = (
     "labelgrove.methods.indexing",
     "labelgrove.methods.lightxml",
     "labelgrove.methods.matching",
+    "labelgrove.methods.vectors",
+    "labelgrove.methods.xtransformer",
     "labelgrove.methods.neural",
     "labelgrove.methods.preparation",
     "labelgrove.methods.reranking",
-    "labelgrove.methods.vectors",
-    "labelgrove.methods.xtransformer",
     "labelgrove.serve",
     "labelgrove.parallel.ray",
 )

@@ -79,12 +79,6 @@ METHODS: dict[str, MethodEntry] = {
             },
         },
     ),
-    "ova": MethodEntry(
-        "labelgrove.methods.linear",
-        "Linear",
-        "one classifier per label over all documents; for small label sets",
-        {"ranker": {"eps": 0.3}, "tree": {"max_leaf_size": 2**31 - 1}},
-    ),
     "linear-vectors": MethodEntry(
         "labelgrove.methods.vectors",
         "LinearVectors",
@@ -96,6 +90,17 @@ METHODS: dict[str, MethodEntry] = {
     "parabel-pretrained-tfidf": _parabel_on("pretrained", "vectors of a pretrained encoder"),
     "parabel-word2vec-tfidf": _parabel_on("word2vec", "word2vec of the corpus"),
     "parabel-finetuned-tfidf": _parabel_on("fine-tuned", "vectors of a fine-tuned encoder"),
+    "xtransformer": MethodEntry(
+        "labelgrove.methods.xtransformer",
+        "XTransformer",
+        "a fine-tuned encoder finds clusters of labels, linear rankers order their labels",
+    ),
+    "ova": MethodEntry(
+        "labelgrove.methods.linear",
+        "Linear",
+        "one classifier per label over all documents; for small label sets",
+        {"ranker": {"eps": 0.3}, "tree": {"max_leaf_size": 2**31 - 1}},
+    ),
     "lightxml": MethodEntry(
         "labelgrove.methods.lightxml", "LightXML", "a fine-tuned encoder, groups propose labels"
     ),
@@ -103,11 +108,6 @@ METHODS: dict[str, MethodEntry] = {
         "labelgrove.methods.cascadexml",
         "CascadeXML",
         "a fine-tuned encoder, one layer per resolution of the label tree",
-    ),
-    "xtransformer": MethodEntry(
-        "labelgrove.methods.xtransformer",
-        "XTransformer",
-        "a fine-tuned encoder finds clusters of labels, linear rankers order their labels",
     ),
 }
 
