@@ -67,6 +67,7 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
         "data_sha256": train.sha256,
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "dev": accuracy(predictions, judged, learnt),
+        "dev_without_rerank": without_rerank(model, judged, learnt),
         "held_out": model.report_,
         "tokens_per_second": model.story_["tokens_per_second"],
         "steady_tokens_per_second": statistics.median(printed.speeds) if printed.speeds else None,
@@ -144,6 +145,15 @@ def accuracy(predictions: Any, judged: Any, learnt: Any) -> dict[str, float]:
         n_train=len(learnt),
     ).values
     return {name: round(100 * value, 3) for name, value in values.items()}
+
+
+def without_rerank(model: Any, judged: Any, learnt: Any) -> dict[str, float] | None:
+    """What the network alone reaches, where a ranker orders its shortlist."""
+    reranker, model.reranker_ = model.reranker_, None
+    try:
+        return accuracy(model.predict(judged.texts, k=10), judged, learnt) if reranker else None
+    finally:
+        model.reranker_ = reranker
 
 
 class Printed:

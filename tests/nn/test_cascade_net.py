@@ -40,7 +40,6 @@ FORMS = [
     pytest.param({"logits": "gather"}, id="gather"),
     pytest.param({"logits": "full"}, id="full"),
     pytest.param({"logits": "union"}, id="union"),
-    pytest.param({"label_layers": 3}, id="labels read three layers"),
 ]
 
 
@@ -51,15 +50,12 @@ def problem(seed, *, widths=WIDTHS, **switches):
     net = CascadeNet(WIDTH, tree, CascadeParams(**(given | switches)))
     randomise(net, rng)
     rows = random_labels(rng, DOCUMENTS, widths[-1], 6)
-    states = len(widths) + net.label_layers
-    return net, tree, rows, random_states(rng, states, DOCUMENTS, WIDTH)
+    return net, tree, rows, random_states(rng, len(widths) + 1, DOCUMENTS, WIDTH)
 
 
 def vectors_of(net, states, document):
     first = net.mix.weight @ torch.cat([states[0][document], states[1][document]]) + net.mix.bias
-    levels = [state[document] for state in states[2:]]
-    middle = len(net.tables) - 2  # the labels' level reads all states from here on
-    return [first, *levels[: max(middle, 0)], *([torch.cat(levels[middle:])] if levels else [])]
+    return [first, *(state[document] for state in states[2:])]
 
 
 def tables_of(net):
@@ -261,8 +257,6 @@ def test_layers_as_published_and_for_other_depths():
     assert cascade_layers(6, 4) == [(2, 3), (4,), (5,), (6,)]
     assert cascade_layers(24, 4) == [(11, 12), (16,), (20,), (24,)]
     assert cascade_layers(12, 1) == [(11, 12)]
-    assert cascade_layers(12, 2, label_layers=5) == [(9, 10), (8, 9, 10, 11, 12)]
-    assert cascade_layers(12, 1, label_layers=5) == [(11, 12)]
     assert cascade_layers(1, 3) == [(0, 1), (1,), (1,)]
     for depth in range(1, 30):
         for levels in range(1, 8):
@@ -271,8 +265,6 @@ def test_layers_as_published_and_for_other_depths():
             assert ends[-1] == depth
     with pytest.raises(ConfigError, match="needs layers and levels"):
         cascade_layers(12, 0)
-    with pytest.raises(ConfigError, match="label_layers"):
-        cascade_layers(2, 2, label_layers=3)
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,6 @@ def test_on_a_gpu_in_half_precision(tmp_path: Path, compiled: bool, pooling: str
     with torch.autocast("cuda", torch.bfloat16):
         found = encoder.packed(packed.to("cuda"), (1, LAYERS))
     for ours, theirs in zip(found, exact, strict=True):
-        torch.testing.assert_close(ours[np.argsort(packed.rows)], theirs, rtol=0.05, atol=0.05)
+        torch.testing.assert_close(ours[np.argsort(packed.rows)], theirs, rtol=0.1, atol=0.15)
     found[-1].sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in encoder.parameters())

@@ -134,10 +134,10 @@ class CascadeXML(BaseEstimator):
 
     def _heads(self, tree: LabelTree) -> MakeHeads:
         def make(encoder: Encoder) -> tuple[torch.nn.Module, Sequence[int]]:
-            levels = cascade_layers(encoder.depth, len(tree.widths), self.heads.label_layers)
+            levels = cascade_layers(encoder.depth, len(tree.widths))
             table = None
             if tree.labels > self.heads.row_table_from:
-                table = RowTable(tree.labels, encoder.width * self.heads.label_layers, bias=True)
+                table = RowTable(tree.labels, encoder.width, bias=True)
             heads = CascadeNet(encoder.width, tree, self.heads, table=table)
             return heads, [layer for level in levels for layer in level]
 

@@ -74,9 +74,6 @@ class CascadeParams(Params):
     kept: int | list[int] = param(
         128, ge=1, help="best clusters of each cluster level whose children are candidates"
     )
-    label_layers: int = param(
-        1, ge=1, help="last layers that the labels' level reads side by side; 1 as published"
-    )
     dropout: float | list[float] | None = param(
         None, ge=0, le=1, help="dropout before each level's head; none = as published for the depth"
     )
@@ -101,29 +98,19 @@ class CascadeParams(Params):
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
 
-def cascade_layers(depth: int, levels: int, label_layers: int = 1) -> list[tuple[int, ...]]:
+def cascade_layers(depth: int, levels: int) -> list[tuple[int, ...]]:
     """Which layers of an encoder each level reads; layer ``depth`` is the last, 0 the embeddings.
 
-    Levels lie a sixth of the depth apart, the labels' at the end; the first reads two layers, the
-    labels' ``label_layers`` unless it is the first.
+    Levels lie a sixth of the depth apart, the labels' at the end; the first reads two layers.
 
     >>> cascade_layers(12, 4), cascade_layers(6, 3)
     ([(5, 6), (8,), (10,), (12,)], [(3, 4), (5,), (6,)])
-    >>> cascade_layers(12, 2, label_layers=3)
-    [(9, 10), (10, 11, 12)]
     """
     if depth < 1 or levels < 1:
         raise ConfigError(f"a cascade needs layers and levels, got {depth} and {levels}")
-    if label_layers > depth:
-        raise ConfigError(
-            f"heads.label_layers: this encoder has {depth} layers, not {label_layers}"
-        )
     shares = [1 - (levels - 1 - level) / 6 for level in range(levels)]
     layers = [max(1, math.floor(depth * share + 0.5)) for share in shares]
-    found = [(layers[0] - 1, layers[0]), *((layer,) for layer in layers[1:])]
-    if levels > 1:
-        found[-1] = tuple(range(depth - label_layers + 1, depth + 1))
-    return found
+    return [(layers[0] - 1, layers[0]), *((layer,) for layer in layers[1:])]
 
 
 def cascade_clusters(labels: int) -> tuple[int, ...]:
@@ -172,8 +159,8 @@ class Level(NamedTuple):
 class CascadeNet(nn.Module):
     """From pooled layer states to labels, level by level down a tree.
 
-    The first two states are the first level's, then comes one per level, and for the labels' level
-    ``label_layers``: see :func:`cascade_layers`. ``table`` brings a label table for the last level, its rows in the order
+    The first two states are the first level's, then comes one per level: see
+    :func:`cascade_layers`. ``table`` brings a label table for the last level, its rows in the order
     of the tree's leaves.
 
     >>> net = CascadeNet(4, LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
@@ -197,14 +184,13 @@ class CascadeNet(nn.Module):
         self.dropout = _per_level(_dropouts(self.params.dropout, levels), levels, "dropout")
         self.weights = _per_level(self.params.level_weights or 1.0, levels, "level_weights")
         self.mix = nn.Linear(2 * width, width)
-        self.label_layers = self.params.label_layers if levels > 1 else 1
-        self.text_width = width * self.label_layers
+        self.text_width = width
         tables: list[Any] = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]
-        tables.append(table or LabelTable(tree.labels, self.text_width))
+        tables.append(table or LabelTable(tree.labels, width))
         self.tables = nn.ModuleList(tables)
-        if tuple(tables[-1].weight.shape) != (tree.labels, self.text_width):
+        if tuple(tables[-1].weight.shape) != (tree.labels, width):
             raise ConfigError(
-                f"the label table must be {tree.labels} x {self.text_width}, "
+                f"the label table must be {tree.labels} x {width}, "
                 f"got {tuple(tables[-1].weight.shape)}"
             )
 
@@ -354,14 +340,10 @@ class CascadeNet(nn.Module):
 
     def _vectors(self, states: Sequence[Tensor], *, dropout: bool) -> list[Tensor]:
         """What each level's head reads."""
-        middle = len(self.tables)  # where the labels' states begin
-        if len(states) != middle + self.label_layers:
-            wanted = middle + self.label_layers
-            raise ConfigError(f"{wanted} layer states wanted, got {len(states)}")
+        if len(states) != len(self.tables) + 1:
+            raise ConfigError(f"{len(self.tables) + 1} layer states wanted, got {len(states)}")
         pair = functional.dropout(torch.cat(list(states[:2]), 1), self.params.mix_dropout, dropout)
-        vectors = [self.mix(pair), *states[2:middle]]
-        if len(self.tables) > 1:
-            vectors.append(torch.cat(list(states[middle:]), 1))
+        vectors = [self.mix(pair), *states[2:]]
         return [
             functional.dropout(vector, share, dropout)
             for vector, share in zip(vectors, self.dropout, strict=True)
