@@ -107,15 +107,14 @@ def _explained(
         paths, kind = _linear_paths(model, text, dense, column, examples), model.search.score_kind
     elif dense is not None:
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
-    elif hasattr(model, "network_") and hasattr(model, "reranker_"):
+    elif hasattr(model, "network_") or hasattr(model, "encoder_"):
         from labelgrove.methods.neural_explain import neural_paths
 
-        paths = neural_paths(model, text, column, examples=examples, gradient_steps=gradient_steps)
-    else:
-        raise UnsupportedError(
-            f"the method {model.method} cannot be explained; linear methods, lightxml, cascadexml "
-            "and ensembles of them can"
+        paths, kind = neural_paths(
+            model, text, column, examples=examples, gradient_steps=gradient_steps
         )
+    else:
+        raise UnsupportedError(f"the method {model.method} cannot be explained")
     return Explanation(
         id=model.index_.ids[column],
         name=model.index_.names[column],

@@ -1,122 +1,240 @@
-"""Why a network gives a label: what the words of a text give to the logits on the way to it."""
+"""Why a neural method gives a label: what words give to networks and to rankers that read vectors.
+
+A network's words are tokens of the encoder, found by gradients. A ranker's words are tf-idf terms;
+what it makes of a text vector is handed on to the tokens that the vector was made of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from labelgrove.beam import SearchParams
 from labelgrove.errors import DataError, UnsupportedError
-from labelgrove.explanation import Path, Step
+from labelgrove.explanation import Path, Reason, Step
 from labelgrove.features import Features
 from labelgrove.methods.neural import prediction_runner
-from labelgrove.methods.reranking import Reranker
 from labelgrove.nn.attribution import Attribution, attribute, word_reasons
 from labelgrove.nn.batches import Batch
+from labelgrove.nn.devices import choose_device
+from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.heads import NodeLogit
 from labelgrove.nn.network import Network
-from labelgrove.nn.tokens import TokenPlace, token_places
+from labelgrove.nn.tokens import token_places
+from labelgrove.predictions import ScoreKind
+from labelgrove.ranker import Ranker
 from labelgrove.ranker_path import (
     Examples,
     dense_weights,
     labels_below,
+    node_path,
     probability,
     ranker_steps,
     weighted,
 )
 from labelgrove.term_spans import terms_by_column
+from labelgrove.tfidf import Tfidf
 from labelgrove.tree import LabelTree
 
 OWN_MARGIN = SearchParams(last_level="noop")
+Rows = npt.NDArray[np.float64]
+
+
+class NeuralPaths(NamedTuple):
+    """The ways to a label, and what their scores are."""
+
+    paths: list[Path]
+    kind: ScoreKind
 
 
 def neural_paths(
     model: Any, text: Any, column: int, *, examples: Examples, gradient_steps: int
-) -> list[Path]:
-    """The network's way to a label and, where there is one, its reranker's; scores add up."""
+) -> NeuralPaths:
+    """How a fitted neural method comes to a label's score."""
     if not isinstance(text, str):
         raise DataError(f"{model.method} reads text: explain one string, not {type(text).__name__}")
-    if not hasattr(model.network_.heads, "path"):
-        raise UnsupportedError(f"{model.method} cannot be explained: its network shows no path")
-    runner = prediction_runner(model)
-    network = runner.network.eval()
-    reading = _Reading(network, text, runner.device)
-    reranker: Reranker | None = model.reranker_
+    explained: Callable[..., NeuralPaths] | None = None
+    if hasattr(model, "reranker_") and hasattr(model.network_.heads, "path"):
+        explained = _by_network
+    elif hasattr(model, "network_") and hasattr(model, "ranking"):
+        explained = _by_matcher
+    elif hasattr(model, "encoder_") and isinstance(getattr(model, "ranker_", None), Ranker):
+        explained = _by_ranker
+    if explained is None:
+        raise UnsupportedError(f"the method {model.method} cannot be explained")
+    return explained(model, text, column, examples, gradient_steps)
+
+
+def _by_network(
+    model: Any, text: str, column: int, examples: Examples, gradient_steps: int
+) -> NeuralPaths:
+    """LightXML and CascadeXML: the network's own path, and its reranker's where there is one."""
+    reading = _Reading.of_network(model, text, gradient_steps)
+    reranker = model.reranker_
     weights = None
     if reranker is not None:
-        last = len(reranker.ranker.tree.parents) - 1
-        leaf = int(reranker.ranker.tree.leaf_positions[column])
-        weights = dense_weights(reranker.ranker, last, leaf)
-    logits, vector, found = reading.explain(
-        column,
-        weights,
-        normalise=reranker is not None and reranker.params.normalise,
-        steps=gradient_steps,
-    )
+        weights = _label_weights(reranker.ranker, column)
+    unit = reranker is not None and reranker.params.normalise
+    logits, vector, found = reading.logits(column, weights, unit=unit)
     tree = getattr(model, "tree_", None)
     steps = [
         _network_step(reading, logit, found, number, len(logits), tree, examples)
         for number, logit in enumerate(logits)
     ]
     steps = weighted(steps, "sigmoid")
-    chances = [step.probability for step in steps if step.counts and step.probability is not None]
-    score = float(np.prod(chances))
     share = 0.0 if reranker is None else reranker.params.share
-    paths = [Path("network", 1.0 - share, score, tuple(steps))]
+    paths = [Path("network", 1.0 - share, _product(steps), tuple(steps))]
     if reranker is not None:
-        paths.append(_rerank_path(reranker, reading, column, vector, found, examples))
-    return paths
+        features = Features(sparse=reranker.vectorizer.transform([text]), dense=vector)
+        features = features.normalised() if unit else features
+        step = _label_step(
+            reading, reranker.ranker, reranker.vectorizer, features, column, found.shares[-1]
+        )
+        step = replace(step, probability=probability(step.margin, "sigmoid"))
+        paths.append(Path("reranker", share, _product([step]), (step,)))
+    return NeuralPaths(paths, "product")
+
+
+def _by_matcher(
+    model: Any, text: str, column: int, examples: Examples, gradient_steps: int
+) -> NeuralPaths:
+    """X-Transformer: the matcher's margin for the label's cluster, the ranker's for the label."""
+    from labelgrove.methods.cluster_ranking import ranker_features
+
+    ranker, params, learnt = model.ranker_.ranker, model.ranking, model.ranker_.learnt
+    cluster = node_path(ranker.tree, column)[0]
+    reading = _Reading.of_network(model, text, gradient_steps)
+    terms = model.vectorizer_.transform([text])
+    # How long the vector is beside the terms does not depend on its direction.
+    block = ranker_features(terms, np.ones((1, max(1, ranker.width))), params).dense
+    length = 0.0 if block is None else float(np.linalg.norm(block))
+    weights = length * _label_weights(ranker, column) if ranker.width else None
+    (logit,), vector, found = reading.logits(cluster, weights, unit=True)
+    above = _network_step(reading, logit, found, 0, 2, ranker.tree, examples)
+    shares = found.shares[-1] if ranker.width else np.zeros(found.shares.shape[1])
+    features = ranker_features(terms, vector, params)
+    own = _label_step(reading, ranker, model.vectorizer_, features, column, shares)
+    if params.combine == "product":
+        kinds = params.cluster_transform, params.label_transform
+        pair = [
+            replace(step, probability=probability(step.margin, kind))
+            for step, kind in zip((above, own), kinds, strict=True)
+        ]
+        # Both count alike; their transforms differ, so no common scale would weigh them better.
+        steps = [replace(step, weight=0.5) for step in pair]
+        return NeuralPaths(
+            [Path("matcher and ranker", 1.0, _product(steps), tuple(steps))], "product"
+        )
+    above = replace(above, counts=False, weight=0.0, probability=None)
+    if params.combine == "learnt":
+        both = _joined(above, own, learnt.cluster, learnt.label, learnt.constant)
+        chance = probability(both.margin, "sigmoid")
+        both = replace(both, probability=chance)
+        return NeuralPaths(
+            [Path("matcher and ranker", 1.0, _product([both]), (both,))], "probability"
+        )
+    return NeuralPaths([Path("ranker", 1.0, own.margin, (above, own))], "margin")
+
+
+def _by_ranker(
+    model: Any, text: str, column: int, examples: Examples, gradient_steps: int
+) -> NeuralPaths:
+    """XR-Transformer: a ranker's path down its tree, on tf-idf and text vectors."""
+    ranker, encoder = model.ranker_, model.encoder_
+    device = choose_device(model.device)
+    reading = _Reading(encoder.to(device).eval(), None, text, device, gradient_steps)
+    document = model._features([text])
+    terms = terms_by_column(text, model.vectorizer_) if ranker.features else None
+    steps = ranker_steps(
+        ranker, document.parts(), column, params=model.search, terms=terms, examples=examples
+    )
+    nodes = enumerate(node_path(ranker.tree, column))
+    weights = np.stack([dense_weights(ranker, level, node) for level, node in nodes])
+    shares = reading.products(weights).shares
+    steps = [_handed_on(reading, step, row) for step, row in zip(steps, shares, strict=True)]
+    score = float(ranker.score(document, [column], params=model.search, threads=1)[0, 0])
+    return NeuralPaths([Path("tree", 1.0, score, tuple(steps))], model.search.score_kind)
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """A text as a network reads it."""
+    """A text as an encoder, and a network around it, read it."""
 
-    network: Network
+    encoder: Encoder
+    network: Network | None
     text: str
     device: torch.device
+    steps: int
 
-    def tokens(self) -> tuple[Tensor, list[TokenPlace]]:
-        encoder = self.network.encoder
-        ids, places = token_places(self.text, encoder, encoder.max_tokens)
-        return torch.from_numpy(ids.astype(np.int64))[None].to(self.device), places
+    @classmethod
+    def of_network(cls, model: Any, text: str, steps: int) -> _Reading:
+        runner = prediction_runner(model)
+        network = runner.network.eval()
+        return cls(network.encoder, network, text, runner.device, steps)
 
-    def explain(
-        self, column: int, weights: Any, *, normalise: bool, steps: int
+    def words(self, shares: Rows) -> tuple[tuple[Reason, ...], float]:
+        """What words give, and special tokens."""
+        places = token_places(self.text, self.encoder, self.encoder.max_tokens)[1]
+        return word_reasons(self.text, places, shares)
+
+    def attribute(self, read: Callable[[Tensor], Sequence[Tensor]]) -> Attribution:
+        """What tokens give to what is read."""
+        ids, places = token_places(self.text, self.encoder, self.encoder.max_tokens)
+        tokens = torch.from_numpy(ids.astype(np.int64))[None].to(self.device)
+        special = [place.word < 0 for place in places]
+        return attribute(self.encoder, tokens, read, special=special, steps=self.steps)
+
+    def logits(
+        self, column: int, weights: Rows | None, *, unit: bool
     ) -> tuple[list[NodeLogit], Any, Attribution]:
         """Logits on the way, the text vector, and what tokens give to them and weights x vector."""
-        ids, places = self.tokens()
-        special = [place.word < 0 for place in places]
         kept: dict[str, Any] = {}
         dense = None if weights is None else torch.as_tensor(weights, device=self.device)
+        network = self.network
+        assert network is not None
 
         def read(ids: Tensor) -> Sequence[Tensor]:
             rows = np.arange(len(ids))
-            batch = Batch(rows, ids, torch.ones_like(ids), tokens=ids.numel())
-            states = self.network.states(batch)
-            logits = self.network.heads.path(states, column)
-            numbers = [logit.logit for logit in logits]
-            kept["logits"] = logits
+            states = network.states(Batch(rows, ids, torch.ones_like(ids), tokens=ids.numel()))
+            kept["logits"] = network.heads.path(states, column)
+            numbers = [node.logit for node in kept["logits"]]
+            vector = network.heads.text(states).float()
+            vector = functional.normalize(vector) if unit else vector
+            kept["vector"] = vector[-1:].detach().cpu().numpy()
             if dense is not None:
-                vector = self.network.heads.text(states).float()
-                vector = functional.normalize(vector) if normalise else vector
-                kept["vector"] = vector[-1:].detach().cpu().numpy()
                 numbers.append(vector.double() @ dense)
             return numbers
 
-        found = attribute(self.network.encoder, ids, read, special=special, steps=steps)
-        return kept["logits"], kept.get("vector"), found
+        found = self.attribute(read)
+        return kept["logits"], kept["vector"], found
+
+    def products(self, weights: Rows) -> Attribution:
+        """What tokens give to each of ``weights`` times the unit text vector."""
+        table = torch.as_tensor(weights, device=self.device)
+
+        def read(ids: Tensor) -> Sequence[Tensor]:
+            vectors = functional.normalize(self.encoder.forward(ids, None)[0]).double()
+            return list((vectors @ table.T).T)
+
+        return self.attribute(read)
+
+
+def _label_weights(ranker: Ranker, column: int) -> Rows:
+    """A label's weights for the text vector."""
+    level = len(ranker.tree.parents) - 1
+    return dense_weights(ranker, level, int(ranker.tree.leaf_positions[column]))
 
 
 def _network_step(
     reading: _Reading,
-    logit: NodeLogit,
+    node: NodeLogit,
     found: Attribution,
     number: int,
     count: int,
@@ -124,63 +242,73 @@ def _network_step(
     examples: Examples,
 ) -> Step:
     margin = found.values[number]
-    reasons, others = word_reasons(reading.text, reading.tokens()[1], found.shares[number])
+    reasons, others = reading.words(found.shares[number])
     given = sum(reason.contribution for reason in reasons) + others
-    last = number == count - 1
     names: tuple[str, ...] = ()
     below = 1
-    if not last and tree is not None:
-        columns = labels_below(tree, len(tree.parents) - count + number, logit.node)
+    if number < count - 1 and tree is not None:
+        columns = labels_below(tree, len(tree.parents) - count + number, node.node)
         names, below = examples(columns), len(columns)
     return Step(
-        level=logit.level,
-        node=logit.node,
-        nodes=logit.nodes,
+        level=node.level,
+        node=node.node,
+        nodes=node.nodes,
         margin=margin,
         probability=probability(margin, "sigmoid"),
-        counts=logit.counts,
+        counts=node.counts,
         labels=below,
         examples=names,
-        bias=logit.bias,
+        bias=node.bias,
         rest=others,
-        unattributed=margin - given - logit.bias,
+        unattributed=margin - given - node.bias,
         reasons=reasons,
     )
 
 
-def _rerank_path(
-    reranker: Reranker,
+def _label_step(
     reading: _Reading,
+    ranker: Ranker,
+    vectorizer: Tfidf,
+    features: Features,
     column: int,
-    vector: Any,
-    found: Attribution,
-    examples: Examples,
-) -> Path:
-    """One step: the ranker's margin for the label, from tf-idf terms and from the text vector.
-
-    What the vector gives is handed on to the words that the network read.
-    """
-    terms = reranker.vectorizer.transform([reading.text])
-    features = Features(sparse=terms, dense=vector)
-    features = features.normalised() if reranker.params.normalise else features
+    shares: Rows,
+) -> Step:
+    """The label's own margin by a ranker that knows no other nodes, from terms and the vector."""
     step = ranker_steps(
-        reranker.ranker,
+        ranker,
         features.parts(),
         column,
         params=OWN_MARGIN,
-        terms=terms_by_column(reading.text, reranker.vectorizer),
-        examples=examples,
+        terms=terms_by_column(reading.text, vectorizer),
+        examples=lambda columns: (),
     )[-1]
-    words, others = word_reasons(reading.text, reading.tokens()[1], found.shares[-1])
+    return _handed_on(reading, step, shares)
+
+
+def _handed_on(reading: _Reading, step: Step, shares: Rows) -> Step:
+    """What the text vector gives, handed on to the words that it was made of."""
+    words, others = reading.words(shares)
     given = sum(reason.contribution for reason in words) + others
-    chance = probability(step.margin, "sigmoid")
-    assert chance is not None
-    step = replace(
-        step,
-        level=1,
-        probability=chance,
-        rest=others,
-        vector=step.vector - given,
-        reasons=(*step.reasons, *words),
-    )
-    return Path("reranker", reranker.params.share, chance, (step,))
+    reasons = (*step.reasons, *words)
+    return replace(step, rest=step.rest + others, vector=step.vector - given, reasons=reasons)
+
+
+def _joined(above: Step, own: Step, factor: float, own_factor: float, constant: float) -> Step:
+    """One step whose margin is a weighted sum of two."""
+
+    def scaled(step: Step, by: float) -> list[Reason]:
+        return [replace(r, contribution=by * r.contribution) for r in step.reasons]
+
+    sums = {
+        name: factor * getattr(above, name) + own_factor * getattr(own, name)
+        for name in ("margin", "bias", "vector", "rest", "unattributed")
+    }
+    sums["margin"] += constant
+    sums["bias"] += constant
+    reasons = (*scaled(above, factor), *scaled(own, own_factor))
+    return replace(own, weight=1.0, counts=True, reasons=reasons, **sums)
+
+
+def _product(steps: Sequence[Step]) -> float:
+    chances = [step.probability for step in steps if step.counts and step.probability is not None]
+    return float(np.prod(chances))

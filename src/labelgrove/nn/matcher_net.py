@@ -17,7 +17,7 @@ from torch.nn import functional
 from labelgrove.arrays import CSR, Float32
 from labelgrove.errors import ConfigError
 from labelgrove.nn.candidates import RaggedLabels
-from labelgrove.nn.heads import TopLabels, log_odds, top_labels
+from labelgrove.nn.heads import NodeLogit, TopLabels, log_odds, top_labels
 from labelgrove.nn.losses import LossKind, full_losses
 from labelgrove.params import Params, param
 
@@ -86,6 +86,13 @@ class MatcherNet(nn.Module):
         """The ``k`` best clusters and their margins; never any dropout."""
         with torch.no_grad():
             return top_labels(self.clusters(self.text(states)), None, None, k)
+
+    def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]:
+        """The documents' margins for one cluster."""
+        weight, bias = self.clusters.weight[column], self.clusters.bias[column]
+        margins = self.text(states) @ weight + bias
+        width = self.clusters.out_features
+        return [NodeLogit(1, column, width, margins, float(bias.detach()), True)]
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
         """All clusters are looked at: (true ones, true ones)."""
