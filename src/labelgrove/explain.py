@@ -107,7 +107,7 @@ def _explained(
         paths, kind = _linear_paths(model, text, dense, column, examples), model.search.score_kind
     elif dense is not None:
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
-    elif hasattr(model, "network_") or hasattr(model, "encoder_"):
+    elif any(hasattr(model, part) for part in ("network_", "encoder_", "embedder_")):
         from labelgrove.methods.neural_explain import neural_paths
 
         paths, kind = neural_paths(

@@ -26,7 +26,7 @@ TEXT = "item 7 is a red shoe that we sell"
 @cache
 def fitted(method: str) -> Any:
     texts, labels = planted()
-    return new(method, baseline=False).fit(texts, labels)
+    return new(method, held_out=0.0).fit(texts, labels)
 
 
 def check_best(model: Any) -> list[Explanation]:
@@ -58,6 +58,16 @@ def test_scores_and_margins_hold(method: str) -> None:
     assert check_best(fitted(method))[0].paths[0].steps[-1].counts
 
 
+def test_rankers_on_an_encoders_vectors_hand_them_on_to_words() -> None:
+    for method in ("parabel-pretrained-tfidf", "parabel-finetuned-tfidf"):
+        model = fitted(method)
+        why = explain(model, TEXT, "colour red", top=None, gradient_steps=64)
+        assert len(why.paths) == model.n_trees
+        for path in why.paths:
+            for step in path.steps:
+                assert {reason.kind for reason in step.reasons} == {"term", "token"}
+
+
 @pytest.mark.parametrize("combine", ["ranker", "product", "learnt"])
 @pytest.mark.parametrize("features", ["both", "tfidf"])
 def test_a_matcher_and_a_ranker_together(combine: str, features: str) -> None:
@@ -75,7 +85,7 @@ def test_a_matcher_and_a_ranker_together(combine: str, features: str) -> None:
     assert counts == {"ranker": [False, True], "product": [True, True], "learnt": [True]}[combine]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["lightxml", "cascadexml", "xtransformer", *NEURAL_VARIANTS])
 def test_the_word_that_names_the_label_is_the_reason(method: str) -> None:
     texts, labels = planted(8)
     hits = []
@@ -86,6 +96,13 @@ def test_the_word_that_names_the_label_is_the_reason(method: str) -> None:
             best = max(step.reasons, key=lambda reason: reason.contribution)
             hits.append(best.text == name.split()[1])
     assert np.mean(hits) >= 0.75  # by chance it would be one in ten
+
+
+def test_word_vectors_are_one_number_beside_the_terms() -> None:
+    why = explain(fitted("parabel-word2vec-tfidf"), TEXT, "colour red", top=None)
+    assert {reason.kind for reason in why.reasons} == {"term"}
+    assert max(why.reasons, key=lambda reason: reason.contribution).text == "red"
+    assert any(step.vector for path in why.paths for step in path.steps)
 
 
 def test_steps_follow_the_tree_down_to_the_label() -> None:

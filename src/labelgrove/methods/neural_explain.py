@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from labelgrove.beam import SearchParams
 from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.explanation import Path, Reason, Step
 from labelgrove.features import Features
+from labelgrove.methods.inputs import document_parts
 from labelgrove.methods.neural import prediction_runner
 from labelgrove.nn.attribution import Attribution, attribute, word_reasons
 from labelgrove.nn.batches import Batch
@@ -67,6 +68,8 @@ def neural_paths(
         explained = _by_matcher
     elif hasattr(model, "encoder_") and isinstance(getattr(model, "ranker_", None), Ranker):
         explained = _by_ranker
+    elif hasattr(model, "embedder_"):
+        explained = _by_vectors
     if explained is None:
         raise UnsupportedError(f"the method {model.method} cannot be explained")
     return explained(model, text, column, examples, gradient_steps)
@@ -147,20 +150,72 @@ def _by_ranker(
     model: Any, text: str, column: int, examples: Examples, gradient_steps: int
 ) -> NeuralPaths:
     """XR-Transformer: a ranker's path down its tree, on tf-idf and text vectors."""
-    ranker, encoder = model.ranker_, model.encoder_
     device = choose_device(model.device)
-    reading = _Reading(encoder.to(device).eval(), None, text, device, gradient_steps)
+    reading = _Reading(model.encoder_.to(device).eval(), None, text, device, gradient_steps)
     document = model._features([text])
-    terms = terms_by_column(text, model.vectorizer_) if ranker.features else None
-    steps = ranker_steps(
-        ranker, document.parts(), column, params=model.search, terms=terms, examples=examples
+    return _ranker_paths(model, [model.ranker_], document, text, reading, column, examples)
+
+
+def _by_vectors(
+    model: Any, text: str, column: int, examples: Examples, gradient_steps: int
+) -> NeuralPaths:
+    """The linear method on vectors that an encoder makes, or word2vec, which has no tokens."""
+    embedder = model.embedder_
+    reading = None
+    if isinstance(embedder, torch.nn.Module):
+        device = choose_device(model.device)
+        embedder = embedder.to(device).eval()
+        network = embedder if isinstance(embedder, Network) else None
+        encoder = embedder if isinstance(embedder, Encoder) else embedder.encoder
+        reading = _Reading(cast(Encoder, encoder), network, text, device, gradient_steps)
+    terms = None if model.vectorizer_ is None else model.vectorizer_.transform([text])
+    document = document_parts(
+        Features(terms, model._vectors_of([text], threads=1)),
+        None,
+        vectorizer=None,
+        terms=model.linear_.ranker_.features,
+        width=model.facts_.width,
+        dense_norm=model.linear_.dense_norm,
     )
-    nodes = enumerate(node_path(ranker.tree, column))
-    weights = np.stack([dense_weights(ranker, level, node) for level, node in nodes])
-    shares = reading.products(weights).shares
-    steps = [_handed_on(reading, step, row) for step, row in zip(steps, shares, strict=True)]
-    score = float(ranker.score(document, [column], params=model.search, threads=1)[0, 0])
-    return NeuralPaths([Path("tree", 1.0, score, tuple(steps))], model.search.score_kind)
+    rankers = model.linear_.rankers_
+    return _ranker_paths(model, rankers, document, text, reading, column, examples)
+
+
+def _ranker_paths(
+    model: Any,
+    rankers: Sequence[Ranker],
+    document: Any,
+    text: str,
+    reading: _Reading | None,
+    column: int,
+    examples: Examples,
+) -> NeuralPaths:
+    """Paths down one tree or several on terms and a text vector, which is handed on to words."""
+    search: SearchParams = model.search
+    terms = terms_by_column(text, model.vectorizer_) if rankers[0].features else None
+    found = [
+        ranker_steps(
+            ranker, ranker.parts(document), column, params=search, terms=terms, examples=examples
+        )
+        for ranker in rankers
+    ]
+    if reading is not None:
+        weights = [
+            dense_weights(ranker, level, node)
+            for ranker in rankers
+            for level, node in enumerate(node_path(ranker.tree, column))
+        ]
+        shares = iter(reading.products(np.stack(weights)).shares)
+        found = [[_handed_on(reading, step, next(shares)) for step in steps] for steps in found]
+        kind = "noop" if search.last_level == "noop" else search.post_processor
+        found = [weighted(steps, kind) for steps in found]
+    paths = []
+    for number, (ranker, steps) in enumerate(zip(rankers, found, strict=True), 1):
+        parts = ranker.parts(document)
+        score = float(ranker.score(parts, [column], params=search, threads=1)[0, 0])
+        name = "tree" if len(rankers) == 1 else f"tree {number}"
+        paths.append(Path(name, 1.0 / len(rankers), score, tuple(steps)))
+    return NeuralPaths(paths, search.score_kind)
 
 
 @dataclass(frozen=True)
@@ -201,8 +256,7 @@ class _Reading:
         assert network is not None
 
         def read(ids: Tensor) -> Sequence[Tensor]:
-            rows = np.arange(len(ids))
-            states = network.states(Batch(rows, ids, torch.ones_like(ids), tokens=ids.numel()))
+            states = self._states(ids)
             kept["logits"] = network.heads.path(states, column)
             numbers = [node.logit for node in kept["logits"]]
             vector = network.heads.text(states).float()
@@ -215,13 +269,21 @@ class _Reading:
         found = self.attribute(read)
         return kept["logits"], kept["vector"], found
 
+    def _states(self, ids: Tensor) -> list[Tensor]:
+        assert self.network is not None
+        rows = np.arange(len(ids))
+        return self.network.states(Batch(rows, ids, torch.ones_like(ids), tokens=ids.numel()))
+
     def products(self, weights: Rows) -> Attribution:
         """What tokens give to each of ``weights`` times the unit text vector."""
         table = torch.as_tensor(weights, device=self.device)
 
         def read(ids: Tensor) -> Sequence[Tensor]:
-            vectors = functional.normalize(self.encoder.forward(ids, None)[0]).double()
-            return list((vectors @ table.T).T)
+            if self.network is None:
+                vectors = self.encoder.forward(ids, None)[0]
+            else:
+                vectors = self.network.heads.text(self._states(ids))
+            return list((functional.normalize(vectors.float()).double() @ table.T).T)
 
         return self.attribute(read)
 
