@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from labelgrove.arrays import CSR, as_csr
+from labelgrove.callbacks import Timing
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError, NotFittedError
 from labelgrove.features import Features, as_features
@@ -229,6 +230,7 @@ def save_estimator(model: Any, path: str | Path, parts: dict[str, Part], **optio
     from labelgrove.store import save_model
 
     shared = {"labels": model.index_.state(), "training": model.facts_.state()}
+    timings: dict[str, Timing] = getattr(model, "timings_", {})
     config = to_config(model)
 
     def write_config(folder: Path) -> None:
@@ -239,6 +241,7 @@ def save_estimator(model: Any, path: str | Path, parts: dict[str, Part], **optio
         path,
         method=model.method,
         params=config,
+        metadata={"timings": {name: asdict(t) for name, t in timings.items()}},
         parts=shared | parts,
         extra=write_config,
         **options,
@@ -257,6 +260,8 @@ def load_estimator(cls: Any, path: str | Path, **options: Any) -> tuple[Any, dic
     model = from_config(cls, stored.params)
     model.index_ = LabelIndex.from_state(stored.parts["labels"])
     model.facts_ = TrainingFacts.from_state(stored.parts["training"])
+    kept = stored.metadata.get("timings", {})
+    model.timings_ = {name: Timing(**timing) for name, timing in kept.items()}
     return model, stored.parts
 
 
