@@ -7,7 +7,7 @@ from typing import Any
 
 from labelgrove.callbacks import Timing
 from labelgrove.metrics.names import BIN_NAMES
-from labelgrove.report.charts import Series, bar_chart, line_chart, row_chart
+from labelgrove.report.charts import Series, bar_chart, line_chart, row_chart, short_number
 from labelgrove.report.drawing import Drawing
 from labelgrove.report.findings import tail_curve, thinned
 from labelgrove.report.markup import duration, percent
@@ -63,7 +63,7 @@ def _curve(report: Report, family: str) -> Drawing:
         series,
         title=f"{FAMILY_NAMES[family]} by number of labels",
         summary=f"{family}@k: {'; '.join(ends)}.",
-        x_name="k",
+        x_name="labels per document, k",
         y_name=f"{family}@k, percent",
         x_ticks=[(float(k), str(k)) for k in ks],
     )
@@ -113,9 +113,9 @@ def _bands(report: Report) -> Drawing:
         title="Recall along the tail",
         summary=f"Recall@{report.at} of labels by their number of training documents, from "
         f"{bands[0].name} to {bands[-1].name}.",
-        x_name="training documents of the label",
+        x_name="training documents of the label, from",
         y_name=f"found among the {report.at} best, percent",
-        x_ticks=[(float(i), band.name) for i, band in enumerate(bands)],
+        x_ticks=[(float(i), short_number(band.low)) for i, band in enumerate(bands)],
         x_range=(-0.3, len(bands) - 0.7),
         y_range=(0, 100),
     )

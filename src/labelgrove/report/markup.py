@@ -56,7 +56,7 @@ def percent(value: float, *, signed: bool = False) -> str:
 def duration(seconds: float) -> str:
     """A time as a reader takes it in at a glance.
 
-    >>> duration(0.0123), duration(12.3), duration(75), duration(9000)
+    >>> duration(0.012), duration(12.3), duration(75), duration(9000)
     ('12 ms', '12.3 s', '1 min 15 s', '2 h 30 min')
     """
     if seconds < 0.9995:

@@ -118,6 +118,7 @@ font-size:.85rem}
 ol.documents{padding-left:0;list-style:none}
 ol.documents>li{border:1px solid var(--grid);border-radius:.5rem;padding:.75rem 1rem;
 margin:.75rem 0;max-width:none}
+ol.documents h3{margin-top:0}
 ol.documents p{margin:.25rem 0}
 .labels{list-style:none;display:flex;flex-wrap:wrap;gap:.35rem;padding:0;margin:.35rem 0}
 .labels li{border:1px solid var(--grid);border-radius:1rem;padding:.05rem .6rem;font-size:.9rem}

@@ -150,8 +150,8 @@ def _compared(report: Report) -> str:
     parts.append(
         paragraph(
             "The same resampled documents are used for both runs of a difference. An interval "
-            "that does not hold zero says that more than chance is behind it; of many intervals, "
-            "one in twenty misses by chance alone."
+            "that does not hold zero says that more than chance is behind it; of many such "
+            "intervals, about one in twenty leaves out the true difference."
         )
     )
     return "".join(parts)
@@ -272,12 +272,13 @@ def _siblings(report: Report) -> str:
     names = report.subject.predictions.index.names
     share = found.beside_missed / found.wrong if found.wrong else float("nan")
     said = (
-        f"Siblings are labels of the same of the tree's {found.leaves:,} leaves. {found.wrong:,} "
-        f"of the {report.at} best labels are wrong; {found.beside_missed:,} of these "
-        f"({percent(share)} %) have a sibling that is true and was not predicted."
+        f"Siblings lie in the same leaf of the model's tree; it has {found.leaves:,} leaves. "
+        f"{found.wrong:,} of the {report.at} best labels are wrong; {found.beside_missed:,} of "
+        f"these ({percent(share)} %) have a sibling that is true and was not predicted."
     )
-    if not found.pairs:
-        return paragraph(said)
+    often = [pair for pair in found.pairs if pair.documents > 1]
+    if not often:
+        return paragraph(f"{said} No pair is confused in more than one document.")
     rows = [
         [
             foreign(_label(names[pair.true])),
@@ -285,7 +286,7 @@ def _siblings(report: Report) -> str:
             f"{pair.documents:,}",
             f"{pair.missed:,}",
         ]
-        for pair in found.pairs
+        for pair in often
     ]
     head = ["true, not predicted", "predicted, wrong", "documents", "missed in all"]
     caption = "Pairs of siblings that are confused most often"
