@@ -6,7 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from report_pages import Page
+
+
+@pytest.fixture(scope="module")
+def predictions(
+    run: Any, folder: Path, model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    file = tmp_path_factory.mktemp("predictions") / "p.jsonl"
+    run("predict", model, folder / "dev.jsonl", "--k", 10, "--out", file)
+    return file
 
 
 def parsed(file: Path) -> Page:
@@ -31,14 +42,13 @@ def test_a_report_agrees_with_evaluate(run: Any, folder: Path, model: Path, tmp_
 
 
 def test_other_runs_may_be_models_or_files(
-    run: Any, folder: Path, model: Path, tmp_path: Path
+    run: Any, folder: Path, model: Path, predictions: Path, tmp_path: Path
 ) -> None:
-    data, file, out = folder / "dev.jsonl", tmp_path / "p.jsonl", tmp_path / "report.html"
+    data, out = folder / "dev.jsonl", tmp_path / "report.html"
     few = tmp_path / "few.jsonl"
     few.write_text('{"text": "a red shoe", "labels": ["c:red", "new"]}\n' * 3)
     run("train", few, "--out", tmp_path / "few")
-    run("predict", model, data, "--k", 10, "--out", file)
-    others = ["--against", tmp_path / "few", "--against", file]
+    others = ["--against", tmp_path / "few", "--against", predictions]
     done = run("report", model, "--data", data, "--out", out, *others, "--json")
     first, weak, same = json.loads(done.stdout)["runs"]
     assert (first["name"], weak["name"], same["name"]) == ("model", "few", "p.jsonl")
@@ -48,10 +58,9 @@ def test_other_runs_may_be_models_or_files(
 
 
 def test_a_predictions_file_takes_frequencies_from_the_training_corpus(
-    run: Any, folder: Path, model: Path, tmp_path: Path
+    run: Any, folder: Path, predictions: Path, tmp_path: Path
 ) -> None:
-    data, file = folder / "dev.jsonl", tmp_path / "p.jsonl"
-    run("predict", model, data, "--k", 10, "--out", file)
+    data, file = folder / "dev.jsonl", predictions
     out = tmp_path / "a.html"
     run("report", file, "--data", data, "--out", out)
     assert "how often labels occur in training is not known" in parsed(out).text

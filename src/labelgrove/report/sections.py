@@ -332,7 +332,15 @@ def _cost(report: Report, drawn: Figures) -> str:
     else:
         parts.append(paragraph("The model does not remember what its training cost."))
     rows = [[foreign(run.name), *_costs(run, len(report.corpus))] for run in report.runs]
-    head = ["run", "training", "training, CPU", "model", "prediction", "documents/s", "memory"]
+    head = [
+        "run",
+        "training",
+        "training, CPU",
+        "model",
+        "prediction",
+        "documents/s",
+        "memory so far",
+    ]
     caption = "Runs: training, size on disk, prediction in the process that wrote this report"
     parts.append(table(head, rows, caption=caption))
     return "".join(parts)

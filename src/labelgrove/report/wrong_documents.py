@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from labelgrove.report.findings import WrongDocument
-from labelgrove.report.markup import escape, foreign, paragraph, percent, shortened
+from labelgrove.report.markup import details, escape, foreign, paragraph, percent, shortened
 from labelgrove.report.measuring import Report
 
 TEXT_LENGTH = 300
 MOST_LABELS = 12
+SHOWN_AT_ONCE = 5
 
 
 def wrong_documents(report: Report) -> str:
@@ -20,8 +21,14 @@ def wrong_documents(report: Report) -> str:
         f"Documents with the lowest nDCG@{report.at}, among equals those whose wrong labels scored "
         f"highest. Shown are the beginnings of the texts and the {report.at} best labels."
     )
-    items = "".join(_document(report, document) for document in report.wrong)
-    return f"{paragraph(said)}<ol class='documents'>{items}</ol>"
+    first, rest = report.wrong[:SHOWN_AT_ONCE], report.wrong[SHOWN_AT_ONCE:]
+    shown = paragraph(said) + _list(report, first)
+    return shown + details(f"{len(rest):,} more", _list(report, rest)) if rest else shown
+
+
+def _list(report: Report, documents: Iterable[WrongDocument]) -> str:
+    items = "".join(_document(report, document) for document in documents)
+    return f"<ol class='documents'>{items}</ol>"
 
 
 def _document(report: Report, document: WrongDocument) -> str:
