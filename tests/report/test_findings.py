@@ -121,6 +121,8 @@ def test_scores_outside_0_to_1_are_not_taken_for_probabilities() -> None:
     for outside in (-0.5, 1.5):
         p = Predictions.from_scores([[outside, 0.5]], k=2, index=LabelIndex("ab"))
         assert calibration(judge(p, [[1, 0]]), k=2) is None
+    margins = Predictions.from_scores([[0.5]], k=1, index=LabelIndex("a"), score_kind="margin")
+    assert calibration(judge(margins, [[1]]), k=1) is None
 
 
 def test_probabilities_that_hold_have_no_error() -> None:

@@ -37,7 +37,7 @@ def test_a_loaded_model_remembers_what_training_cost(tmp_path: Path) -> None:
     model.save(tmp_path / "saved")
     loaded = Linear.load(tmp_path / "saved")
     assert loaded.timings_ == model.timings_
-    assert list(loaded.timings_) == ["features", "tree", "ranker"]
+    assert {"tree", "ranker"} <= set(loaded.timings_)
     peaks = [timing.peak_memory for timing in loaded.timings_.values()]
     assert peaks == sorted(peaks, key=lambda peak: peak or 0)
 

@@ -125,7 +125,7 @@ def test_costs_settings_and_training_are_told(
     write_report(tmp_path / "saved", held_out, tmp_path / "r.html")
     page = read(tmp_path / "r.html")
     stages = page.tables["Training of saved"]
-    assert [row[0] for row in stages[1:]] == ["features", "tree", "ranker"]
+    assert [row[0] for row in stages[1:]] == list(model.timings_)
     assert all(row[3].endswith("iB") for row in stages[1:])
     assert 'method = "linear"' in page.text
     assert "no network was trained" in page.text
@@ -230,7 +230,7 @@ def test_one_document_without_training_counts(tmp_path: Path) -> None:
     p = Predictions.from_scores([[7.5]], k=1, index=corpus.index, score_kind="margin")
     page = shown(measure_report(p, corpus))
     assert "how often labels occur in training is not known" in page.text
-    assert "scores outside 0 to 1" in page.text
+    assert "margins and scores outside 0 to 1" in page.text
     assert "are right" in page.text and "PSP@1" not in page.text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,22 +83,26 @@ def report(
         data, labels=labels, index=index, dense=dense, options=how, console=console
     )
     names = _names([model, *(against or [])])
-    written = write_report(
-        loaded[0],
-        corpus,
-        out,
-        against=dict(zip(names[1:], loaded[1:], strict=True)),
-        k=k,
-        intervals=intervals or None,
-        worst=worst,
-        name=names[0],
-        title=title,
-        data_name=data.name,
-        propensity=Propensity(a, b),
-        training=training,
-        png_folder=png,
-        threads=threads,
-    )
+    others = dict(zip(names[1:], loaded[1:], strict=True))
+    # No spinner where nobody sees it: it needs a thread.
+    waiting = console.status("predicting and measuring") if console.is_terminal else nullcontext()
+    with waiting:
+        written = write_report(
+            loaded[0],
+            corpus,
+            out,
+            against=others,
+            k=k,
+            intervals=intervals or None,
+            worst=worst,
+            name=names[0],
+            title=title,
+            data_name=data.name,
+            propensity=Propensity(a, b),
+            training=training,
+            png_folder=png,
+            threads=threads,
+        )
     if as_json:
         common.print_json({"report": str(out), **written.to_dict()})
     where = f"report: {out}" if png is None else f"report: {out}, pictures: {png}"

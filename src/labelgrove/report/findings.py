@@ -44,7 +44,7 @@ class Calibration:
 
 def calibration(judged: Judged, *, k: int, bins: int = 10) -> Calibration | None:
     """Reliability of the k best labels' scores as they are; None where they cannot be probabilities
-    (a score outside [0, 1], or no label at all).
+    (margins, a score outside [0, 1], or no label at all).
 
     >>> from labelgrove.corpus import LabelIndex; from labelgrove.metrics.ranking import judge
     >>> from labelgrove.predictions import Predictions
@@ -55,7 +55,9 @@ def calibration(judged: Judged, *, k: int, bins: int = 10) -> Calibration | None
     counted = judged.counted(Metric("P", k=k))
     scores = judged.predictions.scores[counted].astype(np.float64)
     right = judged.hits[counted].astype(np.float64)
-    if not len(scores) or not (scores.min() >= 0 and scores.max() <= 1 + 1e-6):
+    if judged.predictions.score_kind == "margin" or not len(scores):
+        return None
+    if not (scores.min() >= 0 and scores.max() <= 1 + 1e-6):
         return None
     position = np.minimum((scores * bins).astype(np.int64), bins - 1)
     count = np.bincount(position, minlength=bins)

@@ -121,7 +121,7 @@ class Report:
             if number:
                 compared = self.comparisons[number - 1]
                 entry["subject_minus_this"] = {
-                    name: [value, *compared.intervals.get(name, ())]
+                    name: [_json(v) for v in (value, *compared.intervals.get(name, ()))]
                     for name, value in compared.differences.items()
                 }
             runs.append(entry)
@@ -216,6 +216,10 @@ def measure_report(
         at=min(5, depth),
         worst=worst,
     )
+
+
+def _json(value: float) -> float | None:
+    return None if np.isnan(value) else value
 
 
 def _known(training: TrainingFacts, propensity: Propensity | str) -> dict[str, Any]:

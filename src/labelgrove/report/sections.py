@@ -248,7 +248,11 @@ def _calibration(report: Report, drawn: Figures) -> str:
     for run, scores in zip(report.runs, report.calibrations, strict=True):
         if scores is None:
             used = int(run.predictions.counts.sum())
-            why = "scores outside 0 to 1 are no probabilities" if used else "it predicted nothing"
+            why = (
+                "margins and scores outside 0 to 1 are no probabilities"
+                if used
+                else "it predicted nothing"
+            )
             parts.append(paragraph(f"{run.name}: not shown, {why}."))
             continue
         said = f"{run.name}: expected calibration error {percent(scores.error)} %."
