@@ -39,6 +39,8 @@ def test_a_report_agrees_with_evaluate(run: Any, folder: Path, model: Path, tmp_
         assert round(100 * numbers["runs"][0]["values"][name], 4) == measured[name]
         assert quality["P"][number].startswith(f"{measured[name]:.2f}")
     assert "model on dev.jsonl" in page.text and "Training of model" in page.tables
+    size = next(rows for caption, rows in page.tables.items() if caption.startswith("Runs:"))[1][3]
+    assert size.endswith("iB")
 
 
 def test_other_runs_may_be_models_or_files(

@@ -64,10 +64,13 @@ def report(
 
     Example: labelgrove report model --data test.jsonl --out report.html --against older-model
     """
+    from dataclasses import replace
+
     from labelgrove.cli.corpus_files import refuse_existing
     from labelgrove.metrics import Propensity
     from labelgrove.report import write_report
     from labelgrove.report.png import check_png
+    from labelgrove.report.runs import predicted
 
     console = common.stderr_console()
     common.check_device(device)
@@ -77,31 +80,32 @@ def report(
     how = common.read_options(
         input_format, text_field, labels_field, id_field, skip_bad, read, part="test"
     )
-    loaded = [_loaded(path, device) for path in (model, *(against or []))]
+    paths = [model, *(against or [])]
+    loaded = [_loaded(path, device) for path in paths]
     index, training = _training(loaded, train_corpus, labels, how, console)
     corpus = common.read_corpus(
         data, labels=labels, index=index, dense=dense, options=how, console=console
     )
-    names = _names([model, *(against or [])])
-    others = dict(zip(names[1:], loaded[1:], strict=True))
     # No spinner where nobody sees it: it needs a thread.
     waiting = console.status("predicting and measuring") if console.is_terminal else nullcontext()
     with waiting:
+        runs = [
+            replace(predicted(one, corpus, k=k, name=name, threads=threads), folder=_folder(path))
+            for one, name, path in zip(loaded, _names(paths), paths, strict=True)
+        ]
         written = write_report(
-            loaded[0],
+            runs[0],
             corpus,
             out,
-            against=others,
+            against=runs[1:],
             k=k,
             intervals=intervals or None,
             worst=worst,
-            name=names[0],
             title=title,
             data_name=data.name,
             propensity=Propensity(a, b),
             training=training,
             png_folder=png,
-            threads=threads,
         )
     if as_json:
         common.print_json({"report": str(out), **written.to_dict()})
@@ -120,6 +124,10 @@ def _loaded(path: Path, device: str) -> Any:
     model = load(path)
     common.use_device(model, device)
     return model
+
+
+def _folder(path: Path) -> Path | None:
+    return path if path.is_dir() else None
 
 
 def _training(

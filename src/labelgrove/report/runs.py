@@ -47,7 +47,8 @@ class Run:
 def predicted(
     model: Any, corpus: Corpus, *, k: int, name: str | None = None, threads: int | None = None
 ) -> Run:
-    """A run from a fitted model, a model folder, a file that ``predict`` wrote, or Predictions.
+    """A run from a fitted model, a model folder, a file that ``predict`` wrote, or Predictions; a
+    Run stays as it is.
 
     >>> from labelgrove import Linear
     >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
@@ -55,6 +56,8 @@ def predicted(
     >>> run.name, run.predictions.names()
     ('linear', [['shoes'], ['hats']])
     """
+    if isinstance(model, Run):
+        return model
     folder = None
     if isinstance(model, (str, Path)):
         path = Path(model)
