@@ -77,6 +77,12 @@ METHODS: dict[str, MethodEntry] = {
         "CascadeXML",
         "a fine-tuned encoder, one layer per resolution of the label tree",
     ),
+    "xrtransformer": MethodEntry(
+        "labelgrove.methods.xrtransformer",
+        "XRTransformer",
+        "an encoder fine-tuned from coarse to fine clusters, then a ranker on tf-idf and vectors",
+        {"tree": {"max_leaf_size": 16}},
+    ),
 }
 
 
