@@ -20,6 +20,7 @@ from labelgrove.methods.xr_matching import (  # noqa: E402
     found_share,
     head_margins,
     linear_margins,
+    mean_length,
     train_level,
 )
 from labelgrove.nn.xr_net import level_tree  # noqa: E402
@@ -47,7 +48,6 @@ def problem(seed=0):
 @pytest.mark.parametrize("at_once", [1, 50, 1 << 20])
 def test_the_descent_is_that_of_the_equations(count, at_once, monkeypatch):
     monkeypatch.setattr(xr_matching, "CANDIDATES", at_once)
-    monkeypatch.setattr(xr_matching, "PRODUCTS", 7 * WIDTH)
     rng, tree, _, vectors = problem()
     above, expected = below_root(DOCUMENTS), [{0: 1.0} for _ in range(DOCUMENTS)]
     for level, keep in enumerate((3, 4, 5)):
@@ -59,7 +59,7 @@ def test_the_descent_is_that_of_the_equations(count, at_once, monkeypatch):
             )
             for _ in range(count)
         ]
-        models = [head_margins(vectors, *head, CPU) for head in heads]
+        models = [head_margins(vectors, *head, tree.children(level), CPU) for head in heads]
         above = best_nodes(models, above, tree.children(level), keep)
         for d in range(DOCUMENTS):
             margins = [(weights @ vectors[d] + bias).tolist() for weights, bias in heads]
@@ -108,9 +108,9 @@ def test_shortlists_of_training_are_true_nodes_and_predicted_ones(negatives):
     assert (chosen.data == 1).all()
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("weighted", "scaled"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_bootstrapped_head_is_the_best_linear_model_of_the_vectors(level, weighted):
+def test_a_bootstrapped_head_is_the_best_linear_model_of_the_vectors(level, weighted, scaled):
     rng, tree, counts, vectors = problem(2)
     seen, above = np.ones((DOCUMENTS, 1)), None
     if level:
@@ -118,22 +118,23 @@ def test_a_bootstrapped_head_is_the_best_linear_model_of_the_vectors(level, weig
         above = chosen_nodes(counts[level - 1], predicted.astype(np.float32), "tfn+man")
         seen = above.toarray()
     parents = tree.parents[level]
+    texts = vectors / (mean_length(vectors) if scaled else 2.0)
     weights, bias = bootstrapped(
-        0.5 * vectors,
+        (30.0 if scaled else 1.0) * texts,
         counts[level],
         level_tree(tree, level),
         C=2.0,
+        scaled=scaled,
         weighted=weighted,
         above=above,
         eps=1e-3,
         seed=0,
         threads=1,
     )
+    weights = weights * (30.0 if scaled else 1.0)  # as if the texts had been of length 1
     dense = counts[level].toarray()
-    best, best_bias = reference.bootstrapped(
-        0.5 * vectors, dense, seen, parents, C=2.0, weighted=weighted
-    )
-    rows = np.hstack([0.5 * vectors, np.ones((DOCUMENTS, 1))]).astype(np.float64)
+    best, best_bias = reference.bootstrapped(texts, dense, seen, parents, C=2.0, weighted=weighted)
+    rows = np.hstack([texts, np.ones((DOCUMENTS, 1))]).astype(np.float64)
     for node, parent in enumerate(parents):
         positive = dense[:, node] > 0
         if not positive.any():

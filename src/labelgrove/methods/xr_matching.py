@@ -17,7 +17,7 @@ from scipy import sparse
 
 from labelgrove.arrays import CSR, Float32, Int64
 from labelgrove.beam import SearchParams
-from labelgrove.features import Features
+from labelgrove.features import Features, row_blocks
 from labelgrove.ranker import Ranker, train_ranker
 from labelgrove.solver import ChunkedWeights, RankerParams
 from labelgrove.topk import top_k
@@ -25,7 +25,6 @@ from labelgrove.tree import LabelTree
 
 OWN_MARGIN = SearchParams(last_level="noop")
 CANDIDATES = 1 << 22  # scored together
-PRODUCTS = 1 << 24  # numbers of weights that are gathered together
 
 # Margins of some documents (a slice of rows) at the stored places of a pattern of these rows.
 Margins: TypeAlias = Callable[[slice, CSR], Float32]
@@ -100,25 +99,34 @@ def linear_margins(features: Features, ranker: Ranker, *, threads: int | None = 
     return margins
 
 
-def head_margins(vectors: Any, weights: Float32, bias: Float32, device: torch.device) -> Margins:
-    """Margins by a level's head, from text vectors."""
+def head_margins(
+    vectors: Any, weights: Float32, bias: Float32, children: Int64, device: torch.device
+) -> Margins:
+    """Margins by a level's head, from text vectors; patterns must hold all children of a node.
+
+    One product per node above the level, of its documents and its children: looking up a weight
+    vector for every place of the pattern takes many times as long.
+    """
     table, added = (torch.from_numpy(np.array(a, np.float32)).to(device) for a in (weights, bias))
+    above = np.repeat(np.arange(len(children) - 1), np.diff(children))
+    is_first = np.zeros(len(above), bool)
+    is_first[children[:-1]] = True
 
     def margins(rows: slice, pattern: CSR) -> Float32:
         texts = torch.from_numpy(np.array(vectors[rows], np.float32)).to(device)
-        if pattern.nnz == len(texts) * len(table):  # all nodes: a plain product
-            everything: Float32 = (texts @ table.T + added).flatten().cpu().numpy()
-            return everything
-        out = np.empty(pattern.nnz, np.float32)
-        documents = np.repeat(np.arange(len(texts)), np.diff(pattern.indptr))
-        step = max(1, PRODUCTS // table.shape[1])
-        for start in range(0, len(out), step):
-            part = slice(start, start + step)
-            nodes = torch.from_numpy(pattern.indices[part].astype(np.int64)).to(device)
-            owners = torch.from_numpy(documents[part]).to(device)
-            products = torch.linalg.vecdot(table[nodes], texts[owners]) + added[nodes]
-            out[part] = products.cpu().numpy()
-        return out
+        out = torch.empty(pattern.nnz, device=device)
+        starts = np.flatnonzero(is_first[pattern.indices])  # of each run of siblings
+        documents = np.searchsorted(pattern.indptr, starts, side="right") - 1
+        nodes = above[pattern.indices[starts]]
+        order = np.argsort(nodes, kind="stable")
+        ends = np.append(np.flatnonzero(np.diff(nodes[order])) + 1, len(order))
+        for run in np.split(order, ends[:-1]) if len(order) else []:
+            first, last = children[nodes[run[0]]], children[nodes[run[0]] + 1]
+            places = starts[run][:, None] + np.arange(last - first)
+            product = texts[torch.from_numpy(documents[run]).to(device)] @ table[first:last].T
+            out[torch.from_numpy(places).to(device)] = product + added[first:last]
+        found: Float32 = out.cpu().numpy()
+        return found
 
     return margins
 
@@ -179,6 +187,7 @@ def bootstrapped(
     tree: LabelTree,
     *,
     C: float,
+    scaled: bool,
     weighted: bool,
     above: CSR | None,
     eps: float = 0.1,
@@ -187,9 +196,13 @@ def bootstrapped(
 ) -> tuple[Float32, Float32]:
     """Weights (nodes x width) and biases of a linear model on text vectors, to begin a head with.
 
-    The vectors are taken as they are, for so the head will read them.
+    With ``scaled``, C is for vectors of length 1 on average. Vectors of an encoder are much longer:
+    a C that is meant for them as they are fits the documents so well that no loss is left from
+    which the encoder could learn.
     """
-    params = RankerParams(C=C, eps=eps, threshold=0.0, storage="float32")
+    length = mean_length(vectors) if scaled else 1.0
+    # As if vectors, and weights the other way round, were scaled; the bias is the same for both.
+    params = RankerParams(C=C / length**2, bias=length, eps=eps, threshold=0.0, storage="float32")
     ranker = train_level(
         Features(dense=vectors),
         counts,
@@ -203,6 +216,18 @@ def bootstrapped(
     level = ranker.levels[-1]
     weights = node_weights(level, tree.children(len(tree.parents) - 1), ranker.width)
     return weights, level.bias * np.float32(ranker.bias)
+
+
+def mean_length(vectors: Any) -> float:
+    """Root of the mean square length; 1 where all are zero.
+
+    >>> mean_length(np.array([[3.0, 4.0], [0.0, 5.0]]))
+    5.0
+    """
+    squares = sum(
+        float(np.square(vectors[rows], dtype=np.float64).sum()) for rows in row_blocks(vectors)
+    )
+    return float(np.sqrt(squares / max(len(vectors), 1))) or 1.0
 
 
 def node_weights(level: ChunkedWeights, children: Int64, width: int) -> Float32:

@@ -194,6 +194,7 @@ def bootstrap_stage(
                 descent.counts[level - 1],
                 level_tree(descent.tree, level - 1),
                 C=model.heads.bootstrap_C,
+                scaled=model.heads.bootstrap_scaled,
                 weighted=kind == "weighted-linear",
                 above=_chosen(descent, level, above),
                 seed=model.random_state,
@@ -205,7 +206,7 @@ def bootstrap_stage(
         "network": stages.key(f"network-{level - 1}"),
         "vectors": stages.key(f"vectors-{level - 1}"),
         "shortlists": stages.key(f"matcher-{level - 1}"),
-        "heads": descent.settings("bootstrap", "bootstrap_C", "negatives"),
+        "heads": descent.settings("bootstrap", "bootstrap_C", "bootstrap_scaled", "negatives"),
     }
     return stages(f"bootstrap-{level}", inputs, compute)
 
@@ -276,7 +277,8 @@ def _train_level(
         assert data.held_out_tokens is not None
         vectors = embedded(model, encoder, data.held_out_tokens)
         weights, bias = network.heads.weights()
-        margins = head_margins(vectors, weights, bias, device)
+        children = descent.tree.children(level - 1)
+        margins = head_margins(vectors, weights, bias, children, device)
         found = _predicted(descent, level, [margins], above, keep=5, held_out=True)
         best = top_k(found, 5)
         predictions = Predictions(best.columns, best.scores, best.counts, nodes, "margin")
@@ -329,8 +331,8 @@ def matcher_stage(
             if model.heads.matcher != "linear":
                 weights, bias = (network.arrays[f"heads/table.{n}"] for n in ("weight", "bias"))
                 texts = vectors.held_out if held_out else vectors.train
-                device = choose_device(model.device)
-                models.append(head_margins(texts, weights, bias, device))
+                children, device = descent.tree.children(level - 1), choose_device(model.device)
+                models.append(head_margins(texts, weights, bias, children, device))
             return _predicted(descent, level, models, above, keep=keep, held_out=held_out)
 
         arrays = csr_arrays(predicted(False), "train")

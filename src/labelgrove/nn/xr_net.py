@@ -78,7 +78,11 @@ class XrParams(Params):
         help="where a level's head begins: at a linear model on the text vectors of the level "
         "before (weighted: by how many labels lie below a node), at its parents' weights, anywhere",
     )
-    bootstrap_C: float = param(100.0, gt=0, help="C of that linear model")
+    bootstrap_C: float = param(1.0, gt=0, help="C of that linear model (code: 100, not scaled)")
+    bootstrap_scaled: bool = param(
+        True,
+        help="whether this C is for vectors of length 1; false: for the encoder's as they are",
+    )
     bootstrap_first: bool = param(
         False, help="whether the first level begins so, too, with the vectors before fine-tuning"
     )
