@@ -38,7 +38,7 @@ from labelgrove.nn.devices import choose_device, choose_precision, derived_seed
 from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.loop import LoopParams, LoopResult, train
-from labelgrove.nn.network import Network, network_part
+from labelgrove.nn.network import PREDICTION_TOKENS, Network, network_part
 from labelgrove.nn.tokens import Tokens
 from labelgrove.nn.xr_net import LevelBatches, XrHead, level_tree, nodes_of_labels
 from labelgrove.part import Part
@@ -131,7 +131,13 @@ def embedded(model: Any, encoder: Encoder, tokens: Tokens, progress: Any = None)
     device = choose_device(model.device)
     precision = _PRECISIONS[choose_precision(model.training.precision, device)]
     return embed(
-        encoder, tokens, device=device, normalise=False, precision=precision, progress=progress
+        encoder,
+        tokens,
+        batch_tokens=PREDICTION_TOKENS.get(device.type, 1 << 14),
+        device=device,
+        normalise=False,
+        precision=precision,
+        progress=progress,
     )
 
 

@@ -170,7 +170,7 @@ class XRTransformer(BaseEstimator):
         self.ranker_ = self._ranker(descent, levels, vectors, refined)
         self.tree_ = tree
         self.facts_ = TrainingFacts.of(corpus)
-        self.story_ = {"steps": sum(story["steps"] for story in stories), "levels": stories}
+        self.story_ = joined_stories(stories)
         self.report_ = self._report(descent, vectors, shortlists, reporter)
         self.timings_ = reporter.timings
         return self
@@ -328,3 +328,27 @@ class XRTransformer(BaseEstimator):
         model.story_ = stored.config["story"]
         model.report_ = stored.config["report"]
         return cast(Self, model)
+
+
+def joined_stories(levels: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """How the training of all levels went, in the form that other methods tell it of one.
+
+    >>> level = {"steps": 3, "best_step": 2, "seconds": 2.0, "tokens_per_second": 5.0}
+    >>> story = joined_stories([level | {"history": [{"step": 3}]}] * 2)
+    >>> story["steps"], story["tokens_per_second"], story["history"][1]
+    (6, 5.0, {'level': 2, 'step': 3})
+    """
+    seconds = sum(level["seconds"] for level in levels)
+    tokens = sum(level["seconds"] * level["tokens_per_second"] for level in levels)
+    return {
+        "steps": sum(level["steps"] for level in levels),
+        "best_step": levels[-1]["best_step"],  # of the last level
+        "seconds": seconds,
+        "tokens_per_second": tokens / max(seconds, 1e-9),
+        "history": [
+            {"level": number, **record}
+            for number, level in enumerate(levels, 1)
+            for record in level["history"]
+        ],
+        "levels": [{k: v for k, v in level.items() if k != "history"} for level in levels],
+    }
