@@ -216,6 +216,19 @@ def test_fit_reports_itself_beside_the_linear_method(tmp_path: Path) -> None:
     assert loaded.tree_ == model.tree_
 
 
+def test_the_ranker_may_do_without_tfidf(tmp_path: Path) -> None:
+    texts, labels = planted(80)
+    with RunFolder(tmp_path / "run") as run:
+        both = new(held_out=0.1).fit(texts, labels, run=run)
+    with RunFolder(tmp_path / "run") as run:
+        model = new(held_out=0.1, ranker_input="vectors").fit(texts, labels, run=run)
+    assert computed(tmp_path / "run") == ["refined-tree", "ranker"]
+    assert (model.ranker_.features, model.ranker_.width) == (0, both.ranker_.width)
+    assert model.predict(texts[:3], k=2).counts.tolist() == [2, 2, 2]
+    with pytest.raises(ConfigError, match="ranker_input: must be 'both' or 'vectors'"):
+        new(ranker_input="terms").fit(texts, labels)
+
+
 def test_labels_can_be_left_out_of_the_search() -> None:
     texts, labels = planted(80)
     model = new().fit(texts, labels)

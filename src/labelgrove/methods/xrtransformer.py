@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from labelgrove.beam import SearchParams
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.errors import DataError
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import Features
 from labelgrove.label_features import describe_labels, label_strings
 from labelgrove.methods.base import (
@@ -65,8 +65,9 @@ class XRTransformer(BaseEstimator):
     """Fine-tunes an encoder level by level, then ranks labels linearly on tf-idf and its vectors.
 
     ``tree`` is the preliminary tree whose levels the encoder learns, ``refined`` the one that the
-    ranker descends; without ``refine`` the ranker keeps the preliminary one. ``matcher`` are the
-    linear models that shortlist for the next level. ``held_out`` is the share of the documents that
+    ranker descends; without ``refine`` the ranker keeps the preliminary one. ``ranker_input`` is
+    "both" or "vectors": the ranker and its tree may do without tf-idf. ``matcher`` are the linear
+    models that shortlist for the next level. ``held_out`` is the share of the documents that
     choose the checkpoints; nothing is learnt from them. ``baseline`` trains the linear method, too,
     and reports both on them.
     """
@@ -97,6 +98,7 @@ class XRTransformer(BaseEstimator):
         ranker: RankerParams | None = None,
         search: SearchParams | None = None,
         refine: bool = True,
+        ranker_input: str = "both",
         held_out: float = 0.05,
         baseline: bool = True,
         device: str = "auto",
@@ -113,6 +115,7 @@ class XRTransformer(BaseEstimator):
         self.ranker = RankerParams() if ranker is None else ranker
         self.search = SearchParams() if search is None else search
         self.refine = refine
+        self.ranker_input = ranker_input
         self.held_out = held_out
         self.baseline = baseline
         self.device = device
@@ -130,6 +133,10 @@ class XRTransformer(BaseEstimator):
     ) -> Self:
         """Trains from texts and labels; with a ``run`` folder, goes on where it stopped."""
         check_params(self)
+        if self.ranker_input not in ("both", "vectors"):
+            raise ConfigError(
+                f"ranker_input: must be 'both' or 'vectors', got {self.ranker_input!r}"
+            )
         corpus = training_corpus(X, y, index)
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
@@ -183,7 +190,7 @@ class XRTransformer(BaseEstimator):
         def compute(_: Any) -> Part:
             described = describe_labels(
                 self.refined,
-                vectors.features,
+                self._seen(vectors.features),
                 labels,
                 transform=self._features,
                 strings=strings,
@@ -200,6 +207,7 @@ class XRTransformer(BaseEstimator):
             "labels": labels,
             "strings": strings,
             "refined": self.refined,
+            "input": self.ranker_input,
             "seed": self.random_state,
         }
         return LabelTree.from_state(stages("refined-tree", inputs, compute))
@@ -209,7 +217,7 @@ class XRTransformer(BaseEstimator):
 
         def compute(progress: Any) -> Part:
             return train_ranker(
-                vectors.features,
+                self._seen(vectors.features),
                 labels,
                 tree,
                 self.ranker,
@@ -225,6 +233,7 @@ class XRTransformer(BaseEstimator):
             "labels": labels,
             "tree": stages.key("refined-tree" if self.refine else "tree"),
             "ranker": self.ranker,
+            "input": self.ranker_input,
             "search": self.search if "man" in self.ranker.negatives else None,
             "seed": self.random_state,
         }
@@ -241,7 +250,7 @@ class XRTransformer(BaseEstimator):
         data = descent.data
         if data.held_out is None:
             return {}
-        found = self._search(vectors.held_out_features, 10)
+        found = self._search(self._seen(vectors.held_out_features), 10)
         ours = measured(found, data.held_out)
         reporter.message(comparison(self.method, ours, data.linear))
         recall = [
@@ -280,7 +289,12 @@ class XRTransformer(BaseEstimator):
         """tf-idf rows and text vectors, as the ranker reads documents."""
         encoder: Encoder = self.encoder_
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads or self.n_jobs)
-        return beside(self.vectorizer_.transform(texts), embedded(self, encoder, tokens))
+        vectors = embedded(self, encoder, tokens)
+        return self._seen(beside(self.vectorizer_.transform(texts), vectors))
+
+    def _seen(self, features: Features) -> Features:
+        """What the ranker is given of tf-idf and vectors."""
+        return features if self.ranker_input == "both" else Features(dense=features.dense)
 
     def _search(
         self, documents: Features, k: int, *, threads: int | None = None, **masks: Any
