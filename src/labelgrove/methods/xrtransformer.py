@@ -172,10 +172,10 @@ class XRTransformer(BaseEstimator):
 
         self.encoder_ = restore(data.encoder, network).eval()
         self.vectorizer_ = data.features.vectorizer
-        self.index_ = corpus.index
         refined = self._refined_tree(descent, levels, vectors) if self.refine else tree
         self.ranker_ = self._ranker(descent, levels, vectors, refined)
         self.tree_ = tree
+        self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus)
         self.story_ = joined_stories(stories)
         self.report_ = self._report(descent, vectors, shortlists, reporter)
