@@ -15,9 +15,9 @@ import labelgrove
 from labelgrove.disk.bundle import read_bundle
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
+from labelgrove.methods.base import to_config
 from labelgrove.methods.xrtransformer import XRTransformer
 from labelgrove.runs import RunFolder
-from labelgrove.tree import TreeParams
 from reference.xrtransformer import inherited
 from test_contract import FEW_STEPS, planted, same, tiny_training
 
@@ -237,11 +237,13 @@ def test_labels_can_be_left_out_of_the_search() -> None:
     assert model.predict(["a red shoe"], k=5, allow=["kind hat"]).names() == [["kind hat"]]
 
 
-def test_scores_are_margins_where_the_last_level_is_ranked_alone() -> None:
+def test_scores_are_margins_unless_the_search_multiplies() -> None:
     texts, labels = planted(80)
-    model = new(search={"post_processor": "l3-hinge", "last_level": "noop"}).fit(texts, labels)
-    assert model.predict(texts, k=3).score_kind == "margin"
-    assert new().fit(texts, labels).predict(texts, k=3).score_kind == "product"
+    assert new().fit(texts, labels).predict(texts, k=3).score_kind == "margin"
+    model = new(search={"post_processor": "l4-hinge", "last_level": "same"}).fit(texts, labels)
+    found = model.predict(texts, k=3)
+    assert found.score_kind == "product"
+    assert (found.scores <= 1).all()
 
 
 def test_features_are_refused() -> None:
@@ -251,8 +253,8 @@ def test_features_are_refused() -> None:
         model.predict(np.eye(3), k=1)
 
 
-def test_small_clusters_are_the_default_of_the_preliminary_tree() -> None:
-    assert XRTransformer().tree == TreeParams(max_leaf_size=16)
+def test_the_class_and_the_name_have_the_same_defaults() -> None:
+    assert to_config(XRTransformer()) == to_config(create("xrtransformer"))
     assert create("xrtransformer", {"tree": {"branching": 8}}).tree.max_leaf_size == 16
 
 

@@ -81,7 +81,11 @@ METHODS: dict[str, MethodEntry] = {
         "labelgrove.methods.xrtransformer",
         "XRTransformer",
         "an encoder fine-tuned from coarse to fine clusters, then a ranker on tf-idf and vectors",
-        {"tree": {"max_leaf_size": 16}},
+        {
+            "tree": {"max_leaf_size": 16},
+            "ranker": {"mined_nodes": 20, "threshold": 0.02},
+            "search": {"beam": 20, "post_processor": "l3-hinge", "last_level": "noop"},
+        },
     ),
 }
 

@@ -112,8 +112,12 @@ class XRTransformer(BaseEstimator):
         self.tree = TreeParams(max_leaf_size=16) if tree is None else tree
         self.matcher = RankerParams() if matcher is None else matcher
         self.refined = TreeParams() if refined is None else refined
-        self.ranker = RankerParams() if ranker is None else ranker
-        self.search = SearchParams() if search is None else search
+        if ranker is None:
+            ranker = RankerParams(mined_nodes=20, threshold=0.02)
+        if search is None:  # labels by their own margins: the tree only says which to look at
+            search = SearchParams(beam=20, post_processor="l3-hinge", last_level="noop")
+        self.ranker = ranker
+        self.search = search
         self.refine = refine
         self.ranker_input = ranker_input
         self.held_out = held_out
@@ -268,7 +272,7 @@ class XRTransformer(BaseEstimator):
         deny: Any = None,
         threads: int | None = None,
     ) -> Predictions:
-        """The k best labels of each text; scores are products, or margins as ``search`` says.
+        """The k best labels of each text; scores are margins, or products as ``search`` says.
 
         ``allow`` and ``deny`` are lists of label ids, names or names of the index's groups.
         """
