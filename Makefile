@@ -1,4 +1,4 @@
-# Two commands for newcomers, each doing all its own set-up: `make demo` and `make test`.
+# Commands for newcomers, each doing all its own set-up: `make demo`, `make demo-neural`, `make test`.
 # Needs Python 3.11 or newer, make and a C++20 compiler; nothing is installed outside .venv.
 PYTHON ?= python3
 VENV := .venv
@@ -9,13 +9,16 @@ NATIVE := $(shell find native -type f) CMakeLists.txt
 # made: the list's checksum is part of the stamp's name, so that new or moved modules install again.
 MODULES := $(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
 INSTALLED := $(VENV)/installed-$(MODULES)
-# torch, transformers and one small encoder's weights: for the tests, not for the demo.
+# torch, transformers and one small encoder's weights: for demo-neural and the tests.
 NEURAL := $(VENV)/neural
 
-.PHONY: demo test lint typecheck pytest clean
+.PHONY: demo demo-neural test lint typecheck pytest clean
 
 demo: $(INSTALLED)
 	$(BIN)/labelgrove demo
+
+demo-neural: $(INSTALLED) $(NEURAL)
+	$(BIN)/python examples/neural_demo.py
 
 test: lint typecheck pytest
 

@@ -1,15 +1,18 @@
 """A neural method on a real corpus: accuracy on the dev part, speed of training, memory.
 
     python benchmarks/neural.py --data PATH --corpus eurlex57k --config configs/NAME.toml
-        [--encoder FOLDER] [--set training.epochs=3 ...] [--run FOLDER] [--seed N]
+        [--encoder FOLDER] [--set training.epochs=3 ...] [--run FOLDER] [--seed N] [--bare]
 
 The config names the method and its settings. Tokens per second count what is not padding and
-leave out evaluation; the linear method is trained on the same documents and stands beside it.
-With ``--run`` an interrupted training continues.
+leave out evaluation; ``steady`` is the median between two log lines, which leaves out compilation.
+The linear method is trained on the same documents and stands beside it.
+``--bare`` times the encoder alone on the same batches, in the same precision, compiled if training
+was. With ``--run`` an interrupted training continues.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="one setting, group.name=value")
     parser.add_argument("--run", type=Path, help="run folder, to continue an interrupted training")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--bare", action="store_true", help="time the bare encoder as well")
     options = parser.parse_args()
     train = read_part(options.data, options.corpus, "train", options.limit)
     dev = read_part(options.data, options.corpus, "dev", options.limit)
@@ -45,13 +49,15 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
     learnt = Corpus.from_lists(train.texts, train.labels)
     run = None if options.run is None else RunFolder(options.run)
     start = time.perf_counter()
-    model.fit(learnt, callbacks=[Printed()], run=run)
+    printed = Printed()
+    model.fit(learnt, callbacks=[printed], run=run)
     fitted = time.perf_counter() - start
     judged = Corpus.from_lists(dev.texts, dev.labels, index=learnt.index)
     start = time.perf_counter()
     predictions = model.predict(judged.texts, k=10)
     predicted = time.perf_counter() - start
     memory = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
+    bare = bare_encoder(model, learnt.texts[:8192], options.seed) if options.bare else None
     return {
         "method": name,
         "encoder": config["encoder"]["encoder"],
@@ -61,8 +67,11 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
         "data_sha256": train.sha256,
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "dev": accuracy(predictions, judged, learnt),
+        "dev_without_rerank": without_rerank(model, judged, learnt),
         "held_out": model.report_,
         "tokens_per_second": model.story_["tokens_per_second"],
+        "steady_tokens_per_second": statistics.median(printed.speeds) if printed.speeds else None,
+        "bare_tokens_per_second": bare,
         "training_s": model.story_["seconds"],
         "steps": model.story_["steps"],
         "best_step": model.story_["best_step"],
@@ -72,6 +81,40 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
         "scores": [r for r in model.story_["history"] if "score" in r],
         "settings": to_config(model),
     }
+
+
+def bare_encoder(model: Any, texts: Any, seed: int) -> float:
+    """Real tokens per second of forward and backward passes without heads and updates."""
+    import torch
+
+    from labelgrove.methods.neural import make_batches
+    from labelgrove.nn.batches import prefetched
+    from labelgrove.nn.devices import autocast, choose_device, choose_precision
+    from labelgrove.nn.tokens import tokenize
+
+    device = choose_device(model.device)
+    precision = choose_precision(model.training.precision, device)
+    network = model.network_.to(device).train()
+    if model.training.compile:
+        network.encoder.compile(dynamic=True)
+    tokens = tokenize(texts, network.encoder, network.encoder.max_tokens)
+    batches = make_batches(tokens, network.encoder, model.training, device, seed)
+
+    def passes(epoch: int) -> tuple[int, float]:
+        seen, start = 0, time.perf_counter()
+        for batch in prefetched(batches.epoch(epoch), device):
+            with autocast(precision, device):
+                loss = torch.stack([state.square().mean() for state in network.states(batch)]).sum()
+            loss.backward()
+            network.zero_grad(set_to_none=True)
+            seen += batch.tokens
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return seen, time.perf_counter() - start
+
+    passes(0)
+    found = [passes(epoch) for epoch in (1, 2, 3)]
+    return sorted(seen / seconds for seen, seconds in found)[1]
 
 
 def settings(options: Any) -> dict[str, Any]:
@@ -104,11 +147,25 @@ def accuracy(predictions: Any, judged: Any, learnt: Any) -> dict[str, float]:
     return {name: round(100 * value, 3) for name, value in values.items()}
 
 
+def without_rerank(model: Any, judged: Any, learnt: Any) -> dict[str, float] | None:
+    """What the network alone reaches, where a ranker orders its shortlist."""
+    reranker, model.reranker_ = model.reranker_, None
+    try:
+        return accuracy(model.predict(judged.texts, k=10), judged, learnt) if reranker else None
+    finally:
+        model.reranker_ = reranker
+
+
 class Printed:
-    """A line per message and measurement, for logs."""
+    """A line per message and measurement, for logs; remembers the speed between two of them."""
+
+    def __init__(self) -> None:
+        self.speeds: list[float] = []
 
     def __call__(self, event: Any) -> None:
         if event.kind == "metrics":
+            if "tokens_per_second" in event.values:
+                self.speeds.append(event.values["tokens_per_second"])
             shown = {k: round(v, 6) for k, v in event.values.items() if isinstance(v, float)}
             print(f"{event.stage} {event.done:g}/{event.total or 0:g} {shown}", flush=True)
         elif event.kind in ("message", "stage_end"):

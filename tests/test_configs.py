@@ -33,11 +33,13 @@ def test_a_config_trains(path: Path) -> None:
 def made_small(method: str, config: dict[str, Any]) -> dict[str, Any]:
     """The same setting for a problem of a few documents; precision is what a CPU does well."""
     tiny = tiny_training()
-    small = {n: dict(table) if isinstance(table, dict) else table for n, table in config.items()}
+    small = {name: dict(v) if isinstance(v, dict) else v for name, v in config.items()}
     small["encoder"] |= {"encoder": tiny["encoder"]["encoder"], "max_tokens": 24}
     small["training"] |= {"max_steps": 10, "batch_size": 8, "precision": "fp32"}
-    if small["heads"].get("clusters"):
-        small["heads"]["clusters"] = [2**n for n in range(1, len(small["heads"]["clusters"]) + 1)]
+    small["training"]["compile"] = False
+    levels = small["heads"].get("clusters") or small["heads"].get("kept")
+    if isinstance(levels, list):
+        small["heads"]["clusters"] = [2**n for n in range(1, len(levels) + 1)]
     if "one_head_up_to" in small["heads"]:
         small["tree"] = small["tree"] | {"max_leaf_size": 3, "branching": 2}
     if method == "xrtransformer":

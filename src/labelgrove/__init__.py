@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Corpus": "labelgrove.corpus",
     "LabelIndex": "labelgrove.corpus",
+    "Ensemble": "labelgrove.ensemble",
     "Features": "labelgrove.features",
     "Linear": "labelgrove.methods.linear",
     "Predictions": "labelgrove.predictions",
@@ -38,6 +39,7 @@ _HOME = {
 __all__ = [
     "Corpus",
     "LabelIndex",
+    "Ensemble",
     "Features",
     "Linear",
     "Predictions",
@@ -58,6 +60,7 @@ __all__ = [
 if TYPE_CHECKING:
     from labelgrove.beam import SearchParams
     from labelgrove.corpus import Corpus, LabelIndex
+    from labelgrove.ensemble import Ensemble
     from labelgrove.features import Features
     from labelgrove.formats import read_corpus, write_corpus
     from labelgrove.methods.base import load

@@ -308,6 +308,16 @@ def test_more_clusters_are_kept_where_k_labels_are_a_must():
     assert (net.predict(states, 3, enough=True).columns >= 0).sum() == 3
 
 
+@pytest.mark.parametrize("rows_per_copy", [7, 1000])
+def test_the_output_layer_is_in_the_order_of_the_columns(monkeypatch, rows_per_copy):
+    monkeypatch.setattr("labelgrove.nn.cascade_net.ROWS_PER_COPY", rows_per_copy)
+    net, tree, _, _ = problem(0)
+    weights, biases = net.output_layer()
+    for column, position in enumerate(tree.leaf_positions):
+        assert weights[column].tolist() == net.tables[-1].weight[position].tolist()
+        assert biases[column] == net.tables[-1].bias[position]
+
+
 def test_wrong_settings_are_refused():
     tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
     with pytest.raises(ConfigError, match=r"cascadexml\.kept: 1 values wanted, got 3"):

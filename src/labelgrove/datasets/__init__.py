@@ -1,4 +1,4 @@
-"""Corpora to try: a made-up shop of any size, and Debian's package descriptions."""
+"""Corpora to try: a made-up shop of any size, Debian's package descriptions, docstrings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from labelgrove.datasets.apt import fetch_indexes, find_indexes, read_packages
     from labelgrove.datasets.debian import debian_documents, debian_label_rows
+    from labelgrove.datasets.docstrings import docstring_documents
     from labelgrove.datasets.shop import shop_corpus, shop_documents
     from labelgrove.datasets.shop_labels import shop_label_index, shop_label_rows
     from labelgrove.datasets.stats import CorpusStats, corpus_stats
@@ -17,6 +18,7 @@ __all__ = [
     "corpus_stats",
     "debian_documents",
     "debian_label_rows",
+    "docstring_documents",
     "fetch_indexes",
     "find_indexes",
     "read_packages",
@@ -29,6 +31,7 @@ __all__ = [
 _HOMES = {
     "apt": ("fetch_indexes", "find_indexes", "read_packages"),
     "debian": ("debian_documents", "debian_label_rows"),
+    "docstrings": ("docstring_documents",),
     "shop": ("shop_corpus", "shop_documents"),
     "shop_labels": ("shop_label_index", "shop_label_rows"),
     "stats": ("CorpusStats", "corpus_stats"),

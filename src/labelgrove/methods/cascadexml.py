@@ -134,12 +134,12 @@ class CascadeXML(BaseEstimator):
 
     def _heads(self, tree: LabelTree) -> MakeHeads:
         def make(encoder: Encoder) -> tuple[torch.nn.Module, Sequence[int]]:
-            layers = cascade_layers(encoder.depth, len(tree.widths))
+            levels = cascade_layers(encoder.depth, len(tree.widths))
             table = None
             if tree.labels > self.heads.row_table_from:
                 table = RowTable(tree.labels, encoder.width, bias=True)
             heads = CascadeNet(encoder.width, tree, self.heads, table=table)
-            return heads, [layer for level in layers for layer in level]
+            return heads, [layer for level in levels for layer in level]
 
         return make
 

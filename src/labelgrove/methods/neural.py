@@ -11,7 +11,7 @@ import torch
 
 from labelgrove.callbacks import Reporter
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.errors import DataError
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import Features
 from labelgrove.methods.base import check_fitted, check_k, checked_inputs
 from labelgrove.methods.linear import Linear
@@ -20,9 +20,11 @@ from labelgrove.methods.reranking import Reranker, train_reranker
 from labelgrove.metrics import scorer
 from labelgrove.nn.batches import Batches, prefetched
 from labelgrove.nn.devices import choose_device, choose_precision, derived_seed
+from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import find_encoder
 from labelgrove.nn.loop import LoopParams, LoopResult, train
 from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
+from labelgrove.nn.packing import PackedBatches
 from labelgrove.nn.tokens import Tokens, tokenize
 from labelgrove.part import Part
 from labelgrove.predictions import Predictions
@@ -46,6 +48,8 @@ def network_stage(
             torch.manual_seed(derived_seed(seed, 0))
             network = Network(data.encoder, *make_heads(data.encoder))
         network.heads.start_from(data.learnt_from.labels)
+        if network.heads.params.standardise:
+            make_runner(network, model).standardise(data.tokens)
         result = train_network(
             network,
             data,
@@ -79,15 +83,8 @@ def train_network(
     folder: Path | None,
 ) -> LoopResult:
     """Trains in place. The checkpoint with the best mean of P@1, P@3 and P@5 is kept."""
-    encoder, where = network.encoder, choose_device(device)
-    batches = Batches(
-        data.tokens,
-        params.batch_size,
-        pad_id=encoder.pad_id,
-        pad_left=encoder.pad_left,
-        seed=seed,
-        max_tokens=params.batch_tokens,
-    )
+    where = choose_device(device)
+    batches = make_batches(data.tokens, network.encoder, params, where, seed)
     runner = Runner(network, device=where, precision=choose_precision(params.precision, where))
 
     def score() -> float:
@@ -108,6 +105,34 @@ def train_network(
         seed=seed,
         prefetch=prefetched,
         stage="training",
+    )
+
+
+def make_batches(
+    tokens: Tokens, encoder: Encoder, params: LoopParams, device: torch.device, seed: int
+) -> Batches | PackedBatches:
+    """Training batches of the form that the settings, the encoder and the device ask for."""
+    if params.packed and not encoder.packs:
+        raise ConfigError(
+            "training.packed: needs a BERT or RoBERTa encoder pooled by first token or mean, "
+            "without gradient checkpointing; leave it unset"
+        )
+    quick = encoder.packs_quickly(device, choose_precision(params.precision, device))
+    if quick if params.packed is None else params.packed:
+        return PackedBatches(
+            tokens,
+            params.batch_size,
+            pad_id=encoder.pad_id,
+            seed=seed,
+            max_tokens=params.batch_tokens,
+        )
+    return Batches(
+        tokens,
+        params.batch_size,
+        pad_id=encoder.pad_id,
+        pad_left=encoder.pad_left,
+        seed=seed,
+        max_tokens=params.batch_tokens,
     )
 
 
@@ -158,9 +183,17 @@ def report(model: Any, data: Prepared, reporter: Reporter) -> dict[str, Any]:
 
 def prediction_runner(model: Any) -> Runner:
     """Sends documents through a fitted model's network, on the device that it asks for."""
+    return make_runner(model.network_, model)
+
+
+def make_runner(network: Network, model: Any) -> Runner:
+    """Sends documents through ``network`` on the device and in the precision of ``model``."""
     device = choose_device(model.device)
     precision = choose_precision(model.training.precision, device)
-    return Runner(model.network_.to(device), device=device, precision=precision)
+    here = network.mean.device
+    if here.type != device.type or device.index not in (None, here.index):
+        network.to(device)  # walks through all modules, which a single text would feel
+    return Runner(network, device=device, precision=precision)
 
 
 def predict_texts(model: Any, X: Any, k: int, *, threads: int | None = None) -> Predictions:

@@ -2,7 +2,7 @@
 
 The network reads the beginning of a text and what its encoder makes of it; tf-idf sees every word.
 CascadeXML's authors gained up to 2.7 points from both together. Each label learns from its own
-documents and from those whose shortlist it is on, starting from the network's output layer.
+documents and from those whose shortlist it is on.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ OWN_MARGIN = SearchParams(last_level="noop")
 class RerankParams(Params):
     """Whether and how a linear ranker reorders the shortlist of a network.
 
-    >>> RerankParams(shortlist=50).validate().combine
-    'mean'
+    >>> RerankParams(shortlist=50).validate().share
+    0.75
     """
 
     enabled: bool = param(False, help="train a ranker on tf-idf and the network's text vectors")
@@ -43,13 +43,16 @@ class RerankParams(Params):
         100, ge=1, help="best labels of the network that the ranker puts in order"
     )
     start: Literal["none", "initial", "centre"] = param(
-        "centre",
-        help="what the network's output layer is to the ranker: nothing, where the solver begins, "
-        "or what the weights are drawn towards instead of 0",
+        "none",
+        help="what the network's output layer is to the ranker: nothing, where the solver begins "
+        "(as published), or what the weights are drawn towards instead of 0",
     )
     normalise: bool = param(True, help="text vectors of unit length, as tf-idf rows are")
-    combine: Literal["ranker", "mean"] = param(
-        "mean", help="final score: the ranker's sigmoid, or its mean with the network's probability"
+    share: float = param(
+        0.75,
+        ge=0,
+        le=1,
+        help="of the ranker's sigmoid in the final score; the rest is the network's probability",
     )
 
 
@@ -72,8 +75,8 @@ class Reranker:
         pattern = _pattern(columns, labels)
         scores = self.ranker.score(features, pattern, params=OWN_MARGIN, threads=threads)
         scores.data = 1 / (1 + np.exp(-scores.data))
-        if params.combine == "mean":
-            scores.data = (scores.data + _pattern(columns, labels, chances).data) / 2
+        scores.data *= params.share
+        scores.data += (1 - params.share) * _pattern(columns, labels, chances).data
         best = top_k(scores, k, threads=threads)
         return best.columns, best.scores
 

@@ -20,6 +20,7 @@ from labelgrove.callbacks import Reporter
 from labelgrove.corpus import LabelIndex
 from labelgrove.features import Features
 from labelgrove.methods.inputs import beside_terms
+from labelgrove.methods.neural import make_batches
 from labelgrove.methods.preparation import CHOSEN_BY, Prepared
 from labelgrove.methods.xr_matching import (
     Margins,
@@ -32,13 +33,12 @@ from labelgrove.methods.xr_matching import (
     train_level,
 )
 from labelgrove.metrics import evaluate
-from labelgrove.nn.batches import Batches, prefetched
+from labelgrove.nn.batches import prefetched
 from labelgrove.nn.checkpoint import fill
 from labelgrove.nn.devices import choose_device, choose_precision, derived_seed
-from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.loop import LoopParams, LoopResult, train
-from labelgrove.nn.network import PREDICTION_TOKENS, Network, network_part
+from labelgrove.nn.network import Network, Runner, network_part
 from labelgrove.nn.tokens import Tokens
 from labelgrove.nn.xr_net import LevelBatches, XrHead, level_tree, nodes_of_labels
 from labelgrove.part import Part
@@ -47,8 +47,6 @@ from labelgrove.relevance import relevance
 from labelgrove.stages import Stages
 from labelgrove.topk import top_k
 from labelgrove.tree import LabelTree
-
-_PRECISIONS: dict[str, Precision] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -129,16 +127,20 @@ def beside(terms: CSR, vectors: Any) -> Features:
 def embedded(model: Any, encoder: Encoder, tokens: Tokens, progress: Any = None) -> Float32:
     """Text vectors on the device and in the arithmetic that the method asks for."""
     device = choose_device(model.device)
-    precision = _PRECISIONS[choose_precision(model.training.precision, device)]
-    return embed(
-        encoder,
-        tokens,
-        batch_tokens=PREDICTION_TOKENS.get(device.type, 1 << 14),
-        device=device,
-        normalise=False,
-        precision=precision,
-        progress=progress,
-    )
+    precision = choose_precision(model.training.precision, device)
+    network = Network(encoder, torch.nn.Identity(), (-1,)).to(device).train(encoder.training)
+    vectors = np.zeros((len(tokens), encoder.width), np.float32)
+    done = 0
+
+    def use(batch: Any, states: list[torch.Tensor]) -> None:
+        nonlocal done
+        vectors[batch.rows] = states[0].float().cpu().numpy()
+        done += len(batch.rows)
+        if progress is not None:
+            progress(done, len(tokens))
+
+    Runner(network, device=device, precision=precision).each(tokens, use)
+    return vectors
 
 
 def restore(encoder: Encoder, network: Part) -> Encoder:
@@ -268,14 +270,7 @@ def _train_level(
     model, data, encoder = descent.model, descent.data, network.encoder
     device = choose_device(model.device)
     seed = derived_seed(model.random_state, level)
-    batches = Batches(
-        data.tokens,
-        loop.batch_size,
-        pad_id=encoder.pad_id,
-        pad_left=encoder.pad_left,
-        seed=seed,
-        max_tokens=loop.batch_tokens,
-    )
+    batches = make_batches(data.tokens, encoder, loop, device, seed)
     true = nodes_of_labels(data.learnt_from.labels, descent.tree, level - 1)
     nodes = LabelIndex([str(node) for node in range(descent.tree.widths[level - 1])])
 

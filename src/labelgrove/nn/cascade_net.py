@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -46,6 +47,7 @@ Number = TypeVar("Number", int, float)
 
 LABELS_PER_CLUSTER, APART = 10, 8
 FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
+ROWS_PER_COPY = 1 << 16
 
 
 @dataclass
@@ -56,6 +58,10 @@ class CascadeParams(Params):
     'weighted'
     """
 
+    standardise: bool = param(
+        True,
+        help="states begin at mean 0 and spread 1 before a head reads them; false = as published",
+    )
     priors: bool = param(
         True, help="biases begin at the log odds of a candidate being true; false = 0, as published"
     )
@@ -178,6 +184,7 @@ class CascadeNet(nn.Module):
         self.dropout = _per_level(_dropouts(self.params.dropout, levels), levels, "dropout")
         self.weights = _per_level(self.params.level_weights or 1.0, levels, "level_weights")
         self.mix = nn.Linear(2 * width, width)
+        self.text_width = width
         tables: list[Any] = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]
         tables.append(table or LabelTable(tree.labels, width))
         self.tables = nn.ModuleList(tables)
@@ -191,23 +198,16 @@ class CascadeNet(nn.Module):
     def start_from(self, labels: CSR) -> None:
         """Sets the biases by the training documents' labels, unless ``priors`` is off.
 
-        On the first level every document is scored on every node, so a node's own frequency
-        counts. Below, a node is scored where it is likely, and all begin alike.
+        On the first level every document is scored on every node. Below, a node is scored where its
+        parent is kept: in as many documents as a parent is on average, and where it is true.
         """
         if not self.params.priors:
             return
-        documents = labels.shape[0]
-        for number, (table, bearers) in enumerate(
-            zip(self.tables, self.index.bearers(labels), strict=True)
-        ):
-            if number == 0:
-                table.bias.copy_(log_odds(bearers, documents))  # type: ignore[operator]
-                continue
-            listed = min(
-                self.index.widths[number],
-                self.kept[number - 1] * self.index.widths[number] / self.index.widths[number - 1],
-            )
-            table.bias.fill_(float(log_odds(bearers.sum() / listed, documents)))  # type: ignore[operator]
+        kept = [1.0] + [k / w for k, w in zip(self.kept, self.index.widths, strict=False)]
+        tables: Any = self.tables
+        for table, bearers, share in zip(tables, self.index.bearers(labels), kept, strict=True):
+            scored = np.maximum(min(share, 1.0) * labels.shape[0], bearers)
+            table.bias.copy_(log_odds(bearers, scored))
 
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels
@@ -283,11 +283,6 @@ class CascadeNet(nn.Module):
                 return positives.indptr[-1:].repeat(1, 2)
             return torch.stack(rows)
 
-    @property
-    def text_width(self) -> int:
-        """Size of :meth:`text`."""
-        return int(self.mix.out_features)
-
     def text(self, states: Sequence[Tensor]) -> Tensor:
         """What the labels' level reads, without dropout."""
         return self._vectors(states, dropout=False)[-1]
@@ -295,9 +290,15 @@ class CascadeNet(nn.Module):
     def output_layer(self) -> tuple[Float32, Float32]:
         """Weights (labels x width) and biases of the labels, in the order of their columns."""
         table: Any = self.tables[-1]
-        leaves = self.index.leaf_positions
-        weights, biases = table.weight[leaves], table.bias[leaves]
-        return weights.detach().float().cpu().numpy(), biases.detach().float().cpu().numpy()
+        columns = self.index.leaf_labels.cpu().numpy()
+        weights = np.empty(tuple(table.weight.shape), np.float32)
+        biases = np.empty(len(columns), np.float32)
+        # In pieces: a table of millions of rows has no room for a second one beside it on a GPU.
+        for start in range(0, len(columns), ROWS_PER_COPY):
+            piece = slice(start, start + ROWS_PER_COPY)
+            weights[columns[piece]] = table.weight[piece].detach().float().cpu().numpy()
+            biases[columns[piece]] = table.bias[piece].detach().float().cpu().numpy()
+        return weights, biases
 
     def _levels(
         self,

@@ -7,6 +7,7 @@ texts are padded, how long a text may be, which weights never get a gradient.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import logging
@@ -26,6 +27,8 @@ try:
     from torch import Tensor
 
     from labelgrove.nn.fused_mpnet import fuse_attention
+    from labelgrove.nn.packed_bert import can_pack, packed_states
+    from labelgrove.nn.packing import PackedBatch
 except ImportError as missing:
     raise MissingExtraError("torch", "a neural encoder") from missing
 
@@ -84,6 +87,7 @@ class Encoder(torch.nn.Module):
         _freeze(model, params.freeze)
         if params.gradient_checkpointing:
             _checkpoint_gradients(model)
+        self._packed_states: Any = packed_states
 
     def forward(
         self, ids: Tensor, mask: Tensor | None, layers: Sequence[int] = (-1,)
@@ -122,6 +126,49 @@ class Encoder(torch.nn.Module):
             states = output.last_hidden_state if last else output.hidden_states[layer]
             pooled.append(_pool(states, mask, self.pooling, self.pad_left))
         return pooled
+
+    @property
+    def packs(self) -> bool:
+        """Whether :meth:`packed` works with this encoder: BERT's kin, pooled by first or mean.
+
+        >>> load_encoder(EncoderParams()).packs
+        True
+        """
+        return self.pooling in ("first", "mean") and can_pack(self.model)
+
+    def packed(self, batch: PackedBatch, layers: Sequence[int] = (-1,)) -> list[Tensor]:
+        """As :meth:`forward`, of texts that stand one after the other."""
+        kind = batch.ids.device.type
+        half = torch.is_autocast_enabled(kind)
+        dtype = torch.get_autocast_dtype(kind) if half else torch.float32
+        wanted = [self.layer_number(layer) for layer in layers]
+        # Evaluation comes in many shapes, which take longer to compile than that saves.
+        run = self._packed_states if self.training else packed_states
+        with torch.autocast(kind, enabled=False):  # the pass itself says what is cast
+            states = run(
+                self.model,
+                batch.ids,
+                batch.positions,
+                batch.bounds,
+                batch.longest,
+                wanted,
+                dtype,
+                self.pooling,
+            )
+        return [state[: len(batch)] for state in states]
+
+    def packs_quickly(self, device: torch.device, precision: str) -> bool:
+        """Whether packed texts are the quicker ones on ``device``: torch has a kernel for GPUs.
+
+        >>> load_encoder(EncoderParams()).packs_quickly(torch.device("cpu"), "fp32")
+        False
+        """
+        return self.packs and device.type == "cuda" and precision != "fp32"
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """As of any module. Packed batches have one shape; their pass is compiled for just that."""
+        super().compile(*args, **kwargs)
+        self._packed_states = _compiled_pass()
 
     def layer_number(self, layer: int) -> int:
         """``layer`` counted from 0 (the embeddings) to ``depth``; others are a ConfigError.
@@ -210,6 +257,12 @@ class Encoder(torch.nn.Module):
                 f"the stored encoder does not fit this version of transformers (weight {name})"
             )
         return cls(model.float(), tokenizer, params, pad_id=pad_id, pad_left=pad_left)
+
+
+@functools.cache
+def _compiled_pass() -> Any:
+    """One for all encoders: those of the same shape share what was compiled."""
+    return torch.compile(packed_states, dynamic=False, fullgraph=True)
 
 
 def _restored(part: Part, training: bool) -> Encoder:

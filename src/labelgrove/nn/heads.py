@@ -74,7 +74,7 @@ class LabelTable(nn.Module):
         )
 
 
-def log_odds(counts: Any, documents: int) -> Tensor:
+def log_odds(counts: Any, documents: Any) -> Tensor:
     """Logits of how often something occurs, a little towards rare: 0 and all are finite, too.
 
     A head whose biases begin here does not have to learn first that nearly all labels are absent.
@@ -179,7 +179,7 @@ def used_rows(ids: Tensor, mask: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     present = torch.zeros(rows + 1, dtype=torch.bool, device=ids.device)
     present[ids.masked_fill(~mask, rows)] = True
     present[rows] = False
-    numbers = present.cumsum(0, dtype=torch.int32) - 1
+    numbers = present.cumsum(0, dtype=torch.int32).sub_(1)
     places = numbers[ids].long().masked_fill(~mask, 0)
     used = present.nonzero().squeeze(1)
     return (used if len(used) else used.new_zeros(1)), places

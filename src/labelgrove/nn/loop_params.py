@@ -25,6 +25,10 @@ class LoopParams(Params):
     batch_tokens: int | None = param(
         None, ge=1, help="most tokens per batch, padding included; none = no limit"
     )
+    packed: bool | None = param(
+        None,
+        help="texts one after the other in place of padding; none = on GPUs, where the encoder can",
+    )
     accumulate: int = param(1, ge=1, help="batches per update")
     lr: float = param(5e-5, gt=0, help="learning rate of the encoder")
     head_lr: float | None = param(None, gt=0, help="learning rate of heads; none = lr")

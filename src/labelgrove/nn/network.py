@@ -17,11 +17,15 @@ from labelgrove.nn.checkpoint import fill
 from labelgrove.nn.devices import autocast
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.heads import TopLabels
+from labelgrove.nn.packing import PackedBatch, PackedBatches
 from labelgrove.nn.tokens import Tokens
 from labelgrove.part import Part
 
 # Tokens of a batch without gradients: enough to keep any device busy.
 PREDICTION_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 11}
+PACKED_DOCUMENTS = 512  # of a batch without gradients
+SMALLEST_SPREAD = 0.02  # of a state's number: less drowns in the rounding of half precision
+SAMPLE = 512  # documents by which states are standardised
 
 
 class Heads(Protocol):
@@ -46,18 +50,49 @@ class Heads(Protocol):
 
 
 class Network(nn.Module):
-    """Heads that read the pooled states of some of an encoder's layers."""
+    """Heads that read the pooled states of some of an encoder's layers.
+
+    Before the heads read a state, ``mean`` is taken off and the rest multiplied with ``scale``; see
+    :meth:`standardise`.
+    """
 
     def __init__(self, encoder: Encoder, heads: nn.Module, layers: Sequence[int]) -> None:
         super().__init__()
         self.encoder = encoder
         self.heads: Any = heads
         self.layers = tuple(layers)
+        self.mean: Tensor
+        self.scale: Tensor
+        self.register_buffer("mean", torch.zeros(len(self.layers), encoder.width))
+        self.register_buffer("scale", torch.ones(len(self.layers), encoder.width))
 
-    def states(self, batch: Batch) -> list[Tensor]:
+    def states(self, batch: Batch | PackedBatch) -> list[Tensor]:
         """One vector per document and layer."""
-        pooled: list[Tensor] = self.encoder(batch.ids, batch.attention, self.layers)
-        return pooled
+        pooled: list[Tensor]
+        if isinstance(batch, PackedBatch):
+            pooled = self.encoder.packed(batch, self.layers)
+        else:
+            # Shapes of evaluation are many, as in Encoder.packed.
+            encode = self.encoder if self.training else self.encoder.forward
+            pooled = encode(batch.ids, batch.attention, self.layers)
+        return [
+            (state - mean) * scale
+            for state, mean, scale in zip(pooled, self.mean, self.scale, strict=True)
+        ]
+
+    @torch.no_grad()
+    def standardise(self, states: Sequence[Tensor]) -> None:
+        """From now on makes each number of such states 0 on average and 1 in spread.
+
+        States of pretrained encoders are much alike: what all texts share is many times larger than
+        what tells them apart, and heads would spend their first epochs on finding that out.
+        """
+        for number, values in enumerate(states):
+            spread = values.float().std(0)
+            # What hardly varies is mostly rounding, and is not to be blown up.
+            least = max(SMALLEST_SPREAD, float(spread.square().mean().sqrt()) / 10)
+            self.mean[number] = values.float().mean(0)
+            self.scale[number] = 1 / spread.clamp(min=least)
 
     def forward(self, batch: LabelledBatch) -> Tensor:
         """The mean loss of a batch."""
@@ -69,7 +104,7 @@ class Network(nn.Module):
 class LabelledBatch:
     """A batch with the labels of its documents."""
 
-    batch: Batch
+    batch: Batch | PackedBatch
     labels: RaggedLabels
 
     @property
@@ -93,7 +128,7 @@ class LabelledBatch:
 class LabelledBatches:
     """Batches that bring the labels of their documents along."""
 
-    def __init__(self, batches: Batches, labels: CSR) -> None:
+    def __init__(self, batches: Batches | PackedBatches, labels: CSR) -> None:
         self.batches = batches
         self.labels = labels
 
@@ -129,18 +164,39 @@ class Runner:
         device: torch.device,
         precision: str,
         batch_tokens: int | None = None,
+        packed: bool | None = None,
     ) -> None:
         self.network = network
         self.device = device
         self.precision = precision
         self.batch_tokens = batch_tokens or PREDICTION_TOKENS.get(device.type, 1 << 14)
+        quick = network.encoder.packs_quickly(device, precision)
+        self.packed = quick if packed is None else packed
 
-    def each(self, tokens: Tokens, use: Callable[[Batch, list[Tensor]], None]) -> None:
+    def each(
+        self, tokens: Tokens, use: Callable[[Batch | PackedBatch, list[Tensor]], None]
+    ) -> None:
         """``use(batch, states)`` for batches that together hold every document once."""
         if len(tokens) == 0:
             return
+        batches: Iterator[Batch | PackedBatch] = self._batches(tokens).epoch(0)
+        was_training = self.network.training
+        if was_training:  # a walk through all modules, which a single text would feel
+            self.network.eval()
+        try:
+            with torch.inference_mode(), autocast(self.precision, self.device):
+                for batch in prefetched(batches, self.device):
+                    use(batch, self.network.states(batch))
+        finally:
+            if was_training:
+                self.network.train()
+
+    def _batches(self, tokens: Tokens) -> Batches | PackedBatches:
         encoder = self.network.encoder
-        batches = Batches(
+        if self.packed:
+            most = max(self.batch_tokens, 2 * tokens.longest + 1024)
+            return PackedBatches(tokens, PACKED_DOCUMENTS, pad_id=encoder.pad_id, max_tokens=most)
+        return Batches(
             tokens,
             None,
             pad_id=encoder.pad_id,
@@ -148,15 +204,16 @@ class Runner:
             shuffle=False,
             max_tokens=max(self.batch_tokens, tokens.longest),
         )
-        was_training = self.network.training
-        self.network.eval()
-        try:
-            with torch.inference_mode(), autocast(self.precision, self.device):
-                for batch in prefetched(batches.epoch(0), self.device):
-                    use(batch, self.network.states(batch))
-        finally:
-            if was_training:
-                self.network.train()
+
+    def standardise(self, tokens: Tokens) -> None:
+        """Lets the network standardise its states by a sample of these documents."""
+        count = min(len(tokens), SAMPLE)
+        if count < 2:
+            return
+        rows = np.arange(count) * len(tokens) // count
+        found: list[list[Tensor]] = []
+        self.each(tokens.take(rows), lambda _, states: found.append(states))
+        self.network.standardise([torch.cat(layer) for layer in zip(*found, strict=True)])
 
     def best_labels(self, tokens: Tokens, k: int) -> tuple[Int32, Float32]:
         """Columns and scores (documents x k), best first and by column where scores are equal.
@@ -174,7 +231,7 @@ class Runner:
         width = self.network.heads.text_width if vectors else 0
         read = np.zeros((len(tokens), width), np.float32)
 
-        def use(batch: Batch, states: list[Tensor]) -> None:
+        def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
             top = self.network.heads.predict(states, k, enough=True)
             found = top.columns.shape[1]
             columns[batch.rows, :found] = top.columns.cpu().numpy()
@@ -192,7 +249,7 @@ class Runner:
         """Share of the true labels that each level's shortlist would let through."""
         counts: list[Tensor] = []
 
-        def use(batch: Batch, states: list[Tensor]) -> None:
+        def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
             true = labels_of(labels, batch.rows).to(self.device)
             counts.append(self.network.heads.shortlist_recall(states, true))
 
@@ -213,8 +270,9 @@ def network_part(network: Network, story: Mapping[str, Any], report: Any = None)
         f"heads/{name}": value.detach().cpu().numpy()
         for name, value in network.heads.state_dict().items()
     }
+    read = {f"states/{name}": getattr(network, name).cpu().numpy() for name in ("mean", "scale")}
     config = {"encoder": encoder.config, "story": dict(story), "report": report}
-    return Part(config, encoder.arrays | heads)
+    return Part(config, encoder.arrays | heads | read)
 
 
 def network_from_part(part: Part, make_heads: MakeHeads) -> Network:
@@ -227,4 +285,7 @@ def network_from_part(part: Part, make_heads: MakeHeads) -> Network:
         if name.startswith("heads/")
     }
     fill(heads.state_dict(), stored, "the stored network")
-    return Network(encoder, heads, layers).eval()
+    network = Network(encoder, heads, layers)
+    for name in ("mean", "scale"):
+        getattr(network, name).copy_(torch.from_numpy(np.array(part.arrays[f"states/{name}"])))
+    return network.eval()

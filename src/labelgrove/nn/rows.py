@@ -7,9 +7,8 @@ decay. Nothing in an update has the size of the table.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.nn.devices import Workers
@@ -25,7 +24,8 @@ class RowTable(nn.Module):
     """A ``rows x width`` weight, optionally with a bias per row, trained row by row.
 
     The tensors are buffers, not parameters: they are saved and moved with the model, while the
-    optimiser of the dense parameters does not see them.
+    optimiser of the dense parameters does not see them. ``device`` is where they are made: random
+    numbers for millions of rows are drawn in a moment on a GPU, and need no main memory then.
 
     >>> table = RowTable(1000, 4)
     >>> table.rows(torch.tensor([7, 512])).sum().backward()
@@ -46,17 +46,18 @@ class RowTable(nn.Module):
         std: float = 0.02,
         dtype: torch.dtype = torch.float32,
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
         if dtype not in (torch.float32, torch.bfloat16):
             raise ConfigError(f"a row table is stored in float32 or bfloat16, not {dtype}")
-        weight = torch.empty(rows, width, dtype=dtype)
+        weight = torch.empty(rows, width, dtype=dtype, device=device)
         if std > 0:
             weight.normal_(std=std, generator=generator)
         else:
             weight.zero_()
         self.register_buffer("weight", weight)
-        self.register_buffer("bias", torch.zeros(rows) if bias else None)
+        self.register_buffer("bias", torch.zeros(rows, device=device) if bias else None)
         self._read: list[tuple[str, Tensor, Tensor]] = []
 
     def __len__(self) -> int:
@@ -189,7 +190,7 @@ class RowOptimizer:
         with torch.no_grad():
             for name, (ids, gradient) in self._gradients.items():
                 if len(ids):
-                    decay = 0.0 if name.endswith(".bias") else lr * weight_decay
+                    decay = 0.0 if name.endswith(".bias") else weight_decay
                     self._change(name, ids, gradient, lr, beta1, decay)
         self._gradients.clear()
 
@@ -222,16 +223,21 @@ class RowOptimizer:
         gradient: Tensor,
         lr: float,
         beta1: float,
-        decay: float,
+        weight_decay: float,
     ) -> None:
         values, state = self._values[name], self._state[name]
+        if self.kind == "adam" and not self.by_row:
+            self._adam(values, state, ids, gradient, lr, beta1, weight_decay)
+            return
         rows = values.index_select(0, ids).float()
-        if decay:
-            rows.mul_(1 - decay)
+        if weight_decay:
+            rows.mul_(1 - lr * weight_decay)
         if self.kind == "sgd":
             rows.add_(gradient, alpha=-lr)
         elif self.kind == "adagrad":
-            squares = gradient.square() if gradient.ndim == 1 else gradient.square().mean(1)
+            # By way of norms, because squares of all gradients would be as large as these.
+            norms = gradient if gradient.ndim == 1 else torch.linalg.vector_norm(gradient, dim=1)
+            squares = norms.square().div_(gradient[0].numel())
             total = state["sum"].index_select(0, ids).add_(squares)
             state["sum"].index_copy_(0, ids, total)
             rows.addcdiv_(gradient, _column(total.sqrt().add_(self.eps), gradient), value=-lr)
@@ -241,17 +247,53 @@ class RowOptimizer:
             second.addcmul_(gradient, gradient, value=1 - self.beta2)
             _write(state["first"], ids, first, self._random)
             _write(state["second"], ids, second, self._random)
-            if self.by_row:
-                counts = state["count"].index_select(0, ids).add_(1)
-                state["count"].index_copy_(0, ids, counts)
-                counts = _column(counts.double(), gradient)
-                first.div_((1 - beta1**counts).float())
-                second.div_((1 - self.beta2**counts).float())
-                rows.addcdiv_(first, second.sqrt_().add_(self.eps), value=-lr)
-            else:
-                size = lr / (1 - beta1**self.updates)
-                root = math.sqrt(1 - self.beta2**self.updates)
-                rows.addcdiv_(first, second.sqrt_().div_(root).add_(self.eps), value=-size)
+            counts = state["count"].index_select(0, ids).add_(1)
+            state["count"].index_copy_(0, ids, counts)
+            counts = _column(counts.double(), gradient)
+            first.div_((1 - beta1**counts).float())
+            second.div_((1 - self.beta2**counts).float())
+            rows.addcdiv_(first, second.sqrt_().add_(self.eps), value=-lr)
+        _write(values, ids, rows, self._random)
+
+    def _adam(
+        self,
+        values: Tensor,
+        state: dict[str, Tensor],
+        ids: Tensor,
+        gradient: Tensor,
+        lr: float,
+        beta1: float,
+        weight_decay: float,
+    ) -> None:
+        """AdamW, whose bias corrections count all updates."""
+        options: dict[str, Any] = {"lr": lr, "beta1": beta1, "weight_decay": weight_decay}
+        options |= {"beta2": self.beta2, "eps": self.eps}
+        if values.is_cuda:
+            from labelgrove.nn.row_kernels import adam_rows  # brings a compiler along
+
+            moments = state["first"], state["second"]
+            if adam_rows(values, *moments, ids, gradient, updates=self.updates, **options):
+                return
+        # The rows of a batch may be a gigabyte. This kernel reads and writes them once, where
+        # separate operations go over them a dozen times.
+        rows, first, second = (
+            source.index_select(0, ids).float()
+            for source in (values, state["first"], state["second"])
+        )
+        steps = torch.full((), float(self.updates), device=rows.device)
+        torch._fused_adamw_(
+            [rows],
+            [gradient],
+            [first],
+            [second],
+            [],
+            [steps],
+            amsgrad=False,
+            maximize=False,
+            **options,
+        )
+        _write(state["first"], ids, first, self._random)
+        _write(state["second"], ids, second, self._random)
         _write(values, ids, rows, self._random)
 
 
@@ -274,5 +316,5 @@ def _write(
             device=bits.device,
             generator=random[bits.device],
         )
-        rows = (bits + noise).bitwise_and_(-(1 << 16)).view(torch.float32).bfloat16()
+        rows = noise.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).bfloat16()
     target.index_copy_(0, ids, rows)

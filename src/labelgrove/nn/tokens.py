@@ -71,6 +71,15 @@ class Tokens:
         """Number of tokens of the longest document."""
         return int(self.lengths.max(initial=0))
 
+    def take(self, rows: Int64) -> Tokens:
+        """Some of the documents, in the order of ``rows``.
+
+        >>> Tokens(np.array([5, 7, 9], np.int32), np.array([0, 2, 3])).take(np.array([1])).ids
+        array([9], dtype=int32)
+        """
+        offsets = np.concatenate([[0], np.cumsum(self.lengths[rows], dtype=np.int64)])
+        return Tokens(np.concatenate([self.ids[:0], *map(self.row, rows)]), offsets)
+
     def state(self) -> Part:
         """The two arrays; see :meth:`from_state`.
 

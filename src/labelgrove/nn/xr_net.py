@@ -31,6 +31,7 @@ from labelgrove.nn.heads import LabelTable, LogitForm, full_logits, shortlist_lo
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.losses import LossKind, document_losses, full_losses, relevance_weights
 from labelgrove.nn.network import labels_of
+from labelgrove.nn.packing import PackedBatch, PackedBatches
 from labelgrove.nn.rows import RowTable
 from labelgrove.params import Params, param
 from labelgrove.tree import LabelTree
@@ -186,7 +187,7 @@ def nodes_of_labels(labels: CSR, tree: LabelTree, level: int) -> CSR:
 class LevelBatch:
     """A batch with what a level's head needs: true nodes, and the shortlisted nodes above."""
 
-    batch: Batch
+    batch: Batch | PackedBatch
     true: RaggedLabels
     above: RaggedLabels | None
 
@@ -213,7 +214,7 @@ class LevelBatch:
 class LevelBatches:
     """Batches that bring along their documents' rows of ``true`` and ``above``."""
 
-    def __init__(self, batches: Batches, true: CSR, above: CSR | None) -> None:
+    def __init__(self, batches: Batches | PackedBatches, true: CSR, above: CSR | None) -> None:
         self.batches = batches
         self.true = true
         self.above = above

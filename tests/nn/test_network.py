@@ -1,0 +1,86 @@
+"""The network around encoder and heads: which states the heads read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tests.tiny_encoders import WIDTH, make_encoder  # noqa: E402
+
+from labelgrove.nn.encoder import EncoderParams, load_encoder  # noqa: E402
+from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams  # noqa: E402
+from labelgrove.nn.network import Network, Runner, network_from_part, network_part  # noqa: E402
+from labelgrove.nn.tokens import Tokens, tokenize  # noqa: E402
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Network:
+    make_encoder(tmp_path / "tiny", "bert")
+    encoder = load_encoder(EncoderParams(encoder=str(tmp_path / "tiny"), max_tokens=16))
+    heads = LightXmlNet(WIDTH, 3, params=LightXmlParams(layers=2))
+    return Network(encoder, heads, (2, 3))
+
+
+def words(network: Network, count: int) -> Tokens:
+    random = np.random.default_rng(0)
+    texts = [" ".join(random.choice(["red", "blue", "shoe"], 6)) for _ in range(count)]
+    return tokenize(texts, network.encoder, 16)
+
+
+def states_of(network: Network, tokens: Tokens) -> torch.Tensor:
+    found = []
+    runner = Runner(network, device=torch.device("cpu"), precision="fp32")
+    runner.each(tokens, lambda _, states: found.append(torch.stack(states, 1)))
+    return torch.cat(found)
+
+
+def test_packed_texts_get_the_same_labels_as_padded_ones(network: Network) -> None:
+    tokens = words(network, 40)
+    found = [
+        Runner(network, device=torch.device("cpu"), precision="fp32", packed=packed).read(
+            tokens, 3, vectors=True
+        )
+        for packed in (False, True)
+    ]
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    for padded, packed in zip(found[0][1:], found[1][1:], strict=True):
+        np.testing.assert_allclose(padded, packed, rtol=1e-4, atol=1e-5)
+
+
+def test_standardised_states_have_mean_0_and_spread_1(network: Network) -> None:
+    tokens = words(network, 300)
+    before = states_of(network, tokens)
+    assert before.mean(0).abs().max() > 0.5
+    Runner(network, device=torch.device("cpu"), precision="fp32").standardise(tokens)
+    after = states_of(network, tokens)
+    torch.testing.assert_close(after.mean(0), torch.zeros(2, WIDTH), rtol=0, atol=1e-4)
+    spread = after.std(0)
+    assert (spread < 1.001).all() and (spread > 0.99).float().mean() > 0.8
+
+
+def test_what_hardly_varies_is_not_blown_up(network: Network) -> None:
+    states = torch.randn(50, WIDTH) * 0.001
+    states[:, 0] = torch.randn(50)
+    network.standardise([states, states])
+    assert network.scale[0, 0] > 0.5 and network.scale[:, 1:].max() <= 50
+
+
+def test_a_network_is_stored_with_its_standard(network: Network) -> None:
+    tokens = words(network, 20)
+    Runner(network, device=torch.device("cpu"), precision="fp32").standardise(tokens)
+    before = states_of(network, tokens)
+    part = network_part(network, {})
+    again = network_from_part(
+        part, lambda encoder: (LightXmlNet(WIDTH, 3, params=LightXmlParams(layers=2)), (2, 3))
+    )
+    torch.testing.assert_close(states_of(again, tokens), before)
+
+
+def test_one_document_is_no_sample(network: Network) -> None:
+    Runner(network, device=torch.device("cpu"), precision="fp32").standardise(words(network, 1))
+    assert (network.mean == 0).all() and (network.scale == 1).all()
