@@ -216,6 +216,23 @@ def test_fit_reports_itself_beside_the_linear_method(tmp_path: Path) -> None:
     assert loaded.tree_ == model.tree_
 
 
+def test_text_vectors_may_be_standardised(tmp_path: Path) -> None:
+    texts, labels = planted(80)
+    with RunFolder(tmp_path / "run") as run:
+        model = new({"standardise": True, "bootstrap_first": True}).fit(texts, labels, run=run)
+    assert "standard" in computed(tmp_path / "run")
+    first = next((tmp_path / "run" / "stages" / "vectors-0").iterdir())
+    vectors = read_bundle(first, kind="stage").parts["result"].arrays["train"]
+    assert np.allclose(vectors.mean(0), 0, atol=1e-3)
+    assert vectors.std(0).max() < 1.1
+    model.save(tmp_path / "model")
+    loaded = labelgrove.load(tmp_path / "model")
+    assert same(loaded.predict(texts, k=3), model.predict(texts, k=3))
+    plain = new({"bootstrap_first": True}).fit(texts, labels)
+    assert plain.standard_ is None
+    assert not same(plain.predict(texts, k=3), model.predict(texts, k=3))
+
+
 def test_the_ranker_may_do_without_tfidf(tmp_path: Path) -> None:
     texts, labels = planted(80)
     with RunFolder(tmp_path / "run") as run:

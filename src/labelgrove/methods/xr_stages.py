@@ -50,6 +50,14 @@ from labelgrove.tree import LabelTree
 
 
 @dataclass(frozen=True)
+class Standard:
+    """What is taken off text vectors, and what the rest is multiplied with."""
+
+    mean: Float32
+    scale: Float32
+
+
+@dataclass(frozen=True)
 class Descent:
     """What all levels share: the method's settings, the documents, and the tree to go down."""
 
@@ -57,6 +65,7 @@ class Descent:
     data: Prepared
     tree: LabelTree
     stages: Stages
+    standard: Standard | None
 
     @cached_property
     def counts(self) -> list[CSR]:
@@ -124,11 +133,47 @@ def beside(terms: CSR, vectors: Any) -> Features:
     return Features(terms, beside_terms(np.asarray(vectors), "l2"))
 
 
-def embedded(model: Any, encoder: Encoder, tokens: Tokens, progress: Any = None) -> Float32:
+def network_of(encoder: Encoder, head: torch.nn.Module, standard: Standard | None) -> Network:
+    """An encoder whose last states, standardised, a head reads."""
+    network = Network(encoder, head, (-1,))
+    if standard is not None:
+        network.mean.copy_(torch.from_numpy(np.array(standard.mean)))
+        network.scale.copy_(torch.from_numpy(np.array(standard.scale)))
+    return network
+
+
+def standard_stage(model: Any, data: Prepared, stages: Stages) -> Standard | None:
+    """How text vectors are standardised on all levels, where the settings want it."""
+    if not model.heads.standardise:
+        return None
+
+    def compute(_: Any) -> Part:
+        device = choose_device(model.device)
+        precision = choose_precision(model.training.precision, device)
+        network = network_of(data.encoder, torch.nn.Identity(), None).to(device)
+        Runner(network, device=device, precision=precision).standardise(data.tokens)
+        return Part({}, {n: getattr(network, n).cpu().numpy() for n in ("mean", "scale")})
+
+    inputs = {
+        "encoder": model.encoder,
+        "tokens": stages.key("tokens"),
+        "precision": model.training.precision,
+    }
+    made = stages("standard", inputs, compute)
+    return Standard(made.arrays["mean"], made.arrays["scale"])
+
+
+def embedded(
+    model: Any,
+    encoder: Encoder,
+    tokens: Tokens,
+    standard: Standard | None,
+    progress: Any = None,
+) -> Float32:
     """Text vectors on the device and in the arithmetic that the method asks for."""
     device = choose_device(model.device)
     precision = choose_precision(model.training.precision, device)
-    network = Network(encoder, torch.nn.Identity(), (-1,)).to(device).train(encoder.training)
+    network = network_of(encoder, torch.nn.Identity(), standard).to(device).train(encoder.training)
     vectors = np.zeros((len(tokens), encoder.width), np.float32)
     done = 0
 
@@ -156,20 +201,22 @@ def restore(encoder: Encoder, network: Part) -> Encoder:
 
 def vectors_stage(descent: Descent, level: int, network: Part | None) -> Vectors:
     """Text vectors by the encoder as level ``level`` (from 1) left it; by the pretrained for 0."""
-    data, stages = descent.data, descent.stages
+    model, data = descent.model, descent.data
+    stages, standard = descent.stages, descent.standard
 
     def compute(progress: Any) -> Part:
         encoder = data.encoder if network is None else restore(data.encoder, network)
-        arrays = {"train": embedded(descent.model, encoder, data.tokens, progress.update)}
+        arrays = {"train": embedded(model, encoder, data.tokens, standard, progress.update)}
         if data.held_out_tokens is not None:
-            arrays["held_out"] = embedded(descent.model, encoder, data.held_out_tokens)
+            arrays["held_out"] = embedded(model, encoder, data.held_out_tokens, standard)
         return Part({}, arrays)
 
     inputs = {
         "network": descent.model.encoder if network is None else stages.key(f"network-{level}"),
         "tokens": stages.key("tokens"),
         "held_out": stages.key("held-out-tokens"),
-        "precision": descent.model.training.precision,
+        "precision": model.training.precision,
+        "standard": stages.key("standard"),
     }
     made = stages(f"vectors-{level}", inputs, compute)
     return Vectors(descent, made.arrays["train"], made.arrays.get("held_out"))
@@ -239,13 +286,14 @@ def level_stage(
             head = XrHead(encoder.width, level_tree(descent.tree, level - 1), model.heads)
         if start is not None:
             head.start_from(start.arrays["weights"], start.arrays["bias"])
-        network = Network(encoder, head, (-1,))
+        network = network_of(encoder, head, descent.standard)
         folder = None if stages.run is None else stages.run.checkpoint(name).folder
         result = _train_level(descent, level, network, loop, above, folder)
         return network_part(network, result.story())
 
     inputs = descent.keys | {
         "encoder": model.encoder,
+        "standard": stages.key("standard"),
         "training": loop.identity(),
         "before": stages.key(f"network-{level - 1}"),
         "start": stages.key(f"bootstrap-{level}") if start is not None else None,
@@ -276,7 +324,7 @@ def _train_level(
 
     def score() -> float:
         assert data.held_out_tokens is not None
-        vectors = embedded(model, encoder, data.held_out_tokens)
+        vectors = embedded(model, encoder, data.held_out_tokens, descent.standard)
         weights, bias = network.heads.weights()
         children = descent.tree.children(level - 1)
         margins = head_margins(vectors, weights, bias, children, device)

@@ -36,6 +36,7 @@ from labelgrove.methods.xr_matching import found_share
 from labelgrove.methods.xr_stages import (
     Descent,
     Shortlists,
+    Standard,
     Vectors,
     beside,
     bootstrap_stage,
@@ -43,6 +44,7 @@ from labelgrove.methods.xr_stages import (
     level_stage,
     matcher_stage,
     restore,
+    standard_stage,
     vectors_stage,
 )
 from labelgrove.nn.encoder import Encoder
@@ -153,7 +155,8 @@ class XRTransformer(BaseEstimator):
             seed=self.random_state,
             threads=self.n_jobs,
         )
-        descent = Descent(self, data, tree, stages)
+        standard = standard_stage(self, data, stages)
+        descent = Descent(self, data, tree, stages, standard)
         levels = fine_tuned_levels(tree, self.heads.max_clusters)
         loops = level_training(self.heads, self.training, levels)
         per_level(self.heads.kept, levels - 1, "kept")  # refuses a list of another length now
@@ -175,6 +178,7 @@ class XRTransformer(BaseEstimator):
         assert network is not None and vectors is not None
 
         self.encoder_ = restore(data.encoder, network).eval()
+        self.standard_ = standard
         self.vectorizer_ = data.features.vectorizer
         refined = self._refined_tree(descent, levels, vectors) if self.refine else tree
         self.ranker_ = self._ranker(descent, levels, vectors, refined)
@@ -293,7 +297,7 @@ class XRTransformer(BaseEstimator):
         """tf-idf rows and text vectors, as the ranker reads documents."""
         encoder: Encoder = self.encoder_
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads or self.n_jobs)
-        vectors = embedded(self, encoder, tokens)
+        vectors = embedded(self, encoder, tokens, self.standard_)
         return self._seen(beside(self.vectorizer_.transform(texts), vectors))
 
     def _seen(self, features: Features) -> Features:
@@ -324,9 +328,12 @@ class XRTransformer(BaseEstimator):
         """Writes a model folder that needs no other file, the encoder included."""
         check_fitted(self)
         encoder = self.encoder_.state()
+        standard = {}
+        if self.standard_ is not None:
+            standard = {"mean": self.standard_.mean, "scale": self.standard_.scale}
         config = {"encoder": encoder.config, "story": self.story_, "report": self.report_}
         parts = {
-            "encoder": Part(config, encoder.arrays),
+            "encoder": Part(config, encoder.arrays | standard),
             "tfidf": self.vectorizer_.state(),
             "tree": self.tree_.state(),
             "ranker": self.ranker_.state(),
@@ -340,6 +347,9 @@ class XRTransformer(BaseEstimator):
         model.device = "auto"  # whatever it was trained on
         stored = parts["encoder"]
         model.encoder_ = Encoder.from_state(Part(stored.config["encoder"], stored.arrays)).eval()
+        model.standard_ = None
+        if "mean" in stored.arrays:
+            model.standard_ = Standard(stored.arrays["mean"], stored.arrays["scale"])
         model.vectorizer_ = Tfidf.from_state(parts["tfidf"])
         model.tree_ = LabelTree.from_state(parts["tree"])
         model.ranker_ = Ranker.from_state(parts["ranker"])

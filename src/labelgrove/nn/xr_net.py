@@ -87,6 +87,11 @@ class XrParams(Params):
     bootstrap_first: bool = param(
         False, help="whether the first level begins so, too, with the vectors before fine-tuning"
     )
+    standardise: bool = param(
+        False,
+        help="whether text vectors are shifted and scaled as the pretrained encoder's ask for: "
+        "each number 0 on average and 1 in spread",
+    )
     loss: LossKind = param("squared_hinge", help="loss of a document on one node")
     relevance: Literal["count", "l1", "none"] = param(
         "count",
