@@ -167,6 +167,17 @@ def test_saved_models_explain_the_same(tmp_path: Any) -> None:
     )
 
 
+def test_a_calibrated_model_tells_its_probability_besides() -> None:
+    model = fitted()
+    plain = explain(model, TEXT, "colour red")
+    halves = SimpleNamespace(label_chances=lambda scores, columns: scores / (1 + columns))
+    model.calibration_ = halves  # type: ignore[attr-defined]
+    why = explain(model, TEXT, "colour red")
+    assert plain.calibrated is None and plain.score is not None
+    assert why.calibrated == pytest.approx(plain.score / (1 + model.index_.column("colour red")))
+    assert why.score == plain.score
+
+
 def test_an_explanation_is_json() -> None:
     why = explain(fitted(), TEXT, "colour red")
     made = json.loads(json.dumps(why.to_dict()))

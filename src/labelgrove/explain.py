@@ -115,14 +115,16 @@ def _explained(
         )
     else:
         raise UnsupportedError(f"the method {model.method} cannot be explained")
+    score = sum(path.weight * path.score for path in paths)
     return Explanation(
         id=model.index_.ids[column],
         name=model.index_.names[column],
         method=model.method,
-        score=sum(path.weight * path.score for path in paths),
+        score=score,
         score_kind=kind,
         reasons=strongest(added_up(paths), top),
         paths=tuple(_shortened(path, top) for path in paths),
+        calibrated=_calibrated(model, score, column),
     )
 
 
@@ -187,6 +189,13 @@ def _ensemble(
 
 def _shortened(path: Path, top: int | None) -> Path:
     return replace(path, steps=tuple(shortened(step, top) for step in path.steps))
+
+
+def _calibrated(model: Any, score: float, column: int) -> float | None:
+    calibration = getattr(model, "calibration_", None)
+    if calibration is None:
+        return None
+    return float(calibration.label_chances(np.array([score], np.float32), np.array([column]))[0])
 
 
 def _one_document(text: Any) -> Any:

@@ -129,7 +129,8 @@ class Explanation:
 
     ``reasons`` adds up each word over all steps and paths, times their weights, the strongest
     first. ``score`` is the number that ``predict`` gives where the search finds the label
-    (None: an ensemble whose members do not bring it). ``members`` explains an ensemble's models.
+    (None: an ensemble whose members do not bring it); ``calibrated`` is the probability that a
+    calibrated model makes of it. ``members`` explains an ensemble's models.
 
     >>> why = Explanation("c1", "shoes", "linear", 0.9, "product", (Reason("red", 0.5),))
     >>> why.to_dict()["reasons"][0]["text"]
@@ -146,6 +147,7 @@ class Explanation:
     neighbours: tuple[Neighbour, ...] = ()
     members: tuple[Explanation, ...] = ()
     notes: tuple[str, ...] = ()
+    calibrated: float | None = None
 
     def highlights(self) -> list[Highlight]:
         """Pieces of the text that do not overlap, by place; the strongest has strength 1 or -1.

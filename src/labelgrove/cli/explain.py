@@ -109,7 +109,9 @@ def explanation_lines(found: Explanation, text: str, indent: str = "") -> Iterat
 
     identity = "" if found.id == found.name else f" ({found.id})"
     score = "not found" if found.score is None else f"{found.score:.4f}"
-    yield line((f"{found.name}{identity}", "bold"), f"  {found.score_kind} {score}, {found.method}")
+    chance = "" if found.calibrated is None else f"probability {found.calibrated:.4f}, "
+    facts = f"  {chance}{found.score_kind} {score}, {found.method}"
+    yield line((f"{found.name}{identity}", "bold"), facts)
     if not indent:
         yield highlighted(found, text)
     largest = max((abs(reason.contribution) for reason in found.reasons), default=1.0)
