@@ -2,9 +2,17 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from labelgrove.serve.settings import ServeParams
+
+
+def _whole(value: Any) -> Any:
+    # JSON knows one kind of number, and its schemas call 3.0 an integer.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
 
 
 class RequestFields(BaseModel):
@@ -13,7 +21,7 @@ class RequestFields(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     texts: list[str]
-    k: int = 5
+    k: Whole = 5
     threshold: float | None = None
     allow: list[str] | None = None
     deny: list[str] | None = None
@@ -35,7 +43,7 @@ def limited_request(params: ServeParams) -> type[RequestFields]:
         texts: list[Text] = Field(
             min_length=1, max_length=params.max_texts, description="plain texts, each on its own"
         )
-        k: int = Field(
+        k: Whole = Field(
             default=min(5, params.max_k), ge=1, le=params.max_k, description="labels per text"
         )
         threshold: float | None = Field(

@@ -27,6 +27,7 @@ from labelgrove.serve.problems import Problem
 from labelgrove.serve.search import LabelSearch
 
 log = logging.getLogger(__name__)
+_LARGEST = 3.4e38
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,9 @@ class Served:
                 masks[name] = list(value)
         found = self.model.predict(texts, k=options.k, threads=self._threads, **masks)
         if options.threshold is not None:
-            found = found.above(options.threshold)
-        rows = labelled(found)
-        return self, rows
+            # Scores are of single precision, and no label can be told from beyond its range.
+            found = found.above(max(-_LARGEST, min(_LARGEST, options.threshold)))
+        return self, labelled(found)
 
     def facts(self) -> dict[str, Any]:
         """What GET /v1/model tells."""
