@@ -15,6 +15,7 @@ import uvicorn
 
 from labelgrove import Corpus, LabelIndex, Linear
 from labelgrove.serve.app import create_app
+from labelgrove.serve.run import uvicorn_options
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
 
@@ -54,10 +55,9 @@ def running(
             return predict(texts, **options)
 
         model.predict = slowly
-    app = create_app(folder, ServeParams(**limits), token=token)
-    config = uvicorn.Config(
-        app, log_level="critical", lifespan="on", ws="none", timeout_graceful_shutdown=5
-    )
+    params = ServeParams(**limits)
+    options = uvicorn_options(params) | {"log_level": "critical"}
+    config = uvicorn.Config(create_app(folder, params, token=token), **options)
     server = uvicorn.Server(config)
     listening = socket.create_server(("127.0.0.1", 0), backlog=512)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -169,11 +169,15 @@ def test_stopping_tells_those_who_still_wait() -> None:
 
     async def ask() -> list[Any]:
         async with Batcher(echo, ServeParams()) as batcher:
-            asked = [asyncio.create_task(batcher.ask(["x"])) for _ in range(2)]
-            await asyncio.sleep(0.02)
+            asked = []
+            for _ in range(2):
+                asked.append(asyncio.create_task(batcher.ask(["x"])))
+                await asyncio.sleep(0.05)
             assert batcher.running
             threading.Timer(0.1, echo.go.set).start()
         assert not batcher.running
         return await asyncio.gather(*asked, return_exceptions=True)
 
-    assert [problem.status for problem in asyncio.run(ask())] == [503, 503]
+    first, second = asyncio.run(ask())
+    assert first.rows == [("x", None)]  # the model had begun
+    assert (second.status, second.code) == (503, "stopping")

@@ -4,16 +4,18 @@ One thread runs the model. While it is busy, requests gather; then the next batc
 that wait, up to ``batch_texts`` texts. An idle model may wait ``batch_ms`` for company. Requests of
 one batch are answered together where all their options are equal, so that no answer depends on who
 came along.
+
+The thread takes its batches itself: an event loop that is busy refusing requests must not keep the
+model waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,40 +62,44 @@ class Batcher:
         self._answer = answer
         self._params = ServeParams() if params is None else params
         self._metrics = Metrics() if metrics is None else metrics
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="labelgrove-model", daemon=True)
+        # What both threads touch, under this lock; whoever adds to the queue notifies.
+        self._changed = threading.Condition()
         self._queue: deque[_Job] = deque()
-        self._current: list[_Job] = []
-        self._more = asyncio.Event()
         self._waiting = 0  # texts queued or being worked on
         self._seconds_per_text = 0.0
-        self._thread = ThreadPoolExecutor(1, "labelgrove-model")
-        self._task: asyncio.Task[None] | None = None
+        self._closing = False
 
     async def __aenter__(self) -> Batcher:
-        self._task = asyncio.create_task(self._run())
+        self._thread.start()
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
-        for job in [*self._current, *self._queue]:
+        with self._changed:
+            self._closing = True
+            left = list(self._queue)
+            self._queue.clear()
+            self._changed.notify()
+        for job in left:
             if not job.done.done():
                 job.done.set_exception(Problem(503, "stopping", "the server is stopping"))
-        self._thread.shutdown(wait=True)
+        await asyncio.to_thread(self._thread.join)
 
     @property
     def running(self) -> bool:
         """Whether requests would be answered."""
-        return self._task is not None and not self._task.done()
+        return self._thread.is_alive() and not self._closing
 
     async def ask(self, texts: list[str], options: Hashable = None) -> Answered:
         """Answers to ``texts``, or a Problem: 429 when too much waits, 503 past the time limit."""
-        self._admit(len(texts))
-        job = _Job(texts, options, asyncio.get_running_loop().create_future())
-        self._queue.append(job)
-        self._change_waiting(len(texts))
-        self._more.set()
+        job = _Job(texts, options, self._loop.create_future())
+        with self._changed:
+            self._admit(len(texts))
+            self._queue.append(job)
+            self._waiting += len(texts)
+            self._changed.notify()
+        self._metrics.set("labelgrove_waiting_texts", self._waiting)
         try:
             async with asyncio.timeout(self._params.max_seconds):
                 return await job.done
@@ -107,12 +113,11 @@ class Batcher:
                 retry_after=self._expected_wait(),
             ) from None
         finally:
-            if job.started is None:  # given up while it waited
-                with suppress(ValueError):
-                    self._queue.remove(job)
-                    self._change_waiting(-len(texts))
+            self._forget(job)
 
     def _admit(self, texts: int) -> None:
+        if self._closing:
+            raise Problem(503, "stopping", "the server is stopping")
         if self._waiting == 0:
             return
         too_many = self._waiting + texts > self._params.max_waiting
@@ -130,61 +135,66 @@ class Batcher:
     def _expected_wait(self) -> float:
         return self._waiting * self._seconds_per_text
 
-    def _change_waiting(self, by: int) -> None:
-        self._waiting += by
+    def _forget(self, job: _Job) -> None:
+        """Takes a job that was given up out of the queue."""
+        with self._changed:
+            if job.started is None and job in self._queue:
+                self._queue.remove(job)
+                self._waiting -= len(job.texts)
         self._metrics.set("labelgrove_waiting_texts", self._waiting)
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._gather()
-            jobs = self._current = self._take()
-            if not jobs:  # given up meanwhile
-                continue
+    def _run(self) -> None:
+        """The model's thread."""
+        while jobs := self._next_batch():
+            outcomes = self._work(jobs)
             texts = sum(len(job.texts) for job in jobs)
-            started = time.perf_counter()
-            for job in jobs:
-                job.started = started
-                self._metrics.observe("labelgrove_waiting_seconds", started - job.arrived)
-            outcomes = await loop.run_in_executor(self._thread, self._work, jobs)
+            started = jobs[0].started or 0.0
             working = time.perf_counter() - started
-            self._change_waiting(-texts)
-            self._seconds_per_text += 0.2 * (working / texts - self._seconds_per_text)
-            self._metrics.observe("labelgrove_batch_texts", texts)
-            self._metrics.observe("labelgrove_batch_seconds", working)
-            for job, outcome in zip(jobs, outcomes, strict=True):
-                if job.done.done():  # nobody waits for it any more
-                    continue
-                if isinstance(outcome, BaseException):
-                    job.done.set_exception(outcome)
-                else:
-                    shared, rows = outcome
-                    job.done.set_result(Answered(shared, rows, started - job.arrived, working))
+            with self._changed:
+                self._waiting -= texts
+                self._seconds_per_text += 0.2 * (working / texts - self._seconds_per_text)
+            self._loop.call_soon_threadsafe(self._finish, jobs, outcomes, texts, working)
 
-    async def _gather(self) -> None:
-        """Waits for a first request, then for more until the batch is full or its time is up."""
-        while not self._queue:
-            self._more.clear()
-            await self._more.wait()
-        deadline = self._queue[0].arrived + self._params.batch_ms / 1000
-        while self._queue and self._waiting < self._params.batch_texts:
-            left = deadline - time.perf_counter()
-            if left <= 0:
-                return
-            self._more.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._more.wait()
+    def _next_batch(self) -> list[_Job]:
+        """Waits for a request, then for more until the batch is full or its time is up; nothing
+        when the service ends."""
+        with self._changed:
+            while True:
+                if self._closing:
+                    return []
+                if not self._queue:
+                    self._changed.wait()
+                    continue
+                left = self._queue[0].arrived + self._params.batch_ms / 1000 - time.perf_counter()
+                if left <= 0 or self._waiting >= self._params.batch_texts:
+                    return self._take()
+                self._changed.wait(left)
 
     def _take(self) -> list[_Job]:
         jobs: list[_Job] = []
-        texts = 0
+        texts, now = 0, time.perf_counter()
         while self._queue:
             texts += len(self._queue[0].texts)
             if jobs and texts > self._params.batch_texts:
                 break
             jobs.append(self._queue.popleft())
+            jobs[-1].started = now
         return jobs
+
+    def _finish(self, jobs: list[_Job], outcomes: list[Any], texts: int, working: float) -> None:
+        """Back in the event loop: every job gets its outcome."""
+        self._metrics.observe("labelgrove_batch_texts", texts)
+        self._metrics.observe("labelgrove_batch_seconds", working)
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            waited = (job.started or job.arrived) - job.arrived
+            self._metrics.observe("labelgrove_waiting_seconds", waited)
+            if job.done.done():  # nobody waits for it any more
+                continue
+            if isinstance(outcome, BaseException):
+                job.done.set_exception(outcome)
+            else:
+                shared, rows = outcome
+                job.done.set_result(Answered(shared, rows, waited, working))
 
     def _work(self, jobs: list[_Job]) -> list[Any]:
         """In the model's thread: an outcome per job, an exception where it failed."""
