@@ -12,6 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from labelgrove.errors import LabelgroveError
+from labelgrove.serve import reasons
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.served import Options, Served
 from services import check_problem, fitted, running
@@ -33,6 +35,7 @@ def test_answers_are_the_models_answers(client: Any) -> None:
     got = [[(x["id"], x["name"], x["score"]) for x in row] for row in body["predictions"]]
     assert got == [[(x.id, x.name, round(x.score, 6)) for x in row] for row in expected]
     assert body["model"] == client.get("/v1/model").json()["id"]
+    assert body["score_kind"] == expected.score_kind
     assert body["timing"]["predicting_ms"] > 0
 
 
@@ -58,7 +61,51 @@ def test_labels_that_the_model_does_not_know_are_named(client: Any) -> None:
     assert "zebra" in body["detail"]
 
 
-def test_what_a_method_does_not_support_is_a_problem() -> None:
+class Why:
+    def __init__(self, *of: Any) -> None:
+        self.of = of
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"of": list(self.of[1:])}
+
+
+def test_reasons_stand_beside_the_labels(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasons, "explainer", lambda: Why)
+    with running(model_path, max_explained=4) as client:
+        assert client.get("/v1/model").json()["supports"]["explain"]
+        rows = predict(client, "a red hat", "a lamp", k=2, explain=True).json()["predictions"]
+        for text, row in zip(["a red hat", "a lamp"], rows, strict=True):
+            assert [label["why"] for label in row] == [{"of": [text, x["id"]]} for x in row]
+        plain = predict(client, "a red hat", k=2).json()["predictions"][0]
+        assert all("why" not in label for label in plain)
+        response = predict(client, "a red hat", "a lamp", k=3, explain=True)
+        check_problem(response, 422, "too-much-to-explain")
+
+
+def test_real_reasons_are_json(client: Any) -> None:
+    pytest.importorskip("labelgrove.explain")
+    row = predict(client, "a red hat", k=2, explain=True).json()["predictions"][0]
+    assert all(label["why"] for label in row)
+
+
+def test_a_model_that_cannot_be_explained_is_a_problem(
+    model_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unsupported(LabelgroveError, NotImplementedError):
+        pass
+
+    def refuse(*of: Any) -> Any:
+        raise Unsupported("this method cannot be explained")
+
+    monkeypatch.setattr(reasons, "explainer", lambda: refuse)
+    with running(model_path) as client:
+        response = predict(client, "a red hat", k=2, explain=True)
+        check_problem(response, 422, "not-supported")
+
+
+def test_what_a_method_does_not_support_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasons, "explainer", lambda: None)
+
     class Plain:
         index_ = fitted().index_
 
@@ -289,10 +336,11 @@ def test_a_failing_model_is_a_500_that_tells_nothing(model_path: Path) -> None:
             raise RuntimeError("secret of the house")
 
     with running(model_path, slow=fail) as client:
-        body = check_problem(predict(client, "bad"), 500, "internal-error")
-        assert "secret" not in json.dumps(body)
-        assert predict(client, "good").status_code == 200
-        assert '{route="/v1/predict",status="500"} 1\n' in client.get("/metrics").text
+        for _ in range(5):
+            body = check_problem(predict(client, "bad"), 500, "internal-error")
+            assert "secret" not in json.dumps(body)
+            assert predict(client, "good").status_code == 200  # over the same connection
+        assert '{route="/v1/predict",status="500"} 5\n' in client.get("/metrics").text
 
 
 def test_open_requests_are_answered_when_the_server_stops(model_path: Path) -> None:

@@ -17,7 +17,15 @@ from labelgrove.serve.problems import Problem, as_json
 from labelgrove.serve.served import ModelFolder, Options
 from labelgrove.serve.settings import ServeParams
 
-_LIMITS = ("max_body", "max_texts", "max_text_chars", "max_k", "max_labels", "max_seconds")
+_LIMITS = (
+    "max_body",
+    "max_texts",
+    "max_text_chars",
+    "max_k",
+    "max_labels",
+    "max_explained",
+    "max_seconds",
+)
 _ALWAYS = (401, 408, 413, 429, 500)
 
 
@@ -70,6 +78,14 @@ def create_app(
         """The k best labels of each text."""
         if batcher is None:
             raise Problem(503, "starting", "the server is not running yet", retry_after=1)
+        pairs = len(request.texts) * request.k
+        if request.explain and pairs > params.max_explained:
+            raise Problem(
+                422,
+                "too-much-to-explain",
+                f"explain: {pairs} labels (texts times k), at most {params.max_explained} are "
+                "explained at once",
+            )
         options = Options(
             request.k,
             request.threshold,
@@ -81,7 +97,8 @@ def create_app(
         metrics.count("labelgrove_texts_total", by=len(request.texts))
         return _json(
             {
-                "model": answered.shared.id,
+                "model": answered.shared.model,
+                "score_kind": answered.shared.score_kind,
                 "predictions": answered.rows,
                 "timing": {
                     "waiting_ms": round(1000 * answered.waiting, 3),

@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import logging
 import time
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from labelgrove.serve.metrics import Metrics
-from labelgrove.serve.problems import Problem
+from labelgrove.serve.problems import Problem, problem_of
 from labelgrove.serve.settings import ServeParams
+
+log = logging.getLogger(__name__)
 
 # For probes of whoever runs the service; they tell nothing but that it runs.
 OPEN_TO_ALL = ("/healthz", "/readyz")
@@ -38,7 +41,7 @@ class Door:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        status = 500  # unless something is sent, it failed
+        status: int | None = None
 
         async def noting_send(message: Message) -> None:
             nonlocal status
@@ -48,12 +51,15 @@ class Door:
 
         self._change_open(1)
         try:
-            try:
-                whole = await self._let_in(scope, receive)
-            except Problem as problem:
-                await problem.response()(scope, receive, noting_send)
-            else:
-                await self._app(scope, whole, noting_send)
+            await self._app(scope, await self._let_in(scope, receive), noting_send)
+        except Exception as error:
+            # Left to uvicorn, it would cost the connection, and the client's next request with it.
+            if status is not None:
+                raise
+            problem = problem_of(error)
+            if problem.status == 500:
+                log.exception("%s %s failed", scope["method"], scope["path"])
+            await problem.response()(scope, receive, noting_send)
         finally:
             self._change_open(-1)
             route = getattr(scope.get("route"), "path", "other")

@@ -17,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, LabelgroveError
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -113,16 +113,18 @@ def problem_of(error: Exception) -> Problem:
         return Problem(error.status_code, code, str(error.detail), headers=_plain(error.headers))
     if isinstance(error, (DataError, ConfigError)):
         return Problem(422, "refused-by-model", str(error))
+    if isinstance(error, LabelgroveError) and isinstance(error, NotImplementedError):
+        return Problem(422, "not-supported", str(error))
     return Problem(500, "internal-error", "the server failed; its log says how")
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Has every error of an app answered as problem+json."""
+    """Replaces the framework's own answers to errors; all others are caught at the door."""
 
     async def answer(request: Request, error: Exception) -> Response:
         return problem_of(error).response()
 
-    for kind in (Problem, HTTPException, RequestValidationError, DataError, ConfigError, Exception):
+    for kind in (HTTPException, RequestValidationError):
         app.add_exception_handler(kind, answer)
 
 

@@ -1,6 +1,6 @@
 """What comes in and goes out, as the OpenAPI text describes it."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -68,6 +68,7 @@ class Label(BaseModel):
     id: str
     name: str
     score: float
+    why: dict[str, Any] | None = Field(default=None, description="if explain was asked for")
 
 
 class Timing(BaseModel):
@@ -79,6 +80,7 @@ class PredictResponse(BaseModel):
     """For each text, in the order of the request, its labels, best first."""
 
     model: str = Field(description="id of the model that answered")
+    score_kind: Literal["margin", "product", "probability"]
     predictions: list[list[Label]]
     timing: Timing
 

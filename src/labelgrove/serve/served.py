@@ -22,6 +22,7 @@ from labelgrove.disk.bundle import MANIFEST, read_manifest
 from labelgrove.errors import ConfigError
 from labelgrove.predictions import Predictions
 from labelgrove.predictions_file import SCORE_DIGITS
+from labelgrove.serve import reasons
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.search import LabelSearch
@@ -41,6 +42,14 @@ class Options:
     explain: bool = False
 
 
+@dataclass(frozen=True)
+class Answering:
+    """Which model gave an answer, and what its scores are."""
+
+    model: str
+    score_kind: str
+
+
 class Served:
     """A loaded model with what the service needs to know of it."""
 
@@ -55,7 +64,7 @@ class Served:
         self.supports = {
             "allow": "allow" in takes,
             "deny": "deny" in takes,
-            "explain": callable(getattr(model, "explain", None)),
+            "explain": reasons.explainer() is not None,
         }
         self._search_lock = threading.Lock()
 
@@ -77,26 +86,25 @@ class Served:
         served.answer(Options(1), ["a text to wake the model up"])
         return served
 
-    def answer(self, options: Options, texts: list[str]) -> tuple[Served, list[list[Any]]]:
+    def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[Any]]:
         """For each text its labels as the service shows them; the batcher calls it."""
-        masks: dict[str, Any] = {}
         for name in ("allow", "deny", "explain"):
-            value = getattr(options, name)
-            if value is None or value is False:
-                continue
-            if not self.supports[name]:
+            if getattr(options, name) not in (None, False) and not self.supports[name]:
                 raise Problem(
                     422,
                     "not-supported",
                     f"{name}: the method {self.method} does not support it; leave it out",
                 )
-            if name != "explain":
-                masks[name] = list(value)
-        found = self.model.predict(texts, k=options.k, threads=self._threads, **masks)
+        masks = {"allow": options.allow, "deny": options.deny}
+        given = {name: list(labels) for name, labels in masks.items() if labels is not None}
+        found = self.model.predict(texts, k=options.k, threads=self._threads, **given)
         if options.threshold is not None:
             # Scores are of single precision, and no label can be told from beyond its range.
             found = found.above(max(-_LARGEST, min(_LARGEST, options.threshold)))
-        return self, labelled(found)
+        rows = labelled(found)
+        if options.explain:
+            reasons.add_reasons(self.model, texts, rows)
+        return Answering(self.id, found.score_kind), rows
 
     def facts(self) -> dict[str, Any]:
         """What GET /v1/model tells."""
@@ -138,7 +146,7 @@ class Served:
         return LabelSearch(self.model.index_, self._frequencies)
 
 
-def labelled(found: Predictions) -> list[list[Any]]:
+def labelled(found: Predictions) -> list[list[dict[str, Any]]]:
     """Predictions as lists of id, name and score.
 
     >>> from labelgrove.corpus import LabelIndex

@@ -21,6 +21,7 @@ class ServeParams(Params):
     max_text_chars: int = param(200_000, ge=1, help="characters of a text")
     max_k: int = param(100, ge=1, help="labels per text that may be asked for")
     max_labels: int = param(10_000, ge=1, help="entries of an allow or deny list")
+    max_explained: int = param(50, ge=1, help="labels, over all texts of a request, to explain")
     max_seconds: float = param(30.0, gt=0, help="seconds until a request is given up")
     max_requests: int = param(512, ge=1, help="requests open at once; more are told to come back")
     max_waiting: int = param(1024, ge=1, help="texts waiting at once; more are told to come back")
