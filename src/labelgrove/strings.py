@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from labelgrove.errors import DataError
 
-
 _BLOCK = 1 << 16  # offsets that iteration holds as Python numbers
 
 
