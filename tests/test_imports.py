@@ -15,7 +15,12 @@ import labelgrove
 NEEDS_EXTRA = (
     "labelgrove.nn",
     "labelgrove.methods.cascadexml",
+    "labelgrove.methods.cluster_ranking",
+    "labelgrove.methods.indexing",
     "labelgrove.methods.lightxml",
+    "labelgrove.methods.matching",
+    "labelgrove.methods.vectors",
+    "labelgrove.methods.xtransformer",
     "labelgrove.methods.neural",
     "labelgrove.methods.preparation",
     "labelgrove.methods.reranking",
@@ -46,7 +51,7 @@ def test_everything_imports_without_torch_and_the_other_extras() -> None:
         if not module.name.startswith(NEEDS_EXTRA) and not module.name.endswith("__main__")
     ]
     assert "labelgrove.methods.linear" in modules
-    blocked = {"torch", "transformers", "fastapi", "pyarrow", "ray", "optuna", "mlflow"}
+    blocked = {"torch", "transformers", "fastapi", "pyarrow", "ray", "optuna", "mlflow", "PIL"}
     source = BLOCKER.format(blocked=blocked)
     source += "\n".join(f"import {name}" for name in modules)
     done = run(source)

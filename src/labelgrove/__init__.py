@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Corpus": "labelgrove.corpus",
     "LabelIndex": "labelgrove.corpus",
+    "Ensemble": "labelgrove.ensemble",
     "Features": "labelgrove.features",
     "Linear": "labelgrove.methods.linear",
     "Predictions": "labelgrove.predictions",
@@ -33,11 +34,13 @@ _HOME = {
     "scorer": "labelgrove.metrics",
     "text_analyzer": "labelgrove.text_feed",
     "write_corpus": "labelgrove.formats",
+    "write_report": "labelgrove.report",
 }
 
 __all__ = [
     "Corpus",
     "LabelIndex",
+    "Ensemble",
     "Features",
     "Linear",
     "Predictions",
@@ -53,17 +56,20 @@ __all__ = [
     "scorer",
     "text_analyzer",
     "write_corpus",
+    "write_report",
 ]
 
 if TYPE_CHECKING:
     from labelgrove.beam import SearchParams
     from labelgrove.corpus import Corpus, LabelIndex
+    from labelgrove.ensemble import Ensemble
     from labelgrove.features import Features
     from labelgrove.formats import read_corpus, write_corpus
     from labelgrove.methods.base import load
     from labelgrove.methods.linear import Linear
     from labelgrove.metrics import evaluate, scorer
     from labelgrove.predictions import Predictions
+    from labelgrove.report import write_report
     from labelgrove.solver import RankerParams
     from labelgrove.text_feed import text_analyzer
     from labelgrove.tfidf import Tfidf, TfidfParams

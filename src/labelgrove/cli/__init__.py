@@ -7,7 +7,19 @@ from typing import NoReturn
 
 import typer
 
-from labelgrove.cli import common, data, demo, doctor, evaluate, info, predict, serve, train
+from labelgrove.cli import (
+    bench,
+    common,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    info,
+    predict,
+    report,
+    serve,
+    train,
+)
 
 app = typer.Typer(
     name="labelgrove",
@@ -19,6 +31,8 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
+app.command("bench")(bench.bench)
+app.command("report")(report.report)
 app.command("serve")(serve.serve)
 app.command("info")(info.info)
 app.command("doctor")(doctor.doctor)
