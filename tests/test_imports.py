@@ -24,6 +24,7 @@ NEEDS_EXTRA = (
     "labelgrove.methods.neural",
     "labelgrove.methods.preparation",
     "labelgrove.methods.reranking",
+    "labelgrove.methods.xr",
     "labelgrove.serve",
     "labelgrove.parallel.ray",
 )
