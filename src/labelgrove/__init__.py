@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Corpus": "labelgrove.corpus",
     "LabelIndex": "labelgrove.corpus",
+    "LabelMask": "labelgrove.masks",
     "Features": "labelgrove.features",
     "Linear": "labelgrove.methods.linear",
     "Predictions": "labelgrove.predictions",
@@ -38,6 +39,7 @@ _HOME = {
 __all__ = [
     "Corpus",
     "LabelIndex",
+    "LabelMask",
     "Features",
     "Linear",
     "Predictions",
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from labelgrove.corpus import Corpus, LabelIndex
     from labelgrove.features import Features
     from labelgrove.formats import read_corpus, write_corpus
+    from labelgrove.masks import LabelMask
     from labelgrove.methods.base import load
     from labelgrove.methods.linear import Linear
     from labelgrove.metrics import evaluate, scorer
