@@ -125,16 +125,25 @@ def columns_of(index: LabelIndex, labels: Any, *, name: str) -> Int32:
         if column is not None:
             columns.append(column)
             continue
-        group = label if isinstance(label, str) else ""
-        if group not in index.groups:
-            group = group.removeprefix(GROUP)
-        if group not in index.groups:
+        group = _group(index, label) if isinstance(label, str) else None
+        if group is None:
             raise DataError(
                 f"{name}: unknown label {label!r}; the index has {len(index):,} labels"
                 + _group_names(index)
             )
         columns.extend(index.groups[group].tolist())
     return np.array(columns, np.int32)
+
+
+def _group(index: LabelIndex, label: str) -> str | None:
+    """The group that is meant: by its name, or by the name of the label that it is called after."""
+    if label in index.groups:
+        return label
+    name = label.removeprefix(GROUP)
+    column = index.get(name)
+    if name not in index.groups and column is not None:
+        name = index.ids[column]
+    return name if name in index.groups else None
 
 
 def _group_names(index: LabelIndex, most: int = 10) -> str:
