@@ -1,4 +1,4 @@
-// The best labels by mean score over several trees, of what each of them found.
+// The best labels by mean score over several lists of labels, as trees or whole models found them.
 #pragma once
 
 #include <algorithm>
@@ -11,41 +11,51 @@
 
 namespace labelgrove {
 
-// What trees found: trees x rows x width, every place filled, best first.
+// What trees found: trees x rows x width, best first. Places behind a list's end have column -1.
 struct TreeResults {
     const int32_t* columns;
     const float* scores;
     int64_t trees, rows, width;
 };
 
+// How a label's scores become one: their weighted mean, where a tree that did not find the label
+// counts as 0 or as much as the last label it found; or the largest of them.
+enum class Combine { mean, mean_or_last, largest };
+
 class TreeMerger {
 public:
-    // A label that a tree did not find counts as 0 there, or as much as the last one it found.
-    int32_t merge(const TreeResults& found, int64_t row, bool last_counts, int64_t k, int32_t* columns,
-                  float* scores) {
+    // The weights must add up to something positive.
+    int32_t merge(const TreeResults& found, int64_t row, const double* weights, Combine combine, int64_t k,
+                  int32_t* columns, float* scores) {
         places_.clear();
-        double least = 0.0;
+        lasts_.assign(found.trees, 0.0);
+        double least = 0.0, total = 0.0;
         for (int64_t tree = 0; tree < found.trees; ++tree) {
             const int64_t begin = (tree * found.rows + row) * found.width;
-            if (last_counts) least += found.scores[begin + found.width - 1];
-            for (int64_t place = 0; place < found.width; ++place) {
-                places_.push_back(static_cast<uint64_t>(found.columns[begin + place]) << 32 |
-                                  static_cast<uint64_t>(tree * found.width + place));
+            int64_t filled = 0;
+            for (; filled < found.width && found.columns[begin + filled] >= 0; ++filled) {
+                places_.push_back(static_cast<uint64_t>(found.columns[begin + filled]) << 32 |
+                                  static_cast<uint64_t>(tree * found.width + filled));
+            }
+            total += weights[tree];
+            if (combine == Combine::mean_or_last && filled > 0) {
+                lasts_[tree] = found.scores[begin + filled - 1];
+                least += weights[tree] * lasts_[tree];
             }
         }
         std::sort(places_.begin(), places_.end());  // by label, and its trees in order
         best_.reset(k);
         for (size_t from = 0, to; from < places_.size(); from = to) {
             const uint64_t column = places_[from] >> 32;
-            double sum = 0.0;
+            double sum = 0.0, largest = -std::numeric_limits<double>::infinity();
             for (to = from; to < places_.size() && places_[to] >> 32 == column; ++to) {
-                const int64_t at = static_cast<int64_t>(places_[to] & 0xffffffffu);
-                const int64_t begin = (at / found.width * found.rows + row) * found.width;
-                const double last = last_counts ? found.scores[begin + found.width - 1] : 0.0;
-                sum += found.scores[begin + at % found.width] - last;
+                const int64_t at = static_cast<int64_t>(places_[to] & 0xffffffffu), tree = at / found.width;
+                const double score = found.scores[(tree * found.rows + row) * found.width + at % found.width];
+                sum += weights[tree] * (score - lasts_[tree]);
+                largest = std::max(largest, score);
             }
-            const float mean = static_cast<float>((sum + least) / static_cast<double>(found.trees));
-            if (mean >= best_.threshold()) best_.offer(static_cast<int32_t>(column), mean);
+            const float score = static_cast<float>(combine == Combine::largest ? largest : (sum + least) / total);
+            if (score >= best_.threshold()) best_.offer(static_cast<int32_t>(column), score);
         }
         const std::vector<uint64_t>& sorted = best_.sorted();
         const int64_t count = static_cast<int64_t>(sorted.size());
@@ -61,16 +71,18 @@ public:
 
 private:
     std::vector<uint64_t> places_;
+    std::vector<double> lasts_;  // the score of the last label that each tree found
     BestNodes best_;
 };
 
-inline void merge_trees(const TreeResults& found, bool last_counts, int64_t k, int32_t* columns, float* scores,
-                        int32_t* counts, int threads) {
+inline void merge_trees(const TreeResults& found, const double* weights, Combine combine, int64_t k, int32_t* columns,
+                        float* scores, int32_t* counts, int threads) {
     std::vector<TreeMerger> mergers(resolve_threads(threads));
     constexpr int64_t block = 64;
     parallel_for((found.rows + block - 1) / block, static_cast<int>(mergers.size()), [&](int64_t piece, int worker) {
         for (int64_t row = piece * block; row < std::min(found.rows, (piece + 1) * block); ++row) {
-            counts[row] = mergers[worker].merge(found, row, last_counts, k, columns + row * k, scores + row * k);
+            counts[row] =
+                mergers[worker].merge(found, row, weights, combine, k, columns + row * k, scores + row * k);
         }
     });
 }

@@ -32,7 +32,9 @@ FROM_FEATURES = {"linear", "xr-linear", "parabel", "bonsai", "ova", "two trees",
 QUICK: dict[str, dict[str, Any]] = {
     "parabel": {"tree": {"max_leaf_size": 2}},
     "bonsai": {"tree": {"branching": 3, "max_leaf_size": 2}},
+    "ensemble": {"members": [{"method": "linear"}, {"method": "ova", "ranker": {"C": 0.5}}]},
 }
+FROM_FEATURES |= {"ensemble"}
 SMALL_LEAVES = {"branching": 2, "max_leaf_size": 3}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "two trees": ("linear", {"n_trees": 2, "tree": SMALL_LEAVES}),
@@ -397,12 +399,10 @@ def test_unknown_settings_name_the_nearest(method: str) -> None:
 def test_grid_search_over_a_nested_parameter(method: str) -> None:
     texts, labels = planted(60)
     model = new(method)
-    group, name = next(
-        (group, name)
-        for group in reversed(model.groups)
-        for name, value in getattr(model, group).get_params().items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    name, value = next(
+        (name, value)
+        for name, value in reversed(model.get_params().items())
+        if "__" in name and isinstance(value, (int, float)) and not isinstance(value, bool)
     )
-    value = getattr(getattr(model, group), name)
-    search = GridSearchCV(model, {f"{group}__{name}": [value]}, scoring=scorer("P@1"), cv=3)
+    search = GridSearchCV(model, {name: [value]}, scoring=scorer("P@1"), cv=3)
     assert search.fit(texts, labels).best_score_ > 0.5

@@ -234,7 +234,13 @@ def test_numpy_numbers_go_into_toml() -> None:
     assert tomllib.loads(to_toml(config)) == {"a": 1.5, "b": 3, "c": [0.5], "d": True}
 
 
-@pytest.mark.parametrize("value", [object(), {"deep": {"er": 1}}, "\ud800", b"x"])
+def test_lists_of_tables_go_into_toml() -> None:
+    inner = [{"k": 1, "t": {"u": 2}}, {}]
+    config = {"a": 1, "members": [{"method": "x", "ranker": {"C": 2.0}}, {"members": inner}]}
+    assert tomllib.loads(to_toml(config)) == config
+
+
+@pytest.mark.parametrize("value", [object(), [{"a": 1}, 2], "\ud800", b"x"])
 def test_what_toml_cannot_hold_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="to TOML"):
         to_toml({"table": {"key": value}})

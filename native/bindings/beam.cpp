@@ -100,13 +100,14 @@ private:
 template <class T>
 using Cube = nb::ndarray<const T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 
-void merge(const Cube<int32_t>& found, const Cube<float>& found_scores, bool last_counts,
+void merge(const Cube<int32_t>& found, const Cube<float>& found_scores, const Vector<double>& weights, int combine,
            MutableMatrix<int32_t> columns, MutableMatrix<float> scores, MutableVector<int32_t> counts, int threads) {
     const TreeResults results{found.data(), found_scores.data(), static_cast<int64_t>(found.shape(0)),
                               static_cast<int64_t>(found.shape(1)), static_cast<int64_t>(found.shape(2))};
     const int64_t k = static_cast<int64_t>(columns.shape(1));
     nb::gil_scoped_release released;
-    merge_trees(results, last_counts, k, columns.data(), scores.data(), counts.data(), threads);
+    merge_trees(results, weights.data(), static_cast<Combine>(combine), k, columns.data(), scores.data(),
+                counts.data(), threads);
 }
 
 template <class Pointer>

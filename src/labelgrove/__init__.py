@@ -20,6 +20,7 @@ _HOME = {
     "Corpus": "labelgrove.corpus",
     "LabelIndex": "labelgrove.corpus",
     "LabelMask": "labelgrove.masks",
+    "Ensemble": "labelgrove.ensemble",
     "Features": "labelgrove.features",
     "Linear": "labelgrove.methods.linear",
     "Predictions": "labelgrove.predictions",
@@ -40,6 +41,7 @@ __all__ = [
     "Corpus",
     "LabelIndex",
     "LabelMask",
+    "Ensemble",
     "Features",
     "Linear",
     "Predictions",
@@ -60,6 +62,7 @@ __all__ = [
 if TYPE_CHECKING:
     from labelgrove.beam import SearchParams
     from labelgrove.corpus import Corpus, LabelIndex
+    from labelgrove.ensemble import Ensemble
     from labelgrove.features import Features
     from labelgrove.formats import read_corpus, write_corpus
     from labelgrove.masks import LabelMask

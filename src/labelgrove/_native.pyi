@@ -184,7 +184,8 @@ def csr_is_sound(indptr: Int32 | Int64, indices: Int32, data: Float32, cols: int
 def merge_trees(
     found: Int32,
     found_scores: Float32,
-    last_counts: bool,
+    weights: npt.NDArray[np.float64],
+    combine: int,
     columns: Int32,
     scores: Float32,
     counts: Int32,

@@ -9,13 +9,12 @@ import numpy as np
 from labelgrove.arrays import Int32
 from labelgrove.errors import ConfigError
 from labelgrove.predictions import Predictions
+from labelgrove.tree import LabelTree
 
 
 def label_clusters(model: Any) -> Int32:
     """The cluster of each label in a fitted model's tree: the node above its leaf."""
-    tree = getattr(model, "tree_", None)
-    if tree is None and hasattr(model, "ranker_"):
-        tree = getattr(model.ranker_, "tree", None)
+    tree = label_tree(model)
     if tree is None or len(tree.parents) < 2:
         raise ConfigError(
             f"diversity: this {model.method} model has no clusters of labels (its label set is "
@@ -23,6 +22,17 @@ def label_clusters(model: Any) -> Int32:
         )
     clusters: Int32 = tree.parents[-1][tree.leaf_positions]
     return clusters
+
+
+def label_tree(model: Any) -> LabelTree | None:
+    """The tree that a fitted model, or the first of its members that has one, searches."""
+    for owner in (model, *getattr(model, "members_", ())):
+        for holder in (owner, getattr(owner, "ranker_", None)):
+            for name in ("tree_", "tree"):
+                tree = getattr(holder, name, None)
+                if isinstance(tree, LabelTree):
+                    return tree
+    return None
 
 
 def diversify(found: Predictions, clusters: Int32, strength: float) -> Predictions:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove import _native
 from labelgrove.arrays import Float32, Int32
 from labelgrove.beam import SearchParams
 from labelgrove.ranker import Ranker
+from labelgrove.topk import merge_lists
 
 # Each tree brings at least so many labels, so that the k best do not depend on k up to here.
 CANDIDATES = 100
@@ -41,15 +41,14 @@ def search_trees(
     wanted = max(k, CANDIDATES)
     parts = rankers[0].parts(documents)
     found = [ranker.search(parts, k=wanted, **options) for ranker in rankers]
-    # All rows are equally full: a search brings k labels or all that may be found, and the trees
+    # All lists are equally wide: a search brings k labels or all that may be found, and the trees
     # have the same labels.
     columns = np.stack([tree_columns for tree_columns, _, _ in found])
     scores = np.stack([tree_scores for _, tree_scores, _ in found])
-    trees, rows, width = columns.shape
-    best = np.empty((rows, min(k, trees * width)), np.int32)
-    best_scores = np.empty(best.shape, np.float32)
-    counts = np.empty(rows, np.int32)
-    last_counts = params.score_kind == "margin"
-    _native.merge_trees(columns, scores, last_counts, best, best_scores, counts, threads or 0)
-    full = int(counts.max(initial=0))
-    return best[:, :full], best_scores[:, :full], counts
+    return merge_lists(
+        columns,
+        scores,
+        k,
+        combine="mean-or-last" if params.score_kind == "margin" else "mean",
+        threads=threads,
+    )

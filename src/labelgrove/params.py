@@ -258,7 +258,7 @@ def merge_settings(config: Mapping[str, Any], settings: list[str]) -> dict[str, 
 
 
 def to_toml(config: Mapping[str, Any]) -> str:
-    """Scalars first, then one table per mapping; None is written as "none".
+    """Scalars first, then a table per mapping and per mapping in a list; None becomes "none".
 
     >>> print(to_toml({"random_state": 0, "ranker": {"C": 1.0, "loss": "hinge"}}))
     random_state = 0
@@ -268,11 +268,21 @@ def to_toml(config: Mapping[str, Any]) -> str:
     loss = "hinge"
     <BLANKLINE>
     """
-    lines = [_toml_line(k, v) for k, v in config.items() if not isinstance(v, Mapping)]
-    for name, table in config.items():
-        if isinstance(table, Mapping):
-            lines += ["", f"[{_toml_key(name)}]", *(_toml_line(k, v) for k, v in table.items())]
-    return "\n".join(lines).lstrip("\n") + "\n"
+    return "\n".join(_toml_lines(config, "")).lstrip("\n") + "\n"
+
+
+def _toml_lines(table: Mapping[str, Any], path: str) -> list[str]:
+    lines, below = [], []
+    for key, value in table.items():
+        name = f"{path}{_toml_key(key)}"
+        if isinstance(value, Mapping):
+            below += ["", f"[{name}]", *_toml_lines(value, f"{name}.")]
+        elif isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
+            for item in value:
+                below += ["", f"[[{name}]]", *_toml_lines(item, f"{name}.")]
+        else:
+            lines.append(_toml_line(key, value))
+    return lines + below
 
 
 def _toml_line(key: str, value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ from scipy import sparse
 
 from labelgrove import Corpus, LabelIndex, Tfidf, TfidfParams, features
 from labelgrove.arrays import CsrParts
+from labelgrove.callbacks import Reporter
 from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import FeatureParts, Features
-from labelgrove.methods import inputs
-from labelgrove.methods.inputs import beside_terms, check_dense_norm, document_parts
+from labelgrove.methods.inputs import beside_terms, check_dense_norm, document_parts, terms_stage
+from labelgrove.runs import RunFolder
+from labelgrove.stages import Stages
 
 TEXTS = ["red hat", "blue shoe"]
 BOTH = Features(sparse=np.eye(2, 3), dense=np.array([[3.0, 4.0], [0.0, 0.0]]))
@@ -120,12 +123,14 @@ def test_the_norm_is_checked() -> None:
         check_dense_norm("l1")
 
 
-def test_training_inputs_notice_the_dense_block() -> None:
+def test_what_stands_for_the_features_notices_the_dense_block(tmp_path: Path) -> None:
     corpus = Corpus.from_lists(TEXTS, [["a"], ["b"]])
     one, other = (corpus.with_dense([[x], [2.0]]) for x in (1.0, 1.5))
-    seen = [
-        content_hash(inputs.training_inputs(c, TfidfParams(), norm))
-        for c, norm in ((corpus, "l2"), (corpus, None), (one, "l2"), (one, None), (other, "l2"))
-    ]
+    with RunFolder(tmp_path / "run") as run:
+        seen = [
+            content_hash(terms_stage(Stages(Reporter(), run), c, TfidfParams(), norm, None)[1])
+            for c, norm in ((corpus, "l2"), (corpus, None), (one, "l2"), (one, None), (other, "l2"))
+        ]
+        assert [stage.name for stage in run.status().stages] == ["tfidf"]  # one for all
     assert seen[0] == seen[1]  # without a dense block nothing is scaled
     assert len(set(seen[1:])) == 4

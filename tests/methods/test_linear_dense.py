@@ -158,7 +158,7 @@ def test_stages_notice_the_dense_block(tmp_path: Any) -> None:
     with RunFolder(tmp_path / "run") as run:
         first = Linear(tree=TREE).fit(texts, labels_of(group), dense=dense, run=run)
         again = Linear(tree=TREE).fit(texts, labels_of(group), dense=dense.copy(), run=run)
-        assert made(run) == ["features", "ranker", "tree"]
+        assert made(run) == ["ranker", "tfidf", "tree"]
         assert again.ranker_.tree == first.ranker_.tree
         other = dense.copy()
         other[3, 4] += 1

@@ -119,9 +119,9 @@ def made(run: RunFolder) -> list[str]:
 def test_stages_are_reused_tree_by_tree(tmp_path: Any) -> None:
     with RunFolder(tmp_path / "run") as run:
         one = Linear(tree=SMALL).fit(TEXTS, LABELS, run=run)
-        assert made(run) == ["features", "ranker", "tree"]
+        assert made(run) == ["ranker", "tfidf", "tree"]
         two = Linear(tree=SMALL, n_trees=2).fit(TEXTS, LABELS, run=run)
-        assert made(run) == ["features", "ranker", "ranker-1", "tree", "tree-1"]
+        assert made(run) == ["ranker", "ranker-1", "tfidf", "tree", "tree-1"]
         assert two.rankers_[0].tree == one.ranker_.tree
         Linear(tree=SMALL).fit(TEXTS, LABELS, run=run, sample_weight=np.arange(1, 7))
         Linear(tree=SMALL).fit(TEXTS, LABELS, run=run, label_tree=two.rankers_[1].tree)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 torch = pytest.importorskip("torch")
 
@@ -237,3 +238,21 @@ def test_wrong_shapes_are_refused():
         LightXmlNet(4, 7, tree)
     with pytest.raises(ConfigError, match="label table must be 3 x 400"):
         LightXmlNet(4, 3, tree, table=torch.nn.Embedding(3, 5))
+
+
+@pytest.mark.parametrize("sigmoid", [False, True])
+def test_labels_behind_a_bottleneck_begin_at_their_odds(sigmoid):
+    rng = np.random.default_rng(0)
+    tree = random_tree(rng, [4, 12])
+    labels = sparse.csr_array((rng.random((200, 12)) < np.linspace(0.02, 0.5, 12)).astype(float))
+    params = LightXmlParams(layers=1, bottleneck=5, groups_kept=2, bottleneck_sigmoid=sigmoid)
+    net = LightXmlNet(6, 12, tree, params)
+    net.table.weight.data.zero_()
+    net.start_from(labels)
+    text = torch.randn(3, 6)
+    ids = torch.arange(12).repeat(3, 1)
+    logits = net._label_logits(text, ids, torch.ones_like(ids, dtype=torch.bool))
+    counts = np.diff(labels.tocsc().indptr)[tree.leaf_labels]
+    scored = np.maximum(100, counts)  # two of four groups are kept
+    share = (counts + 0.5) / (scored + 2)
+    np.testing.assert_allclose(logits.detach()[1], np.log(share / (1 - share)), rtol=1e-4)

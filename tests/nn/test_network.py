@@ -39,6 +39,19 @@ def states_of(network: Network, tokens: Tokens) -> torch.Tensor:
     return torch.cat(found)
 
 
+def test_packed_texts_get_the_same_labels_as_padded_ones(network: Network) -> None:
+    tokens = words(network, 40)
+    found = [
+        Runner(network, device=torch.device("cpu"), precision="fp32", packed=packed).read(
+            tokens, 3, vectors=True
+        )
+        for packed in (False, True)
+    ]
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    for padded, packed in zip(found[0][1:], found[1][1:], strict=True):
+        np.testing.assert_allclose(padded, packed, rtol=1e-4, atol=1e-5)
+
+
 def test_standardised_states_have_mean_0_and_spread_1(network: Network) -> None:
     tokens = words(network, 300)
     before = states_of(network, tokens)

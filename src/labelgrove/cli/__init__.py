@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from labelgrove.cli import common, data, demo, doctor, evaluate, info, predict, train
+from labelgrove.cli import bench, common, data, demo, doctor, evaluate, info, predict, train
 
 app = typer.Typer(
     name="labelgrove",
@@ -19,6 +19,7 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
+app.command("bench")(bench.bench)
 app.command("info")(info.info)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

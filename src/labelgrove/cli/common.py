@@ -153,8 +153,12 @@ def check_device(device: str) -> None:
 def use_device(model: Any, device: str) -> None:
     """Has a model work on the device asked for; methods without a network have no choice."""
     check_device(device)
-    if device != "auto" and hasattr(model, "device"):
+    if device == "auto":
+        return
+    if hasattr(model, "device"):
         model.device = device
+    for member in getattr(model, "members", ()):
+        use_device(member, device)
 
 
 @dataclass(frozen=True)

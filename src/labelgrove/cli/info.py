@@ -36,6 +36,10 @@ def info(
         "versions": stored.manifest.get("versions"),
         "verified": verify,
     }
+    if "ensemble" in stored.parts:
+        settled = stored.parts["ensemble"].config
+        facts["members"] = ", ".join(member["method"] for member in stored.params["members"])
+        facts |= {"rule": settled["rule"], "weights": settled["weights"]}
     if as_json:
         common.print_json(facts | {"params": stored.params})
         return

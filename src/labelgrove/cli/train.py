@@ -192,7 +192,7 @@ def _configured(
     from labelgrove.params import merge_settings, read_toml
 
     tables = merge_settings({} if config is None else read_toml(config), settings)
-    named = tables.pop("method", None)
+    named = tables.pop("method", "ensemble" if "members" in tables else None)
     if method is not None and named is not None and method != named:
         raise ConfigError(f"--method {method} contradicts method = {named!r} of {config}")
     if seed is not None:

@@ -69,6 +69,9 @@ METHODS: dict[str, MethodEntry] = {
         "one classifier per label over all documents; for small label sets",
         {"ranker": {"eps": 0.3}, "tree": {"max_leaf_size": 2**31 - 1}},
     ),
+    "ensemble": MethodEntry(
+        "labelgrove.ensemble", "Ensemble", "several methods whose lists of labels become one"
+    ),
     "lightxml": MethodEntry(
         "labelgrove.methods.lightxml", "LightXML", "a fine-tuned encoder, groups propose labels"
     ),

@@ -8,7 +8,7 @@ A method is a scikit-learn estimator (``BaseEstimator``, no mixins) with ``fit``
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from labelgrove.features import Features, as_features
 from labelgrove.params import Params, to_toml, unknown_key
 from labelgrove.part import Part
 from labelgrove.strings import StringTable
+
+FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,25 @@ def training_corpus(
     return corpus
 
 
+def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | None]:
+    """The documents to learn from, and those that only choose; None if too few.
+
+    >>> train, held_out = hold_out(Corpus.from_lists(["x"] * 200, [["a"]] * 200), 0.05, 0)
+    >>> len(train), len(held_out)
+    (190, 10)
+    """
+    if not 0 <= share < 1:
+        raise ConfigError(f"held_out: must be at least 0 and below 1, got {share}")
+    count = round(share * len(corpus))
+    if count < FEWEST_HELD_OUT:
+        return corpus, None
+    chosen = np.zeros(len(corpus), bool)
+    chosen[np.random.default_rng([seed, 0]).choice(len(corpus), count, replace=False)] = True
+    if corpus.labels[~chosen].nnz == 0:
+        return corpus, None
+    return corpus.take(~chosen), corpus.take(chosen)
+
+
 def _label_matrix(y: Any, index: LabelIndex | None) -> tuple[CSR, LabelIndex, Any]:
     if sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2):
         matrix = as_csr(y, name="labels").copy()
@@ -179,6 +200,10 @@ def from_config(cls: Any, config: Mapping[str, Any]) -> Any:
     2.0
     """
     groups: Mapping[str, type[Params]] = cls.groups
+    if "members" in inspect.signature(cls).parameters:
+        from labelgrove.ensemble import with_members
+
+        config = with_members(cls, config)
     plain = [name for name in inspect.signature(cls).parameters if name not in groups]
     arguments: dict[str, Any] = {}
     for key, value in config.items():
@@ -204,7 +229,11 @@ def to_config(model: Any) -> dict[str, Any]:
     """
     config: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
-        config[name] = value.get_params() if isinstance(value, Params) else value
+        if isinstance(value, Params):
+            value = value.get_params()
+        elif name == "members":
+            value = [{"method": member.method} | to_config(member) for member in value]
+        config[name] = value
     return config
 
 
@@ -224,23 +253,35 @@ def check_params(model: Any) -> None:
         raise ConfigError(f"random_state: must be at least 0, got {model.random_state}")
 
 
-def save_estimator(model: Any, path: str | Path, parts: dict[str, Part], **options: Any) -> None:
-    """Writes a fitted estimator: its own ``parts`` with the label index and the training facts."""
+def save_estimator(
+    model: Any,
+    path: str | Path,
+    parts: dict[str, Part],
+    *,
+    files: Callable[[Path], None] | None = None,
+    **options: Any,
+) -> None:
+    """Writes a fitted estimator: its own ``parts`` with the label index and the training facts.
+
+    ``files`` may write more into the folder that it is given.
+    """
     from labelgrove.store import save_model
 
     shared = {"labels": model.index_.state(), "training": model.facts_.state()}
     config = to_config(model)
 
-    def write_config(folder: Path) -> None:
+    def write_more(folder: Path) -> None:
         text = to_toml({"method": model.method} | config)
         (folder / "config.toml").write_text(text, encoding="utf-8")
+        if files is not None:
+            files(folder)
 
     save_model(
         path,
         method=model.method,
         params=config,
         parts=shared | parts,
-        extra=write_config,
+        extra=write_more,
         **options,
     )
 

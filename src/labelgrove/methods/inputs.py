@@ -17,6 +17,7 @@ from labelgrove.arrays import (
     matrix_parts,
 )
 from labelgrove.corpus import Corpus
+from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import (
     DenseBlock,
@@ -29,6 +30,7 @@ from labelgrove.features import (
 from labelgrove.masks import columns_of as columns_of
 from labelgrove.methods.base import checked_inputs
 from labelgrove.part import Part
+from labelgrove.stages import Stages
 from labelgrove.tfidf import Tfidf, TfidfParams
 
 # Rows this near to unit length are left alone: half precision cannot come nearer.
@@ -64,31 +66,46 @@ def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:
     return scaled_rows(dense, scale)
 
 
-def training_inputs(corpus: Corpus, params: TfidfParams, dense_norm: str | None) -> dict[str, Any]:
-    """Everything that the features of a training corpus depend on."""
-    beside = corpus.features if corpus.texts is not None else None
-    return {
-        "inputs": corpus.inputs,
-        "tfidf": params,
-        "dense": None if beside is None else beside.dense,
-        "dense_norm": dense_norm if corpus.width else None,
-    }
+def terms_stage(
+    stages: Stages, corpus: Corpus, params: TfidfParams, dense_norm: str | None, threads: int | None
+) -> tuple[Part, Any]:
+    """tf-idf rows of the texts with the vectoriser that made them; nothing where there are none.
 
-
-def make_terms(corpus: Corpus, params: TfidfParams, threads: int | None) -> Part:
-    """tf-idf rows of the texts with the vectoriser that made them; nothing where there are none."""
+    With it comes what stands for all features, the dense block too, among the inputs of later
+    stages. The stage is the one that neural methods have, so that both find each other's results.
+    """
+    given = corpus.features
+    dense = None if given is None else given.dense
     if corpus.texts is None:
-        assert corpus.features is not None
-        corpus.features.parts()  # refuses NaN before the work begins
-        return Part({}, {})
-    vectorizer = Tfidf(params, n_jobs=threads)
-    rows = vectorizer.fit_transform(corpus.texts)
-    state = vectorizer.state()
-    return Part(state.config, state.arrays | csr_arrays(rows, "features"))
+
+        def check(_: Any) -> Part:
+            assert given is not None
+            given.parts()  # refuses NaN before the work begins
+            return Part({}, {})
+
+        norm = dense_norm if corpus.width else None
+        made = stages("features", {"inputs": given, "dense_norm": norm}, check)
+        return made, stages.key("features")
+    made = make_terms(stages, corpus.texts, params, threads=threads)
+    if dense is None or stages.run is None:
+        return made, stages.key("tfidf")
+    return made, [stages.key("tfidf"), content_hash(dense), dense_norm]
+
+
+def make_terms(stages: Stages, texts: Any, params: TfidfParams, *, threads: int | None) -> Part:
+    """The stage "tfidf": rows of texts, and the vectoriser that made them."""
+
+    def compute(_: Any) -> Part:
+        vectorizer = Tfidf(params, n_jobs=threads)
+        rows = vectorizer.fit_transform(texts)
+        state = vectorizer.state()
+        return Part(state.config, state.arrays | csr_arrays(rows, "features"))
+
+    return stages("tfidf", {"texts": texts, "tfidf": params}, compute)
 
 
 def training_features(corpus: Corpus, made: Part, dense_norm: str | None) -> Features:
-    """The sparse block that :func:`make_terms` made, or that was given, and the dense block."""
+    """The sparse block that :func:`terms_stage` made, or that was given, and the dense block."""
     given = corpus.features
     dense = None if given is None else given.dense
     if corpus.texts is not None:

@@ -37,9 +37,8 @@ from labelgrove.methods.base import (
 from labelgrove.methods.inputs import (
     check_dense_norm,
     document_parts,
-    make_terms,
+    terms_stage,
     training_features,
-    training_inputs,
 )
 from labelgrove.methods.requests import Request
 from labelgrove.params import Params
@@ -130,15 +129,11 @@ class Linear(BaseEstimator):
         stages = Stages(reporter, run)
         threads = self.n_jobs
 
-        made = stages(
-            "features",
-            training_inputs(corpus, self.tfidf, self.dense_norm),
-            lambda progress: make_terms(corpus, self.tfidf, threads),
-        )
+        made, features_key = terms_stage(stages, corpus, self.tfidf, self.dense_norm, threads)
         features = training_features(corpus, made, self.dense_norm)
         vectorizer = None if corpus.texts is None else Tfidf.from_state(made)
         trees = [(label_tree, content_hash(label_tree))] if label_tree is not None else []
-        trees = trees or self._grow_trees(stages, corpus, features, vectorizer)
+        trees = trees or self._grow_trees(stages, corpus, features, features_key, vectorizer)
 
         rankers = []
         for number, (tree, tree_key) in enumerate(trees):
@@ -146,7 +141,7 @@ class Linear(BaseEstimator):
             trained = stages(
                 f"ranker{_suffix(number)}",
                 {
-                    "features": stages.key("features"),
+                    "features": features_key,
                     "labels": corpus.labels,
                     "tree": tree_key,
                     "weights": None if sample_weight is None else np.asarray(sample_weight),
@@ -177,7 +172,12 @@ class Linear(BaseEstimator):
         return self
 
     def _grow_trees(
-        self, stages: Stages, corpus: Corpus, features: Features, vectorizer: Tfidf | None
+        self,
+        stages: Stages,
+        corpus: Corpus,
+        features: Features,
+        features_key: Any,
+        vectorizer: Tfidf | None,
     ) -> list[tuple[LabelTree, str]]:
         """The trees, each with its stage's key; what describes the labels is gone afterwards."""
         strings = label_strings(self.tree, corpus.index)
@@ -201,11 +201,11 @@ class Linear(BaseEstimator):
             grown = stages(
                 name,
                 {
-                    "features": stages.key("features"),
+                    "features": features_key,
                     "labels": corpus.labels,
                     "strings": strings,
                     "tree": self.tree,
-                    "seed": [self.random_state, seed],
+                    "seed": [self.random_state, seed] if number else seed,
                 },
                 lambda progress, seed=seed: build_tree(  # type: ignore[misc]
                     described(), self.tree, seed=seed, threads=self.n_jobs

@@ -118,8 +118,7 @@ def make_batches(
             "training.packed: needs a BERT or RoBERTa encoder pooled by first token or mean, "
             "without gradient checkpointing; leave it unset"
         )
-    half = choose_precision(params.precision, device) != "fp32"
-    quick = device.type == "cuda" and half and encoder.packs
+    quick = encoder.packs_quickly(device, choose_precision(params.precision, device))
     if quick if params.packed is None else params.packed:
         return PackedBatches(
             tokens,
@@ -192,7 +191,10 @@ def make_runner(network: Network, model: Any) -> Runner:
     """Sends documents through ``network`` on the device and in the precision of ``model``."""
     device = choose_device(model.device)
     precision = choose_precision(model.training.precision, device)
-    return Runner(network.to(device), device=device, precision=precision)
+    here = network.mean.device
+    if here.type != device.type or device.index not in (None, here.index):
+        network.to(device)  # walks through all modules, which a single text would feel
+    return Runner(network, device=device, precision=precision)
 
 
 def predict_texts(

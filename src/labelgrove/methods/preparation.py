@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from labelgrove.arrays import CSR, csr_arrays, csr_from_arrays
+from labelgrove.arrays import CSR, csr_from_arrays
 from labelgrove.corpus import Corpus
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import DataError
 from labelgrove.label_features import describe_labels, label_strings
+from labelgrove.methods.base import hold_out as hold_out  # methods take it from here
+from labelgrove.methods.inputs import make_terms
 from labelgrove.methods.linear import Linear
 from labelgrove.metrics import evaluate
 from labelgrove.nn.encoder import Encoder, load_encoder
@@ -27,26 +27,6 @@ from labelgrove.tree import LabelTree, TreeParams, build_tree
 # What the checkpoint is chosen by (their mean), and what is reported of the held-out part.
 CHOSEN_BY = ("P@1", "P@3", "P@5")
 REPORTED = (*CHOSEN_BY, "nDCG@5", "R@10")
-FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
-
-
-def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | None]:
-    """The documents to learn from, and those that choose the checkpoint; None if too few.
-
-    >>> train, held_out = hold_out(Corpus.from_lists(["x"] * 200, [["a"]] * 200), 0.05, 0)
-    >>> len(train), len(held_out)
-    (190, 10)
-    """
-    if not 0 <= share < 1:
-        raise ConfigError(f"held_out: must be at least 0 and below 1, got {share}")
-    count = round(share * len(corpus))
-    if count < FEWEST_HELD_OUT:
-        return corpus, None
-    chosen = np.zeros(len(corpus), bool)
-    chosen[np.random.default_rng([seed, 0]).choice(len(corpus), count, replace=False)] = True
-    if corpus.labels[~chosen].nnz == 0:
-        return corpus, None
-    return corpus.take(~chosen), corpus.take(chosen)
 
 
 @dataclass(frozen=True)
@@ -61,14 +41,7 @@ def tfidf_stage(
     stages: Stages, texts: Any, params: TfidfParams, *, threads: int | None
 ) -> TextFeatures:
     """tf-idf of the training texts, for trees, baselines and rankers."""
-
-    def compute(_: Any) -> Part:
-        vectorizer = Tfidf(params, n_jobs=threads)
-        rows = vectorizer.fit_transform(texts)
-        state = vectorizer.state()
-        return Part(state.config, state.arrays | csr_arrays(rows, "features"))
-
-    made = stages("tfidf", {"texts": texts, "tfidf": params}, compute)
+    made = make_terms(stages, texts, params, threads=threads)
     return TextFeatures(csr_from_arrays(made.arrays, "features"), Tfidf.from_state(made))
 
 
@@ -154,6 +127,7 @@ def baseline_stage(
 def measured(predictions: Predictions, truth: Corpus) -> dict[str, float]:
     """The metrics that ``fit`` reports, as fractions.
 
+    >>> import numpy as np
     >>> corpus = Corpus.from_lists(["x"], [["a"]])
     >>> best, score = np.array([[0]], np.int32), np.array([[0.5]], np.float32)
     >>> found = Predictions(best, score, np.array([1], np.int32), corpus.index, "product")

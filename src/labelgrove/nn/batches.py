@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -235,9 +235,20 @@ def _cut(descending: Any, size: int, max_tokens: int | None, world: int) -> Int6
     return np.array(bounds, dtype=np.int64)
 
 
+class Moving(Protocol):
+    """What goes to a device: by pinned memory, if it is a GPU."""
+
+    def to(self, device: str | torch.device) -> Self: ...
+
+    def pin(self) -> Self: ...
+
+
+AnyBatch = TypeVar("AnyBatch", bound=Moving)
+
+
 def prefetched(
-    batches: Iterable[Batch], device: str | torch.device, *, depth: int = 2
-) -> Iterator[Batch]:
+    batches: Iterable[AnyBatch], device: str | torch.device, *, depth: int = 2
+) -> Iterator[AnyBatch]:
     """The batches on ``device``, made by a thread that stays ``depth`` batches ahead.
 
     For a GPU they go through pinned memory: it copies while it computes, and Python does not wait.
@@ -250,10 +261,10 @@ def prefetched(
     """
     target = torch.device(device)
     pin = target.type == "cuda"
-    ready: queue.Queue[Batch | BaseException | None] = queue.Queue(maxsize=max(depth, 1))
+    ready: queue.Queue[AnyBatch | BaseException | None] = queue.Queue(maxsize=max(depth, 1))
     stop = threading.Event()
 
-    def hand_over(item: Batch | BaseException | None) -> None:
+    def hand_over(item: AnyBatch | BaseException | None) -> None:
         while not stop.is_set():
             try:
                 ready.put(item, timeout=0.1)

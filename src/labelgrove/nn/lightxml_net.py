@@ -132,13 +132,24 @@ class LightXmlNet(nn.Module):
 
     @torch.no_grad()
     def start_from(self, labels: CSR) -> None:
-        """Sets the biases by the training documents' labels, unless ``priors`` is off."""
+        """Sets the biases by the training documents' labels, unless ``priors`` is off.
+
+        Behind a bottleneck labels have no biases: its first number begins as a constant, and the
+        labels' first numbers as what their biases would be where their group is kept.
+        """
         if not self.params.priors:
             return
+        documents = labels.shape[0]
         if self.index is None:
-            self.full.bias.copy_(log_odds(np.diff(labels.tocsc().indptr), labels.shape[0]))
+            self.full.bias.copy_(log_odds(np.diff(labels.tocsc().indptr), documents))
             return
-        self.groups.bias.copy_(log_odds(self.index.bearers(labels)[0], labels.shape[0]))
+        groups, leaves = self.index.bearers(labels)
+        self.groups.bias.copy_(log_odds(groups, documents))
+        scored = np.maximum(min(1.0, self.params.groups_kept / len(groups)) * documents, leaves)
+        self.bottleneck.weight[0] = 0.0
+        self.bottleneck.bias[0] = 1.0
+        constant = self._hidden(torch.zeros_like(self.bottleneck.weight[:1]))[0, 0]
+        self.table.weight[:, 0] = log_odds(leaves, scored).to(constant.device) / constant
 
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels

@@ -25,6 +25,7 @@ from labelgrove.part import Part
 
 # Tokens of a batch without gradients: enough to keep any device busy.
 PREDICTION_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 11}
+PACKED_DOCUMENTS = 512  # of a batch without gradients
 SMALLEST_SPREAD = 0.02  # of a state's number: less drowns in the rounding of half precision
 SAMPLE = 512  # documents by which states are standardised
 
@@ -77,7 +78,7 @@ class Network(nn.Module):
         if isinstance(batch, PackedBatch):
             pooled = self.encoder.packed(batch, self.layers)
         else:
-            # Evaluation comes in many shapes, which take longer to compile than that saves.
+            # Shapes of evaluation are many, as in Encoder.packed.
             encode = self.encoder if self.training else self.encoder.forward
             pooled = encode(batch.ids, batch.attention, self.layers)
         return [
@@ -169,18 +170,39 @@ class Runner:
         device: torch.device,
         precision: str,
         batch_tokens: int | None = None,
+        packed: bool | None = None,
     ) -> None:
         self.network = network
         self.device = device
         self.precision = precision
         self.batch_tokens = batch_tokens or PREDICTION_TOKENS.get(device.type, 1 << 14)
+        quick = network.encoder.packs_quickly(device, precision)
+        self.packed = quick if packed is None else packed
 
-    def each(self, tokens: Tokens, use: Callable[[Batch, list[Tensor]], None]) -> None:
+    def each(
+        self, tokens: Tokens, use: Callable[[Batch | PackedBatch, list[Tensor]], None]
+    ) -> None:
         """``use(batch, states)`` for batches that together hold every document once."""
         if len(tokens) == 0:
             return
+        batches: Iterator[Batch | PackedBatch] = self._batches(tokens).epoch(0)
+        was_training = self.network.training
+        if was_training:  # a walk through all modules, which a single text would feel
+            self.network.eval()
+        try:
+            with torch.inference_mode(), autocast(self.precision, self.device):
+                for batch in prefetched(batches, self.device):
+                    use(batch, self.network.states(batch))
+        finally:
+            if was_training:
+                self.network.train()
+
+    def _batches(self, tokens: Tokens) -> Batches | PackedBatches:
         encoder = self.network.encoder
-        batches = Batches(
+        if self.packed:
+            most = max(self.batch_tokens, 2 * tokens.longest + 1024)
+            return PackedBatches(tokens, PACKED_DOCUMENTS, pad_id=encoder.pad_id, max_tokens=most)
+        return Batches(
             tokens,
             None,
             pad_id=encoder.pad_id,
@@ -188,15 +210,6 @@ class Runner:
             shuffle=False,
             max_tokens=max(self.batch_tokens, tokens.longest),
         )
-        was_training = self.network.training
-        self.network.eval()
-        try:
-            with torch.inference_mode(), autocast(self.precision, self.device):
-                for batch in prefetched(batches.epoch(0), self.device):
-                    use(batch, self.network.states(batch))
-        finally:
-            if was_training:
-                self.network.train()
 
     def standardise(self, tokens: Tokens) -> None:
         """Lets the network standardise its states by a sample of these documents."""
@@ -228,7 +241,7 @@ class Runner:
         width = self.network.heads.text_width if vectors else 0
         read = np.zeros((len(tokens), width), np.float32)
 
-        def use(batch: Batch, states: list[Tensor]) -> None:
+        def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
             top = self.network.heads.predict(states, k, enough=True, **within)
             found = top.columns.shape[1]
             columns[batch.rows, :found] = top.columns.cpu().numpy()
@@ -246,7 +259,7 @@ class Runner:
         """Share of the true labels that each level's shortlist would let through."""
         counts: list[Tensor] = []
 
-        def use(batch: Batch, states: list[Tensor]) -> None:
+        def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
             true = labels_of(labels, batch.rows).to(self.device)
             counts.append(self.network.heads.shortlist_recall(states, true))
 

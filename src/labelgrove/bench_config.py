@@ -1,0 +1,179 @@
+"""What a bench consists of: its rows and what they have in common, read from a config file."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from labelgrove.bench_table import METRICS
+from labelgrove.errors import ConfigError
+from labelgrove.methods import create, method_class
+from labelgrove.params import Params, merge_settings, param, read_toml, unknown_key
+
+
+@dataclass
+class BenchParams(Params):
+    """What all rows have in common: files (in the data folder), how they are read and measured."""
+
+    train: str = param("", help="training corpus; default train.*")
+    test: str = param("", help="corpus to measure on; default test.*, else dev.*")
+    held_out: str = param("", help="corpus for the learnt weights of ensembles of rows")
+    labels: str = param("", help="label table; default the one beside the corpus")
+    format: str = param("", help="input format; default by content and name")
+    text_field: str = param("text", help="field(s) with the text")
+    labels_field: str = param("labels", help="field with the labels")
+    baseline: str = param("parabel", help="row that gains are relative to")
+    intervals: int = param(200, ge=0, help="bootstrap resamples for 95 % intervals")
+    latency_documents: int = param(200, ge=1, help="documents predicted one at a time")
+    propensity_a: float = param(0.55, ge=0, help="A of the propensity model")
+    propensity_b: float = param(1.5, ge=0, help="B of the propensity model")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a method with settings, an ensemble of other rows, or only numbers
+    that were published."""
+
+    name: str
+    settings: dict[str, Any] | None = None
+    of: tuple[str, ...] = ()
+    published: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def slug(self) -> str:
+        """The name of the row's files.
+
+        >>> Row("XR-Linear, C = 2").slug
+        'xr-linear-c-2'
+        """
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "row"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A bench as its config describes it, checked before any work begins."""
+
+    params: BenchParams
+    rows: tuple[Row, ...]
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, Any],
+        *,
+        settings: Sequence[str] = (),
+        folder: str | Path = ".",
+    ) -> Bench:
+        """Reads ``[[methods]]`` and the keys that all of them have in common.
+
+        A row's ``base`` is a row above whose settings it starts from, its ``config`` a file with
+        settings (paths are relative to ``folder``). ``settings`` are ``--set`` flags for all rows
+        that know them.
+
+        >>> rows = [{"method": "parabel"}, {"name": "one tree", "base": "parabel", "n_trees": 1}]
+        >>> Bench.from_config({"methods": rows}).rows[1].settings
+        {'method': 'parabel', 'n_trees': 1}
+        """
+        shared = {key: value for key, value in config.items() if key != "methods"}
+        tables = config.get("methods", [])
+        if not isinstance(tables, list) or not tables:
+            raise ConfigError("methods: a bench needs at least one [[methods]] table")
+        rows: list[Row] = []
+        for number, table in enumerate(tables, 1):
+            if not isinstance(table, Mapping):
+                raise ConfigError(f"methods: number {number} is no table")
+            row = _row(table, number, rows, Path(folder))
+            if row.slug in {other.slug for other in rows}:
+                raise ConfigError(f"methods: two rows are called {row.name!r}; give them a name")
+            rows.append(row)
+        rows = _with_flags(rows, settings)
+        for row in rows:
+            if row.settings is not None:
+                create_row(row)  # what is wrong is told before the work begins
+        return cls(BenchParams.from_dict(shared), tuple(rows))
+
+
+def _row(table: Mapping[str, Any], number: int, above: Sequence[Row], folder: Path) -> Row:
+    settings = dict(table)
+    published = _published(settings.pop("published", {}), number)
+    of = settings.pop("of", ())
+    if of and not (isinstance(of, list) and all(isinstance(name, str) for name in of)):
+        raise ConfigError(f"methods: number {number}: of must be a list of names of rows")
+    name = str(settings.pop("name", settings.get("method", "")))
+    if not name:
+        raise ConfigError(f"methods: number {number} has neither a method nor a name")
+    trained = {row.name: row for row in above if row.settings is not None}
+    base, file = settings.pop("base", None), settings.pop("config", None)
+    for asked in (*of, *([base] if base is not None else [])):
+        if asked not in trained:
+            raise ConfigError(f"{name}: names {asked!r}, which is no method above it")
+    if file is not None:
+        settings = _laid_over(read_toml(folder / str(file)), settings)
+    if base is not None:
+        settings = _laid_over(trained[base].settings or {}, settings)
+    if of:
+        return Row(name, settings | {"method": "ensemble"}, tuple(of), published)
+    if "method" not in settings:
+        if settings or not published:
+            raise ConfigError(f"{name}: needs a method, or published numbers alone")
+        return Row(name, None, (), published)
+    return Row(name, settings, (), published)
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with others laid over them, table by table."""
+    result = dict(below)
+    for key, value in above.items():
+        if isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+            value = {**result[key], **value}
+        result[key] = value
+    return result
+
+
+def _published(table: Any, number: int) -> dict[str, float]:
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"methods: number {number}: published must be a table of numbers")
+    for key, value in table.items():
+        if key not in METRICS:
+            raise ConfigError(unknown_key(key, list(METRICS), "published"))
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ConfigError(f"published.{key}: must be a number in percent, got {value!r}")
+    return {key: float(value) for key, value in table.items()}
+
+
+def _with_flags(rows: Sequence[Row], flags: Sequence[str]) -> list[Row]:
+    """Rows with ``--set`` flags laid over them; a flag that no row knows is an error."""
+    given = merge_settings({}, list(flags))
+    known: set[str] = set()
+    result = []
+    for row in rows:
+        if row.settings is not None and not row.of:
+            arguments = list(inspect.signature(method_class(row.settings["method"])).parameters)
+            if "members" in arguments:
+                arguments = list(given)  # an ensemble hands on what is not its own
+            else:
+                known.update(arguments)
+            over = {key: value for key, value in given.items() if key in arguments}
+            row = replace(row, settings=_laid_over(row.settings, over))
+        result.append(row)
+    for key in given:
+        if known and key not in known:
+            raise ConfigError(f"--set {unknown_key(key, sorted(known))}")
+    return result
+
+
+def create_row(row: Row) -> Any:
+    """The unfitted model of a row; an ensemble of rows has no members yet.
+
+    >>> create_row(Row("one", {"method": "parabel", "n_trees": 1})).n_trees
+    1
+    """
+    settings = dict(row.settings or {})
+    try:
+        return create(settings.pop("method"), settings)
+    except ConfigError as error:
+        raise ConfigError(f"{row.name}: {error}") from error

@@ -1,0 +1,435 @@
+"""Ensembles: several models over the same labels, whose lists of labels become one."""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, cast, get_args
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+
+from labelgrove.callbacks import Callback, Event, Reporter, Timing
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
+from labelgrove.merging import (
+    MEASURED_AT,
+    Learnt,
+    Rule,
+    learn_weights,
+    merge,
+    precision_of,
+)
+from labelgrove.methods.base import (
+    TrainingFacts,
+    check_fitted,
+    check_params,
+    hold_out,
+    load,
+    load_estimator,
+    save_estimator,
+    training_corpus,
+)
+from labelgrove.methods.requests import Request, score_given
+from labelgrove.params import Params, unknown_key
+from labelgrove.part import Part
+from labelgrove.predictions import Predictions
+from labelgrove.runs import RunFolder
+
+MEMBERS = "members"  # the folder of the members' own model folders, numbered from 1
+
+
+class Ensemble(BaseEstimator):
+    """Several models, trained by ``fit`` or brought by :meth:`join`, that predict together.
+
+    ``rule`` is mean, rank, softmax, sigmoid or round-robin (see :func:`labelgrove.merging.merge`),
+    with ``weights`` per member if given. With "learnt", rule and weights are those that do best on
+    ``held_out``, a share of the documents that no member learns from. Each member brings
+    ``candidates`` labels, or k where that is more. Parameters of a member are reached by its
+    number: ``members__1__ranker__C``.
+
+    >>> from labelgrove import Linear, TfidfParams
+    >>> texts, labels = ["red shoes", "blue hat", "red hat"], [["shoes"], ["hats"], ["hats"]]
+    >>> short = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
+    >>> model = Ensemble([Linear(), Linear(tfidf=short)], rule="rank").fit(texts, labels)
+    >>> model.predict(["some blue hats"], k=1).names()
+    [['hats']]
+    """
+
+    method: ClassVar[str] = "ensemble"
+    groups: ClassVar[dict[str, type[Params]]] = {}
+
+    def __init__(
+        self,
+        members: Sequence[Any] = (),
+        *,
+        rule: Rule | Literal["learnt"] = "mean",
+        weights: Sequence[float] | None = None,
+        candidates: int = 100,
+        held_out: float = 0.05,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.members = members
+        self.rule = rule
+        self.weights = weights
+        self.candidates = candidates
+        self.held_out = held_out
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Arguments by name, those of members as ``members__NUMBER__NAME``.
+
+        >>> from labelgrove import Linear
+        >>> Ensemble([Linear(n_trees=3)]).get_params()["members__1__n_trees"]
+        3
+        """
+        params: dict[str, Any] = super().get_params(deep=False)
+        if deep:
+            for number, member in enumerate(self.members, 1):
+                own = member.get_params(deep=True)
+                params |= {f"members__{number}__{name}": value for name, value in own.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Sets arguments by the names that :meth:`get_params` has.
+
+        >>> from labelgrove import Linear
+        >>> Ensemble([Linear()]).set_params(members__1__ranker__C=2.0).members[0].ranker.C
+        2.0
+        """
+        own: dict[str, Any] = {}
+        for name, value in params.items():
+            first, _, rest = name.partition("__")
+            if first != "members" or not rest:
+                own[name] = value
+                continue
+            number, _, argument = rest.partition("__")
+            if not number.isdecimal() or not 1 <= int(number) <= len(self.members):
+                raise ConfigError(f"{name}: this ensemble has members 1 to {len(self.members)}")
+            self.members[int(number) - 1].set_params(**{argument: value})
+        super().set_params(**own)
+        return self
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        dense: Any = None,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Trains a copy of every member on the same documents.
+
+        What members have in common (tf-idf, tokens, trees) is made once: it lies in the ``run``
+        folder, or in a temporary one.
+        """
+        self._check()
+        corpus = training_corpus(X, y, index, dense=dense)
+        learnt_from, held_out = corpus, None
+        if self.rule == "learnt":
+            learnt_from, held_out = hold_out(corpus, self.held_out, self.random_state)
+        members = [clone(member) for member in self.members]
+        timings: dict[str, Timing] = {}
+        with _stages_in(run) as shared:
+            for number, member in enumerate(members, 1):
+                if self.n_jobs is not None:
+                    member.set_params(n_jobs=self.n_jobs)
+                name = f"{number} {member.method}"
+                member.fit(
+                    learnt_from, callbacks=[_prefixed(name, c) for c in callbacks], run=shared
+                )
+                timings |= {f"{name}: {stage}": t for stage, t in member.timings_.items()}
+        self._take(members, held_out, Reporter(callbacks))
+        self.facts_ = TrainingFacts.of(corpus)
+        self.timings_ = timings
+        return self
+
+    def join(self, held_out: Any = None, y: Any = None) -> Self:
+        """Takes the members as they are, already fitted over the same labels.
+
+        ``held_out`` is for rule "learnt": a Corpus, or texts with their labels in ``y``, that no
+        member has seen.
+
+        >>> from labelgrove import Linear
+        >>> texts, labels = ["red shoes", "blue hat", "red hat"], [["shoes"], ["hats"], ["hats"]]
+        >>> trained = [Linear(random_state=seed).fit(texts, labels) for seed in (1, 2)]
+        >>> Ensemble(trained).join().predict(["a hat"], k=1).names()
+        [['hats']]
+        """
+        self._check()
+        for number, member in enumerate(self.members, 1):
+            if not hasattr(member, "index_"):
+                raise NotFittedError(
+                    f"member {number} ({member.method}) is not fitted; fit it first, "
+                    "or fit the whole ensemble"
+                )
+        documents = None
+        if held_out is not None:
+            documents = training_corpus(held_out, y, self.members[0].index_)
+        if self.rule == "learnt" and documents is None:
+            raise DataError('rule "learnt" needs documents to learn from: join(held_out)')
+        self._take(list(self.members), documents, Reporter(()))
+        self.facts_ = self.members[0].facts_
+        self.timings_ = {}
+        return self
+
+    def _take(self, members: list[Any], held_out: Corpus | None, reporter: Reporter) -> None:
+        """Makes fitted models the members, and settles rule and weights."""
+        first = members[0].index_
+        for number, member in enumerate(members[1:], 2):
+            _check_same_labels(first, member.index_, f"member {number} ({member.method})")
+            member.index_ = first  # one object, so that nobody compares the labels again
+        self.members_ = members
+        self.index_ = first
+        # With too few documents to learn from, "learnt" is the mean.
+        rule: Rule = "mean" if self.rule == "learnt" else self.rule
+        weights = None if self.weights is None else [float(w) for w in self.weights]
+        self.report_: dict[str, Any] = {}
+        if self.rule == "learnt" and held_out is not None:
+            learnt, alone = self._learn(held_out)
+            rule, weights = learnt.rule, list(learnt.weights)
+            self.report_ = {"held_out": len(held_out), "ensemble": list(learnt.precision)} | alone
+            reporter.message(_sentence(learnt, alone))
+        self.rule_ = rule
+        self.weights_ = [1.0] * len(members) if weights is None else weights
+
+    def _learn(self, held_out: Corpus) -> tuple[Learnt, dict[str, Any]]:
+        places = self._places(1)
+        found = [member.predict(held_out, k=places) for member in self.members_]
+        learnt = learn_weights(found, held_out.labels, places=places, threads=self.n_jobs)
+        alone = {
+            f"{number} {member.method}": list(precision_of(part, held_out.labels))
+            for number, (member, part) in enumerate(zip(self.members_, found, strict=True), 1)
+        }
+        return learnt, alone
+
+    def _places(self, k: int) -> int:
+        """How many labels each member is asked for."""
+        return min(max(k, self.candidates), len(self.index_))
+
+    def predict(
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        dense: Any = None,
+        allow: Any = None,
+        deny: Any = None,
+        min_score: float | None = None,
+        diversity: float = 0.0,
+        threads: int | None = None,
+    ) -> Predictions:
+        """The k best labels of each document by all members together.
+
+        ``dense`` goes to the members that read it; ``allow`` and ``deny`` need members that all
+        know them. ``min_score`` and ``diversity`` are as for the linear method.
+        """
+        check_fitted(self)
+        asked = Request.of(
+            self, k, allow=allow, deny=deny, min_score=min_score, diversity=diversity
+        )
+        k = asked.places
+        places = self._places(k)
+        threads = self.n_jobs if threads is None else threads
+        given = {"dense": dense, "allow": asked.mask}
+        found = [
+            member.predict(X, k=places, threads=threads, **_understood(number, member, given))
+            for number, member in enumerate(self.members_, 1)
+        ]
+        weights = None if self.rule_ == "round-robin" else self.weights_
+        return asked.answer(
+            merge(found, k=k, rule=self.rule_, weights=weights, places=places, threads=threads)
+        )
+
+    def score_labels(self, X: Any, labels: Any, *, threads: int | None = None) -> Any:
+        """Scores of given labels, as :meth:`predict` gives them when it may find no others.
+
+        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
+        sparse documents x labels pattern, for a sparse matrix.
+        """
+        check_fitted(self)
+        return score_given(self, X, labels, threads=threads)
+
+    def score(self, X: Any, y: Any) -> float:
+        """P@1, so that scikit-learn's searches have a default to maximise."""
+        from labelgrove.metrics import scorer
+
+        return float(scorer("P@1")(self, X, y))
+
+    def estimate_memory(self, corpus: Corpus) -> int:
+        """Bytes that fitting will need at its peak: members are trained one after the other."""
+        self._check()
+        return max(int(member.estimate_memory(corpus)) for member in self.members)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes a model folder; each member is a model folder of its own inside it."""
+        check_fitted(self)
+        part = Part({"rule": self.rule_, "weights": self.weights_, "report": self.report_})
+
+        def write_members(folder: Path) -> None:
+            for number, member in enumerate(self.members_, 1):
+                member.save(folder / MEMBERS / str(number))
+
+        save_estimator(self, path, {"ensemble": part}, files=write_members, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> Self:
+        """Reads a model folder that :meth:`save` wrote."""
+        model, parts = load_estimator(cls, path, **options)
+        settled = parts["ensemble"].config
+        model.rule_, model.weights_ = settled["rule"], settled["weights"]
+        model.report_ = settled["report"]
+        # The manifest of the whole lists the members' files, so these were checked already.
+        model.members = [
+            load(Path(path) / MEMBERS / str(number), verify="none")
+            for number in range(1, len(model.members) + 1)
+        ]
+        for member in model.members:
+            if len(member.index_) != len(model.index_):
+                raise ModelFormatError(f"{path}: its members were trained on other labels")
+            member.index_ = model.index_
+        model.members_ = model.members
+        return cast(Self, model)
+
+    def _check(self) -> None:
+        """Validates the arguments; those of members are checked by their own ``fit``."""
+        check_params(self)
+        if isinstance(self.members, str) or not isinstance(self.members, Sequence):
+            raise ConfigError(f"members: must be a list of models, got {self.members!r}")
+        if not self.members:
+            raise ConfigError("members: an ensemble needs at least one model")
+        for number, member in enumerate(self.members, 1):
+            if not all(hasattr(member, name) for name in ("method", "fit", "predict", "save")):
+                raise ConfigError(f"members: number {number} is no labelgrove model: {member!r}")
+        rules = (*get_args(Rule), "learnt")
+        if self.rule not in rules:
+            raise ConfigError(f"rule: must be one of {', '.join(rules)}, got {self.rule!r}")
+        if self.weights is not None:
+            _check_weights(self.weights, len(self.members), self.rule)
+        whole = isinstance(self.candidates, (int, np.integer))
+        if not whole or isinstance(self.candidates, bool) or self.candidates < 1:
+            raise ConfigError(
+                f"candidates: must be a whole number of at least 1, got {self.candidates!r}"
+            )
+
+
+def with_members(cls: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Config tables of an ensemble with models in place of ``[[members]]``.
+
+    Keys that are no arguments of the ensemble, and ``random_state`` and ``n_jobs``, are defaults
+    for the members that know them.
+
+    >>> tables = {"members": [{"method": "linear"}, {"ranker": {"C": 3.0}}], "ranker": {"C": 2.0}}
+    >>> [member.ranker.C for member in with_members(Ensemble, tables)["members"]]
+    [2.0, 3.0]
+    """
+    from labelgrove.methods import create, method_class
+
+    tables = config.get("members", [])
+    if not isinstance(tables, Sequence) or not all(isinstance(t, Mapping) for t in tables):
+        raise ConfigError("members: must be tables, [[members]], each with a method")
+    own = list(inspect.signature(cls).parameters)
+    defaults = {
+        key: value
+        for key, value in config.items()
+        if key not in own or key in ("random_state", "n_jobs")
+    }
+    members, known = [], set(own)
+    for table in tables:
+        named = table.get("method", "linear")
+        arguments = list(inspect.signature(method_class(named)).parameters)
+        known.update(arguments)
+        settings = {key: value for key, value in defaults.items() if key in arguments}
+        for key, value in table.items():
+            if isinstance(value, Mapping) and isinstance(settings.get(key), Mapping):
+                settings[key] = {**settings[key], **value}
+            elif key != "method":
+                settings[key] = value
+        members.append(create(named, settings))
+    for key in defaults:
+        if key not in known:
+            raise ConfigError(unknown_key(key, sorted(known)))
+    return {key: value for key, value in config.items() if key in own} | {"members": members}
+
+
+def _check_weights(weights: Any, members: int, rule: str) -> None:
+    if rule in ("round-robin", "learnt"):
+        raise ConfigError(f'weights: must be left out with rule "{rule}"')
+    numbers = np.asarray(weights, dtype=object)
+    plain = all(isinstance(w, (int, float, np.number)) for w in numbers.ravel())
+    if numbers.shape != (members,) or not plain:
+        raise ConfigError(f"weights: must be {members} numbers, one per member, got {weights!r}")
+    if not all(0 <= w < np.inf for w in weights) or not any(weights):
+        raise ConfigError(f"weights: must not be negative, nor all 0, got {weights!r}")
+
+
+def _check_same_labels(first: LabelIndex, other: LabelIndex, who: str) -> None:
+    if other is first or other == first:
+        return
+    advice = "fit all members with one label index: fit(..., index=)"
+    if len(other) != len(first):
+        raise DataError(f"{who} has {len(other):,} labels, member 1 {len(first):,}; {advice}")
+    column = next(
+        c
+        for c, pairs in enumerate(zip(first.ids, first.names, other.ids, other.names, strict=True))
+        if pairs[:2] != pairs[2:]
+    )
+    raise DataError(
+        f"{who} has other labels than member 1, or another order: column {column} is "
+        f"{other.ids[column]!r} there and {first.ids[column]!r} here; {advice}"
+    )
+
+
+def _understood(number: int, member: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the given arguments that a member's ``predict`` has."""
+    asked = {name: value for name, value in given.items() if value is not None}
+    if not asked:
+        return {}  # reading a signature takes as long as a quick prediction
+    known = inspect.signature(member.predict).parameters
+    if "allow" in asked and "allow" not in known:
+        raise ConfigError(f"allow, deny: member {number} ({member.method}) cannot use them")
+    return {name: value for name, value in asked.items() if name in known}
+
+
+@contextmanager
+def _stages_in(run: RunFolder | None) -> Iterator[RunFolder]:
+    """The run folder through which members share stages: the given one, or one that goes away."""
+    if run is not None:
+        yield run
+        return
+    # Members' arrays are maps of files here; they outlive the names of these files.
+    with (
+        tempfile.TemporaryDirectory(prefix="labelgrove-", ignore_cleanup_errors=True) as folder,
+        RunFolder(Path(folder) / "run") as shared,
+    ):
+        yield shared
+
+
+def _prefixed(name: str, callback: Callback) -> Callable[[Event], None]:
+    """The callback, told which member a stage belongs to."""
+
+    def listen(event: Event) -> None:
+        callback(replace(event, stage=f"{name}: {event.stage}" if event.stage else name))
+
+    return listen
+
+
+def _sentence(learnt: Learnt, alone: Mapping[str, Sequence[float]]) -> str:
+    def figures(values: Sequence[float]) -> str:
+        return "/".join(f"{100 * value:.2f}" for value in values)
+
+    where = "/".join(map(str, MEASURED_AT))
+    weights = ", ".join(f"{weight:g}" for weight in learnt.weights)
+    parts = ", ".join(f"{name} {figures(values)}" for name, values in alone.items())
+    return (
+        f"held-out P@{where}: ensemble {figures(learnt.precision)} (rule {learnt.rule}, "
+        f"weights {weights}), {parts}"
+    )

@@ -1,0 +1,192 @@
+"""Benches of quick linear methods on a small corpus."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import labelgrove
+from labelgrove.bench import run_bench
+from labelgrove.bench_config import Bench, create_row
+from labelgrove.bench_table import METRICS, add_gains, bench_table
+from labelgrove.errors import ConfigError
+from test_contract import planted
+
+PARABEL: dict[str, Any] = {"method": "parabel", "published": {"P@1": 80.0, "P@3": 60.0}}
+LINEAR: dict[str, Any] = {"method": "linear", "published": {"P@1": 84.0}}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    texts, labels = planted(150)
+    rows = [{"text": t, "labels": y} for t, y in zip(texts, labels, strict=True)]
+    for name, part in (("train", rows[:100]), ("dev", rows[100:]), ("more", rows[100:120])):
+        lines = "".join(json.dumps(row) + "\n" for row in part)
+        (folder / f"{name}.jsonl").write_text(lines)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    folder = tmp_path_factory.mktemp("bench")
+    bench = Bench.from_config(
+        {
+            "intervals": 20,
+            "held_out": "more.jsonl",
+            "methods": [
+                PARABEL,
+                LINEAR,
+                {"name": "C 0.5", "method": "linear", "ranker": {"C": 0.5}},
+                {"name": "both", "of": ["parabel", "linear"], "rule": "learnt"},
+                {"name": "theirs", "published": {"P@1": 88.0}},
+            ],
+        }
+    )
+    return folder, run_bench(bench, data, folder)
+
+
+def test_rows_are_trained_and_measured(finished: Any) -> None:
+    folder, records = finished
+    assert [record["row"] for record in records] == ["parabel", "linear", "C 0.5", "both", "theirs"]
+    for record in records[:4]:
+        assert list(record["metrics"]) == list(METRICS)
+        assert record["metrics"]["P@1"] > 90
+        low, high = record["intervals"]["P@3"]
+        assert low <= record["metrics"]["P@3"] <= high
+        assert 0 < record["latency_ms"]["p50"] <= record["latency_ms"]["p99"]
+        assert record["machine"]["cores"] > 0
+        assert record["model_bytes"] > 0 and record["peak_memory_bytes"] > 0
+    assert records[0]["gain"] == {"P@1": 0.0, "P@3": 0.0, "P@5": 0.0}
+    assert records[1]["published_gain"] == {"P@1": 5.0}
+    assert "metrics" not in records[4]
+    alone = [record["stages"] for record in records[:2]]
+    assert records[3]["stages"] == alone[0] | alone[1]  # the same tf-idf, counted once
+    assert records[3]["train_seconds"] > sum(records[3]["stages"].values())
+    stored = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    assert stored == records
+    assert labelgrove.load(folder / "models" / "c-0-5").ranker.C == 0.5
+
+
+def test_stages_of_other_rows_are_reused_and_their_time_is_counted(finished: Any) -> None:
+    folder, records = finished
+    log = (folder / "cache" / "log.jsonl").read_text().splitlines()
+    made = [e["stage"] for e in map(json.loads, log) if e["kind"] == "stage_computing"]
+    assert made.count("tfidf") == 1
+    linear, other = records[1]["stages"], records[2]["stages"]
+    kinds = sorted(name.split()[0] for name in linear.keys() & other.keys())
+    assert kinds == ["tfidf", "tree"]
+    assert all(linear[name] == other[name] > 0 for name in linear.keys() & other.keys())
+    assert records[2]["train_seconds"] == pytest.approx(sum(other.values()))
+
+
+def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None:
+    folder, records = finished
+    said: list[str] = []
+    tables = [PARABEL, LINEAR, {"name": "C 0.5", "method": "linear", "ranker": {"C": 0.25}}]
+    bench = Bench.from_config({"intervals": 20, "held_out": "more.jsonl", "methods": tables})
+    again = run_bench(bench, data, folder, only=["linear"], say=said.append)
+    assert said == ["parabel: measured before", "linear: measured before"]
+    assert again[:2] == records[:2]
+    assert "metrics" not in again[2]  # other settings, and not asked for
+    assert "C 0.5: not measured" in bench_table(again)
+    with pytest.raises(ConfigError, match="--only nothing: no such row"):
+        run_bench(bench, data, folder, only=["nothing"])
+
+
+def test_a_row_that_fails_is_told_and_stops_no_other(data: Path, tmp_path: Path) -> None:
+    tables = [{"name": "bad", "method": "linear", "n_trees": 0}, {"method": "ova"}]
+    tables.append({"name": "both", "of": ["bad", "ova"]})
+    bench = Bench.from_config({"intervals": 0, "methods": tables, "baseline": "ova"})
+    records = run_bench(bench, data, tmp_path)
+    assert "ended with 1" in records[0]["error"]
+    assert records[1]["metrics"]["P@1"] > 90
+    assert records[1]["intervals"] == {}
+    assert "its member bad was not trained" in records[2]["error"]
+    assert "bad: failed" in bench_table(records)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "at least one"),
+        ({"methods": [{}]}, "number 1 has neither a method nor a name"),
+        ({"methods": [{"name": "x"}]}, "x: needs a method, or published numbers"),
+        ({"methods": [{"method": "linear"}, {"method": "linear"}]}, "two rows are called 'linear'"),
+        ({"methods": [{"method": "linear", "ranker": {"D": 1}}]}, r"linear: ranker.D: unknown key"),
+        ({"methods": [{"method": "linear", "published": {"P@2": 1}}]}, r"published.P@2: unknown"),
+        ({"methods": [{"method": "linear", "published": {"P@1": "a"}}]}, "must be a number"),
+        ({"methods": [{"name": "e", "of": ["linear"]}]}, "'linear', which is no method above it"),
+        ({"methods": [{"name": "e", "of": "linear"}]}, "of must be a list"),
+        ({"methods": [{"method": "linear"}], "interval": 3}, "did you mean intervals"),
+    ],
+)
+def test_wrong_configs_are_refused_before_the_work(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Bench.from_config(config)
+
+
+def test_rows_start_from_others_from_files_and_from_flags(tmp_path: Path) -> None:
+    (tmp_path / "l.toml").write_text('method = "linear"\nn_trees = 2\n[ranker]\nC = 3.0\n')
+    tables = [
+        {"name": "file", "config": "l.toml", "ranker": {"eps": 0.2}},
+        {"name": "other", "base": "file", "ranker": {"eps": 0.4}, "n_trees": 1},
+        {"name": "ensemble", "method": "ensemble", "members": [{"method": "linear"}]},
+        {"name": "joined", "of": ["file", "other"], "rule": "rank"},
+        {"name": "theirs", "published": {"P@1": 1.0}},
+    ]
+    flags = ["ranker.max_iterations=7"]
+    rows = Bench.from_config({"methods": tables}, settings=flags, folder=tmp_path).rows
+    first, second = (row.settings for row in rows[:2])
+    assert first == {
+        "method": "linear",
+        "n_trees": 2,
+        "ranker": {"C": 3.0, "eps": 0.2, "max_iterations": 7},
+    }
+    assert second == first | {"n_trees": 1, "ranker": first["ranker"] | {"eps": 0.4}}
+    assert create_row(rows[2]).members[0].ranker.max_iterations == 7
+    assert rows[3].settings == {"rule": "rank", "method": "ensemble"}
+    assert rows[4].settings is None
+    with pytest.raises(ConfigError, match=r"--set rankr: unknown key; did you mean ranker\?"):
+        Bench.from_config({"methods": tables}, settings=["rankr.C=1"], folder=tmp_path)
+    with pytest.raises(ConfigError, match="names 'nothing', which is no method above it"):
+        Bench.from_config({"methods": [{"name": "x", "base": "nothing"}]})
+
+
+def test_files_are_found_or_named(data: Path, tmp_path: Path) -> None:
+    bench = Bench.from_config({"methods": [{"name": "x", "published": {"P@1": 1.0}}]})
+    with pytest.raises(ConfigError, match=r"has no file train\.\*"):
+        run_bench(bench, tmp_path, tmp_path / "run")
+    named = {"test": "none.jsonl", "methods": [{"name": "x", "published": {"P@1": 1.0}}]}
+    with pytest.raises(ConfigError, match=r"none\.jsonl: no such file"):
+        run_bench(Bench.from_config(named), data, tmp_path / "run")
+
+
+def test_the_table_has_what_was_published_below() -> None:
+    records: list[dict[str, Any]] = [
+        {"row": "parabel", "published": {"P@1": 50.0}},
+        {"row": "new", "published": {"P@1": 55.0, "P@5": 20.0}},
+    ]
+    add_gains(records, "parabel")
+    lines = bench_table(records).splitlines()
+    assert lines[2].startswith("| parabel, published | 50.00 |")
+    assert "+10.0/-/- %" in lines[3]
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_the_command_prints_a_table_and_json(
+    data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from labelgrove.cli import app
+
+    config = tmp_path / "bench.toml"
+    config.write_text('intervals = 0\nbaseline = "ova"\n[[methods]]\nmethod = "ova"\n')
+    flags = ["bench", "--config", str(config), "--data", str(data)]
+    app([*flags, "--threads", "1"], standalone_mode=False)
+    assert "| ova " in capfd.readouterr().out
+    app([*flags, "--json"], standalone_mode=False)
+    assert json.loads(capfd.readouterr().out)["metrics"]["P@1"] > 90
+    assert (tmp_path / "bench.bench" / "rows" / "ova.json").exists()
