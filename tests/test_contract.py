@@ -305,6 +305,23 @@ def test_given_labels_are_scored(method: str) -> None:
     np.testing.assert_allclose(found.diagonal(), np.diagonal(dense), rtol=1e-4, atol=1e-6)
 
 
+def test_calibrated_scores_are_probabilities_until_the_next_fit(method: str, tmp_path: Any) -> None:
+    texts, labels = planted()
+    model = new(method).fit(texts[:80], labels[:80])
+    raw = model.predict(texts, k=5)
+    labelgrove.calibrate(model, texts[80:], labels[80:], k=5)
+    model.save(tmp_path / "model")
+    for calibrated in (model, labelgrove.load(tmp_path / "model")):
+        found = calibrated.predict(texts, k=5)
+        assert found.score_kind == "probability"
+        assert ((found.scores >= 0) & (found.scores <= 1)).all()
+        assert np.array_equal(found.columns, raw.columns)
+        assert same(found, model.predict(texts, k=5))
+        assert same(calibrated.predict(texts, k=5, raw=True), raw)
+        assert calibrated.predict(texts, k=5, min_score="auto").counts.max() <= 5
+    assert model.fit(texts[:80], labels[:80]).predict(texts, k=5).score_kind == raw.score_kind
+
+
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "3"])
 def test_k_must_be_a_positive_whole_number(method: str, k: Any) -> None:
     model = new(method).fit(["red", "blue"], [["a"], ["b"]])

@@ -29,6 +29,7 @@ _HOME = {
     "Tfidf": "labelgrove.tfidf",
     "TfidfParams": "labelgrove.tfidf",
     "TreeParams": "labelgrove.tree",
+    "calibrate": "labelgrove.calibration",
     "evaluate": "labelgrove.metrics",
     "load": "labelgrove.methods.base",
     "read_corpus": "labelgrove.formats",
@@ -51,6 +52,7 @@ __all__ = [
     "TfidfParams",
     "TreeParams",
     "__version__",
+    "calibrate",
     "evaluate",
     "load",
     "read_corpus",
@@ -61,6 +63,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from labelgrove.beam import SearchParams
+    from labelgrove.calibration import calibrate
     from labelgrove.corpus import Corpus, LabelIndex
     from labelgrove.ensemble import Ensemble
     from labelgrove.features import Features

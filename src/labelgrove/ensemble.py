@@ -34,7 +34,7 @@ from labelgrove.methods.base import (
     save_estimator,
     training_corpus,
 )
-from labelgrove.methods.requests import Request, score_given
+from labelgrove.methods.requests import MinScore, Request, score_given
 from labelgrove.params import Params, unknown_key
 from labelgrove.part import Part
 from labelgrove.predictions import Predictions
@@ -149,6 +149,7 @@ class Ensemble(BaseEstimator):
                 timings |= {f"{name}: {stage}": t for stage, t in member.timings_.items()}
         self._take(members, held_out, Reporter(callbacks))
         self.facts_ = TrainingFacts.of(corpus)
+        self.calibration_ = None
         self.timings_ = timings
         return self
 
@@ -178,6 +179,7 @@ class Ensemble(BaseEstimator):
             raise DataError('rule "learnt" needs documents to learn from: join(held_out)')
         self._take(list(self.members), documents, Reporter(()))
         self.facts_ = self.members[0].facts_
+        self.calibration_ = None
         self.timings_ = {}
         return self
 
@@ -223,8 +225,9 @@ class Ensemble(BaseEstimator):
         dense: Any = None,
         allow: Any = None,
         deny: Any = None,
-        min_score: float | None = None,
+        min_score: MinScore = None,
         diversity: float = 0.0,
+        raw: bool = False,
         threads: int | None = None,
     ) -> Predictions:
         """The k best labels of each document by all members together.
@@ -234,7 +237,13 @@ class Ensemble(BaseEstimator):
         """
         check_fitted(self)
         asked = Request.of(
-            self, k, allow=allow, deny=deny, min_score=min_score, diversity=diversity
+            self,
+            k,
+            allow=allow,
+            deny=deny,
+            min_score=min_score,
+            diversity=diversity,
+            raw=raw,
         )
         k = asked.places
         places = self._places(k)
@@ -249,14 +258,16 @@ class Ensemble(BaseEstimator):
             merge(found, k=k, rule=self.rule_, weights=weights, places=places, threads=threads)
         )
 
-    def score_labels(self, X: Any, labels: Any, *, threads: int | None = None) -> Any:
+    def score_labels(
+        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
+    ) -> Any:
         """Scores of given labels, as :meth:`predict` gives them when it may find no others.
 
         ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
         sparse documents x labels pattern, for a sparse matrix.
         """
         check_fitted(self)
-        return score_given(self, X, labels, threads=threads)
+        return score_given(self, X, labels, raw=raw, threads=threads)
 
     def score(self, X: Any, y: Any) -> float:
         """P@1, so that scikit-learn's searches have a default to maximise."""

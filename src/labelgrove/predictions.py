@@ -162,12 +162,19 @@ class Predictions:
             self.score_kind,
         )
 
-    def above(self, threshold: float) -> Predictions:
-        """Only labels whose score is at least ``threshold``.
+    def above(self, threshold: float | npt.NDArray[np.floating[Any]]) -> Predictions:
+        """Only labels whose score is at least ``threshold``: a number, or one number per label.
 
         >>> Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab")).above(1.5).names()
         [['b']]
+        >>> found = Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab"))
+        >>> found.above(np.array([1, 3])).names()
+        [['a']]
         """
+        if isinstance(threshold, np.ndarray):
+            if threshold.shape != (len(self.index),):
+                raise DataError(f"{threshold.shape} thresholds for {len(self.index)} labels")
+            threshold = threshold[self.columns]
         return self._only(self._used() & (self.scores >= threshold))
 
     def without(self, pairs: Any) -> Predictions:

@@ -6,6 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
+from labelgrove.cli import app
+from labelgrove.errors import LabelgroveError
+
 
 def labels(done: Any) -> list[str]:
     (row,) = [json.loads(line) for line in done.stdout.splitlines()]
@@ -41,10 +46,12 @@ def test_a_thesaurus_gives_groups(run: Any, folder: Path, model: Path, tmp_path:
     assert labels(again)[0] == "shoes" and len(labels(again)) == 5
 
 
-def test_mistakes_are_told(run: Any, model: Path) -> None:
-    wrong = run("predict", model, "-", "--allow", "boots", stdin="x\n", check=False)
-    assert wrong.returncode == 1 and "allow: unknown label 'boots'" in wrong.stderr
-    both = ["--allow", "hats", "--score-labels", "hats"]
-    assert "give one of them" in run("predict", model, "-", *both, stdin="x", check=False).stderr
-    missing = run("predict", model, "-", "--deny", "@nowhere.txt", stdin="x", check=False)
-    assert missing.returncode == 1 and "nowhere.txt" in missing.stderr
+def test_mistakes_are_told(model: Path) -> None:
+    for flags, message in (
+        (["--allow", "boots"], "allow: unknown label 'boots'"),
+        (["--allow", "hats", "--score-labels", "hats"], "give one of them"),
+        (["--deny", "@nowhere.txt"], "nowhere.txt"),
+    ):
+        done = CliRunner().invoke(app, ["predict", str(model), "-", *flags], input="x\n")
+        assert isinstance(done.exception, LabelgroveError)
+        assert message in str(done.exception)

@@ -7,7 +7,18 @@ from typing import NoReturn
 
 import typer
 
-from labelgrove.cli import bench, common, data, demo, doctor, evaluate, info, predict, train
+from labelgrove.cli import (
+    bench,
+    calibrate,
+    common,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    info,
+    predict,
+    train,
+)
 
 app = typer.Typer(
     name="labelgrove",
@@ -20,6 +31,7 @@ app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("bench")(bench.bench)
+app.command("calibrate")(calibrate.calibrate)
 app.command("info")(info.info)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

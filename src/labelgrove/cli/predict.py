@@ -29,9 +29,16 @@ def predict(
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="Labels per document.")] = 5,
     out: Annotated[str, typer.Option("--out", help="Output file; - for standard output.")] = "-",
     threshold: Annotated[
-        float | None,
-        typer.Option("--threshold", "--min-score", help="Only labels with at least this score."),
+        str | None,
+        typer.Option(
+            "--threshold",
+            "--min-score",
+            help="Only labels with at least this score; auto: as calibrate chose.",
+        ),
     ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Scores as they are, though the model is calibrated.")
+    ] = False,
     allow: Annotated[
         list[str] | None,
         typer.Option(
@@ -86,7 +93,11 @@ def predict(
         from labelgrove.tree_given import read_label_groups
 
         loaded.index_ = loaded.index_.with_groups(read_label_groups(groups, loaded.index_))
-    asked: dict[str, Any] = {"min_score": threshold, "diversity": diversity}
+    asked: dict[str, Any] = {
+        "min_score": _min_score(threshold),
+        "diversity": diversity,
+        "raw": raw,
+    }
     if score_labels is not None:
         if allow is not None:
             raise ConfigError("--score-labels and --allow: give one of them")
@@ -119,6 +130,15 @@ def predict(
             beside.finish()
     if out != "-" or report.bad_lines:
         console.print(f"{report}" if out == "-" else f"{report} -> {out}", markup=False)
+
+
+def _min_score(given: str | None) -> Any:
+    if given is None or given == "auto":
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        raise ConfigError(f"--threshold {given}: must be a number or auto") from None
 
 
 class _DenseRows:
