@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove.errors import ConfigError
-from labelgrove.thresholds import best_threshold, check_target, label_thresholds
+from labelgrove.thresholds import DRAWN, best_threshold, check_target, label_thresholds
 
 pairs = st.lists(
     st.tuples(st.sampled_from([0.05, 0.1, 0.3, 0.5, 0.7, 0.95]), st.booleans()), min_size=1
@@ -48,8 +48,9 @@ def test_labels_with_few_documents_have_no_threshold_of_their_own():
     columns = np.array([0] * 4 + [1] * 2, np.int32)
     scores = np.array([0.9, 0.8, 0.3, 0.2, 0.5, 0.4])
     hits = np.array([True, True, False, False, True, False])
-    found = label_thresholds(columns, scores, hits, np.array([2, 1, 5]), "f1", fewest=2)
-    assert found[0] == pytest.approx(0.55)
+    true = np.array([2, 1, 5])
+    found = label_thresholds(columns, scores, hits, true, "f1", shared=0.3, fewest=2)
+    assert found[0] == pytest.approx((2 * 0.55 + DRAWN * 0.3) / (2 + DRAWN))
     assert np.isnan(found[1]) and np.isnan(found[2])  # label 2 was never predicted
 
 

@@ -271,7 +271,13 @@ def _fit(
     if choose.per_label:
         bearers = np.bincount(truth.indices, minlength=truth.shape[1])
         own = label_thresholds(
-            found.columns[chosen], scores, hits, bearers, choose.target, fewest=choose.fewest
+            found.columns[chosen],
+            scores,
+            hits,
+            bearers,
+            choose.target,
+            shared=threshold,
+            fewest=choose.fewest,
         )
     return replace(calibration, threshold=threshold, label_thresholds=own)
 
@@ -331,6 +337,9 @@ def _through(
 def _falling(found: Predictions, chances: npt.NDArray[np.float64]) -> Float32:
     """Chances that keep the order of the scores: equal where these are, else strictly falling."""
     scores = np.where(_used(found), chances, -np.inf).astype(np.float32)
+    fell = found.scores[:, 1:] < found.scores[:, :-1]
+    if np.array_equal(scores[:, 1:] < scores[:, :-1], fell):
+        return scores
     for place in range(1, found.k):
         before = scores[:, place - 1]
         same = found.scores[:, place] == found.scores[:, place - 1]

@@ -174,8 +174,15 @@ class Predictions:
         if isinstance(threshold, np.ndarray):
             if threshold.shape != (len(self.index),):
                 raise DataError(f"{threshold.shape} thresholds for {len(self.index)} labels")
-            threshold = threshold[self.columns]
-        return self._only(self._used() & (self.scores >= threshold))
+            return self._only(self._used() & (self.scores >= threshold[self.columns]))
+        kept = self._used() & (self.scores >= threshold)  # rows are sorted: these are at the front
+        return Predictions(
+            np.where(kept, self.columns, np.int32(-1)),
+            np.where(kept, self.scores, np.float32(-np.inf)),
+            kept.sum(axis=1, dtype=np.int32),
+            self.index,
+            self.score_kind,
+        )
 
     def without(self, pairs: Any) -> Predictions:
         """Without the given (document, column) pairs; labels behind a removed one move up.
