@@ -36,6 +36,8 @@ def made_small(config: dict[str, Any]) -> dict[str, Any]:
     small = {name: dict(v) if isinstance(v, dict) else v for name, v in config.items()}
     small["encoder"] |= {"encoder": tiny["encoder"]["encoder"], "max_tokens": 24}
     small["training"] |= {"max_steps": 10, "batch_size": 8, "precision": "fp32"}
+    if "indexing" in small:
+        small["indexing"]["clusters"] = 4
     small["training"]["compile"] = False
     levels = small["heads"].get("clusters") or small["heads"].get("kept")
     if isinstance(levels, list):

@@ -28,7 +28,8 @@ from labelgrove.methods import METHODS, create
 from labelgrove.predictions import Predictions
 
 # Methods that learn from ready-made feature matrices as well as from text.
-FROM_FEATURES = {"linear", "xr-linear", "parabel", "bonsai", "ova", "two trees", "mined"}
+FROM_FEATURES = {"linear", "xr-linear", "xr-linear-cost", "parabel", "bonsai", "ova"}
+FROM_FEATURES |= {"two trees", "mined"}
 QUICK: dict[str, dict[str, Any]] = {
     "parabel": {"tree": {"max_leaf_size": 2}},
     "bonsai": {"tree": {"branching": 3, "max_leaf_size": 2}},
@@ -48,11 +49,28 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 # Methods with an encoder: a tiny random one, and as many updates as a small problem needs.
+FEW_UPDATES = {"max_steps": 40, "batch_size": 32, "lr": 3e-3, "head_lr": 3e-2}
 NEURAL: dict[str, dict[str, Any]] = {
+    "xtransformer": {"heads": {"dropout": 0.0}, "training": FEW_UPDATES},
+    "linear-vectors": {"word2vec": {"width": 8, "epochs": 2}, "vectors": {"kind": "word2vec"}},
+    "parabel-pretrained": {"ranker": {"C": 5.0}, "encoder": {"pooling": "mean"}},
+    "parabel-pretrained-tfidf": {"tree": {"max_leaf_size": 3}},
+    "parabel-word2vec-tfidf": {"word2vec": {"width": 8, "epochs": 2}},
+    "parabel-finetuned-tfidf": {"training": FEW_UPDATES, "n_trees": 1},
     "lightxml": {"heads": {"dropout": 0.0}},
     "cascadexml": {"heads": {"dropout": 0.0, "mix_dropout": 0.0}},
 }
 NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "xtransformer by label text": (
+        "xtransformer",
+        {
+            "heads": {"dropout": 0.0},
+            "training": FEW_UPDATES,
+            "indexing": {"vectors": "text-emb"},
+            "ranking": {"combine": "product", "scale": "blocks"},
+            "ranker": {"negatives": "man"},
+        },
+    ),
     "lightxml in groups": (
         "lightxml",
         {
@@ -93,6 +111,8 @@ def method(request: pytest.FixtureRequest) -> str:
 def new(method: str, **settings: Any) -> Any:
     if method in NEURAL or method in NEURAL_VARIANTS:
         name, variant = NEURAL_VARIANTS.get(method, (method, NEURAL.get(method, {})))
+        if "encoder" in variant:  # only what differs
+            variant = variant | {"encoder": tiny_training()["encoder"] | variant["encoder"]}
         return create(name, tiny_training() | variant | settings)
     name, variant = VARIANTS.get(method, (method, QUICK.get(method, {})))
     return create(name, variant | settings)
@@ -332,7 +352,8 @@ def test_k_must_be_a_positive_whole_number(method: str, k: Any) -> None:
 def test_unknown_labels_at_evaluation_count_as_misses(method: str) -> None:
     texts, labels = planted()
     model = new(method).fit(texts, labels)
-    test = Corpus.from_lists(["red shoe"], [["colour red", "never seen"]], index=model.index_)
+    seen = ["item 7 is a red shoe that we sell"]
+    test = Corpus.from_lists(seen, [["colour red", "never seen"]], index=model.index_)
     assert test.unknown.tolist() == [1]
     recall = labelgrove.evaluate(
         model.predict(test, k=5), test.labels, unknown=test.unknown, metrics=["R@5"]

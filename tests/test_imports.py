@@ -15,7 +15,12 @@ import labelgrove
 NEEDS_EXTRA = (
     "labelgrove.nn",
     "labelgrove.methods.cascadexml",
+    "labelgrove.methods.cluster_ranking",
+    "labelgrove.methods.indexing",
     "labelgrove.methods.lightxml",
+    "labelgrove.methods.matching",
+    "labelgrove.methods.vectors",
+    "labelgrove.methods.xtransformer",
     "labelgrove.methods.neural",
     "labelgrove.methods.preparation",
     "labelgrove.methods.reranking",

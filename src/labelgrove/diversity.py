@@ -26,7 +26,7 @@ def label_clusters(model: Any) -> Int32:
 
 def label_tree(model: Any) -> LabelTree | None:
     """The tree that a fitted model, or the first of its members that has one, searches."""
-    for owner in (model, *getattr(model, "members_", ())):
+    for owner in (model, getattr(model, "linear_", None), *getattr(model, "members_", ())):
         for holder in (owner, getattr(owner, "ranker_", None)):
             for name in ("tree_", "tree"):
                 tree = getattr(holder, name, None)

@@ -28,6 +28,20 @@ _PUBLISHED = {
     "search": {"post_processor": "l3-hinge", "beam": 10},
 }
 
+_PARABEL = {
+    **_PUBLISHED,
+    "n_trees": 3,
+    "tree": {"branching": 2, "max_leaf_size": 100, "label_features": "pifa-plain"},
+}
+
+
+def _parabel_on(kind: str, what: str, *, beside_tfidf: bool = True) -> MethodEntry:
+    """Parabel on text vectors: baselines of the neural methods' papers."""
+    preset = {**_PARABEL, "vectors": {"kind": kind, "beside_tfidf": beside_tfidf}}
+    summary = f"parabel on {what}{' and tf-idf' if beside_tfidf else ' alone'}"
+    return MethodEntry("labelgrove.methods.vectors", "LinearVectors", summary, preset)
+
+
 METHODS: dict[str, MethodEntry] = {
     "linear": MethodEntry(
         "labelgrove.methods.linear", "Linear", "tf-idf and a tree of linear classifiers (XR-Linear)"
@@ -38,15 +52,17 @@ METHODS: dict[str, MethodEntry] = {
         "linear with the negatives and the stopping rule of PECOS",
         {**_PUBLISHED, "ranker": {"negatives": "tfn", "eps": 0.1}},
     ),
+    "xr-linear-cost": MethodEntry(
+        "labelgrove.methods.linear",
+        "Linear",
+        "xr-linear with cost-sensitive weights (relevance as in XR-Transformer's paper)",
+        {**_PUBLISHED, "ranker": {"negatives": "tfn", "eps": 0.1, "relevance": "induce"}},
+    ),
     "parabel": MethodEntry(
         "labelgrove.methods.linear",
         "Linear",
         "three deep binary trees (Parabel)",
-        {
-            **_PUBLISHED,
-            "n_trees": 3,
-            "tree": {"branching": 2, "max_leaf_size": 100, "label_features": "pifa-plain"},
-        },
+        _PARABEL,
     ),
     "bonsai": MethodEntry(
         "labelgrove.methods.linear",
@@ -62,6 +78,22 @@ METHODS: dict[str, MethodEntry] = {
                 "label_features": "pifa-plain",
             },
         },
+    ),
+    "linear-vectors": MethodEntry(
+        "labelgrove.methods.vectors",
+        "LinearVectors",
+        "linear on text vectors that it makes itself: by an encoder or by word2vec",
+    ),
+    "parabel-pretrained": _parabel_on(
+        "pretrained", "vectors of a pretrained encoder", beside_tfidf=False
+    ),
+    "parabel-pretrained-tfidf": _parabel_on("pretrained", "vectors of a pretrained encoder"),
+    "parabel-word2vec-tfidf": _parabel_on("word2vec", "word2vec of the corpus"),
+    "parabel-finetuned-tfidf": _parabel_on("fine-tuned", "vectors of a fine-tuned encoder"),
+    "xtransformer": MethodEntry(
+        "labelgrove.methods.xtransformer",
+        "XTransformer",
+        "a fine-tuned encoder finds clusters of labels, linear rankers order their labels",
     ),
     "ova": MethodEntry(
         "labelgrove.methods.linear",

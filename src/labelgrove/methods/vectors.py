@@ -1,0 +1,335 @@
+"""The linear method on text vectors that it makes itself: the baselines of the neural papers.
+
+Vectors come from an encoder as it is, from one that was fine-tuned as X-Transformer's matcher is,
+or from word2vec on the corpus; they stand alone or beside tf-idf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, cast
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from labelgrove.beam import SearchParams
+from labelgrove.callbacks import Callback, Reporter
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.errors import DataError
+from labelgrove.features import DenseBlock, Features
+from labelgrove.methods.base import (
+    TrainingFacts,
+    check_fitted,
+    check_params,
+    checked_inputs,
+    load_estimator,
+    save_estimator,
+    training_corpus,
+)
+from labelgrove.methods.indexing import IndexingParams
+from labelgrove.methods.linear import Linear
+from labelgrove.methods.matching import (
+    BYTES_PER_VECTOR,
+    indexed_labels,
+    match,
+    matcher_stage,
+    matching_stage,
+    stored_matcher,
+)
+from labelgrove.methods.neural import estimate_memory, make_runner, precision_at_1
+from labelgrove.methods.preparation import prepare, tfidf_stage, tokens_stage
+from labelgrove.methods.requests import MinScore, Request, score_given
+from labelgrove.nn.devices import choose_device
+from labelgrove.nn.embed import Precision, embed
+from labelgrove.nn.encoder import Encoder, load_encoder
+from labelgrove.nn.encoder_files import EncoderParams
+from labelgrove.nn.loop_params import LoopParams
+from labelgrove.nn.matcher_net import MatcherParams
+from labelgrove.nn.network import Network, network_part
+from labelgrove.nn.tokens import tokenize
+from labelgrove.params import Params, param
+from labelgrove.part import Part
+from labelgrove.predictions import Predictions
+from labelgrove.ranker import Ranker
+from labelgrove.runs import RunFolder
+from labelgrove.solver import RankerParams
+from labelgrove.stages import Stages
+from labelgrove.tfidf import Tfidf, TfidfParams
+from labelgrove.tree import TreeParams
+from labelgrove.word2vec import Word2vec, Word2vecParams
+
+_PRECISIONS: dict[str, Precision] = {
+    "auto": "auto",
+    "fp32": "float32",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+}
+
+
+@dataclass
+class VectorParams(Params):
+    """Where text vectors come from.
+
+    >>> VectorParams(kind="word2vec").validate().beside_tfidf
+    True
+    """
+
+    kind: Literal["pretrained", "fine-tuned", "word2vec"] = param(
+        "pretrained",
+        help="an encoder as it comes, one that learnt clusters of the labels first (see the tables "
+        "indexing, heads and training), or word vectors learnt from the corpus",
+    )
+    beside_tfidf: bool = param(True, help="tf-idf features besides; false = vectors alone")
+
+
+class LinearVectors(BaseEstimator):
+    """A linear model, such as Parabel's, on text vectors with or without tf-idf.
+
+    ``held_out`` documents choose the checkpoint where an encoder is fine-tuned; otherwise all
+    documents are learnt from.
+    """
+
+    method: ClassVar[str] = "linear-vectors"
+    groups: ClassVar[dict[str, type[Params]]] = {
+        "vectors": VectorParams,
+        "encoder": EncoderParams,
+        "word2vec": Word2vecParams,
+        "indexing": IndexingParams,
+        "heads": MatcherParams,
+        "training": LoopParams,
+        "tfidf": TfidfParams,
+        "tree": TreeParams,
+        "ranker": RankerParams,
+        "search": SearchParams,
+    }
+    baseline: ClassVar[bool] = False  # this is one
+
+    def __init__(
+        self,
+        *,
+        vectors: VectorParams | None = None,
+        encoder: EncoderParams | None = None,
+        word2vec: Word2vecParams | None = None,
+        indexing: IndexingParams | None = None,
+        heads: MatcherParams | None = None,
+        training: LoopParams | None = None,
+        tfidf: TfidfParams | None = None,
+        tree: TreeParams | None = None,
+        ranker: RankerParams | None = None,
+        search: SearchParams | None = None,
+        n_trees: int = 1,
+        held_out: float = 0.05,
+        device: str = "auto",
+        random_state: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.vectors = VectorParams() if vectors is None else vectors
+        self.encoder = EncoderParams() if encoder is None else encoder
+        self.word2vec = Word2vecParams() if word2vec is None else word2vec
+        self.indexing = IndexingParams() if indexing is None else indexing
+        self.heads = MatcherParams() if heads is None else heads
+        self.training = LoopParams() if training is None else training
+        self.tfidf = TfidfParams() if tfidf is None else tfidf
+        self.tree = TreeParams() if tree is None else tree
+        self.ranker = RankerParams() if ranker is None else ranker
+        self.search = SearchParams() if search is None else search
+        self.n_trees = n_trees
+        self.held_out = held_out
+        self.device = device
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Makes the vectors, then trains the linear model; a ``run`` folder keeps both."""
+        check_params(self)
+        corpus = training_corpus(X, y, index)
+        if corpus.texts is None:
+            raise DataError(f"{self.method} reads text, and these documents have features only")
+        reporter = Reporter(callbacks)
+        stages = Stages(reporter, run)
+        make = {
+            "word2vec": self._from_words,
+            "pretrained": self._from_pretrained,
+            "fine-tuned": self._from_fine_tuned,
+        }[self.vectors.kind]
+        embedder, learnt_from, dense = make(corpus, stages)
+        terms = None
+        if self.vectors.beside_tfidf:
+            terms = tfidf_stage(stages, learnt_from.texts, self.tfidf, threads=self.n_jobs)
+        features = Features(None if terms is None else terms.rows, dense)
+        linear = self._linear().fit(
+            Corpus(None, learnt_from.labels, corpus.index, features=features),
+            callbacks=callbacks,
+            run=run,
+        )
+        self.embedder_ = embedder
+        self.vectorizer_ = None if terms is None else terms.vectorizer
+        self.linear_ = linear
+        self.index_ = corpus.index
+        self.facts_ = replace(TrainingFacts.of(corpus), width=features.width)
+        self.calibration_ = None
+        self.timings_ = reporter.timings | linear.timings_
+        return self
+
+    def _from_words(self, corpus: Corpus, stages: Stages) -> tuple[Any, Corpus, DenseBlock]:
+        texts = corpus.texts
+        assert texts is not None
+
+        def compute(progress: Any) -> Part:
+            return Word2vec.fit(
+                texts,
+                self.word2vec,
+                seed=self.random_state,
+                threads=self.n_jobs,
+                progress=progress.update,
+            ).state()
+
+        inputs = {"texts": texts, "word2vec": self.word2vec, "seed": self.random_state}
+        words = Word2vec.from_state(stages("word2vec", inputs, compute))
+        return words, corpus, words.transform(texts)
+
+    def _from_pretrained(self, corpus: Corpus, stages: Stages) -> tuple[Any, Corpus, DenseBlock]:
+        encoder = load_encoder(self.encoder)
+        tokens = tokens_stage(stages, "tokens", corpus.texts, encoder, threads=self.n_jobs)
+
+        def compute(progress: Any) -> Part:
+            return Part({}, {"dense": self._embed(encoder, tokens, progress=progress.update)})
+
+        inputs = {"tokens": stages.key("tokens"), "encoder": self.encoder}
+        return encoder, corpus, stages("vectors", inputs, compute).arrays["dense"]
+
+    def _from_fine_tuned(self, corpus: Corpus, stages: Stages) -> tuple[Any, Corpus, DenseBlock]:
+        data = prepare(self, corpus, stages)
+        tree = indexed_labels(self, data, stages)
+        network, self.story_ = matcher_stage(self, data, tree, stages)
+        matched = matching_stage(self, data, network, stages)
+        return network, data.learnt_from, matched.vectors
+
+    def _embed(self, encoder: Encoder, tokens: Any, **options: Any) -> DenseBlock:
+        vectors = embed(
+            encoder,
+            tokens,
+            device=choose_device(self.device),
+            precision=_PRECISIONS[self.training.precision],
+            **options,
+        )
+        return np.asarray(vectors, np.float16)  # unit length: half precision tells them apart
+
+    def _linear(self) -> Linear:
+        return Linear(
+            tree=self.tree,
+            ranker=self.ranker,
+            search=self.search,
+            n_trees=self.n_trees,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+        )
+
+    def predict(
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        allow: Any = None,
+        deny: Any = None,
+        min_score: MinScore = None,
+        diversity: float = 0.0,
+        raw: bool = False,
+        threads: int | None = None,
+    ) -> Predictions:
+        """The k best labels of each text; the options are those of the linear method."""
+        check_fitted(self)
+        asked = Request.of(
+            self,
+            k,
+            allow=allow,
+            deny=deny,
+            min_score=min_score,
+            diversity=diversity,
+            raw=raw,
+        )
+        texts = checked_inputs(X)
+        if isinstance(texts, Features):
+            raise DataError(f"{self.method} reads text and cannot predict from features")
+        dense = self._vectors_of(texts, threads=threads or self.n_jobs)
+        terms = None if self.vectorizer_ is None else self.vectorizer_.transform(texts)
+        features = Features(terms, dense)
+        return asked.answer(
+            self.linear_.predict(features, asked.places, allow=asked.mask, threads=threads)
+        )
+
+    def score_labels(
+        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
+    ) -> Any:
+        """Scores of given labels, the numbers that :meth:`predict` gives them.
+
+        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
+        sparse documents x labels pattern, for a sparse matrix.
+        """
+        check_fitted(self)
+        return score_given(self, X, labels, raw=raw, threads=threads)
+
+    def _vectors_of(self, texts: Any, *, threads: int | None) -> DenseBlock:
+        if isinstance(self.embedder_, Word2vec):
+            return self.embedder_.transform(texts)
+        network = self.embedder_ if isinstance(self.embedder_, Network) else None
+        encoder = self.embedder_ if network is None else network.encoder
+        tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
+        if network is None:
+            return self._embed(encoder, tokens)
+        return match(make_runner(network, self), tokens, 1).vectors
+
+    def score(self, X: Any, y: Any) -> float:
+        """P@1, so that scikit-learn's searches have a default to maximise."""
+        return precision_at_1(self, X, y)
+
+    def estimate_memory(self, corpus: Corpus) -> int:
+        """Bytes of main memory that fitting will need at its peak, a cautious guess."""
+        vectors = BYTES_PER_VECTOR * len(corpus)
+        if self.vectors.kind == "word2vec":
+            return Linear(tfidf=self.tfidf).estimate_memory(corpus) + vectors
+        return estimate_memory(self, corpus) + vectors
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes a model folder that needs no other file, the encoder included."""
+        check_fitted(self)
+        parts = {f"ranker-{n}": ranker.state() for n, ranker in enumerate(self.linear_.rankers_)}
+        if isinstance(self.embedder_, Network):
+            parts["embedder"] = network_part(self.embedder_, self.story_)
+        else:
+            parts["embedder"] = self.embedder_.state()
+        if self.vectorizer_ is not None:
+            parts["tfidf"] = self.vectorizer_.state()
+        save_estimator(self, path, parts, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> Self:
+        """Reads a model folder that :meth:`save` wrote."""
+        model, parts = load_estimator(cls, path, **options)
+        model.device = "auto"  # whatever it was trained on
+        stored = parts["embedder"]
+        if model.vectors.kind == "word2vec":
+            model.embedder_ = Word2vec.from_state(stored)
+        elif model.vectors.kind == "pretrained":
+            model.embedder_ = Encoder.from_state(stored)
+        else:
+            model.embedder_ = stored_matcher(stored, model.heads)
+            model.story_ = stored.config["story"]
+        model.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
+        linear = model._linear()
+        linear.vectorizer_ = None
+        linear.rankers_ = [Ranker.from_state(parts[f"ranker-{n}"]) for n in range(model.n_trees)]
+        linear.index_ = model.index_
+        linear.facts_ = replace(model.facts_, from_text=False)
+        model.linear_ = linear
+        return cast(Self, model)

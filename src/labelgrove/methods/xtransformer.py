@@ -1,0 +1,281 @@
+"""X-Transformer (Chang et al., KDD 2020): clusters of labels, a neural matcher, linear rankers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+from sklearn.base import BaseEstimator
+
+from labelgrove.callbacks import Callback, Reporter
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.errors import DataError
+from labelgrove.features import Features
+from labelgrove.methods.base import (
+    TrainingFacts,
+    check_fitted,
+    check_params,
+    checked_inputs,
+    load_estimator,
+    save_estimator,
+    training_corpus,
+)
+from labelgrove.methods.cluster_ranking import (
+    ClusterRanker,
+    LearntScore,
+    RankingParams,
+    check_ranking,
+    ranker_features,
+    train_cluster_ranker,
+)
+from labelgrove.methods.indexing import IndexingParams
+from labelgrove.methods.matching import (
+    BYTES_PER_VECTOR,
+    REMEMBERED,
+    Matched,
+    indexed_labels,
+    match,
+    matcher_stage,
+    matching_stage,
+    stored_matcher,
+)
+from labelgrove.methods.neural import (
+    comparison,
+    estimate_memory,
+    precision_at_1,
+    prediction_runner,
+)
+from labelgrove.methods.preparation import Prepared, measured, prepare
+from labelgrove.methods.requests import MinScore, Request, score_given
+from labelgrove.nn.encoder_files import EncoderParams
+from labelgrove.nn.loop_params import LoopParams
+from labelgrove.nn.matcher_net import MatcherParams
+from labelgrove.nn.network import network_part
+from labelgrove.nn.tokens import tokenize
+from labelgrove.params import Params
+from labelgrove.part import Part
+from labelgrove.predictions import Predictions
+from labelgrove.ranker import Ranker
+from labelgrove.runs import RunFolder
+from labelgrove.solver import RankerParams
+from labelgrove.stages import Stages
+from labelgrove.tfidf import Tfidf, TfidfParams
+from labelgrove.tree import LabelTree
+
+
+class XTransformer(BaseEstimator):
+    """An encoder finds the clusters of labels that a text needs; linear rankers order their labels.
+
+    ``indexing`` says what labels are clustered by, ``ranking`` what the rankers read and how both
+    margins become a score, ``ranker.negatives`` what a label learns from. One model is one indexing
+    and one encoder; the paper's nine are an ensemble of such models.
+    ``held_out`` is the share of the documents that choose the checkpoint; nothing is learnt from
+    them but the two weights of ``ranking.combine="learnt"``. ``baseline`` trains the linear method,
+    too, and reports both on them.
+    """
+
+    method: ClassVar[str] = "xtransformer"
+    groups: ClassVar[dict[str, type[Params]]] = {
+        "encoder": EncoderParams,
+        "indexing": IndexingParams,
+        "heads": MatcherParams,
+        "training": LoopParams,
+        "tfidf": TfidfParams,
+        "ranking": RankingParams,
+        "ranker": RankerParams,
+    }
+
+    def __init__(
+        self,
+        *,
+        encoder: EncoderParams | None = None,
+        indexing: IndexingParams | None = None,
+        heads: MatcherParams | None = None,
+        training: LoopParams | None = None,
+        tfidf: TfidfParams | None = None,
+        ranking: RankingParams | None = None,
+        ranker: RankerParams | None = None,
+        held_out: float = 0.05,
+        baseline: bool = True,
+        device: str = "auto",
+        random_state: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.encoder = EncoderParams() if encoder is None else encoder
+        self.indexing = IndexingParams() if indexing is None else indexing
+        self.heads = MatcherParams() if heads is None else heads
+        self.training = LoopParams() if training is None else training
+        self.tfidf = TfidfParams() if tfidf is None else tfidf
+        self.ranking = RankingParams() if ranking is None else ranking
+        self.ranker = RankerParams() if ranker is None else ranker
+        self.held_out = held_out
+        self.baseline = baseline
+        self.device = device
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Indexes, fine-tunes and ranks; with a ``run`` folder, goes on where it stopped."""
+        check_params(self)
+        corpus = training_corpus(X, y, index)
+        reporter = Reporter(callbacks)
+        stages = Stages(reporter, run)
+        data = prepare(self, corpus, stages)
+        check_ranking(self.ranking, self.ranker, held_out=data.held_out is not None)
+        tree = indexed_labels(self, data, stages)
+        network, self.story_ = matcher_stage(self, data, tree, stages)
+        most = max(REMEMBERED, self.ranking.clusters_kept)
+        matched = matching_stage(self, data, network, stages, most=most)
+        ranker = self._train_ranker(data, tree, matched, stages)
+        self.network_ = network
+        self.vectorizer_ = data.features.vectorizer
+        self.ranker_ = ClusterRanker(ranker, self.ranking)
+        self.index_ = corpus.index
+        self.facts_ = TrainingFacts.of(corpus)
+        self.calibration_ = None
+        self.report_ = self._held_out_report(data, reporter)
+        self.timings_ = reporter.timings
+        return self
+
+    def _train_ranker(
+        self, data: Prepared, tree: LabelTree, matched: Matched, stages: Stages
+    ) -> Ranker:
+        def compute(progress: Any) -> Part:
+            return train_cluster_ranker(
+                ranker_features(data.features.rows, matched.vectors, self.ranking),
+                data.learnt_from.labels,
+                tree,
+                matched,
+                self.ranking,
+                self.ranker,
+                seed=self.random_state,
+                threads=self.n_jobs,
+                progress=progress.update,
+            ).state()
+
+        inputs = {
+            "tfidf": stages.key("tfidf"),
+            "matching": stages.key("matching"),
+            "clusters": stages.key("clusters"),
+            "labels": data.learnt_from.labels,
+            "reads": [self.ranking.features, self.ranking.scale],
+            "kept": self.ranking.clusters_kept if "man" in self.ranker.negatives else None,
+            "ranker": self.ranker,
+            "seed": self.random_state,
+        }
+        return Ranker.from_state(stages("ranker", inputs, compute))
+
+    def _held_out_report(self, data: Prepared, reporter: Reporter) -> dict[str, Any]:
+        """This method beside the linear one on the held-out part, where there is one."""
+        if data.held_out is None or data.held_out_tokens is None:
+            return {}
+        threads = self.n_jobs
+        runner = prediction_runner(self)
+        matched = match(runner, data.held_out_tokens, self.ranker_.clusters_for(10))
+        assert data.held_out.texts is not None
+        terms = self.vectorizer_.transform(data.held_out.texts)
+        if self.ranking.combine == "learnt":
+            self.ranker_.learn(terms, matched, data.held_out.labels, threads=threads)
+        found = self.ranker_.best_labels(terms, matched, 10, threads=threads)
+        kind = self.ranking.score_kind
+        ours = measured(Predictions(*found, self.index_, kind), data.held_out)
+        reporter.message(comparison(self.method, ours, data.linear))
+        recall = [self.ranker_.recall(matched, data.held_out.labels)]
+        return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}
+
+    def predict(
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        allow: Any = None,
+        deny: Any = None,
+        min_score: MinScore = None,
+        diversity: float = 0.0,
+        raw: bool = False,
+        threads: int | None = None,
+    ) -> Predictions:
+        """The k best labels of each text; what scores are depends on ``ranking.combine``.
+
+        ``allow``, ``deny``, ``min_score``, ``diversity`` and ``raw`` are as for the linear method.
+        """
+        check_fitted(self)
+        asked = Request.of(
+            self,
+            k,
+            allow=allow,
+            deny=deny,
+            min_score=min_score,
+            diversity=diversity,
+            raw=raw,
+        )
+        texts = checked_inputs(X)
+        if isinstance(texts, Features):
+            raise DataError(f"{self.method} reads text and cannot predict from features")
+        threads = self.n_jobs if threads is None else threads
+        encoder = self.network_.encoder
+        tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
+        runner = prediction_runner(self)
+        mask = asked.mask
+        most = self.ranker_.clusters_for(asked.places, mask)
+        matched = match(runner, tokens, most, mask=self.ranker_.cluster_mask(mask))
+        terms = self.vectorizer_.transform(texts)
+        found = self.ranker_.best_labels(terms, matched, asked.places, mask=mask, threads=threads)
+        return asked.answer(Predictions(*found, self.index_, self.ranking.score_kind))
+
+    def score_labels(
+        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
+    ) -> Any:
+        """Scores of given labels, the numbers that :meth:`predict` gives them.
+
+        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
+        sparse documents x labels pattern, for a sparse matrix.
+        """
+        check_fitted(self)
+        return score_given(self, X, labels, raw=raw, threads=threads)
+
+    def score(self, X: Any, y: Any) -> float:
+        """P@1, so that scikit-learn's searches have a default to maximise."""
+        return precision_at_1(self, X, y)
+
+    def estimate_memory(self, corpus: Corpus) -> int:
+        """Bytes of main memory that fitting will need at its peak, a cautious guess."""
+        return estimate_memory(self, corpus) + BYTES_PER_VECTOR * len(corpus)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes a model folder that needs no other file, the encoder included."""
+        check_fitted(self)
+        learnt = self.ranker_.learnt
+        parts = {
+            "network": network_part(self.network_, self.story_, self.report_),
+            "tfidf": self.vectorizer_.state(),
+            "ranker": self.ranker_.ranker.state(),
+            "score": Part({"learnt": None if learnt is None else asdict(learnt)}),
+        }
+        save_estimator(self, path, parts, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> Self:
+        """Reads a model folder that :meth:`save` wrote."""
+        model, parts = load_estimator(cls, path, **options)
+        model.device = "auto"  # whatever it was trained on
+        ranker = Ranker.from_state(parts["ranker"])
+        learnt = parts["score"].config["learnt"]
+        model.ranker_ = ClusterRanker(
+            ranker, model.ranking, None if learnt is None else LearntScore(**learnt)
+        )
+        model.network_ = stored_matcher(parts["network"], model.heads)
+        model.vectorizer_ = Tfidf.from_state(parts["tfidf"])
+        model.story_ = parts["network"].config["story"]
+        model.report_ = parts["network"].config["report"]
+        return cast(Self, model)
