@@ -25,12 +25,12 @@ def test_a_config_trains(path: Path) -> None:
     config = read_toml(path)
     method = config.pop("method")
     texts, labels = planted(60)
-    model = create(method, made_small(config)).fit(texts, labels)
+    model = create(method, made_small(method, config)).fit(texts, labels)
     assert model.story_["steps"] == 10
     assert model.predict(texts[:3], k=3).counts.tolist() == [3, 3, 3]
 
 
-def made_small(config: dict[str, Any]) -> dict[str, Any]:
+def made_small(method: str, config: dict[str, Any]) -> dict[str, Any]:
     """The same setting for a problem of a few documents; precision is what a CPU does well."""
     tiny = tiny_training()
     small = {name: dict(v) if isinstance(v, dict) else v for name, v in config.items()}
@@ -44,4 +44,8 @@ def made_small(config: dict[str, Any]) -> dict[str, Any]:
         small["heads"]["clusters"] = [2**n for n in range(1, len(levels) + 1)]
     if "one_head_up_to" in small["heads"]:
         small["tree"] = small["tree"] | {"max_leaf_size": 3, "branching": 2}
+    if method == "xrtransformer":
+        leaves = {"max_leaf_size": 3, "branching": 2, "top_width": 2}
+        small |= {"tree": leaves, "refined": leaves}
+        small["heads"] |= {"steps": [], "row_table_from": 3}
     return small | {"held_out": 0.1, "device": "cpu"}

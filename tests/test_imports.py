@@ -24,6 +24,7 @@ NEEDS_EXTRA = (
     "labelgrove.methods.neural",
     "labelgrove.methods.preparation",
     "labelgrove.methods.reranking",
+    "labelgrove.methods.xr",
     "labelgrove.serve",
     "labelgrove.parallel.ray",
 )
@@ -51,7 +52,7 @@ def test_everything_imports_without_torch_and_the_other_extras() -> None:
         if not module.name.startswith(NEEDS_EXTRA) and not module.name.endswith("__main__")
     ]
     assert "labelgrove.methods.linear" in modules
-    blocked = {"torch", "transformers", "fastapi", "pyarrow", "ray", "optuna", "mlflow"}
+    blocked = {"torch", "transformers", "fastapi", "pyarrow", "ray", "optuna", "mlflow", "PIL"}
     source = BLOCKER.format(blocked=blocked)
     source += "\n".join(f"import {name}" for name in modules)
     done = run(source)

@@ -201,3 +201,17 @@ def test_bad_input_is_refused():
         train_ranker(np.eye(2), np.eye(2), tree, RankerParams(C=-1.0))
     with pytest.raises(DataError, match="NaN"):
         train_ranker(np.full((2, 2), np.nan), np.eye(2), tree)
+
+
+def test_labels_may_have_a_C_of_their_own():
+    x, y = planted()
+    tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=4))
+    settings = {"negatives": "tfn"}
+    plain, more, mixed = (
+        train_ranker(x, y, tree, RankerParams(**settings, **costs)).levels
+        for costs in ({"C": 1.0}, {"C": 5.0}, {"C": 1.0, "label_C": 5.0})
+    )
+    for upper, wanted in zip(mixed[:-1], plain[:-1], strict=True):
+        assert np.array_equal(upper.values, wanted.values)
+    assert np.array_equal(mixed[-1].values, more[-1].values)
+    assert not np.array_equal(mixed[-1].values[:50], plain[-1].values[:50])

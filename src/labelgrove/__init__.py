@@ -36,6 +36,7 @@ _HOME = {
     "scorer": "labelgrove.metrics",
     "text_analyzer": "labelgrove.text_feed",
     "write_corpus": "labelgrove.formats",
+    "write_report": "labelgrove.report",
 }
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "scorer",
     "text_analyzer",
     "write_corpus",
+    "write_report",
 ]
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
     from labelgrove.methods.linear import Linear
     from labelgrove.metrics import evaluate, scorer
     from labelgrove.predictions import Predictions
+    from labelgrove.report import write_report
     from labelgrove.solver import RankerParams
     from labelgrove.text_feed import text_analyzer
     from labelgrove.tfidf import Tfidf, TfidfParams

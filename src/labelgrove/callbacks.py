@@ -17,6 +17,7 @@ from typing import Any, Literal, Self
 
 from labelgrove.disk import jsonio
 from labelgrove.errors import ConfigError
+from labelgrove.memory import peak_rss
 
 Kind = Literal["stage_start", "progress", "stage_end", "metrics", "message"]
 
@@ -55,11 +56,15 @@ Callback = Callable[[Event], None]
 
 @dataclass
 class Timing:
-    """Seconds spent in a stage, over all its runs: by the clock, and by all our threads."""
+    """Seconds spent in a stage, over all its runs: by the clock, and by all our threads.
+
+    ``peak_memory`` is the most bytes that the process had held when the stage last ended.
+    """
 
     wall: float = 0.0
     cpu: float = 0.0
     runs: int = 0
+    peak_memory: int | None = None
 
 
 class Reporter:
@@ -131,6 +136,7 @@ class Reporter:
             timing.wall += wall
             timing.cpu += cpu
             timing.runs += 1
+            timing.peak_memory = peak_rss()
             values |= {"wall_seconds": wall, "cpu_seconds": cpu}
             # What went wrong first is what the caller must see, not a listener's second complaint.
             with contextlib.suppress(Exception) if "error" in values else contextlib.nullcontext():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -343,7 +344,7 @@ def train_ranker(
                 negatives=own_negatives,
                 start=starts[number],
                 children=tree.children(number),
-                params=params,
+                params=_for_labels(params) if last else params,
                 seed=seed + number,
                 threads=threads,
                 on_block=report,
@@ -352,6 +353,11 @@ def train_ranker(
         assert len(levels[-1].chunk_rows) == parent_count + 1
     ranker = Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
     return ranker.compressed(params.storage)
+
+
+def _for_labels(params: RankerParams) -> RankerParams:
+    """The settings of the last level."""
+    return params if params.label_C is None else replace(params, C=params.label_C)
 
 
 def _starts(start: Start | Sequence[Start | None] | None, tree: LabelTree) -> list[Start | None]:

@@ -34,6 +34,9 @@ class RankerParams(Params):
         "squared_hinge", help="loss of one classifier"
     )
     C: float = param(1.0, gt=0, help="cost of errors against regularisation (elsewhere Cn)")
+    label_C: float | None = param(
+        None, gt=0, help="C of the labels themselves, below the last clusters; none = C"
+    )
     positive_weight: float = param(
         1.0, gt=0, help="factor on C for positive instances (elsewhere Cp / Cn)"
     )

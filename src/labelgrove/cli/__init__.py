@@ -17,6 +17,7 @@ from labelgrove.cli import (
     evaluate,
     info,
     predict,
+    report,
     train,
 )
 
@@ -32,6 +33,7 @@ app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("bench")(bench.bench)
 app.command("calibrate")(calibrate.calibrate)
+app.command("report")(report.report)
 app.command("info")(info.info)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

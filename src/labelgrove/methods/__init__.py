@@ -112,6 +112,16 @@ METHODS: dict[str, MethodEntry] = {
         "CascadeXML",
         "a fine-tuned encoder, one layer per resolution of the label tree",
     ),
+    "xrtransformer": MethodEntry(
+        "labelgrove.methods.xrtransformer",
+        "XRTransformer",
+        "an encoder fine-tuned from coarse to fine clusters, then a ranker on tf-idf and vectors",
+        {
+            "tree": {"max_leaf_size": 16},
+            "ranker": {"mined_nodes": 20, "threshold": 0.02},
+            "search": {"beam": 20, "post_processor": "l3-hinge", "last_level": "noop"},
+        },
+    ),
 }
 
 

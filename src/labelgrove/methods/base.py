@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from labelgrove.arrays import CSR, as_csr
+from labelgrove.callbacks import Timing
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError, NotFittedError
 from labelgrove.features import Features, as_features
@@ -270,6 +271,7 @@ def save_estimator(
     shared = {"labels": model.index_.state(), "training": model.facts_.state()}
     if getattr(model, "calibration_", None) is not None:
         shared["calibration"] = model.calibration_.state()
+    timings: dict[str, Timing] = getattr(model, "timings_", {})
     config = to_config(model)
 
     def write_more(folder: Path) -> None:
@@ -282,6 +284,7 @@ def save_estimator(
         path,
         method=model.method,
         params=config,
+        metadata={"timings": {name: asdict(t) for name, t in timings.items()}},
         parts=shared | parts,
         extra=write_more,
         **options,
@@ -305,6 +308,8 @@ def load_estimator(cls: Any, path: str | Path, **options: Any) -> tuple[Any, dic
         from labelgrove.calibration import Calibration
 
         model.calibration_ = Calibration.from_state(stored.parts["calibration"])
+    kept = stored.metadata.get("timings", {})
+    model.timings_ = {name: Timing(**timing) for name, timing in kept.items()}
     return model, stored.parts
 
 

@@ -27,7 +27,6 @@ from labelgrove.features import (
     scaled_rows,
     with_dense,
 )
-from labelgrove.masks import columns_of as columns_of
 from labelgrove.methods.base import checked_inputs
 from labelgrove.part import Part
 from labelgrove.stages import Stages

@@ -1,0 +1,244 @@
+"""All numbers of a report, computed once; drawing and writing need nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.corpus import Corpus
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.methods.base import TrainingFacts, check_k
+from labelgrove.metrics import BinScore, Comparison, Evaluation, Propensity, compare, evaluate
+from labelgrove.metrics.bins import by_frequency
+from labelgrove.metrics.ranking import Judged, judge
+from labelgrove.report.findings import (
+    Calibration,
+    FrequencyBand,
+    SiblingConfusion,
+    WrongDocument,
+    calibration,
+    frequency_bands,
+    most_wrong,
+    sibling_confusion,
+)
+from labelgrove.report.runs import Run, named, on_one_index, predicted, with_unique_names
+
+CUTOFFS = (1, 3, 5, 10)
+FAMILIES = ("P", "nDCG", "PSP", "R")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a report says: the first run is its subject, the others are there to compare.
+
+    ``depth`` is the largest k of the curves, ``at`` the k of everything else. ``evaluations`` holds
+    P, nDCG, R and, where training frequencies are known, PSP for k up to ``depth``, per run;
+    ``comparisons`` are the subject minus each other run.
+    """
+
+    title: str
+    data_name: str
+    corpus: Corpus
+    runs: tuple[Run, ...]
+    judged: tuple[Judged, ...]
+    evaluations: tuple[Evaluation, ...]
+    comparisons: tuple[Comparison, ...]
+    training: TrainingFacts | None
+    depth: int
+    at: int
+    worst: int
+
+    @property
+    def subject(self) -> Run:
+        """The run that the report is about."""
+        return self.runs[0]
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The kinds of metrics that were measured."""
+        return tuple(f for f in FAMILIES if f"{f}@1" in self.evaluations[0].values)
+
+    @property
+    def cutoffs(self) -> tuple[int, ...]:
+        """The places at which tables show metrics."""
+        return tuple(k for k in CUTOFFS if k <= self.depth)
+
+    @cached_property
+    def bins(self) -> tuple[list[BinScore], ...]:
+        """Per run, how head, torso, tail and unseen labels fare; empty without frequencies."""
+        if self.training is None:
+            return ()
+        return tuple(
+            by_frequency(
+                judged.predictions,
+                judged.truth,
+                train_frequencies=self.training.frequencies,
+                k=self.at,
+                unknown=judged.unknown,
+            )
+            for judged in self.judged
+        )
+
+    @cached_property
+    def bands(self) -> tuple[list[FrequencyBand], ...]:
+        """Per run, recall by doubling training frequency; empty without frequencies."""
+        if self.training is None:
+            return ()
+        frequencies = self.training.frequencies
+        return tuple(frequency_bands(judged, frequencies, k=self.at) for judged in self.judged)
+
+    @cached_property
+    def calibrations(self) -> tuple[Calibration | None, ...]:
+        """Per run, how right its scores are; None where they cannot be probabilities."""
+        return tuple(calibration(judged, k=self.at) for judged in self.judged)
+
+    @cached_property
+    def siblings(self) -> SiblingConfusion | None:
+        """Which labels of one leaf the subject confuses; None where it has no tree."""
+        tree = self.subject.tree
+        return None if tree is None else sibling_confusion(self.judged[0], tree, k=self.at)
+
+    @cached_property
+    def wrong(self) -> list[WrongDocument]:
+        """The subject's most wrong documents."""
+        return most_wrong(self.judged[0], k=self.at, most=self.worst) if self.worst else []
+
+    def to_dict(self) -> dict[str, Any]:
+        """The main numbers as JSON can hold them, per run; no texts of documents."""
+        runs = []
+        for number, run in enumerate(self.runs):
+            scores = self.calibrations[number]
+            entry: dict[str, Any] = {"name": run.name, **self.evaluations[number].to_dict()}
+            entry["expected_calibration_error"] = None if scores is None else scores.error
+            if run.seconds is not None:
+                entry["seconds"], entry["cpu_seconds"] = run.seconds, run.cpu_seconds
+            if number:
+                compared = self.comparisons[number - 1]
+                entry["subject_minus_this"] = {
+                    name: [_json(v) for v in (value, *compared.intervals.get(name, ()))]
+                    for name, value in compared.differences.items()
+                }
+            runs.append(entry)
+        return {"title": self.title, "data": self.data_name, "at": self.at, "runs": runs}
+
+
+def measure_report(
+    model: Any,
+    data: Corpus | str | Path,
+    *,
+    against: Mapping[str, Any] | Sequence[Any] = (),
+    k: int = 10,
+    intervals: int | None = 1000,
+    worst: int = 20,
+    name: str | None = None,
+    title: str | None = None,
+    data_name: str | None = None,
+    propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
+    training: TrainingFacts | None = None,
+    threads: int | None = None,
+) -> Report:
+    """Predicts and measures everything that a report shows; see :func:`write_report`.
+
+    >>> from labelgrove import Linear
+    >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+    >>> report = measure_report(Linear().fit(corpus), corpus, intervals=None)
+    >>> report.evaluations[0]["P@1"]
+    1.0
+    """
+    check_k(k)
+    if worst < 0:
+        raise ConfigError(f"worst must be at least 0, got {worst}")
+    if not isinstance(data, Corpus):
+        from labelgrove.formats import read_corpus
+
+        data_name = data_name or Path(data).name
+        data = read_corpus(data)
+    if len(data) == 0:
+        raise DataError("cannot report: there are no documents")
+    if data.labels.nnz == 0 and not data.unknown.any():
+        raise DataError("cannot report: no document of the corpus has a label")
+    runs = [predicted(model, data, k=k, name=name, threads=threads)]
+    for other_name, other in named(against):
+        runs.append(predicted(other, data, k=k, name=other_name, threads=threads))
+    runs = on_one_index(with_unique_names(runs))
+    index = runs[0].predictions.index
+    truth = data.reindex(index)
+    judged = tuple(judge(run.predictions, truth.labels, unknown=truth.unknown) for run in runs)
+    training = _padded(training or getattr(runs[0].model, "facts_", None), len(index))
+    known: dict[str, Any] = {} if training is None else _known(training, propensity)
+    depth = max(1, min(k, len(index)))
+    families = [f for f in FAMILIES if f != "PSP" or training is not None]
+    curves = [f"{family}@{place}" for family in families for place in range(1, depth + 1)]
+    table = [f"{family}@{place}" for family in families for place in CUTOFFS if place <= depth]
+
+    def measured(run: Run, resamples: int | None) -> Evaluation:
+        return evaluate(
+            run.predictions,
+            truth.labels,
+            unknown=truth.unknown,
+            metrics=curves,
+            intervals=resamples,
+            **known,
+        )
+
+    comparisons = [
+        compare(
+            run.predictions,
+            runs[0].predictions,
+            truth.labels,
+            unknown=truth.unknown,
+            metrics=table,
+            intervals=intervals or 1000,
+            **known,
+        )
+        for run in runs[1:]
+    ]
+    data_name = data_name or "the evaluated documents"
+    return Report(
+        title=title or f"{runs[0].name} on {data_name}",
+        data_name=data_name,
+        corpus=data,
+        runs=tuple(runs),
+        judged=judged,
+        evaluations=(
+            measured(runs[0], intervals or None),
+            *(measured(run, None) for run in runs[1:]),
+        ),
+        comparisons=tuple(comparisons),
+        training=training,
+        depth=depth,
+        at=min(5, depth),
+        worst=worst,
+    )
+
+
+def _json(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def _known(training: TrainingFacts, propensity: Propensity | str) -> dict[str, Any]:
+    return {
+        "train_frequencies": training.frequencies,
+        "n_train": training.documents,
+        "propensity": propensity,
+    }
+
+
+def _padded(training: TrainingFacts | None, labels: int) -> TrainingFacts | None:
+    """Training facts for all columns: labels that only other runs know were never trained here."""
+    if training is None:
+        return None
+    missing = labels - len(training.frequencies)
+    if missing < 0:
+        raise DataError(
+            f"training has frequencies of {len(training.frequencies):,} labels, "
+            f"the runs have {labels:,}"
+        )
+    frequencies: npt.NDArray[np.int64] = np.pad(training.frequencies, (0, missing))
+    return replace(training, frequencies=frequencies)

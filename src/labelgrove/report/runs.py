@@ -1,0 +1,161 @@
+"""Runs to report on: models or ready predictions, made comparable over one set of label columns."""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.memory import peak_rss
+from labelgrove.predictions import Predictions
+from labelgrove.tree import LabelTree
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's predictions, and the model with what predicting cost, where there is a model."""
+
+    name: str
+    predictions: Predictions
+    model: Any = None
+    folder: Path | None = None
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+
+    @property
+    def tree(self) -> LabelTree | None:
+        """The model's label tree, the first where it has several."""
+        for place in ("tree_", "ranker_.tree", "reranker_.ranker.tree"):
+            try:
+                tree = operator.attrgetter(place)(self.model)
+            except AttributeError:
+                continue
+            if isinstance(tree, LabelTree):
+                return tree
+        return None
+
+
+def predicted(
+    model: Any, corpus: Corpus, *, k: int, name: str | None = None, threads: int | None = None
+) -> Run:
+    """A run from a fitted model, a model folder, a file that ``predict`` wrote, or Predictions; a
+    Run stays as it is.
+
+    >>> from labelgrove import Linear
+    >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+    >>> run = predicted(Linear().fit(corpus), corpus, k=1)
+    >>> run.name, run.predictions.names()
+    ('linear', [['shoes'], ['hats']])
+    """
+    if isinstance(model, Run):
+        return model
+    folder = None
+    if isinstance(model, (str, Path)):
+        path = Path(model)
+        name = name or path.name or str(path)
+        if path.is_dir():
+            from labelgrove.methods.base import load
+
+            model, folder = load(path), path
+        else:
+            from labelgrove.predictions_file import read_predictions
+
+            model = read_predictions(path, corpus)
+    if isinstance(model, Predictions):
+        if len(model) != len(corpus):
+            raise DataError(f"{len(model):,} predictions but {len(corpus):,} documents")
+        return Run(name or "predictions", model.top(k))
+    if not hasattr(model, "predict"):
+        raise ConfigError(
+            f"cannot report on {type(model).__name__}; give a fitted model, a model folder, "
+            "Predictions or a file of them"
+        )
+    wall, cpu = time.perf_counter(), time.process_time()
+    predictions = model.predict(corpus, k=k, threads=threads or 0)
+    return Run(
+        name or model.method,
+        predictions,
+        model,
+        folder,
+        time.perf_counter() - wall,
+        time.process_time() - cpu,
+        peak_rss(),
+    )
+
+
+def named(against: Mapping[str, Any] | Sequence[Any]) -> list[tuple[str | None, Any]]:
+    """The other runs with the names they were given, if any.
+
+    >>> named({"old": 1}), named([1])
+    ([('old', 1)], [(None, 1)])
+    """
+    if isinstance(against, Mapping):
+        return list(against.items())
+    if isinstance(against, (str, Path)):
+        return [(None, against)]
+    return [(None, model) for model in against]
+
+
+def with_unique_names(runs: Sequence[Run]) -> list[Run]:
+    """The runs, equal names told apart by numbers.
+
+    >>> empty = Predictions.from_scores([[1.0]], k=1, index=LabelIndex("a"))
+    >>> [run.name for run in with_unique_names([Run("a", empty), Run("a", empty)])]
+    ['a', 'a (2)']
+    """
+    seen: dict[str, int] = {}
+    renamed = []
+    for run in runs:
+        number = seen[run.name] = seen.get(run.name, 0) + 1
+        renamed.append(run if number == 1 else replace(run, name=f"{run.name} ({number})"))
+    return renamed
+
+
+def on_one_index(runs: Sequence[Run]) -> list[Run]:
+    """The same predictions with columns of one index: the first run's labels, then those that only
+    other runs know. Labels are matched by id, or by name where one side lacks the id.
+
+    >>> mine = Predictions.from_scores([[1.0, 0.5]], k=2, index=LabelIndex("ab"))
+    >>> other = Predictions.from_scores([[1.0, 0.5]], k=2, index=LabelIndex("cb"))
+    >>> [run.predictions.columns.tolist() for run in on_one_index([Run("", mine), Run("", other)])]
+    [[[0, 1]], [[2, 1]]]
+    """
+    first = runs[0].predictions.index
+    if all(run.predictions.index is first or run.predictions.index == first for run in runs[1:]):
+        return [_moved(run, None, first) for run in runs]
+    ids, names = list(first.ids), list(first.names)
+    extra: dict[str, int] = {}
+    moves: list[npt.NDArray[np.int32]] = []
+    for run in runs:
+        index, taken = run.predictions.index, set()
+        move = np.empty(len(index), np.int32)
+        for column, label in enumerate(index.ids):
+            place = first.get(label)
+            if place is None or place in taken:
+                place = extra.setdefault(label, len(first) + len(extra))
+                if place == len(ids):
+                    ids.append(label)
+                    names.append(index.names[column])
+            taken.add(place)
+            move[column] = place
+        moves.append(move)
+    both = LabelIndex(ids, names=names)
+    return [_moved(run, move, both) for run, move in zip(runs, moves, strict=True)]
+
+
+def _moved(run: Run, move: npt.NDArray[np.int32] | None, index: LabelIndex) -> Run:
+    old = run.predictions
+    columns = old.columns
+    if move is not None and len(move):
+        columns = np.where(columns >= 0, move[columns], np.int32(-1))
+    moved = Predictions(columns, old.scores, old.counts, index, old.score_kind)
+    return replace(run, predictions=moved)
