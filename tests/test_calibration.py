@@ -12,6 +12,7 @@ import labelgrove
 from labelgrove import Corpus, LabelIndex, Linear, calibrate
 from labelgrove.beam import SearchParams
 from labelgrove.calibration import Calibration
+from labelgrove.calibration_curves import Curve
 from labelgrove.datasets import shop_corpus
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods.base import TrainingFacts
@@ -241,3 +242,18 @@ def test_the_linear_method_on_a_small_corpus(shop: Any, kind: str, tmp_path: Any
     given = loaded.score_labels(test, [test.index.ids[0]])
     full = loaded.predict(test, k=len(test.index)).to_csr().toarray()
     np.testing.assert_allclose(given[:, 0], full[:, 0], atol=1e-5)
+
+
+def test_neighbouring_scores_keep_their_order_and_ties_stay_ties() -> None:
+    flat = Curve("isotonic", np.array([[0.0, 1.0], [0.5, 0.5 + 1e-9]]))
+    calibration = Calibration("isotonic", "none", "product", 4, (flat,))
+    high = np.float32(0.75)
+    low = np.nextafter(high, np.float32(0))
+    found = Predictions.from_scores([[low, high, low, 0.1]], k=4, index=LabelIndex("abcd"))
+    scores = calibration(found).scores[0]
+    assert calibration(found).names() == [["b", "a", "c", "d"]]
+    assert scores[0] > scores[1] == scores[2] > scores[3]
+    assert np.array_equal(calibration(found.top(2)).scores[0], scores[:2])
+    short = calibration(found.above(0.5))
+    assert short.counts.tolist() == [3] and short.columns[0, 3] == -1
+    assert short.scores[0, 3] == -np.inf
