@@ -9,6 +9,7 @@ import typer
 
 from labelgrove.cli import (
     bench,
+    calibrate,
     common,
     data,
     demo,
@@ -32,6 +33,7 @@ app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("bench")(bench.bench)
+app.command("calibrate")(calibrate.calibrate)
 app.command("report")(report.report)
 app.command("serve")(serve.serve)
 app.command("info")(info.info)
