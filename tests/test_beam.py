@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from labelgrove.beam import POST_PROCESSORS, BeamSearch, LabelMask, SearchParams
+from labelgrove.beam import POST_PROCESSORS, BeamSearch, SearchParams, TreeMask
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.label_features import pifa
 from labelgrove.ranker import Ranker, train_ranker
@@ -117,7 +117,7 @@ def test_scores_of_given_labels_are_those_that_search_finds(trained, post_proces
 
 def test_a_mask_can_be_made_once(trained):
     x, ranker = trained
-    mask = LabelMask(ranker.tree, deny=[3, 4])
+    mask = TreeMask(ranker.tree, deny=[3, 4])
     again = ranker.search(x, k=4, allow=mask)
     for one, other in zip(again, ranker.search(x, k=4, deny=[3, 4]), strict=True):
         assert np.array_equal(one, other)

@@ -307,6 +307,54 @@ def test_smaller_k_is_a_prefix(method: str) -> None:
     assert same(wide.top(2), narrow)
 
 
+def test_masks_leave_out_labels_and_still_fill_the_list(method: str) -> None:
+    texts, labels = planted()
+    model = new(method).fit(texts, labels)
+    names = list(model.index_.names)
+    few = [names[0], names[-1], names[4]]
+    found = model.predict(texts[:20], k=3, allow=few)
+    assert all(sorted(row) == sorted(few) for row in found.names())
+    denied = {name for row in model.predict(texts[:4], k=1).names() for name in row}
+    rest = model.predict(texts[:20], k=len(names), deny=sorted(denied))
+    assert rest.counts.tolist() == [len(names) - len(denied)] * 20
+    assert not denied & {name for row in rest.names() for name in row}
+    least = float(np.median(found.scores))
+    above = model.predict(texts[:20], k=3, allow=few, min_score=least)
+    assert above.counts.tolist() == (found.scores >= least).sum(axis=1).tolist()
+    with pytest.raises(DataError, match="allow: unknown label"):
+        model.predict(texts[:1], allow=["nobody knows it"])
+
+
+def test_given_labels_are_scored(method: str) -> None:
+    texts, labels = planted()
+    model = new(method).fit(texts, labels)
+    few = [model.index_.names[4], model.index_.names[1]]
+    scores = model.score_labels(texts[:9], few)
+    assert scores.shape == (9, 2)
+    dense = model.predict(texts[:9], k=len(model.index_)).to_csr().toarray()
+    np.testing.assert_allclose(scores, dense[:, [4, 1]], rtol=1e-4, atol=1e-6)
+    pattern = sparse.csr_array(np.eye(9, len(model.index_), dtype=np.float32))
+    found = model.score_labels(texts[:9], pattern)
+    np.testing.assert_allclose(found.diagonal(), np.diagonal(dense), rtol=1e-4, atol=1e-6)
+
+
+def test_calibrated_scores_are_probabilities_until_the_next_fit(method: str, tmp_path: Any) -> None:
+    texts, labels = planted()
+    model = new(method).fit(texts[:80], labels[:80])
+    raw = model.predict(texts, k=5)
+    labelgrove.calibrate(model, texts[80:], labels[80:], k=5)
+    model.save(tmp_path / "model")
+    for calibrated in (model, labelgrove.load(tmp_path / "model")):
+        found = calibrated.predict(texts, k=5)
+        assert found.score_kind == "probability"
+        assert ((found.scores >= 0) & (found.scores <= 1)).all()
+        assert np.array_equal(found.columns, raw.columns)
+        assert same(found, model.predict(texts, k=5))
+        assert same(calibrated.predict(texts, k=5, raw=True), raw)
+        assert calibrated.predict(texts, k=5, min_score="auto").counts.max() <= 5
+    assert model.fit(texts[:80], labels[:80]).predict(texts, k=5).score_kind == raw.score_kind
+
+
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "3"])
 def test_k_must_be_a_positive_whole_number(method: str, k: Any) -> None:
     model = new(method).fit(["red", "blue"], [["a"], ["b"]])

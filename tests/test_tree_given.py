@@ -10,6 +10,7 @@ from labelgrove import LabelIndex, Linear, RankerParams, TreeParams
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.tree import LabelTree, build_tree
 from labelgrove.tree_given import (
+    groups_from_thesaurus,
     read_broader,
     read_label_tree,
     tree_from_clusters,
@@ -240,3 +241,16 @@ def test_files_that_hold_no_tree(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=message):
         read_label_tree(tmp_path / name, LabelIndex("abc"))
+
+
+def test_groups_reach_through_every_broader_concept_and_past_cycles():
+    index = LabelIndex(["cats", "dogs", "pets", "tea"])
+    broader = {"cats": ["pets", "animals"], "dogs": "pets", "pets": ["cats"], "tea": []}
+    groups = groups_from_thesaurus(broader, index)
+    assert {name: columns.tolist() for name, columns in groups.items()} == {
+        "animals": [0, 1, 2],
+        "cats": [0, 1, 2],
+        "pets": [0, 1, 2],
+    }
+    again = LabelIndex.from_state(index.with_groups(groups).state()).groups
+    assert {n: c.tolist() for n, c in again.items()} == {n: c.tolist() for n, c in groups.items()}

@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Corpus": "labelgrove.corpus",
     "LabelIndex": "labelgrove.corpus",
+    "LabelMask": "labelgrove.masks",
     "Ensemble": "labelgrove.ensemble",
     "Features": "labelgrove.features",
     "Linear": "labelgrove.methods.linear",
@@ -28,6 +29,7 @@ _HOME = {
     "Tfidf": "labelgrove.tfidf",
     "TfidfParams": "labelgrove.tfidf",
     "TreeParams": "labelgrove.tree",
+    "calibrate": "labelgrove.calibration",
     "evaluate": "labelgrove.metrics",
     "load": "labelgrove.methods.base",
     "read_corpus": "labelgrove.formats",
@@ -40,6 +42,7 @@ _HOME = {
 __all__ = [
     "Corpus",
     "LabelIndex",
+    "LabelMask",
     "Ensemble",
     "Features",
     "Linear",
@@ -50,6 +53,7 @@ __all__ = [
     "TfidfParams",
     "TreeParams",
     "__version__",
+    "calibrate",
     "evaluate",
     "load",
     "read_corpus",
@@ -61,10 +65,12 @@ __all__ = [
 
 if TYPE_CHECKING:
     from labelgrove.beam import SearchParams
+    from labelgrove.calibration import calibrate
     from labelgrove.corpus import Corpus, LabelIndex
     from labelgrove.ensemble import Ensemble
     from labelgrove.features import Features
     from labelgrove.formats import read_corpus, write_corpus
+    from labelgrove.masks import LabelMask
     from labelgrove.methods.base import load
     from labelgrove.methods.linear import Linear
     from labelgrove.metrics import evaluate, scorer

@@ -144,7 +144,7 @@ class BeamSearch:
         *,
         k: int,
         params: SearchParams,
-        mask: LabelMask | None = None,
+        mask: TreeMask | None = None,
         threads: int | None = None,
     ) -> tuple[Int32, Float32, Int32]:
         """Label columns, scores (both n x k, best first) and how many places each row fills."""
@@ -225,10 +225,10 @@ class BeamSearch:
         return beam_per_level(params.beam, self.tree.widths)
 
 
-class LabelMask:
+class TreeMask:
     """The labels that a search may find, laid over a tree; make it once and use it often.
 
-    >>> mask = LabelMask(LabelTree([[0, 0, 0]], [2, 0, 1]), deny=[1])
+    >>> mask = TreeMask(LabelTree([[0, 0, 0]], [2, 0, 1]), deny=[1])
     >>> mask.labels, mask.allowed_before.tolist()
     (2, [0, 1, 2, 2])
     """

@@ -148,6 +148,16 @@ class LabelIndex:
             seen.update(label for label, _ in _weighted(labels, row_number))
         return cls(sorted(seen))
 
+    def with_groups(self, groups: Mapping[str, npt.ArrayLike]) -> LabelIndex:
+        """The same labels with more groups.
+
+        >>> list(LabelIndex("ab", groups={"x": [0]}).with_groups({"y": [1]}).groups)
+        ['x', 'y']
+        """
+        names = None if self.names is self.ids else self.names
+        both = {**self.groups, **groups}
+        return LabelIndex(self.ids, names=names, texts=self.texts, groups=both)
+
     def state(self) -> Part:
         """The index as it goes to disk.
 
@@ -161,8 +171,10 @@ class LabelIndex:
         for name, values in strings.items():
             if values is not None:
                 arrays |= StringTable.from_strings(values).arrays(name)
-        for number, columns in enumerate(self.groups.values()):
-            arrays[f"group.{number}"] = columns
+        if self.groups:  # a thesaurus may bring thousands: two arrays hold them all
+            sizes = [len(columns) for columns in self.groups.values()]
+            arrays["groups.indptr"] = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+            arrays["groups.columns"] = np.concatenate(list(self.groups.values()))
         return Part({"groups": list(self.groups)}, arrays)
 
     @classmethod
@@ -177,10 +189,11 @@ class LabelIndex:
             stored = f"{name}.blob" in part.arrays
             return StringTable.from_arrays(part.arrays, name) if stored else None
 
-        groups = {
-            name: part.arrays[f"group.{number}"]
-            for number, name in enumerate(part.config["groups"])
-        }
+        groups = {}
+        if part.config["groups"]:
+            bounds, columns = part.arrays["groups.indptr"], part.arrays["groups.columns"]
+            pieces = np.split(np.asarray(columns), bounds[1:-1])
+            groups = dict(zip(part.config["groups"], pieces, strict=True))
         ids = StringTable.from_arrays(part.arrays, "ids")
         return cls(ids, names=table("names"), texts=table("texts"), groups=groups)
 

@@ -27,7 +27,6 @@ from labelgrove.merging import (
 from labelgrove.methods.base import (
     TrainingFacts,
     check_fitted,
-    check_k,
     check_params,
     hold_out,
     load,
@@ -35,6 +34,7 @@ from labelgrove.methods.base import (
     save_estimator,
     training_corpus,
 )
+from labelgrove.methods.requests import MinScore, Request, score_given
 from labelgrove.params import Params, unknown_key
 from labelgrove.part import Part
 from labelgrove.predictions import Predictions
@@ -149,6 +149,7 @@ class Ensemble(BaseEstimator):
                 timings |= {f"{name}: {stage}": t for stage, t in member.timings_.items()}
         self._take(members, held_out, Reporter(callbacks))
         self.facts_ = TrainingFacts.of(corpus)
+        self.calibration_ = None
         self.timings_ = timings
         return self
 
@@ -178,6 +179,7 @@ class Ensemble(BaseEstimator):
             raise DataError('rule "learnt" needs documents to learn from: join(held_out)')
         self._take(list(self.members), documents, Reporter(()))
         self.facts_ = self.members[0].facts_
+        self.calibration_ = None
         self.timings_ = {}
         return self
 
@@ -223,24 +225,49 @@ class Ensemble(BaseEstimator):
         dense: Any = None,
         allow: Any = None,
         deny: Any = None,
+        min_score: MinScore = None,
+        diversity: float = 0.0,
+        raw: bool = False,
         threads: int | None = None,
     ) -> Predictions:
         """The k best labels of each document by all members together.
 
         ``dense`` goes to the members that read it; ``allow`` and ``deny`` need members that all
-        know them.
+        know them. ``min_score`` and ``diversity`` are as for the linear method.
         """
         check_fitted(self)
-        k = check_k(k)
+        asked = Request.of(
+            self,
+            k,
+            allow=allow,
+            deny=deny,
+            min_score=min_score,
+            diversity=diversity,
+            raw=raw,
+        )
+        k = asked.places
         places = self._places(k)
         threads = self.n_jobs if threads is None else threads
-        given = {"dense": dense, "allow": allow, "deny": deny}
+        given = {"dense": dense, "allow": asked.mask}
         found = [
             member.predict(X, k=places, threads=threads, **_understood(number, member, given))
             for number, member in enumerate(self.members_, 1)
         ]
         weights = None if self.rule_ == "round-robin" else self.weights_
-        return merge(found, k=k, rule=self.rule_, weights=weights, places=places, threads=threads)
+        return asked.answer(
+            merge(found, k=k, rule=self.rule_, weights=weights, places=places, threads=threads)
+        )
+
+    def score_labels(
+        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
+    ) -> Any:
+        """Scores of given labels, as :meth:`predict` gives them when it may find no others.
+
+        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
+        sparse documents x labels pattern, for a sparse matrix.
+        """
+        check_fitted(self)
+        return score_given(self, X, labels, raw=raw, threads=threads)
 
     def score(self, X: Any, y: Any) -> float:
         """P@1, so that scikit-learn's searches have a default to maximise."""
@@ -378,9 +405,8 @@ def _understood(number: int, member: Any, given: Mapping[str, Any]) -> dict[str,
     if not asked:
         return {}  # reading a signature takes as long as a quick prediction
     known = inspect.signature(member.predict).parameters
-    for name in ("allow", "deny"):
-        if name in asked and name not in known:
-            raise ConfigError(f"{name}: member {number} ({member.method}) cannot use it")
+    if "allow" in asked and "allow" not in known:
+        raise ConfigError(f"allow, deny: member {number} ({member.method}) cannot use them")
     return {name: value for name, value in asked.items() if name in known}
 
 

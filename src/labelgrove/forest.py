@@ -21,7 +21,7 @@ def search_trees(
     *,
     k: int,
     params: SearchParams,
-    allow: Int32 | None = None,
+    allow: Any = None,
     deny: Int32 | None = None,
     threads: int | None = None,
 ) -> tuple[Int32, Float32, Int32]:

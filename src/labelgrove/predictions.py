@@ -162,13 +162,27 @@ class Predictions:
             self.score_kind,
         )
 
-    def above(self, threshold: float) -> Predictions:
-        """Only labels whose score is at least ``threshold``.
+    def above(self, threshold: float | npt.NDArray[np.floating[Any]]) -> Predictions:
+        """Only labels whose score is at least ``threshold``: a number, or one number per label.
 
         >>> Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab")).above(1.5).names()
         [['b']]
+        >>> found = Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab"))
+        >>> found.above(np.array([1, 3])).names()
+        [['a']]
         """
-        return self._only(self._used() & (self.scores >= threshold))
+        if isinstance(threshold, np.ndarray):
+            if threshold.shape != (len(self.index),):
+                raise DataError(f"{threshold.shape} thresholds for {len(self.index)} labels")
+            return self._only(self._used() & (self.scores >= threshold[self.columns]))
+        kept = self._used() & (self.scores >= threshold)  # rows are sorted: these are at the front
+        return Predictions(
+            np.where(kept, self.columns, np.int32(-1)),
+            np.where(kept, self.scores, np.float32(-np.inf)),
+            kept.sum(axis=1, dtype=np.int32),
+            self.index,
+            self.score_kind,
+        )
 
     def without(self, pairs: Any) -> Predictions:
         """Without the given (document, column) pairs; labels behind a removed one move up.

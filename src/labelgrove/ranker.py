@@ -13,14 +13,15 @@ from scipy import sparse
 from labelgrove.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts, matrix_parts
 from labelgrove.beam import (
     BeamSearch,
-    LabelMask,
     SearchParams,
+    TreeMask,
     features_text,
     label_columns,
     sparse_only,
 )
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import FeatureParts, Features, as_features
+from labelgrove.masks import LabelMask
 from labelgrove.negatives import (
     given_nodes,
     instance_lists,
@@ -78,7 +79,7 @@ class Ranker:
         ``documents`` are Features, a sparse matrix or an array; a model that knows only sparse or
         only dense features reads a matrix or an array as those.
         Rows are sorted by (-score, column). ``allow`` and ``deny`` are label columns, or ``allow``
-        is a :class:`~labelgrove.beam.LabelMask`; the tree is pruned to the labels that remain
+        is a :class:`~labelgrove.masks.LabelMask`; the tree is pruned to the labels that remain
         before it is searched. A row is full unless fewer than k labels may be found: the beam
         widens where it has to. Places past a row's count hold -1 and -inf.
 
@@ -90,9 +91,11 @@ class Ranker:
         [[0]]
         """
         params = self._valid(params)
-        mask = allow if isinstance(allow, LabelMask) and deny is None else None
+        if isinstance(allow, LabelMask):
+            allow = allow.over(self.tree) if deny is None else allow.columns
+        mask = allow if isinstance(allow, TreeMask) and deny is None else None
         if mask is None and (allow is not None or deny is not None):
-            mask = LabelMask(self.tree, allow=allow, deny=deny)
+            mask = TreeMask(self.tree, allow=allow, deny=deny)
         return self._search(self.parts(documents), k=k, params=params, mask=mask, threads=threads)
 
     def score(

@@ -110,6 +110,23 @@ class LabelTree:
         above = 1 if level == 0 else len(self.parents[level - 1])
         return np.searchsorted(self.parents[level], np.arange(above + 1)).astype(np.int64)
 
+    def label_depths(self) -> Int32:
+        """How deep each label really hangs: levels on which it has no siblings at the end do not
+        count, for trees of uneven depth reach the last level by chains of only children.
+
+        >>> LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]).label_depths().tolist()
+        [2, 1, 2]
+        """
+        depths = np.full(self.labels, len(self.parents), np.int32)
+        nodes: Any = np.arange(self.labels)
+        alone = np.ones(self.labels, bool)
+        for level in range(len(self.parents) - 1, 0, -1):
+            above = self.parents[level][nodes]
+            alone &= np.diff(self.children(level))[above] == 1
+            depths -= alone
+            nodes = above
+        return depths[self.leaf_positions]
+
     def coarsen(self, levels: int) -> LabelTree:
         """The first ``levels`` levels as a tree of their own; its labels are this tree's nodes.
 

@@ -205,6 +205,61 @@ def read_broader(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     return broader
 
 
+def groups_from_thesaurus(
+    broader: Mapping[str, Sequence[str] | str], index: LabelIndex
+) -> dict[str, npt.NDArray[np.int32]]:
+    """For every concept with narrower ones, the labels at and below it: groups for masks.
+
+    All broader concepts of a concept count, not only the first.
+
+    >>> index = LabelIndex(["animals", "cats", "dogs", "paper"])
+    >>> groups = groups_from_thesaurus({"cats": ["animals", "pets"], "dogs": "animals"}, index)
+    >>> {name: columns.tolist() for name, columns in groups.items()}
+    {'animals': [0, 1, 2], 'pets': [1]}
+    """
+    groups: dict[str, list[int]] = {}
+    for column, label in enumerate(index.ids):
+        seen, waiting = {label}, [label]
+        while waiting:
+            given = broader.get(waiting.pop(), ())
+            for concept in [given] if isinstance(given, str) else given:
+                if concept not in seen:
+                    seen.add(concept)
+                    waiting.append(concept)
+                    groups.setdefault(concept, []).append(column)
+    for concept, columns in groups.items():
+        own = index.get(concept)
+        if own is not None and index.ids[own] == concept:
+            columns.append(own)
+    return {name: np.unique(columns).astype(np.int32) for name, columns in sorted(groups.items())}
+
+
+def read_label_groups(
+    path: str | os.PathLike[str], index: LabelIndex
+) -> dict[str, npt.NDArray[np.int32]]:
+    """The groups of a thesaurus file, as :func:`read_label_tree` takes them; of a tree none.
+
+    >>> import tempfile; from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "broader.tsv")
+    ...     _ = file.write_text("cats\\tanimals\\n")
+    ...     read_label_groups(file, LabelIndex(["cats", "dogs"]))
+    {'animals': array([0], dtype=int32)}
+    """
+    from labelgrove.formats.files import bare_name, existing
+
+    file = existing(path)
+    if not bare_name(file).lower().endswith(".json"):
+        return groups_from_thesaurus(read_broader(file), index)
+    content = _read_json(file)
+    if not isinstance(content, dict):
+        return {}
+    try:
+        return groups_from_thesaurus(_checked_broader(content), index)
+    except DataError as error:
+        raise DataError(str(error), file=file) from error
+
+
 def read_label_tree(path: str | os.PathLike[str], index: LabelIndex) -> tuple[LabelTree, str]:
     """A tree over the labels of ``index`` from a file, and what is to be said about it.
 

@@ -9,6 +9,7 @@ import typer
 
 from labelgrove.cli import (
     bench,
+    calibrate,
     common,
     data,
     demo,
@@ -18,6 +19,7 @@ from labelgrove.cli import (
     info,
     predict,
     report,
+    serve,
     train,
 )
 
@@ -33,7 +35,9 @@ app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
 app.command("bench")(bench.bench)
+app.command("calibrate")(calibrate.calibrate)
 app.command("report")(report.report)
+app.command("serve")(serve.serve)
 app.command("info")(info.info)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

@@ -114,6 +114,26 @@ def read_dense(path: Path) -> Any:
         raise DataError(f"is no array that numpy.save wrote ({error})", file=file) from error
 
 
+def given_labels(values: list[str] | None) -> list[str] | None:
+    """Labels from a repeated flag: as they are, or for @FILE the first field of every line.
+
+    >>> given_labels(["cats", "dogs"]), given_labels(None)
+    (['cats', 'dogs'], None)
+    """
+    if values is None:
+        return None
+    from labelgrove.formats.files import existing, read_all
+
+    labels: list[str] = []
+    for value in values:
+        if not value.startswith("@"):
+            labels.append(value)
+            continue
+        lines = (line.partition("\t")[0].strip() for _, line in read_all(existing(value[1:])))
+        labels.extend(line for line in lines if line)
+    return labels
+
+
 def check_device(device: str) -> None:
     """Refuses a device that is not there instead of quietly using another."""
     kind = device.partition(":")[0]

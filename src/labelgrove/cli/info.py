@@ -40,6 +40,11 @@ def info(
         settled = stored.parts["ensemble"].config
         facts["members"] = ", ".join(member["method"] for member in stored.params["members"])
         facts |= {"rule": settled["rule"], "weights": settled["weights"]}
+    if "calibration" in stored.parts:
+        settled = stored.parts["calibration"].config
+        facts["calibration"] = settled["kind"]
+        facts["calibration_error"] = settled["report"]["after"]["ece"]
+        facts["threshold"] = settled["threshold"]
     if as_json:
         common.print_json(facts | {"params": stored.params})
         return

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from labelgrove.cli import common, options
-from labelgrove.errors import DataError
+from labelgrove.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from labelgrove.corpus import Corpus
@@ -29,8 +29,37 @@ def predict(
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="Labels per document.")] = 5,
     out: Annotated[str, typer.Option("--out", help="Output file; - for standard output.")] = "-",
     threshold: Annotated[
-        float | None, typer.Option("--threshold", help="Only labels with at least this score.")
+        str | None,
+        typer.Option(
+            "--threshold",
+            "--min-score",
+            help="Only labels with at least this score; auto: as calibrate chose.",
+        ),
     ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Scores as they are, though the model is calibrated.")
+    ] = False,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow", help="Only these labels: id, name, group or @FILE (one a line); repeatable."
+        ),
+    ] = None,
+    deny: Annotated[
+        list[str] | None, typer.Option("--deny", help="Never these labels; as --allow.")
+    ] = None,
+    groups: Annotated[
+        Path | None,
+        typer.Option("--groups", help="Thesaurus (TSV: id, broader ids): its concepts are groups."),
+    ] = None,
+    score_labels: Annotated[
+        list[str] | None,
+        typer.Option("--score-labels", help="Score all of these and no others; as --allow."),
+    ] = None,
+    diversity: Annotated[
+        float,
+        typer.Option("--diversity", min=0, max=1, help="Push back labels like those before them."),
+    ] = 0.0,
     batch: Annotated[
         int, typer.Option("--batch", min=1, help="Documents per batch; 1 answers line by line.")
     ] = 2048,
@@ -47,10 +76,12 @@ def predict(
 
     Writes one line of JSON per document with "labels" (names), "scores", "id" where the document
     has one, and "label_ids" where ids differ from names. Documents keep their order and their ids.
+    Masks act before the k best are chosen: k labels come back whenever k are allowed.
 
-    Example: echo '{"text": "red running shoes"}' | labelgrove predict model - --k 3
+    Example: echo '{"text": "red running shoes"}' | labelgrove predict model - --k 3 --deny sale
     """
     from labelgrove.formats import ReadReport, iter_documents, read_corpus
+    from labelgrove.masks import LabelMask
     from labelgrove.methods.base import load
     from labelgrove.predictions_file import prediction_lines
 
@@ -58,6 +89,23 @@ def predict(
     common.check_device(device)
     loaded = load(model)
     common.use_device(loaded, device)
+    if groups is not None:
+        from labelgrove.tree_given import read_label_groups
+
+        loaded.index_ = loaded.index_.with_groups(read_label_groups(groups, loaded.index_))
+    asked: dict[str, Any] = {
+        "min_score": _min_score(threshold),
+        "diversity": diversity,
+        "raw": raw,
+    }
+    if score_labels is not None:
+        if allow is not None:
+            raise ConfigError("--score-labels and --allow: give one of them")
+        allow = score_labels
+    mask = LabelMask.of(loaded.index_, common.given_labels(allow), common.given_labels(deny))
+    if mask is not None:
+        asked["allow"] = mask
+        k = k if score_labels is None else len(mask)
     report = ReadReport()
     how = common.read_options(
         input_format,
@@ -75,15 +123,22 @@ def predict(
     with _output(out) as file:
         for rows, ids in inputs:
             extra = {} if beside is None else {"dense": beside.take(len(ids))}
-            predictions = loaded.predict(rows, k=k, threads=threads or 0, **extra)
-            if threshold is not None:
-                predictions = predictions.above(threshold)
+            predictions = loaded.predict(rows, k=k, threads=threads or 0, **asked, **extra)
             file.writelines(prediction_lines(predictions, ids))
             file.flush()
         if beside is not None:
             beside.finish()
     if out != "-" or report.bad_lines:
         console.print(f"{report}" if out == "-" else f"{report} -> {out}", markup=False)
+
+
+def _min_score(given: str | None) -> Any:
+    if given is None or given == "auto":
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        raise ConfigError(f"--threshold {given}: must be a number or auto") from None
 
 
 class _DenseRows:

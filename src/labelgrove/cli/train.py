@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,9 +96,11 @@ def train(
             )
         given: dict[str, Any] = {}
         if label_tree is not None:
-            from labelgrove.tree_given import read_label_tree
+            from labelgrove.tree_given import read_label_groups, read_label_tree
 
             given["label_tree"], settled = read_label_tree(label_tree, documents.index)
+            groups = read_label_groups(label_tree, documents.index)  # for masks at prediction
+            documents = replace(documents, index=documents.index.with_groups(groups))
             console.print(f"{label_tree}: {settled}", markup=False)
         needed = model.estimate_memory(documents)
         _print_plan(console, model, documents, needed)

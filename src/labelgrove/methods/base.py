@@ -269,6 +269,8 @@ def save_estimator(
     from labelgrove.store import save_model
 
     shared = {"labels": model.index_.state(), "training": model.facts_.state()}
+    if getattr(model, "calibration_", None) is not None:
+        shared["calibration"] = model.calibration_.state()
     timings: dict[str, Timing] = getattr(model, "timings_", {})
     config = to_config(model)
 
@@ -301,6 +303,11 @@ def load_estimator(cls: Any, path: str | Path, **options: Any) -> tuple[Any, dic
     model = from_config(cls, stored.params)
     model.index_ = LabelIndex.from_state(stored.parts["labels"])
     model.facts_ = TrainingFacts.from_state(stored.parts["training"])
+    model.calibration_ = None
+    if "calibration" in stored.parts:
+        from labelgrove.calibration import Calibration
+
+        model.calibration_ = Calibration.from_state(stored.parts["calibration"])
     kept = stored.metadata.get("timings", {})
     model.timings_ = {name: Timing(**timing) for name, timing in kept.items()}
     return model, stored.parts

@@ -13,11 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from labelgrove.arrays import CSR, Float32, Int32, as_csr
+from labelgrove.arrays import CSR, Float32, Int32, Int64, as_csr
 from labelgrove.beam import SearchParams
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import Features
 from labelgrove.label_features import l2_normalised
+from labelgrove.masks import LabelMask
 from labelgrove.methods.matching import Matched
 from labelgrove.params import Params, param
 from labelgrove.predictions import ScoreKind
@@ -208,22 +209,47 @@ class ClusterRanker:
     def tree(self) -> LabelTree:
         return self.ranker.tree
 
-    def clusters_for(self, k: int) -> int:
+    def cluster_mask(self, mask: LabelMask | None) -> LabelMask | None:
+        """The clusters in which a mask leaves labels."""
+        if mask is None:
+            return None
+        left = np.flatnonzero(self._labels_left(mask))
+        return LabelMask.from_columns(left, self.tree.widths[0])
+
+    def _labels_left(self, mask: LabelMask | None) -> Int64:
+        """How many labels each cluster has that may come."""
+        starts = self.tree.children(1)
+        if mask is None:
+            return np.diff(starts)
+        before = mask.over(self.tree).allowed_before
+        return np.diff(before[starts]).astype(np.int64)
+
+    def clusters_for(self, k: int, mask: LabelMask | None = None) -> int:
         """How many clusters must be looked at: as the settings say, or as k labels need."""
-        fewest = np.cumsum(np.sort(np.diff(self.tree.children(1))))
+        sizes = self._labels_left(mask)
+        fewest = np.cumsum(np.sort(sizes[sizes > 0]))
         needed = min(len(fewest), int(np.searchsorted(fewest, k)) + 1)
         return max(needed, self.params.clusters_kept)
 
     def best_labels(
-        self, terms: CSR, matched: Matched, k: int, *, threads: int | None = None
+        self,
+        terms: CSR,
+        matched: Matched,
+        k: int,
+        *,
+        mask: LabelMask | None = None,
+        threads: int | None = None,
     ) -> tuple[Int32, Float32, Int32]:
-        """Columns, scores and counts of the k best labels of each document."""
-        k = min(k, self.tree.labels)
+        """Columns, scores and counts of the k best labels of each document, of those in ``mask``.
+
+        A mask must be the one that ``matched`` was found with.
+        """
+        k = min(k, self.tree.labels if mask is None else len(mask))
         columns = np.full((len(matched.clusters), k), -1, np.int32)
         scores = np.full(columns.shape, -np.inf, np.float32)
         counts = np.zeros(len(columns), np.int32)
-        kept = self.clusters_for(k)
-        for rows, g, h in self._margins(terms, matched, kept, threads):
+        kept = self.clusters_for(k, mask)
+        for rows, g, h in self._margins(terms, matched, kept, threads, mask):
             g.data = self._combined(g.data, h)
             best = top_k(g, k, threads=threads)
             width = best.columns.shape[1]
@@ -251,7 +277,12 @@ class ClusterRanker:
         return float(found.mean()) if len(found) else 0.0
 
     def _margins(
-        self, terms: CSR, matched: Matched, kept: int, threads: int | None
+        self,
+        terms: CSR,
+        matched: Matched,
+        kept: int,
+        threads: int | None,
+        mask: LabelMask | None = None,
     ) -> Iterator[tuple[slice, CSR, Float32]]:
         """Blocks of documents: sparse matrices of g over their candidates, and h beside it."""
         clusters = matched.clusters[:, :kept]
@@ -259,12 +290,12 @@ class ClusterRanker:
         step = max(1, PAIRS_AT_ONCE // largest)
         for first in range(0, len(clusters), step):
             rows = slice(first, first + step)
-            g = self._candidates(clusters[rows], matched.margins[rows, :kept])
+            g = self._candidates(clusters[rows], matched.margins[rows, :kept], mask)
             features = ranker_features(terms[rows], matched.vectors[rows], self.params)
             h = self.ranker.score(features, g, params=OWN_MARGIN, threads=threads)
             yield rows, g, h.data
 
-    def _candidates(self, clusters: Int32, margins: Float32) -> CSR:
+    def _candidates(self, clusters: Int32, margins: Float32, mask: LabelMask | None) -> CSR:
         """Documents x labels: the cluster's margin at every label of each document's clusters."""
         starts = self.tree.children(1)
         sizes = np.diff(starts)[clusters]
@@ -274,6 +305,10 @@ class ClusterRanker:
         columns = self.tree.leaf_labels[np.arange(total) + offsets]
         indptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=1))])
         values = np.repeat(margins.ravel(), sizes.ravel())
+        if mask is not None:
+            left = mask.allowed[columns]
+            indptr = np.concatenate([[0], np.cumsum(left)])[indptr]
+            columns, values = columns[left], values[left]
         shape = (len(clusters), self.tree.labels)
         matrix = sparse.csr_array((values, columns, indptr), shape=shape)
         matrix.sort_indices()

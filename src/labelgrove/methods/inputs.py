@@ -10,14 +10,13 @@ from scipy import sparse
 
 from labelgrove.arrays import (
     CsrParts,
-    Int32,
     as_csr,
     csr_arrays,
     csr_from_arrays,
     csr_parts,
     matrix_parts,
 )
-from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.corpus import Corpus
 from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import (
@@ -193,27 +192,3 @@ def _feature_parts(
     if given.sparse is not None:
         given = Features(given.sparse, beside_terms(given.dense, dense_norm))
     return given.parts(name="documents")
-
-
-def columns_of(index: LabelIndex, labels: Any, *, name: str) -> Int32:
-    """Columns of labels given by id, by name or as the name of one of the index's groups.
-
-    >>> index = LabelIndex(["a", "b", "c"], groups={"vowels": [0]})
-    >>> columns_of(index, ["c", "vowels"], name="allow").tolist()
-    [2, 0]
-    """
-    if isinstance(labels, str):
-        raise DataError(f"{name}: must be a list of labels, even for one: [{labels!r}]")
-    columns: list[int] = []
-    for label in labels:
-        column = index.get(label) if isinstance(label, str) else None
-        if column is not None:
-            columns.append(column)
-        elif isinstance(label, str) and label in index.groups:
-            columns.extend(index.groups[label].tolist())
-        else:
-            groups = f" and the groups {', '.join(index.groups)}" if index.groups else ""
-            raise DataError(
-                f"{name}: unknown label {label!r}; the index has {len(index):,} labels{groups}"
-            )
-    return np.array(columns, np.int32)

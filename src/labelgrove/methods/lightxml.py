@@ -28,6 +28,7 @@ from labelgrove.methods.neural import (
     rerank_stage,
 )
 from labelgrove.methods.preparation import prepare, tree_stage
+from labelgrove.methods.requests import MinScore, Request, score_given
 from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams
@@ -123,6 +124,7 @@ class LightXML(BaseEstimator):
         self.story_ = trained.config["story"]
         self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus)
+        self.calibration_ = None
         self.reranker_ = rerank_stage(self, data, tree, stages)
         self.report_ = report(self, data, reporter)
         self.timings_ = reporter.timings
@@ -136,9 +138,45 @@ class LightXML(BaseEstimator):
 
         return make
 
-    def predict(self, X: Any, k: int = 5, *, threads: int | None = None) -> Predictions:
-        """The k best labels of each text; scores are probabilities, of groups times labels."""
-        return predict_texts(self, X, k, threads=threads)
+    def predict(
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        allow: Any = None,
+        deny: Any = None,
+        min_score: MinScore = None,
+        diversity: float = 0.0,
+        raw: bool = False,
+        threads: int | None = None,
+    ) -> Predictions:
+        """The k best labels of each text; scores are probabilities, of groups times labels.
+
+        ``allow``, ``deny``, ``min_score``, ``diversity`` and ``raw`` are as for the linear method:
+        labels outside are passed over inside the search, so that k come back whenever k remain.
+        """
+        check_fitted(self)
+        asked = Request.of(
+            self,
+            k,
+            allow=allow,
+            deny=deny,
+            min_score=min_score,
+            diversity=diversity,
+            raw=raw,
+        )
+        return asked.answer(predict_texts(self, X, asked.places, mask=asked.mask, threads=threads))
+
+    def score_labels(
+        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
+    ) -> Any:
+        """Scores of given labels, the numbers that :meth:`predict` gives them.
+
+        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
+        sparse documents x labels pattern, for a sparse matrix.
+        """
+        check_fitted(self)
+        return score_given(self, X, labels, raw=raw, threads=threads)
 
     def score(self, X: Any, y: Any) -> float:
         """P@1, so that scikit-learn's searches have a default to maximise."""

@@ -25,10 +25,10 @@ from labelgrove.errors import ConfigError
 from labelgrove.features import Features
 from labelgrove.forest import search_trees
 from labelgrove.label_features import describe_labels, label_strings
+from labelgrove.masks import columns_of
 from labelgrove.methods.base import (
     TrainingFacts,
     check_fitted,
-    check_k,
     check_params,
     load_estimator,
     save_estimator,
@@ -36,11 +36,11 @@ from labelgrove.methods.base import (
 )
 from labelgrove.methods.inputs import (
     check_dense_norm,
-    columns_of,
     document_parts,
     terms_stage,
     training_features,
 )
+from labelgrove.methods.requests import MinScore, Request, probabilities_of
 from labelgrove.params import Params
 from labelgrove.predictions import Predictions
 from labelgrove.ranker import Ranker, train_ranker
@@ -168,6 +168,7 @@ class Linear(BaseEstimator):
         self.rankers_ = rankers
         self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus)
+        self.calibration_ = None
         self.timings_ = reporter.timings
         return self
 
@@ -260,13 +261,20 @@ class Linear(BaseEstimator):
         dense: Any = None,
         allow: Any = None,
         deny: Any = None,
+        min_score: MinScore = None,
+        diversity: float = 0.0,
+        raw: bool = False,
         threads: int | None = None,
     ) -> Predictions:
         """The k best labels of each document, as names, ids and scores.
 
         A model that was fitted with ``dense`` needs the same of these documents.
-        ``allow`` and ``deny`` are lists of label ids, names or names of the index's groups. Labels
-        outside are left out before the search, so that k labels come back whenever k remain.
+        ``allow`` and ``deny`` are lists of label ids, names or names of the index's groups (or
+        ``allow`` is a :class:`~labelgrove.LabelMask`). Labels outside are left out before the
+        search, so that k labels come back whenever k remain. Labels below ``min_score`` are left
+        out after it; ``diversity`` (up to 1) pushes back labels like those before them. Scores of
+        a calibrated model are probabilities, unless ``raw`` ones are wanted, and ``min_score`` may
+        be "auto" (see :func:`labelgrove.calibrate`).
 
         >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
         >>> model.predict(["hat"], k=1)[0][0].name
@@ -275,20 +283,36 @@ class Linear(BaseEstimator):
         [['shoes']]
         """
         check_fitted(self)
+        asked = Request.of(
+            self,
+            k,
+            allow=allow,
+            deny=deny,
+            min_score=min_score,
+            diversity=diversity,
+            raw=raw,
+        )
         threads = self.n_jobs if threads is None else threads
         columns, scores, counts = search_trees(
             self.rankers_,
             self._vectors(X, dense, threads),
-            k=check_k(k),
+            k=asked.places,
             params=self.search,
-            allow=None if allow is None else columns_of(self.index_, allow, name="allow"),
-            deny=None if deny is None else columns_of(self.index_, deny, name="deny"),
+            allow=asked.mask,
             threads=threads,
         )
-        return Predictions(columns, scores, counts, self.index_, self.search.score_kind)
+        return asked.answer(
+            Predictions(columns, scores, counts, self.index_, self.search.score_kind)
+        )
 
     def score_labels(
-        self, X: Any, labels: Any, *, dense: Any = None, threads: int | None = None
+        self,
+        X: Any,
+        labels: Any,
+        *,
+        dense: Any = None,
+        raw: bool = False,
+        threads: int | None = None,
     ) -> Any:
         """Scores of given labels, the numbers that :meth:`predict` gives them (their mean over
         all trees, where there are several).
@@ -310,7 +334,13 @@ class Linear(BaseEstimator):
             ranker.score(vectors, labels, params=self.search, threads=threads)
             for ranker in self.rankers_
         ]
-        return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
+        found = scores[0] if len(scores) == 1 else sum(scores) / len(scores)
+        if raw:
+            return found
+        if not sparse.issparse(found):
+            return probabilities_of(self, found, labels)
+        found.data = probabilities_of(self, found.data, found.indices)
+        return found
 
     def _vectors(self, X: Any, dense: Any, threads: int | None) -> Any:
         return document_parts(

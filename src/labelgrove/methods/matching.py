@@ -18,6 +18,7 @@ from labelgrove.arrays import Float32, Int32
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.features import DenseBlock
 from labelgrove.label_features import l2_normalised, label_strings
+from labelgrove.masks import LabelMask
 from labelgrove.methods.indexing import by_documents, by_own_text, cluster_stage
 from labelgrove.methods.neural import make_runner, network_stage
 from labelgrove.methods.preparation import Prepared
@@ -154,9 +155,9 @@ def matching_stage(
     return Matched(**stages("matching", inputs, compute).arrays)
 
 
-def match(runner: Runner, tokens: Tokens, most: int) -> Matched:
-    """The ``most`` best clusters of tokenised documents, or all where there are fewer."""
+def match(runner: Runner, tokens: Tokens, most: int, *, mask: LabelMask | None = None) -> Matched:
+    """The ``most`` best clusters (of those in ``mask``), or all where there are fewer."""
     width = runner.network.heads.clusters.out_features
-    clusters, margins, vectors = runner.read(tokens, min(most, width), vectors=True)
+    clusters, margins, vectors = runner.read(tokens, min(most, width), vectors=True, mask=mask)
     unit = np.asarray(l2_normalised(vectors).dense, np.float16)
     return Matched(clusters, margins, unit)

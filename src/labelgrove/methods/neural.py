@@ -13,7 +13,8 @@ from labelgrove.callbacks import Reporter
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import Features
-from labelgrove.methods.base import check_fitted, check_k, checked_inputs
+from labelgrove.masks import LabelMask
+from labelgrove.methods.base import checked_inputs
 from labelgrove.methods.linear import Linear
 from labelgrove.methods.preparation import CHOSEN_BY, Prepared, measured
 from labelgrove.methods.reranking import Reranker, train_reranker
@@ -196,16 +197,17 @@ def make_runner(network: Network, model: Any) -> Runner:
     return Runner(network, device=device, precision=precision)
 
 
-def predict_texts(model: Any, X: Any, k: int, *, threads: int | None = None) -> Predictions:
-    """The k best labels of texts by a fitted neural method."""
-    check_fitted(model)
-    k = check_k(k)
+def predict_texts(
+    model: Any, X: Any, k: int, *, mask: LabelMask | None = None, threads: int | None = None
+) -> Predictions:
+    """The k best labels of texts by a fitted neural method, of those in ``mask``."""
     texts = checked_inputs(X)
     if isinstance(texts, Features):
         raise DataError(f"{model.method} reads text and cannot predict from features")
     encoder = model.network_.encoder
     tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads or model.n_jobs)
-    return ranked(model, prediction_runner(model), texts, tokens, k=k, threads=threads)
+    runner = prediction_runner(model)
+    return ranked(model, runner, texts, tokens, k=k, mask=mask, threads=threads)
 
 
 def ranked(
@@ -215,21 +217,29 @@ def ranked(
     tokens: Tokens,
     *,
     k: int,
+    mask: LabelMask | None = None,
     threads: int | None = None,
 ) -> Predictions:
     """The k best labels by the network, and by the ranker over its shortlist if there is one."""
     if model.reranker_ is None:
-        return best_labels(runner, tokens, model.index_, k=k)
+        return best_labels(runner, tokens, model.index_, k=k, mask=mask)
     columns, scores = model.reranker_.best_labels(
-        runner, texts, tokens, min(k, len(model.index_)), threads=threads or model.n_jobs
+        runner,
+        texts,
+        tokens,
+        min(k, len(model.index_ if mask is None else mask)),
+        mask=mask,
+        threads=threads or model.n_jobs,
     )
     counts = (columns >= 0).sum(axis=1).astype(np.int32)
     return Predictions(columns, scores, counts, model.index_, "product")
 
 
-def best_labels(runner: Runner, tokens: Tokens, index: LabelIndex, *, k: int) -> Predictions:
+def best_labels(
+    runner: Runner, tokens: Tokens, index: LabelIndex, *, k: int, mask: LabelMask | None = None
+) -> Predictions:
     """The k best labels of tokenised documents."""
-    columns, scores = runner.best_labels(tokens, min(k, len(index)))
+    columns, scores = runner.best_labels(tokens, min(k, len(index)), mask=mask)
     counts = (columns >= 0).sum(axis=1).astype(np.int32)
     return Predictions(columns, scores, counts, index, "product")
 

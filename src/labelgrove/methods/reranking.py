@@ -17,6 +17,7 @@ from scipy import sparse
 from labelgrove.arrays import CSR, Float32, Int32, as_csr
 from labelgrove.beam import SearchParams
 from labelgrove.features import Features
+from labelgrove.masks import LabelMask
 from labelgrove.nn.network import Runner
 from labelgrove.nn.tokens import Tokens
 from labelgrove.params import Params, param
@@ -65,12 +66,19 @@ class Reranker:
         self.params = params
 
     def best_labels(
-        self, runner: Runner, texts: Any, tokens: Tokens, k: int, *, threads: int | None = None
+        self,
+        runner: Runner,
+        texts: Any,
+        tokens: Tokens,
+        k: int,
+        *,
+        mask: LabelMask | None = None,
+        threads: int | None = None,
     ) -> tuple[Int32, Float32]:
         """The k best labels of each document's shortlist, by both; columns and scores."""
         labels, params = self.ranker.tree.labels, self.params
         wanted = min(max(k, params.shortlist), labels)
-        columns, chances, vectors = runner.read(tokens, wanted, vectors=True)
+        columns, chances, vectors = runner.read(tokens, wanted, vectors=True, mask=mask)
         features = _features(self.vectorizer.transform(texts), vectors, params)
         pattern = _pattern(columns, labels)
         scores = self.ranker.score(features, pattern, params=OWN_MARGIN, threads=threads)

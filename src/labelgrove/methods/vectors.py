@@ -22,7 +22,6 @@ from labelgrove.features import DenseBlock, Features
 from labelgrove.methods.base import (
     TrainingFacts,
     check_fitted,
-    check_k,
     check_params,
     checked_inputs,
     load_estimator,
@@ -41,6 +40,7 @@ from labelgrove.methods.matching import (
 )
 from labelgrove.methods.neural import estimate_memory, make_runner, precision_at_1
 from labelgrove.methods.preparation import prepare, tfidf_stage, tokens_stage
+from labelgrove.methods.requests import MinScore, Request, score_given
 from labelgrove.nn.devices import choose_device
 from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoder import Encoder, load_encoder
@@ -177,6 +177,7 @@ class LinearVectors(BaseEstimator):
         self.linear_ = linear
         self.index_ = corpus.index
         self.facts_ = replace(TrainingFacts.of(corpus), width=features.width)
+        self.calibration_ = None
         self.timings_ = reporter.timings | linear.timings_
         return self
 
@@ -241,18 +242,42 @@ class LinearVectors(BaseEstimator):
         *,
         allow: Any = None,
         deny: Any = None,
+        min_score: MinScore = None,
+        diversity: float = 0.0,
+        raw: bool = False,
         threads: int | None = None,
     ) -> Predictions:
-        """The k best labels of each text; ``allow`` and ``deny`` as for the linear method."""
+        """The k best labels of each text; the options are those of the linear method."""
         check_fitted(self)
-        k = check_k(k)
+        asked = Request.of(
+            self,
+            k,
+            allow=allow,
+            deny=deny,
+            min_score=min_score,
+            diversity=diversity,
+            raw=raw,
+        )
         texts = checked_inputs(X)
         if isinstance(texts, Features):
             raise DataError(f"{self.method} reads text and cannot predict from features")
         dense = self._vectors_of(texts, threads=threads or self.n_jobs)
         terms = None if self.vectorizer_ is None else self.vectorizer_.transform(texts)
         features = Features(terms, dense)
-        return self.linear_.predict(features, k, allow=allow, deny=deny, threads=threads)
+        return asked.answer(
+            self.linear_.predict(features, asked.places, allow=asked.mask, threads=threads)
+        )
+
+    def score_labels(
+        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
+    ) -> Any:
+        """Scores of given labels, the numbers that :meth:`predict` gives them.
+
+        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
+        sparse documents x labels pattern, for a sparse matrix.
+        """
+        check_fitted(self)
+        return score_given(self, X, labels, raw=raw, threads=threads)
 
     def _vectors_of(self, texts: Any, *, threads: int | None) -> DenseBlock:
         if isinstance(self.embedder_, Word2vec):

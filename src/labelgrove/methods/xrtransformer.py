@@ -22,16 +22,15 @@ from labelgrove.label_features import describe_labels, label_strings
 from labelgrove.methods.base import (
     TrainingFacts,
     check_fitted,
-    check_k,
     check_params,
     checked_inputs,
     load_estimator,
     save_estimator,
     training_corpus,
 )
-from labelgrove.methods.inputs import columns_of
 from labelgrove.methods.neural import comparison, estimate_memory, precision_at_1
 from labelgrove.methods.preparation import measured, prepare, tree_stage
+from labelgrove.methods.requests import MinScore, Request, score_given
 from labelgrove.methods.xr_matching import found_share
 from labelgrove.methods.xr_stages import (
     Descent,
@@ -185,6 +184,7 @@ class XRTransformer(BaseEstimator):
         self.tree_ = tree
         self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus)
+        self.calibration_ = None
         self.story_ = joined_stories(stories)
         self.report_ = self._report(descent, vectors, shortlists, reporter)
         self.timings_ = reporter.timings
@@ -274,24 +274,43 @@ class XRTransformer(BaseEstimator):
         *,
         allow: Any = None,
         deny: Any = None,
+        min_score: MinScore = None,
+        diversity: float = 0.0,
+        raw: bool = False,
         threads: int | None = None,
     ) -> Predictions:
         """The k best labels of each text; scores are margins, or products as ``search`` says.
 
-        ``allow`` and ``deny`` are lists of label ids, names or names of the index's groups.
+        ``allow``, ``deny``, ``min_score``, ``diversity`` and ``raw`` are as for the linear method.
         """
         check_fitted(self)
-        k = check_k(k)
+        asked = Request.of(
+            self,
+            k,
+            allow=allow,
+            deny=deny,
+            min_score=min_score,
+            diversity=diversity,
+            raw=raw,
+        )
         texts = checked_inputs(X)
         if isinstance(texts, Features):
             raise DataError(f"{self.method} reads text and cannot predict from features")
-        return self._search(
-            self._features(texts, threads=threads),
-            k,
-            allow=None if allow is None else columns_of(self.index_, allow, name="allow"),
-            deny=None if deny is None else columns_of(self.index_, deny, name="deny"),
-            threads=threads,
+        documents = self._features(texts, threads=threads)
+        return asked.answer(
+            self._search(documents, asked.places, allow=asked.mask, threads=threads)
         )
+
+    def score_labels(
+        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
+    ) -> Any:
+        """Scores of given labels, the numbers that :meth:`predict` gives them.
+
+        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
+        sparse documents x labels pattern, for a sparse matrix.
+        """
+        check_fitted(self)
+        return score_given(self, X, labels, raw=raw, threads=threads)
 
     def _features(self, texts: Any, *, threads: int | None = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""

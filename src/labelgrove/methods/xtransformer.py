@@ -16,7 +16,6 @@ from labelgrove.features import Features
 from labelgrove.methods.base import (
     TrainingFacts,
     check_fitted,
-    check_k,
     check_params,
     checked_inputs,
     load_estimator,
@@ -49,6 +48,7 @@ from labelgrove.methods.neural import (
     prediction_runner,
 )
 from labelgrove.methods.preparation import Prepared, measured, prepare
+from labelgrove.methods.requests import MinScore, Request, score_given
 from labelgrove.nn.encoder_files import EncoderParams
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.matcher_net import MatcherParams
@@ -142,6 +142,7 @@ class XTransformer(BaseEstimator):
         self.ranker_ = ClusterRanker(ranker, self.ranking)
         self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus)
+        self.calibration_ = None
         self.report_ = self._held_out_report(data, reporter)
         self.timings_ = reporter.timings
         return self
@@ -192,10 +193,32 @@ class XTransformer(BaseEstimator):
         recall = [self.ranker_.recall(matched, data.held_out.labels)]
         return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}
 
-    def predict(self, X: Any, k: int = 5, *, threads: int | None = None) -> Predictions:
-        """The k best labels of each text; what scores are depends on ``ranking.combine``."""
+    def predict(
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        allow: Any = None,
+        deny: Any = None,
+        min_score: MinScore = None,
+        diversity: float = 0.0,
+        raw: bool = False,
+        threads: int | None = None,
+    ) -> Predictions:
+        """The k best labels of each text; what scores are depends on ``ranking.combine``.
+
+        ``allow``, ``deny``, ``min_score``, ``diversity`` and ``raw`` are as for the linear method.
+        """
         check_fitted(self)
-        k = check_k(k)
+        asked = Request.of(
+            self,
+            k,
+            allow=allow,
+            deny=deny,
+            min_score=min_score,
+            diversity=diversity,
+            raw=raw,
+        )
         texts = checked_inputs(X)
         if isinstance(texts, Features):
             raise DataError(f"{self.method} reads text and cannot predict from features")
@@ -203,10 +226,23 @@ class XTransformer(BaseEstimator):
         encoder = self.network_.encoder
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
         runner = prediction_runner(self)
-        matched = match(runner, tokens, self.ranker_.clusters_for(k))
+        mask = asked.mask
+        most = self.ranker_.clusters_for(asked.places, mask)
+        matched = match(runner, tokens, most, mask=self.ranker_.cluster_mask(mask))
         terms = self.vectorizer_.transform(texts)
-        found = self.ranker_.best_labels(terms, matched, k, threads=threads)
-        return Predictions(*found, self.index_, self.ranking.score_kind)
+        found = self.ranker_.best_labels(terms, matched, asked.places, mask=mask, threads=threads)
+        return asked.answer(Predictions(*found, self.index_, self.ranking.score_kind))
+
+    def score_labels(
+        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
+    ) -> Any:
+        """Scores of given labels, the numbers that :meth:`predict` gives them.
+
+        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
+        sparse documents x labels pattern, for a sparse matrix.
+        """
+        check_fitted(self)
+        return score_given(self, X, labels, raw=raw, threads=threads)
 
     def score(self, X: Any, y: Any) -> float:
         """P@1, so that scikit-learn's searches have a default to maximise."""

@@ -168,6 +168,14 @@ class TreeIndex(nn.Module):
         """
         return self.get_buffer(f"parents_{level}")
 
+    def starts(self, level: int) -> Any:
+        """Where the children of each node above ``level`` begin, as a NumPy array.
+
+        >>> TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])).starts(1).tolist()
+        [0, 2, 3]
+        """
+        return self._starts[level]
+
     def most_children(self, level: int, *, kept: int) -> int:
         """The most nodes of a level that ``kept`` nodes above it can have, rounded up."""
         sizes = self._largest[level]

@@ -13,12 +13,14 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from labelgrove.arrays import CSR, Float32
 from labelgrove.errors import ConfigError
+from labelgrove.nn.allowed import AllowedNodes
 from labelgrove.nn.candidates import (
     Candidates,
     RaggedLabels,
@@ -246,6 +248,10 @@ class CascadeNet(nn.Module):
         mean = total.mean()
         return mean, {"loss": mean.detach()} | stats
 
+    def allowing(self, allowed: npt.NDArray[np.bool_]) -> AllowedNodes:
+        """What :meth:`predict` takes as ``allowed``, from a flag per label column."""
+        return AllowedNodes(self.index, allowed)
+
     def predict(
         self,
         states: Sequence[Tensor],
@@ -253,16 +259,19 @@ class CascadeNet(nn.Module):
         *,
         score: Literal["level", "weighted"] | None = None,
         enough: bool = False,
+        allowed: AllowedNodes | None = None,
     ) -> TopLabels:
         """The best ``k`` labels, by the rule of the settings or another; never any dropout.
 
         With ``enough``, more clusters are kept where fewer would not have ``k`` labels for certain.
+        ``allowed`` is what :meth:`allowing` made: clusters without allowed labels are passed over.
         """
         with torch.no_grad():
             kept = self.kept
             if enough:
-                kept = [max(pair) for pair in zip(kept, self.index.needed(k), strict=True)]
-            levels = self._levels(states, None, dropout=False, kept=kept)
+                needed = (allowed or self.index).needed(k)
+                kept = [max(pair) for pair in zip(kept, needed, strict=True)]
+            levels = self._levels(states, None, dropout=False, kept=kept, allowed=allowed)
             listed, scores = levels[-1].listed, levels[-1].logits.sigmoid()
             if len(levels) > 1 and (score or self.params.score) == "weighted":
                 scores = scores * levels[-2].kept_logits.sigmoid().gather(1, listed.slots)
@@ -326,11 +335,12 @@ class CascadeNet(nn.Module):
         *,
         dropout: bool,
         kept: Sequence[int] | None = None,
+        allowed: AllowedNodes | None = None,
     ) -> list[Level]:
         keep = self.kept if kept is None else kept
         levels: list[Level] = []
         for number, vectors in enumerate(self._vectors(states, dropout=dropout)):
-            listed, logits = self._score(number, vectors, levels, truth)
+            listed, logits = self._score(number, vectors, levels, truth, allowed)
             if number == len(self.kept):
                 nothing = listed.ids[:, :0]
                 levels.append(Level(listed, logits, nothing, nothing, nothing))
@@ -343,7 +353,12 @@ class CascadeNet(nn.Module):
         return levels
 
     def _score(
-        self, number: int, vectors: Tensor, levels: list[Level], truth: list[Tensor] | None
+        self,
+        number: int,
+        vectors: Tensor,
+        levels: list[Level],
+        truth: list[Tensor] | None,
+        allowed: AllowedNodes | None,
     ) -> tuple[Candidates, Tensor]:
         table: Any = self.tables[number]
         if number == 0:
@@ -351,9 +366,12 @@ class CascadeNet(nn.Module):
             ids = torch.arange(logits.shape[1], device=logits.device).repeat(len(logits), 1)
             everything = torch.ones_like(ids, dtype=torch.bool)
             targets = contains(truth[0], ids) if truth else torch.zeros_like(everything)
-            return Candidates(ids, everything, torch.zeros_like(ids), targets), logits
+            listed = Candidates(ids, everything, torch.zeros_like(ids), targets)
+            return (listed if allowed is None else allowed.only(0, listed)), logits
         above = levels[-1]
         listed = shortlist(self.index, number, above.kept, above.kept_mask, truth)
+        if allowed is not None:
+            listed = allowed.only(number, listed)
         form = self.params.logits
         return listed, shortlist_logits(vectors, table, listed.ids, listed.mask, form=form)
 

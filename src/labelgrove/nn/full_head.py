@@ -48,9 +48,16 @@ def full_head_loss(
 
 
 def full_head_best(
-    hidden: Tensor, table: Rows | nn.Linear, k: int, *, chunk: int = 65536
+    hidden: Tensor,
+    table: Rows | nn.Linear,
+    k: int,
+    *,
+    chunk: int = 65536,
+    allowed: Tensor | None = None,
 ) -> TopLabels:
     """The ``k`` rows with the largest logits per document, with these; a chunk of rows at a time.
+
+    Only rows that are marked in ``allowed`` (None: all) are found; column -1 is no row.
 
     >>> from labelgrove.nn.heads import LabelTable
     >>> full_head_best(torch.ones(2, 3), LabelTable(5, 3), 2, chunk=3).columns.shape
@@ -62,10 +69,14 @@ def full_head_best(
     with torch.no_grad():
         for start in range(0, len(weight), chunk):
             logits = _logits(hidden, weight, bias, start, chunk)
+            if allowed is not None:
+                logits = logits.masked_fill(~allowed[start : start + chunk], -torch.inf)
             found, places = logits.topk(min(k, logits.shape[1]), dim=1)
             scores, columns = torch.cat([scores, found], 1), torch.cat([columns, places + start], 1)
             scores, best = scores.topk(min(k, scores.shape[1]), dim=1)
             columns = columns.gather(1, best)
+    if allowed is not None:
+        columns = columns.masked_fill(scores == -torch.inf, -1)
     return TopLabels(columns, scores)
 
 

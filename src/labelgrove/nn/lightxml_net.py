@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from labelgrove.arrays import CSR, Float32
 from labelgrove.errors import ConfigError
+from labelgrove.nn.allowed import AllowedNodes
 from labelgrove.nn.candidates import (
     RaggedLabels,
     TreeIndex,
@@ -192,20 +194,36 @@ class LightXmlNet(nn.Module):
             "candidates": listed.mask.sum(1).float().mean(),
         }
 
-    def predict(self, states: Sequence[Tensor], k: int, *, enough: bool = False) -> TopLabels:
+    def allowing(self, allowed: npt.NDArray[np.bool_]) -> AllowedNodes | Tensor:
+        """What :meth:`predict` takes as ``allowed``, from a flag per label column."""
+        if self.index is not None:
+            return AllowedNodes(self.index, allowed)
+        return torch.from_numpy(allowed).to(self.full.weight.device)
+
+    def predict(
+        self,
+        states: Sequence[Tensor],
+        k: int,
+        *,
+        enough: bool = False,
+        allowed: Any = None,
+    ) -> TopLabels:
         """The best ``k`` labels: the group's probability times the label's; never any dropout.
 
         With ``enough``, more groups are kept where fewer would not have ``k`` labels for certain.
+        ``allowed`` is what :meth:`allowing` made: groups without allowed labels are passed over.
         """
         with torch.no_grad():
             text = self._text(states, dropout=False)
             if self.index is None:
                 chunk = self.params.full_chunk or self.full.out_features
-                found = full_head_best(text, self.full, k, chunk=chunk)
+                found = full_head_best(text, self.full, k, chunk=chunk, allowed=allowed)
                 return TopLabels(found.columns, found.scores.sigmoid())
-            at_least = self.index.needed(k)[0] if enough else 1
-            group_logits, kept, kept_mask = self._best_groups(text, at_least)
+            at_least = (allowed or self.index).needed(k)[0] if enough else 1
+            group_logits, kept, kept_mask = self._best_groups(text, at_least, allowed)
             listed = shortlist(self.index, 1, kept, kept_mask)
+            if allowed is not None:
+                listed = allowed.only(1, listed)
             chances = group_logits.gather(1, kept).float().sigmoid().gather(1, listed.slots)
             scores = self._label_logits(text, listed.ids, listed.mask).sigmoid() * chances
             return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
@@ -258,9 +276,12 @@ class LightXmlNet(nn.Module):
             raise ConfigError(f"states of {self.params.layers} layers wanted, got {len(states)}")
         return functional.dropout(torch.cat(list(states), 1), self.params.dropout, dropout)
 
-    def _best_groups(self, text: Tensor, at_least: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+    def _best_groups(
+        self, text: Tensor, at_least: int = 1, allowed: AllowedNodes | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         logits = self.groups(text)
-        return logits, *best(logits, None, max(self.params.groups_kept, at_least))
+        mask = None if allowed is None else allowed.levels[0]
+        return logits, *best(logits, mask, max(self.params.groups_kept, at_least))
 
     def _label_logits(self, text: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
         return shortlist_logits(self._hidden(text), self.table, ids, mask, form=self.params.logits)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -82,10 +83,21 @@ class MatcherNet(nn.Module):
         total = full_losses(self.clusters(text), truth, kind=self.params.loss).mean()
         return total, {"loss": total.detach()}
 
-    def predict(self, states: Sequence[Tensor], k: int, *, enough: bool = False) -> TopLabels:
-        """The ``k`` best clusters and their margins; never any dropout."""
+    def allowing(self, allowed: npt.NDArray[np.bool_]) -> Tensor:
+        """What :meth:`predict` takes as ``allowed``, from a flag per cluster."""
+        return torch.from_numpy(allowed).to(self.clusters.weight.device)
+
+    def predict(
+        self,
+        states: Sequence[Tensor],
+        k: int,
+        *,
+        enough: bool = False,
+        allowed: Tensor | None = None,
+    ) -> TopLabels:
+        """The ``k`` best of the ``allowed`` clusters and their margins; never any dropout."""
         with torch.no_grad():
-            return top_labels(self.clusters(self.text(states)), None, None, k)
+            return top_labels(self.clusters(self.text(states)), None, allowed, k)
 
     def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]:
         """The documents' margins for one cluster."""

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from labelgrove.arrays import CSR, Float32, Int32
+from labelgrove.masks import LabelMask
 from labelgrove.nn.batches import Batch, Batches, prefetched
 from labelgrove.nn.candidates import RaggedLabels
 from labelgrove.nn.checkpoint import fill
@@ -37,7 +39,11 @@ class Heads(Protocol):
         self, states: Sequence[Tensor], positives: RaggedLabels
     ) -> tuple[Tensor, dict[str, Tensor]]: ...
 
-    def predict(self, states: Sequence[Tensor], k: int, *, enough: bool = False) -> TopLabels: ...
+    def allowing(self, allowed: npt.NDArray[np.bool_]) -> Any: ...
+
+    def predict(
+        self, states: Sequence[Tensor], k: int, *, enough: bool = False, allowed: Any = None
+    ) -> TopLabels: ...
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor: ...
 
@@ -215,24 +221,28 @@ class Runner:
         self.each(tokens.take(rows), lambda _, states: found.append(states))
         self.network.standardise([torch.cat(layer) for layer in zip(*found, strict=True)])
 
-    def best_labels(self, tokens: Tokens, k: int) -> tuple[Int32, Float32]:
+    def best_labels(
+        self, tokens: Tokens, k: int, *, mask: LabelMask | None = None
+    ) -> tuple[Int32, Float32]:
         """Columns and scores (documents x k), best first and by column where scores are equal.
 
         Places that no label fills hold -1 and -inf.
         """
-        return self.read(tokens, k)[:2]
+        return self.read(tokens, k, mask=mask)[:2]
 
     def read(
-        self, tokens: Tokens, k: int, *, vectors: bool = False
+        self, tokens: Tokens, k: int, *, vectors: bool = False, mask: LabelMask | None = None
     ) -> tuple[Int32, Float32, Float32]:
         """As :meth:`best_labels`, and what the output layer reads of each document, if wanted."""
+        k = k if mask is None else min(k, len(mask))
+        within = {} if mask is None else {"allowed": self.network.heads.allowing(mask.allowed)}
         columns = np.full((len(tokens), k), -1, np.int32)
         scores = np.full((len(tokens), k), -np.inf, np.float32)
         width = self.network.heads.text_width if vectors else 0
         read = np.zeros((len(tokens), width), np.float32)
 
         def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
-            top = self.network.heads.predict(states, k, enough=True)
+            top = self.network.heads.predict(states, k, enough=True, **within)
             found = top.columns.shape[1]
             columns[batch.rows, :found] = top.columns.cpu().numpy()
             scores[batch.rows, :found] = top.scores.float().cpu().numpy()

@@ -1,0 +1,97 @@
+"""Are probabilities right? What was claimed beside what happened, in bins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.errors import DataError
+
+Float64 = npt.NDArray[np.float64]
+Binning = Literal["mass", "width"]
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """A reliability diagram: per bin the mean probability, the share that was true, and how many.
+
+    ``ece`` is the expected calibration error, the mean gap between the two weighted by count;
+    ``brier`` the mean squared error of single probabilities.
+    """
+
+    claimed: Float64
+    true: Float64
+    counts: npt.NDArray[np.int64]
+    ece: float
+    brier: float
+
+    def to_json(self) -> dict[str, Any]:
+        """For reports and files.
+
+        >>> reliability([0.5, 0.5], [True, False]).to_json()["ece"]
+        0.0
+        """
+        return {
+            "ece": round(self.ece, 6),
+            "brier": round(self.brier, 6),
+            "claimed": [round(value, 6) for value in self.claimed.tolist()],
+            "true": [round(value, 6) for value in self.true.tolist()],
+            "counts": self.counts.tolist(),
+        }
+
+
+def reliability(
+    probabilities: npt.ArrayLike,
+    hits: npt.ArrayLike,
+    *,
+    bins: int = 15,
+    binning: Binning = "mass",
+) -> Reliability:
+    """Probabilities beside what came true.
+
+    Most labels of a long list are unlikely, so bins of equal width would put nearly all into the
+    first; bins of equal ``mass`` have the same number of labels each. Empty bins are left out.
+
+    >>> found = reliability([0.9, 0.9, 0.1, 0.1], [True, True, False, True], bins=2)
+    >>> found.true.tolist(), round(found.ece, 3)
+    ([0.5, 1.0], 0.25)
+    """
+    claimed = np.asarray(probabilities, np.float64).ravel()
+    true = np.asarray(hits, bool).ravel()
+    if len(claimed) != len(true) or len(claimed) == 0:
+        raise DataError(f"{len(claimed)} probabilities for {len(true)} outcomes")
+    if not ((claimed >= 0) & (claimed <= 1)).all():
+        raise DataError("probabilities must lie between 0 and 1")
+    if bins < 1:
+        raise DataError(f"bins: must be at least 1, got {bins}")
+    if binning == "width":
+        places = np.minimum((claimed * bins).astype(np.int64), bins - 1)
+    else:
+        places = equal_mass(claimed, bins)
+    counts = np.bincount(places)
+    used = counts > 0
+    sizes = counts[used].astype(np.float64)
+    mean_claimed = np.bincount(places, claimed)[used] / sizes
+    share_true = np.bincount(places, true)[used] / sizes
+    return Reliability(
+        mean_claimed,
+        share_true,
+        counts[used],
+        float((sizes * np.abs(mean_claimed - share_true)).sum() / sizes.sum()),
+        float(np.square(claimed - true).mean()),
+    )
+
+
+def equal_mass(values: Float64, bins: int) -> npt.NDArray[np.int64]:
+    """The bin of each value; equal values share one, so bins may differ in size or be empty.
+
+    >>> equal_mass(np.array([0.1, 0.4, 0.2, 0.3]), 2).tolist()
+    [0, 1, 0, 1]
+    """
+    arranged = np.sort(values)
+    starts = arranged[(np.arange(1, bins) * len(values)) // bins]
+    places: npt.NDArray[np.int64] = np.searchsorted(starts, values, side="right")
+    return places

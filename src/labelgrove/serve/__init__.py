@@ -1,0 +1,1 @@
+"""A model behind HTTP (extra: serve): batching, limits, metrics, reload; ``labelgrove serve``."""

@@ -1,0 +1,200 @@
+"""The routes of the service; what they rest on lies in the files beside this one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query
+from starlette.responses import Response
+
+import labelgrove
+from labelgrove.serve import metrics as numbers
+from labelgrove.serve import problems, schema
+from labelgrove.serve.batching import Batcher
+from labelgrove.serve.door import Door
+from labelgrove.serve.problems import Problem, as_json
+from labelgrove.serve.served import ModelFolder, Options
+from labelgrove.serve.settings import ServeParams
+
+_LIMITS = (
+    "max_body",
+    "max_texts",
+    "max_text_chars",
+    "max_k",
+    "max_labels",
+    "max_explained",
+    "max_seconds",
+)
+_ALWAYS = (401, 408, 413, 429, 500)
+
+
+def create_app(
+    folder: ModelFolder,
+    params: ServeParams | None = None,
+    *,
+    token: str | None = None,
+    metrics: numbers.Metrics | None = None,
+) -> FastAPI:
+    """The service as an ASGI app, for uvicorn or whatever runs such apps.
+
+    >>> import tempfile; from pathlib import Path
+    >>> path = Path(tempfile.mkdtemp()) / "model"
+    >>> labelgrove.Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]).save(path)
+    >>> sorted(create_app(ModelFolder(path)).openapi()["paths"])[-2:]
+    ['/v1/model', '/v1/predict']
+    """
+    params = (ServeParams() if params is None else params).checked()
+    metrics = numbers.Metrics() if metrics is None else metrics
+    # The batch's model is whichever is current when the batch begins.
+    batcher: Batcher | None = None
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        nonlocal batcher
+        tasks = [asyncio.create_task(_beat(metrics))]
+        if params.reload_seconds:
+            tasks.append(asyncio.create_task(folder.watch(params.reload_seconds, metrics)))
+        async with Batcher(lambda *work: folder.current.answer(*work), params, metrics) as batcher:
+            yield
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    app = FastAPI(
+        title="labelgrove",
+        version=labelgrove.__version__,
+        summary="Raw text in, the k best labels out.",
+        lifespan=lifespan,
+        docs_url=None,  # its page loads scripts from other hosts
+        redoc_url=None,
+    )
+    app.add_middleware(Door, params=params, metrics=metrics, token=token)
+    problems.add_handlers(app)
+    describe(app, token=token is not None)
+
+    async def predict(request: schema.RequestFields) -> Response:
+        """The k best labels of each text."""
+        if batcher is None:
+            raise Problem(503, "starting", "the server is not running yet", retry_after=1)
+        pairs = len(request.texts) * request.k
+        if request.explain and pairs > params.max_explained:
+            raise Problem(
+                422,
+                "too-much-to-explain",
+                f"explain: {pairs} labels (texts times k), at most {params.max_explained} are "
+                "explained at once",
+            )
+        options = Options(
+            request.k,
+            request.threshold,
+            None if request.allow is None else tuple(request.allow),
+            None if request.deny is None else tuple(request.deny),
+            request.explain,
+        )
+        answered = await batcher.ask(request.texts, options)
+        metrics.count("labelgrove_texts_total", by=len(request.texts))
+        return _json(
+            {
+                "model": answered.shared.model,
+                "score_kind": answered.shared.score_kind,
+                "predictions": answered.rows,
+                "timing": {
+                    "waiting_ms": round(1000 * answered.waiting, 3),
+                    "predicting_ms": round(1000 * answered.working, 3),
+                },
+            }
+        )
+
+    # What a request may be is known only now.
+    predict.__annotations__["request"] = schema.limited_request(params)
+    app.post(
+        "/v1/predict",
+        response_model=schema.PredictResponse,
+        responses=problems.responses(400, *_ALWAYS, 422, 503),
+    )(predict)
+
+    @app.get(
+        "/v1/labels",
+        response_model=schema.LabelsResponse,
+        responses=problems.responses(*_ALWAYS, 422),
+    )
+    async def labels(
+        q: Annotated[str, Query(max_length=200, description="part of a name or id")] = "",
+        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    ) -> Response:
+        """Labels by name, the best matches first; without q the most frequent labels."""
+        served = folder.current
+        found = await asyncio.to_thread(served.find_labels, q, limit)
+        return _json({"model": served.id, "labels": found})
+
+    @app.get(
+        "/v1/model", response_model=schema.ModelResponse, responses=problems.responses(*_ALWAYS)
+    )
+    async def model() -> Response:
+        """The model that answers now."""
+        limits = {name: getattr(params, name) for name in _LIMITS}
+        return _json(folder.current.facts() | {"limits": limits})
+
+    @app.get("/healthz", response_model=schema.Status, responses=problems.responses(500))
+    async def healthz() -> Response:
+        """Whether the process answers at all."""
+        return _json({"status": "alive"})
+
+    @app.get("/readyz", response_model=schema.Status, responses=problems.responses(500, 503))
+    async def readyz() -> Response:
+        """Whether requests are taken."""
+        if batcher is None or not batcher.running:
+            raise Problem(503, "not-ready", "no requests are taken")
+        return _json({"status": "ready"})
+
+    @app.get(
+        "/metrics",
+        response_class=Response,
+        responses={
+            200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+            **problems.responses(*_ALWAYS),
+        },
+    )
+    async def metrics_text() -> Response:
+        """Prometheus' text format, over all worker processes."""
+        served = folder.current
+        text = metrics.text(
+            build_info={"version": labelgrove.__version__},
+            model_info={"id": served.id, "method": served.method},
+        )
+        return Response(text, media_type=numbers.CONTENT_TYPE)
+
+    return app
+
+
+def describe(app: FastAPI, *, token: bool) -> None:
+    """Adds to the OpenAPI text what all routes share: the form of errors, and the token."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            parts = plain()["components"]
+            parts["schemas"]["Problem"] = problems.SCHEMA
+            for unused in ("HTTPValidationError", "ValidationError"):
+                parts["schemas"].pop(unused, None)
+            if token:
+                parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+                for path, route in plain()["paths"].items():
+                    if path not in ("/healthz", "/readyz"):
+                        for operation in route.values():
+                            operation["security"] = [{"token": []}]
+        return plain()
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+async def _beat(metrics: numbers.Metrics) -> None:
+    while True:
+        await asyncio.sleep(5)
+        metrics.beat()
+
+
+def _json(value: Any) -> Response:
+    return Response(as_json(value), media_type="application/json")

@@ -1,0 +1,221 @@
+"""Requests that come at the same time go through the model together.
+
+One thread runs the model. While it is busy, requests gather; then the next batch starts with those
+that wait, up to ``batch_texts`` texts. An idle model may wait ``batch_ms`` for company. Requests of
+one batch are answered together where all their options are equal, so that no answer depends on who
+came along.
+
+The thread takes its batches itself: an event loop that is busy refusing requests must not keep the
+model waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from labelgrove.serve.metrics import Metrics
+from labelgrove.serve.problems import Problem
+from labelgrove.serve.settings import ServeParams
+
+# (options, texts) -> something all requests share, and one answer per text.
+Answer = Callable[[Any, list[str]], tuple[Any, Sequence[Any]]]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answers to one request's texts, and how long it waited and was worked on."""
+
+    shared: Any
+    rows: Sequence[Any]
+    waiting: float
+    working: float
+
+
+@dataclass(eq=False)
+class _Job:
+    texts: list[str]
+    options: Hashable
+    done: asyncio.Future[Answered]
+    arrived: float = field(default_factory=time.perf_counter)
+    started: float | None = None
+
+
+class Batcher:
+    """Takes requests, refuses those that would wait too long, and has batches answered.
+
+    >>> async def two_requests():
+    ...     async with Batcher(lambda options, texts: ("m", [t.upper() for t in texts])) as batcher:
+    ...         return await asyncio.gather(batcher.ask(["a"]), batcher.ask(["b", "c"]))
+    >>> [answered.rows for answered in asyncio.run(two_requests())]
+    [['A'], ['B', 'C']]
+    """
+
+    def __init__(
+        self, answer: Answer, params: ServeParams | None = None, metrics: Metrics | None = None
+    ) -> None:
+        self._answer = answer
+        self._params = ServeParams() if params is None else params
+        self._metrics = Metrics() if metrics is None else metrics
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="labelgrove-model", daemon=True)
+        # What both threads touch, under this lock; whoever adds to the queue notifies.
+        self._changed = threading.Condition()
+        self._queue: deque[_Job] = deque()
+        self._waiting = 0  # texts queued or being worked on
+        self._seconds_per_text = 0.0
+        self._closing = False
+
+    async def __aenter__(self) -> Batcher:
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        with self._changed:
+            self._closing = True
+            left = list(self._queue)
+            self._queue.clear()
+            self._changed.notify()
+        for job in left:
+            if not job.done.done():
+                job.done.set_exception(Problem(503, "stopping", "the server is stopping"))
+        await asyncio.to_thread(self._thread.join)
+
+    @property
+    def running(self) -> bool:
+        """Whether requests would be answered."""
+        return self._thread.is_alive() and not self._closing
+
+    async def ask(self, texts: list[str], options: Hashable = None) -> Answered:
+        """Answers to ``texts``, or a Problem: 429 when too much waits, 503 past the time limit."""
+        job = _Job(texts, options, self._loop.create_future())
+        with self._changed:
+            self._admit(len(texts))
+            self._queue.append(job)
+            self._waiting += len(texts)
+            self._changed.notify()
+        self._metrics.set("labelgrove_waiting_texts", self._waiting)
+        try:
+            async with asyncio.timeout(self._params.max_seconds):
+                return await job.done
+        except TimeoutError:
+            if job.started is None:
+                raise self._overloaded() from None
+            raise Problem(
+                503,
+                "time-limit",
+                f"predicting took more than {self._params.max_seconds:g} s; send fewer texts",
+                retry_after=self._expected_wait(),
+            ) from None
+        finally:
+            self._forget(job)
+
+    def _admit(self, texts: int) -> None:
+        if self._closing:
+            raise Problem(503, "stopping", "the server is stopping")
+        if self._waiting == 0:
+            return
+        too_many = self._waiting + texts > self._params.max_waiting
+        if too_many or self._expected_wait() > self._params.max_seconds / 2:
+            raise self._overloaded()
+
+    def _overloaded(self) -> Problem:
+        return Problem(
+            429,
+            "overloaded",
+            f"{self._waiting} texts are waiting; try again later",
+            retry_after=self._expected_wait(),
+        )
+
+    def _expected_wait(self) -> float:
+        return self._waiting * self._seconds_per_text
+
+    def _forget(self, job: _Job) -> None:
+        """Takes a job that was given up out of the queue."""
+        with self._changed:
+            if job.started is None and job in self._queue:
+                self._queue.remove(job)
+                self._waiting -= len(job.texts)
+        self._metrics.set("labelgrove_waiting_texts", self._waiting)
+
+    def _run(self) -> None:
+        """The model's thread."""
+        while jobs := self._next_batch():
+            outcomes = self._work(jobs)
+            texts = sum(len(job.texts) for job in jobs)
+            started = jobs[0].started or 0.0
+            working = time.perf_counter() - started
+            with self._changed:
+                self._waiting -= texts
+                self._seconds_per_text += 0.2 * (working / texts - self._seconds_per_text)
+            self._loop.call_soon_threadsafe(self._finish, jobs, outcomes, texts, working)
+
+    def _next_batch(self) -> list[_Job]:
+        """Waits for a request, then for more until the batch is full or its time is up; nothing
+        when the service ends."""
+        with self._changed:
+            while True:
+                if self._closing:
+                    return []
+                if not self._queue:
+                    self._changed.wait()
+                    continue
+                left = self._queue[0].arrived + self._params.batch_ms / 1000 - time.perf_counter()
+                if left <= 0 or self._waiting >= self._params.batch_texts:
+                    return self._take()
+                self._changed.wait(left)
+
+    def _take(self) -> list[_Job]:
+        jobs: list[_Job] = []
+        texts, now = 0, time.perf_counter()
+        while self._queue:
+            texts += len(self._queue[0].texts)
+            if jobs and texts > self._params.batch_texts:
+                break
+            jobs.append(self._queue.popleft())
+            jobs[-1].started = now
+        return jobs
+
+    def _finish(self, jobs: list[_Job], outcomes: list[Any], texts: int, working: float) -> None:
+        """Back in the event loop: every job gets its outcome."""
+        self._metrics.observe("labelgrove_batch_texts", texts)
+        self._metrics.observe("labelgrove_batch_seconds", working)
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            waited = (job.started or job.arrived) - job.arrived
+            self._metrics.observe("labelgrove_waiting_seconds", waited)
+            if job.done.done():  # nobody waits for it any more
+                continue
+            if isinstance(outcome, BaseException):
+                job.done.set_exception(outcome)
+            else:
+                shared, rows = outcome
+                job.done.set_result(Answered(shared, rows, waited, working))
+
+    def _work(self, jobs: list[_Job]) -> list[Any]:
+        """In the model's thread: an outcome per job, an exception where it failed."""
+        groups: dict[Hashable, list[int]] = {}
+        for position, job in enumerate(jobs):
+            groups.setdefault(job.options, []).append(position)
+        outcomes: list[Any] = [None] * len(jobs)
+        for options, positions in groups.items():
+            together = [text for position in positions for text in jobs[position].texts]
+            try:
+                shared, rows = self._answer(options, together)
+            except Exception as error:
+                if len(positions) == 1:
+                    outcomes[positions[0]] = error
+                else:  # one may be to blame: the others shall not suffer
+                    for position in positions:
+                        outcomes[position] = self._work([jobs[position]])[0]
+                continue
+            start = 0
+            for position in positions:
+                end = start + len(jobs[position].texts)
+                outcomes[position] = (shared, rows[start:end])
+                start = end
+        return outcomes

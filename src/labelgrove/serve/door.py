@@ -1,0 +1,137 @@
+"""What happens to a request before anything of it is parsed: counted, let in or not, read whole.
+
+Plain ASGI: the token, the number of open requests, the size of the body and the time it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import time
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from labelgrove.serve.metrics import Metrics
+from labelgrove.serve.problems import Problem, problem_of
+from labelgrove.serve.settings import ServeParams
+
+log = logging.getLogger(__name__)
+
+# For probes of whoever runs the service; they tell nothing but that it runs.
+OPEN_TO_ALL = ("/healthz", "/readyz")
+
+
+class Door:
+    """Wraps an app; refusals are problem+json like all errors."""
+
+    def __init__(
+        self, app: ASGIApp, params: ServeParams, metrics: Metrics, token: str | None
+    ) -> None:
+        self._app = app
+        self._params = params
+        self._metrics = metrics
+        self._token = None if token is None else _digest(token.encode())
+        self._open = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status: int | None = None
+
+        async def noting_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        self._change_open(1)
+        try:
+            await self._app(scope, await self._let_in(scope, receive), noting_send)
+        except Exception as error:
+            # Left to uvicorn, it would cost the connection, and the client's next request with it.
+            if status is not None:
+                raise
+            problem = problem_of(error)
+            if problem.status == 500:
+                log.exception("%s %s failed", scope["method"], scope["path"])
+            await problem.response()(scope, receive, noting_send)
+        finally:
+            self._change_open(-1)
+            route = getattr(scope.get("route"), "path", "other")
+            if route == "other" and scope["path"] == "/v1/predict":
+                route = scope["path"]  # refused before it was routed
+            self._metrics.count("labelgrove_requests_total", route, str(status))
+            if route == "/v1/predict" and status == 200:
+                seconds = time.perf_counter() - started
+                self._metrics.observe("labelgrove_request_seconds", seconds)
+
+    def _change_open(self, by: int) -> None:
+        self._open += by
+        self._metrics.set("labelgrove_open_requests", self._open)
+
+    async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
+        headers = dict(scope["headers"])
+        if scope["path"] in OPEN_TO_ALL:
+            return receive
+        self._check_token(headers.get(b"authorization", b""))
+        if self._open > self._params.max_requests:
+            raise Problem(429, "overloaded", "too many requests at once", retry_after=1)
+        try:
+            async with asyncio.timeout(self._params.max_seconds):
+                body = await self._body(headers, receive)
+        except TimeoutError:
+            limit = f"{self._params.max_seconds:g} s"
+            raise Problem(408, "slow-request", f"the body did not arrive within {limit}") from None
+        return _replayed(body, receive)
+
+    def _check_token(self, authorization: bytes) -> None:
+        if self._token is None:
+            return
+        scheme, _, given = authorization.partition(b" ")
+        # Equal digests in constant time: neither the token nor its length can be felt out.
+        same = hmac.compare_digest(_digest(given.strip()), self._token)
+        if not (same and scheme.lower() == b"bearer"):
+            raise Problem(
+                401,
+                "no-token",
+                "send the service's token: Authorization: Bearer TOKEN",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        stated = headers.get(b"content-length", b"")
+        if stated.isdigit() and int(stated) > self._params.max_body:
+            raise self._too_large()
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Problem(400, "disconnected", "the client left before its request was read")
+            body += message.get("body", b"")
+            if len(body) > self._params.max_body:
+                raise self._too_large()
+            if not message.get("more_body", False):
+                return bytes(body)
+
+    def _too_large(self) -> Problem:
+        most = self._params.max_body
+        return Problem(413, "too-large", f"the body may have at most {most:,} bytes")
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """What the app receives: the body in one piece, afterwards whatever comes from the client."""
+    waiting: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay

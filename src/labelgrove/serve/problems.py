@@ -1,0 +1,168 @@
+"""Errors as problem+json (RFC 9457), whatever went wrong.
+
+``code`` is the word that programs compare; ``detail`` is the sentence for people. A request that
+does not fit the schema has ``errors`` besides, each naming the field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from labelgrove.errors import ConfigError, DataError, LabelgroveError
+
+MEDIA_TYPE = "application/problem+json"
+
+# Of the OpenAPI text.
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "title": "Problem",
+    "required": ["type", "title", "status", "code", "detail"],
+    "properties": {
+        "type": {"type": "string", "const": "about:blank"},
+        "title": {"type": "string", "description": "the status in words"},
+        "status": {"type": "integer"},
+        "code": {"type": "string", "description": "what went wrong, for programs"},
+        "detail": {"type": "string", "description": "what went wrong, for people"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["field", "message"],
+                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
+            },
+        },
+    },
+}
+
+
+class Problem(Exception):
+    """An error with the status and code that the client will see.
+
+    >>> Problem(429, "overloaded", "come back later", retry_after=1.2).headers
+    {'Retry-After': '2'}
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        errors: Sequence[dict[str, str]] = (),
+        retry_after: float | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.errors = list(errors)
+        self.headers = dict(headers or {})
+        if retry_after is not None:
+            self.headers["Retry-After"] = str(max(1, min(60, math.ceil(retry_after))))
+
+    def response(self) -> Response:
+        """As the client gets it.
+
+        >>> Problem(404, "not-found", "no such page").response().status_code
+        404
+        """
+        body: dict[str, Any] = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+        }
+        if self.errors:
+            body["errors"] = self.errors
+        return Response(as_json(body), self.status, self.headers, media_type=MEDIA_TYPE)
+
+
+def as_json(value: Any) -> bytes:
+    """JSON in UTF-8; half a character, which label files can smuggle in, becomes its escape.
+
+    >>> as_json({"name": "grün \\ud800"}).decode()
+    '{"name":"grün \\\\ud800"}'
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")
+
+
+def problem_of(error: Exception) -> Problem:
+    """What a client is told of an exception; nothing of the server's inside is shown.
+
+    >>> problem_of(DataError("allow: unknown label 'x'")).status
+    422
+    """
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, RequestValidationError):
+        return _invalid_request(error)
+    if isinstance(error, HTTPException):
+        code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
+        return Problem(error.status_code, code, str(error.detail), headers=_plain(error.headers))
+    if isinstance(error, (DataError, ConfigError)):
+        return Problem(422, "refused-by-model", str(error))
+    if isinstance(error, LabelgroveError) and isinstance(error, NotImplementedError):
+        return Problem(422, "not-supported", str(error))
+    return Problem(500, "internal-error", "the server failed; its log says how")
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Replaces the framework's own answers to errors; all others are caught at the door."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        return problem_of(error).response()
+
+    for kind in (HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, answer)
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For the OpenAPI text: which problems a route may answer with.
+
+    >>> sorted(responses(404))
+    [404]
+    """
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    described: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        described[status] = {"description": HTTPStatus(status).phrase, "content": content}
+        if status == 429:
+            described[status]["headers"] = {
+                "Retry-After": {"description": "seconds", "schema": {"type": "integer"}}
+            }
+    return described
+
+
+def _invalid_request(error: RequestValidationError) -> Problem:
+    found = error.errors()
+    bad_json = [item for item in found if item["type"] == "json_invalid"]
+    if bad_json:
+        why = bad_json[0].get("ctx", {}).get("error", "cannot be parsed")
+        return Problem(400, "invalid-json", f"the body is not valid JSON: {why}")
+    errors = [{"field": _field(item["loc"]), "message": str(item["msg"])} for item in found[:20]]
+    detail = f"{errors[0]['field']}: {errors[0]['message']}"
+    return Problem(422, "invalid-request", detail, errors=errors)
+
+
+def _field(location: Sequence[Any]) -> str:
+    """A path such as texts[3]; where in the request it stands goes without saying."""
+    path = ""
+    for step in location[1:]:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return path.lstrip(".") or str(location[0])
+
+
+def _plain(headers: Any) -> dict[str, str]:
+    return {str(name): str(value) for name, value in (headers or {}).items()}

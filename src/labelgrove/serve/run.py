@@ -1,0 +1,105 @@
+"""Starts the service: one process, or several that share a port and the model's mapped files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from labelgrove.serve.app import create_app
+from labelgrove.serve.metrics import Metrics
+from labelgrove.serve.served import ModelFolder
+from labelgrove.serve.settings import ServeParams
+
+# Worker processes are started anew and read there what they serve; the token stays out of sight
+# of whoever lists processes.
+TOKEN, SETTINGS = "LABELGROVE_TOKEN", "LABELGROVE_SERVE_SETTINGS"
+
+
+def serve(
+    model: Path,
+    *,
+    params: ServeParams,
+    host: str,
+    port: int,
+    workers: int = 1,
+    threads: int | None = None,
+    device: str = "auto",
+    token: str | None = None,
+    announce: Any = print,
+) -> None:
+    """Serves until the process is told to stop; ``announce`` gets the address once it is known."""
+    threads = threads or max(1, (os.cpu_count() or 1) // workers)
+    # Also with several workers: what is wrong with the model shall be told here, once.
+    folder = ModelFolder(model, device=device, threads=threads)
+    options = uvicorn_options(params)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=2048)
+    port = listening.getsockname()[1]
+    announce(folder.current, f"http://{f'[{host}]' if ':' in host else host}:{port}")
+    if workers == 1:
+        config = uvicorn.Config(create_app(folder, params, token=token), **options)
+        uvicorn.Server(config).run(sockets=[listening])
+        return
+    listening.close()  # the workers' own parent takes the port
+    del folder
+    with tempfile.TemporaryDirectory(prefix="labelgrove-serve-") as shared:
+        settings = {
+            "model": str(model.absolute()),
+            "params": params.get_params(),
+            "how": {"device": device, "threads": threads},
+            "shared": shared,
+        }
+        os.environ[SETTINGS] = json.dumps(settings)
+        if token is not None:
+            os.environ[TOKEN] = token
+        app = "labelgrove.serve.run:worker_app"
+        uvicorn.run(app, factory=True, workers=workers, host=host, port=port, **options)
+
+
+class Promptly(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """uvicorn's protocol with Nagle's algorithm off.
+
+    An answer leaves in two pieces, and the second would wait 40 ms for the client to acknowledge
+    the first. asyncio sees to that for sockets that it opens itself, but not for those it is given.
+    """
+
+    def connection_made(self, transport: Any) -> None:
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().connection_made(transport)
+
+
+def uvicorn_options(params: ServeParams) -> dict[str, Any]:
+    """How uvicorn runs the service.
+
+    >>> uvicorn_options(ServeParams(max_seconds=9.5))["timeout_graceful_shutdown"]
+    11
+    """
+    return {
+        "http": Promptly,
+        "ws": "none",
+        "lifespan": "on",
+        "access_log": False,
+        "server_header": False,
+        "log_level": "warning",
+        "timeout_graceful_shutdown": math.ceil(params.max_seconds) + 1,
+    }
+
+
+def worker_app() -> Any:
+    """The app of one of several worker processes."""
+    settings = json.loads(os.environ[SETTINGS])
+    return create_app(
+        ModelFolder(settings["model"], **settings["how"]),
+        ServeParams.from_dict(settings["params"]),
+        token=os.environ.get(TOKEN),
+        metrics=Metrics(Path(settings["shared"])),
+    )

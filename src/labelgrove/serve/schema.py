@@ -1,0 +1,116 @@
+"""What comes in and goes out, as the OpenAPI text describes it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from labelgrove.serve.settings import ServeParams
+
+
+def _whole(value: Any) -> Any:
+    # JSON knows one kind of number, and its schemas call 3.0 an integer.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+
+
+class RequestFields(BaseModel):
+    """The fields of a request to predict, without limits."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    texts: list[str]
+    k: Whole = 5
+    threshold: float | None = None
+    allow: list[str] | None = None
+    deny: list[str] | None = None
+    explain: bool = False
+
+
+def limited_request(params: ServeParams) -> type[RequestFields]:
+    """The request with the limits of a service.
+
+    >>> limited_request(ServeParams(max_k=3)).model_validate({"texts": ["x"], "k": 3}).k
+    3
+    """
+    Text = Annotated[str, Field(max_length=params.max_text_chars)]
+    most = params.max_labels
+
+    class PredictRequest(RequestFields):
+        """Texts, and which of their labels are wanted."""
+
+        texts: list[Text] = Field(
+            min_length=1, max_length=params.max_texts, description="plain texts, each on its own"
+        )
+        k: Whole = Field(
+            default=min(5, params.max_k), ge=1, le=params.max_k, description="labels per text"
+        )
+        threshold: float | None = Field(
+            default=None, description="only labels with at least this score"
+        )
+        allow: list[str] | None = Field(
+            default=None,
+            max_length=most,
+            description="ids, names or groups of labels: only these may come back",
+        )
+        deny: list[str] | None = Field(
+            default=None,
+            max_length=most,
+            description="ids, names or groups of labels: none of these may come back",
+        )
+        explain: bool = Field(default=False, description="also tell why each label was chosen")
+
+    return PredictRequest
+
+
+class Label(BaseModel):
+    id: str
+    name: str
+    score: float
+    why: dict[str, Any] | None = Field(default=None, description="if explain was asked for")
+
+
+class Timing(BaseModel):
+    waiting_ms: float = Field(description="until the batch began")
+    predicting_ms: float = Field(description="of the whole batch that the request was part of")
+
+
+class PredictResponse(BaseModel):
+    """For each text, in the order of the request, its labels, best first."""
+
+    model: str = Field(description="id of the model that answered")
+    score_kind: Literal["margin", "product", "probability"]
+    predictions: list[list[Label]]
+    timing: Timing
+
+
+class FoundLabel(BaseModel):
+    id: str
+    name: str
+    training_documents: int | None = Field(description="how many documents taught the label")
+
+
+class LabelsResponse(BaseModel):
+    model: str
+    labels: list[FoundLabel]
+
+
+class ModelResponse(BaseModel):
+    """The model that answers now, what it can do, and what a request may be."""
+
+    id: str
+    method: str
+    labels: int
+    groups: list[str] = Field(description="names that allow and deny lists may use besides labels")
+    training_documents: int | None
+    created: str | None
+    loaded: str
+    versions: dict[str, str]
+    params: dict[str, Any]
+    supports: dict[str, bool] = Field(description="which optional fields of a request it takes")
+    limits: dict[str, float]
+
+
+class Status(BaseModel):
+    status: str

@@ -1,0 +1,202 @@
+"""The model that answers: loaded, asked, and replaced when a new one lies in its folder.
+
+A request keeps the model it began with, so a change of models drops nothing; the old one goes when
+its last request is done. Arrays are maps of the model folder's files, which all processes share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from labelgrove.disk.bundle import MANIFEST, read_manifest
+from labelgrove.errors import ConfigError
+from labelgrove.predictions import Predictions
+from labelgrove.predictions_file import SCORE_DIGITS
+from labelgrove.serve import reasons
+from labelgrove.serve.metrics import Metrics
+from labelgrove.serve.problems import Problem
+from labelgrove.serve.search import LabelSearch
+
+log = logging.getLogger(__name__)
+_LARGEST = 3.4e38
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a request asks for besides its texts; equal options can share a batch."""
+
+    k: int
+    threshold: float | None = None
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] | None = None
+    explain: bool = False
+
+
+@dataclass(frozen=True)
+class Answering:
+    """Which model gave an answer, and what its scores are."""
+
+    model: str
+    score_kind: str
+
+
+class Served:
+    """A loaded model with what the service needs to know of it."""
+
+    def __init__(self, model: Any, manifest: dict[str, Any], *, threads: int | None) -> None:
+        self.model = model
+        self.id = str(manifest["checksum"])[-12:]
+        self.method = str(manifest["method"])
+        self.manifest = manifest
+        self.loaded = datetime.now(UTC).isoformat(timespec="seconds")
+        self._threads = threads
+        takes = inspect.signature(model.predict).parameters
+        self.supports = {
+            "allow": "allow" in takes,
+            "deny": "deny" in takes,
+            "explain": reasons.explainer() is not None,
+        }
+        self._search_lock = threading.Lock()
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> Served:
+        """Reads a model folder and warms the model up; one that cannot read texts is refused."""
+        from labelgrove.methods.base import load
+
+        manifest = read_manifest(path, kind="model")
+        model = load(path)
+        facts = getattr(model, "facts_", None)
+        if facts is not None and (not facts.from_text or facts.width):
+            raise ConfigError(
+                f"{path}: was trained on features; the service sends texts and nothing beside them"
+            )
+        if device != "auto" and hasattr(model, "device"):
+            model.device = device
+        served = cls(model, manifest, threads=threads)
+        served.answer(Options(1), ["a text to wake the model up"])
+        return served
+
+    def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[Any]]:
+        """For each text its labels as the service shows them; the batcher calls it."""
+        for name in ("allow", "deny", "explain"):
+            if getattr(options, name) not in (None, False) and not self.supports[name]:
+                raise Problem(
+                    422,
+                    "not-supported",
+                    f"{name}: the method {self.method} does not support it; leave it out",
+                )
+        masks = {"allow": options.allow, "deny": options.deny}
+        given = {name: list(labels) for name, labels in masks.items() if labels is not None}
+        found = self.model.predict(texts, k=options.k, threads=self._threads, **given)
+        if options.threshold is not None:
+            # Scores are of single precision, and no label can be told from beyond its range.
+            found = found.above(max(-_LARGEST, min(_LARGEST, options.threshold)))
+        rows = labelled(found)
+        if options.explain:
+            reasons.add_reasons(self.model, texts, rows)
+        return Answering(self.id, found.score_kind), rows
+
+    def facts(self) -> dict[str, Any]:
+        """What GET /v1/model tells."""
+        facts = getattr(self.model, "facts_", None)
+        return {
+            "id": self.id,
+            "method": self.method,
+            "labels": len(self.model.index_),
+            "groups": sorted(self.model.index_.groups),
+            "training_documents": None if facts is None else facts.documents,
+            "created": self.manifest.get("created"),
+            "loaded": self.loaded,
+            "versions": self.manifest.get("versions") or {},
+            "params": self.manifest.get("params") or {},
+            "supports": self.supports,
+        }
+
+    def find_labels(self, query: str, limit: int) -> list[dict[str, Any]]:
+        """What GET /v1/labels tells."""
+        index, counts = self.model.index_, self._frequencies
+        with self._search_lock:  # the first search builds what the others use
+            search = self._search
+        return [
+            {
+                "id": index.ids[column],
+                "name": index.names[column],
+                "training_documents": None if counts is None else int(counts[column]),
+            }
+            for column in search.find(query, limit=limit).tolist()
+        ]
+
+    @property
+    def _frequencies(self) -> Any:
+        facts = getattr(self.model, "facts_", None)
+        return None if facts is None else facts.frequencies
+
+    @cached_property
+    def _search(self) -> LabelSearch:
+        return LabelSearch(self.model.index_, self._frequencies)
+
+
+def labelled(found: Predictions) -> list[list[dict[str, Any]]]:
+    """Predictions as lists of id, name and score.
+
+    >>> from labelgrove.corpus import LabelIndex
+    >>> labelled(Predictions.from_scores([[0.25, 0.5]], k=1, index=LabelIndex("ab")))
+    [[{'id': 'b', 'name': 'b', 'score': 0.5}]]
+    """
+    return [
+        [
+            {"id": label.id, "name": label.name, "score": round(label.score, SCORE_DIGITS)}
+            for label in row
+        ]
+        for row in found
+    ]
+
+
+class ModelFolder:
+    """The current model of a folder; ``watch`` loads what is put in its place."""
+
+    def __init__(
+        self, path: str | Path, *, device: str = "auto", threads: int | None = None
+    ) -> None:
+        self._path = Path(path)
+        self._how: dict[str, Any] = {"device": device, "threads": threads}
+        self._seen = self._signature()
+        self.current = Served.load(self._path, **self._how)
+
+    async def watch(self, seconds: float, metrics: Metrics) -> None:
+        """Looks every ``seconds`` for another manifest; a model that cannot be loaded is left."""
+        while True:
+            await asyncio.sleep(seconds)
+            signature = self._signature()
+            if signature is None or signature == self._seen:
+                continue
+            # Taken before loading: should the folder change meanwhile, the next look sees that.
+            self._seen = signature
+            started = time.perf_counter()
+            try:
+                loaded = await asyncio.to_thread(Served.load, self._path, **self._how)
+            except Exception:
+                metrics.count("labelgrove_reloads_total", "failed")
+                log.exception("%s: keeping the old model, the new one fails", self._path)
+                continue
+            self.current = loaded
+            metrics.count("labelgrove_reloads_total", "loaded")
+            took = time.perf_counter() - started
+            log.info("%s: model %s loaded in %.2f s", self._path, loaded.id, took)
+
+    def _signature(self) -> tuple[int, ...] | None:
+        # Folders are replaced whole, and the manifest names every file with its checksum.
+        with contextlib.suppress(OSError):
+            found = (self._path / MANIFEST).stat()
+            return found.st_mtime_ns, found.st_ino, found.st_size
+        return None

@@ -1,0 +1,49 @@
+"""What the service allows and how it batches, as one group of parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labelgrove.errors import ConfigError
+from labelgrove.params import Params, param
+
+
+@dataclass
+class ServeParams(Params):
+    """Limits and batching of the service; the OpenAPI text states the limits.
+
+    >>> ServeParams(max_k=20).checked().max_k
+    20
+    """
+
+    max_body: int = param(4 << 20, ge=64, help="bytes of a request")
+    max_texts: int = param(256, ge=1, help="texts of a request")
+    max_text_chars: int = param(200_000, ge=1, help="characters of a text")
+    max_k: int = param(100, ge=1, help="labels per text that may be asked for")
+    max_labels: int = param(10_000, ge=1, help="entries of an allow or deny list")
+    max_explained: int = param(50, ge=1, help="labels, over all texts of a request, to explain")
+    max_seconds: float = param(30.0, gt=0, help="seconds until a request is given up")
+    max_requests: int = param(512, ge=1, help="requests open at once; more are told to come back")
+    max_waiting: int = param(1024, ge=1, help="texts waiting at once; more are told to come back")
+    batch_texts: int = param(64, ge=1, help="texts at which a batch starts without waiting on")
+    batch_ms: float = param(
+        0.0, ge=0, help="milliseconds that a batch waits for more texts when the model is idle"
+    )
+    reload_seconds: float = param(
+        2.0, ge=0, help="seconds between looks for a new model in the folder; 0: never"
+    )
+
+    def checked(self) -> ServeParams:
+        """These parameters, validated one by one and against each other.
+
+        >>> ServeParams(max_texts=9, max_waiting=8).checked()
+        Traceback (most recent call last):
+        labelgrove.errors.ConfigError: max_waiting: must be at least max_texts (9), got 8
+        """
+        self.validate()
+        if self.max_waiting < self.max_texts:
+            raise ConfigError(
+                f"max_waiting: must be at least max_texts ({self.max_texts}), "
+                f"got {self.max_waiting}"
+            )
+        return self

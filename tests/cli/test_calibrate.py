@@ -1,0 +1,69 @@
+"""labelgrove calibrate, and what predict does afterwards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from labelgrove.cli import app
+from labelgrove.errors import ConfigError
+
+
+def rows(done: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def calibrated(run: Any, folder: Path, model: Path, tmp_path_factory: Any) -> Path:
+    copy: Path = tmp_path_factory.mktemp("calibrated") / "model"
+    shutil.copytree(model, copy)
+    done = run("calibrate", copy, "--data", folder / "dev.jsonl", "--k", 5)
+    assert "expected calibration error" in done.stderr
+    assert "labels per document" in done.stderr
+    return copy
+
+
+def test_predict_gives_probabilities_and_raw_scores(
+    run: Any, folder: Path, model: Path, calibrated: Path
+) -> None:
+    dev = folder / "dev.jsonl"
+    before = rows(run("predict", model, dev))
+    after = rows(run("predict", calibrated, dev))
+    assert [row["labels"] for row in after] == [row["labels"] for row in before]
+    assert after != before
+    assert rows(run("predict", calibrated, dev, "--raw")) == before
+    chosen = rows(run("predict", calibrated, dev, "--threshold", "auto"))
+    # Two labels per document, and the corpus is easy.
+    assert sum(len(row["labels"]) == 2 for row in chosen) >= 18
+
+
+def test_json_info_and_another_folder(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
+    flags = ["--kind", "beta", "--by", "rank", "--precision", 0.9, "--per-label", "--k", 5]
+    out = ["--out", tmp_path / "other", "--json"]
+    done = run("calibrate", model, "--data", folder / "dev.jsonl", *flags, *out)
+    result = json.loads(done.stdout)
+    assert (result["kind"], result["by"], result["documents"]) == ("beta", "rank", 20)
+    assert result["at_threshold"]["precision"] > 0.8
+    assert len(result["after"]["claimed"]) == len(result["after"]["true"])
+    shown = json.loads(run("info", tmp_path / "other", "--json").stdout)
+    assert shown["calibration"] == "beta"
+    assert "calibration" not in json.loads(run("info", model, "--json").stdout)
+
+
+def test_mistakes_are_told(folder: Path, model: Path) -> None:
+    dev = ["--data", str(folder / "dev.jsonl")]
+    for command, message in (
+        (["calibrate", model, *dev, "--kind", "platt"], "kind: must be one of auto, isotonic"),
+        (["calibrate", model, *dev, "--precision", "2"], "target: must be"),
+        (["calibrate", model, *dev, "--out", model], "exists"),
+        (["predict", model, "-", "--threshold", "auto"], "calibrated model"),
+        (["predict", model, "-", "--threshold", "high"], "must be a number or auto"),
+    ):
+        done = CliRunner().invoke(app, [str(word) for word in command], input="x\n")
+        assert isinstance(done.exception, ConfigError)
+        assert message in str(done.exception)

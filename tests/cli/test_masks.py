@@ -1,0 +1,57 @@
+"""Masks on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from labelgrove.cli import app
+from labelgrove.errors import LabelgroveError
+
+
+def labels(done: Any) -> list[str]:
+    (row,) = [json.loads(line) for line in done.stdout.splitlines()]
+    return list(row["labels"])
+
+
+def test_allow_deny_files_and_scores(run: Any, model: Path, tmp_path: Path) -> None:
+    text = "red shoe\n"
+    few = ["--allow", "c:blue", "--allow", "hats"]
+    assert set(labels(run("predict", model, "-", *few, stdin=text))) == {"blue things", "hats"}
+    listed = tmp_path / "listed.tsv"
+    listed.write_text("c:red\tred things\n\nk:shoe\tshoes\n")
+    rest = labels(run("predict", model, "-", "--deny", f"@{listed}", "--k", 9, stdin=text))
+    assert len(rest) == 7 and not {"red things", "shoes"} & set(rest)
+    given = ["--score-labels", f"@{listed}", "--score-labels", "lamps", "--k", 1]
+    assert set(labels(run("predict", model, "-", *given, stdin=text))) == {
+        "red things",
+        "shoes",
+        "lamps",
+    }
+    assert labels(run("predict", model, "-", "--min-score", 2, stdin=text)) == []
+
+
+def test_a_thesaurus_gives_groups(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
+    broader = tmp_path / "broader.tsv"
+    broader.write_text("".join(f"c:{c}\tcolours\n" for c in ("red", "blue", "green", "black")))
+    flags = ["--groups", broader, "--allow", "colours", "--k", 9]
+    found = labels(run("predict", model, "-", *flags, stdin="red shoe\n"))
+    assert found[0] == "red things" and len(found) == 4
+    trained = tmp_path / "model"
+    run("train", folder / "train.jsonl", "--out", trained, "--label-tree", broader)
+    again = run("predict", trained, "-", "--deny", "colours", "--k", 9, stdin="red shoe\n")
+    assert labels(again)[0] == "shoes" and len(labels(again)) == 5
+
+
+def test_mistakes_are_told(model: Path) -> None:
+    for flags, message in (
+        (["--allow", "boots"], "allow: unknown label 'boots'"),
+        (["--allow", "hats", "--score-labels", "hats"], "give one of them"),
+        (["--deny", "@nowhere.txt"], "nowhere.txt"),
+    ):
+        done = CliRunner().invoke(app, ["predict", str(model), "-", *flags], input="x\n")
+        assert isinstance(done.exception, LabelgroveError)
+        assert message in str(done.exception)

@@ -1,0 +1,103 @@
+"""labelgrove serve: the real command with several worker processes, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+httpx = pytest.importorskip("httpx")
+
+
+@contextmanager
+def serving(*arguments: object, **environment: str) -> Iterator[tuple[Any, subprocess.Popen[str]]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "labelgrove", "serve", *map(str, arguments), "--port", "0"],
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        env=os.environ | environment,
+    )
+    try:
+        assert process.stderr is not None
+        seen = ""
+        while (found := re.search(r"serving at (\S+)", seen)) is None:
+            line = process.stderr.readline()
+            assert line, seen
+            seen += line
+        with httpx.Client(base_url=found[1], timeout=30) as client:
+            wait_until_ready(client)
+            yield client, process
+    finally:
+        process.terminate()
+        _, rest = process.communicate(timeout=60)
+    assert "Traceback" not in rest
+
+
+def wait_until_ready(client: Any) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            if client.get("/readyz").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass  # with several workers nobody listens yet
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_one_process_serves_and_stops_when_asked(model: Path) -> None:
+    with serving(model, "--set", "max_k=2", LABELGROVE_TOKEN="abc") as (client, process):
+        assert client.get("/v1/model").status_code == 401
+        client.headers["authorization"] = "Bearer abc"
+        body = {"texts": ["a red shoe"], "k": 2}
+        rows = client.post("/v1/predict", json=body).json()["predictions"]
+        assert {label["id"] for label in rows[0]} == {"c:red", "k:shoe"}
+        assert client.post("/v1/predict", json=body | {"k": 3}).status_code == 422
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_several_workers_answer_as_one(model: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a long secret\n", encoding="utf-8")
+    with serving(model, "--workers", 2, "--token-file", token) as (client, _):
+        assert client.get("/v1/model").status_code == 401
+        client.headers["authorization"] = "Bearer a long secret"
+        client.headers["connection"] = "close"  # so that both workers get some
+        for _ in range(40):
+            response = client.post("/v1/predict", json={"texts": ["a red shoe"]})
+            assert response.status_code == 200
+        for _ in range(5):
+            assert "labelgrove_texts_total 40\n" in client.get("/metrics").text
+
+
+def test_what_cannot_be_served_is_said_in_a_sentence(run: Any, model: Path, tmp_path: Path) -> None:
+    done = run("serve", tmp_path / "nothing", check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "no such folder" in done.stderr
+    done = run("serve", model, "--set", "max_kk=2", check=False)
+    assert done.returncode == 1
+    assert "did you mean max_k?" in done.stderr
+    (tmp_path / "empty").write_text("\n", encoding="utf-8")
+    done = run("serve", model, "--token-file", tmp_path / "empty", check=False)
+    assert done.returncode == 1
+    assert "one line of printable ASCII" in done.stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run("serve", model, "--port", taken.getsockname()[1], check=False)
+    assert done.returncode == 1
+    assert "in use" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,28 @@
+"""A model on disk, and one service that all tests which change nothing share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+pytest.importorskip("httpx")
+
+from services import fitted, running
+
+
+@pytest.fixture(scope="session")
+def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("served") / "model"
+    fitted().save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def client(model_path: Path) -> Iterator[Any]:
+    with running(model_path, max_body=20_000, max_text_chars=1000, max_k=20) as client:
+        yield client

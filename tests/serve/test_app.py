@@ -1,0 +1,354 @@
+"""What the routes answer, over real connections."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from labelgrove.errors import LabelgroveError
+from labelgrove.serve import reasons
+from labelgrove.serve.problems import Problem
+from labelgrove.serve.served import Options, Served
+from services import check_problem, fitted, running
+
+
+def predict(client: Any, *texts: str, **options: Any) -> Any:
+    return client.post("/v1/predict", json={"texts": texts, **options})
+
+
+def names(response: Any) -> list[list[str]]:
+    assert response.status_code == 200, response.text
+    return [[label["name"] for label in row] for row in response.json()["predictions"]]
+
+
+def test_answers_are_the_models_answers(client: Any) -> None:
+    texts = ["this red hat", "a blue lamp", ""]
+    body = predict(client, *texts, k=3).json()
+    expected = fitted().predict(texts, k=3)
+    got = [[(x["id"], x["name"], x["score"]) for x in row] for row in body["predictions"]]
+    assert got == [[(x.id, x.name, round(x.score, 6)) for x in row] for row in expected]
+    assert body["model"] == client.get("/v1/model").json()["id"]
+    assert body["score_kind"] == expected.score_kind
+    assert body["timing"]["predicting_ms"] > 0
+
+
+def test_threshold_allow_and_deny(client: Any) -> None:
+    text = "this red hat"
+    everything = predict(client, text, k=9).json()["predictions"][0]
+    bar = everything[1]["score"] - 1e-5  # shown scores are rounded
+    kept = predict(client, text, k=9, threshold=bar).json()["predictions"][0]
+    assert kept == [label for label in everything if label["score"] >= bar]
+    assert set(names(predict(client, text, k=9, allow=["colours"]))[0]) == {
+        "Red goods",
+        "Blue goods",
+        "Green goods",
+        "Black goods",
+    }
+    assert names(predict(client, text, k=1, allow=["lamp"])) == [["Lamp goods"]]
+    assert "Red goods" not in names(predict(client, text, k=9, deny=["Red goods"]))[0]
+    check_problem(predict(client, text, allow=[]), 422, "refused-by-model")
+
+
+def test_labels_that_the_model_does_not_know_are_named(client: Any) -> None:
+    body = check_problem(predict(client, "x", allow=["zebra"]), 422, "refused-by-model")
+    assert "zebra" in body["detail"]
+
+
+class Why:
+    def __init__(self, *of: Any) -> None:
+        self.of = of
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"of": list(self.of[1:])}
+
+
+def test_reasons_stand_beside_the_labels(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasons, "explainer", lambda: Why)
+    with running(model_path, max_explained=4) as client:
+        assert client.get("/v1/model").json()["supports"]["explain"]
+        rows = predict(client, "a red hat", "a lamp", k=2, explain=True).json()["predictions"]
+        for text, row in zip(["a red hat", "a lamp"], rows, strict=True):
+            assert [label["why"] for label in row] == [{"of": [text, x["id"]]} for x in row]
+        plain = predict(client, "a red hat", k=2).json()["predictions"][0]
+        assert all("why" not in label for label in plain)
+        response = predict(client, "a red hat", "a lamp", k=3, explain=True)
+        check_problem(response, 422, "too-much-to-explain")
+
+
+def test_real_reasons_are_json(client: Any) -> None:
+    pytest.importorskip("labelgrove.explain")
+    row = predict(client, "a red hat", k=2, explain=True).json()["predictions"][0]
+    assert all(label["why"] for label in row)
+
+
+def test_a_model_that_cannot_be_explained_is_a_problem(
+    model_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unsupported(LabelgroveError, NotImplementedError):
+        pass
+
+    def refuse(*of: Any) -> Any:
+        raise Unsupported("this method cannot be explained")
+
+    monkeypatch.setattr(reasons, "explainer", lambda: refuse)
+    with running(model_path) as client:
+        response = predict(client, "a red hat", k=2, explain=True)
+        check_problem(response, 422, "not-supported")
+
+
+def test_what_a_method_does_not_support_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasons, "explainer", lambda: None)
+
+    class Plain:
+        index_ = fitted().index_
+
+        def predict(self, X: Any, k: int = 5, *, threads: int | None = None) -> Any:
+            return fitted().predict(X, k=k)
+
+    served = Served(Plain(), {"checksum": "sha256:abc", "method": "plain"}, threads=1)
+    assert served.supports == {"allow": False, "deny": False, "explain": False}
+    assert served.answer(Options(2), ["red"])[1]
+    for wish in ({"allow": ("red",)}, {"deny": ("red",)}, {"explain": True}):
+        with pytest.raises(Problem, match="plain does not support it") as caught:
+            served.answer(Options(2, **wish), ["red"])
+        assert caught.value.status == 422
+    assert served.facts()["training_documents"] is None
+    assert served.find_labels("red", 1)[0]["training_documents"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "texts"),
+        ({"texts": []}, "texts"),
+        ({"texts": "one text"}, "texts"),
+        ({"texts": ["a", 3]}, "texts[1]"),
+        ({"texts": [None]}, "texts[0]"),
+        ({"texts": ["a"], "k": 0}, "k"),
+        ({"texts": ["a"], "k": 21}, "k"),
+        ({"texts": ["a"], "k": "3"}, "k"),
+        ({"texts": ["a"], "k": True}, "k"),
+        ({"texts": ["a"], "k": 1.5}, "k"),
+        ({"texts": ["a"], "k": 10**30}, "k"),
+        ({"texts": ["a"], "threshold": "high"}, "threshold"),
+        ({"texts": ["a"], "allow": "red"}, "allow"),
+        ({"texts": ["a"], "deny": [1]}, "deny[0]"),
+        ({"texts": ["a"], "explain": 1}, "explain"),
+        ({"texts": ["a"], "top": 3}, "top"),
+        ({"texts": ["a" * 1001]}, "texts[0]"),
+        ({"texts": ["a"] * 257}, "texts"),
+        (["a"], "body"),
+        (None, "body"),
+    ],
+)
+def test_wrong_fields_are_named(client: Any, body: Any, field: str) -> None:
+    problem = check_problem(client.post("/v1/predict", json=body), 422, "invalid-request")
+    assert problem["errors"][0]["field"] == field
+    assert problem["errors"][0]["message"]
+
+
+@pytest.mark.parametrize("content", [b'{"texts": ["a"', b"\xff\xfe", b"{'texts': 1}", b"[" * 9999])
+def test_bad_json_is_a_problem(client: Any, content: bytes) -> None:
+    response = client.post(
+        "/v1/predict", content=content, headers={"content-type": "application/json"}
+    )
+    assert response.status_code == 400
+    assert response.json()["code"] in ("invalid-json", "bad-request")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"texts": ["a"], "threshold": NaN}',
+        b'{"texts": ["a"], "threshold": 1e999}',
+        b'{"texts": ["\\ud800"]}',
+        b"",
+    ],
+)
+def test_json_that_is_no_request_is_a_problem(client: Any, content: bytes) -> None:
+    response = client.post(
+        "/v1/predict", content=content, headers={"content-type": "application/json"}
+    )
+    check_problem(response, 422, "invalid-request")
+
+
+def test_a_body_of_another_type_is_a_problem(client: Any) -> None:
+    content = json.dumps({"texts": ["a"]}).encode()
+    response = client.post("/v1/predict", content=content, headers={"content-type": "text/plain"})
+    check_problem(response, 422, "invalid-request")
+
+
+def test_a_large_body_is_refused_whether_it_says_its_length_or_not(client: Any) -> None:
+    large = json.dumps({"texts": ["a" * 900] * 30}).encode()
+    headers = {"content-type": "application/json"}
+    check_problem(client.post("/v1/predict", content=large, headers=headers), 413, "too-large")
+
+    def pieces() -> Any:
+        for start in range(0, len(large), 1000):
+            yield large[start : start + 1000]
+
+    check_problem(client.post("/v1/predict", content=pieces(), headers=headers), 413, "too-large")
+    # Far more than any buffer on the way holds.
+    huge = b" " * 30_000_000
+    check_problem(client.post("/v1/predict", content=huge, headers=headers), 413, "too-large")
+    assert predict(client, "a").status_code == 200
+
+
+def test_unknown_routes_and_methods_are_problems(client: Any) -> None:
+    check_problem(client.get("/v2/predict"), 404, "not-found")
+    response = client.get("/v1/predict")
+    check_problem(response, 405, "method-not-allowed")
+    assert response.headers["allow"] == "POST"
+
+
+def test_labels_are_found_by_name(client: Any) -> None:
+    def found(**query: Any) -> list[str]:
+        body = client.get("/v1/labels", params=query).json()
+        return [label["id"] for label in body["labels"]]
+
+    assert found(q="BLUE") == ["blue"]
+    assert found(q="lam") == ["lamp"]
+    assert found(q="goods", limit=3) == ["red", "blue", "green"]
+    assert found(q="zebra") == []
+    assert len(found()) == 9
+    first = client.get("/v1/labels", params={"q": "hat"}).json()["labels"][0]
+    assert first == {"id": "hat", "name": "Hat goods", "training_documents": 12}
+    for wrong in ({"limit": 0}, {"limit": "many"}, {"q": "x" * 201}):
+        check_problem(client.get("/v1/labels", params=wrong), 422, "invalid-request")
+
+
+def test_the_model_is_described(client: Any) -> None:
+    body = client.get("/v1/model").json()
+    assert body["method"] == "linear"
+    assert body["labels"] == 9
+    assert body["training_documents"] == 60
+    assert body["groups"] == ["colours"]
+    assert body["limits"]["max_k"] == 20
+    assert body["supports"]["allow"]
+    assert body["params"]["random_state"] == 0
+
+
+def test_probes(client: Any) -> None:
+    assert client.get("/healthz").json() == {"status": "alive"}
+    assert client.get("/readyz").json() == {"status": "ready"}
+
+
+def test_the_token_guards_everything_but_the_probes(model_path: Path) -> None:
+    with running(model_path, token="open sesame") as client:
+        routes = ["/v1/model", "/v1/labels", "/metrics", "/openapi.json", "/nothing"]
+        for route in routes:
+            response = client.get(route)
+            check_problem(response, 401, "no-token")
+            assert response.headers["www-authenticate"] == "Bearer"
+        check_problem(predict(client, "a"), 401, "no-token")
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").status_code == 200
+        for wrong in ("Bearer open", "Bearer open sesame2", "Basic open sesame", "Bearer", "ü"):
+            headers = {"authorization": wrong.encode("latin-1")}
+            check_problem(client.get("/v1/model", headers=headers), 401, "no-token")
+        client.headers["authorization"] = "Bearer open sesame"
+        assert predict(client, "a").status_code == 200
+        text = client.get("/openapi.json").json()
+        assert text["paths"]["/v1/model"]["get"]["security"] == [{"token": []}]
+        assert "security" not in text["paths"]["/healthz"]["get"]
+
+
+def test_many_clients_at_once_get_their_own_answers(client: Any) -> None:
+    texts = [f"this {colour} {thing}" for colour in ("red", "blue") for thing in ("hat", "lamp")]
+
+    def ask(number: int) -> None:
+        text = texts[number % 4]
+        k = 1 + number % 3
+        row = names(predict(client, text, k=k))[0]
+        assert row == fitted_rows[text, k]
+
+    model = fitted()
+    fitted_rows = {
+        (text, k): model.predict([text], k=k).names()[0] for text in texts for k in (1, 2, 3)
+    }
+    with ThreadPoolExecutor(32) as pool:
+        list(pool.map(ask, range(200)))
+
+
+def test_overload_gives_429_and_nothing_else(model_path: Path) -> None:
+    limits = {"max_texts": 4, "max_waiting": 8, "batch_texts": 4}
+    with running(model_path, slow=lambda texts: time.sleep(0.02), **limits) as client:
+
+        def ask(number: int) -> Any:
+            return predict(client, "red", "blue")
+
+        with ThreadPoolExecutor(40) as pool:
+            responses = list(pool.map(ask, range(200)))
+        statuses = [response.status_code for response in responses]
+        assert set(statuses) == {200, 429}
+        for response in responses:
+            if response.status_code == 429:
+                check_problem(response, 429, "overloaded")
+                assert 1 <= int(response.headers["retry-after"]) <= 60
+        assert predict(client, "red").status_code == 200
+        text = client.get("/metrics").text
+        answered = statuses.count(200) + 1
+        assert f'{{route="/v1/predict",status="200"}} {answered}\n' in text
+        assert f'{{route="/v1/predict",status="429"}} {statuses.count(429)}\n' in text
+        assert "labelgrove_waiting_texts 0\n" in text
+
+
+def test_too_many_open_requests_are_told_to_come_back(model_path: Path) -> None:
+    with running(model_path, slow=lambda texts: time.sleep(0.1), max_requests=3) as client:
+        with ThreadPoolExecutor(20) as pool:
+            responses = list(pool.map(lambda _: predict(client, "red"), range(40)))
+        assert {response.status_code for response in responses} == {200, 429}
+
+
+def test_a_prediction_past_the_time_limit_is_a_503(model_path: Path) -> None:
+    def slow(texts: Any) -> None:
+        time.sleep(0.6 if "slow" in texts else 0)
+
+    with running(model_path, slow=slow, max_seconds=0.2) as client:
+        response = predict(client, "slow")
+        check_problem(response, 503, "time-limit")
+        assert int(response.headers["retry-after"]) >= 1
+        time.sleep(0.6)
+        assert predict(client, "red").status_code == 200
+
+
+def test_a_body_that_never_ends_is_given_up(model_path: Path) -> None:
+    with running(model_path, max_seconds=0.3) as client:
+        address = (client.base_url.host, client.base_url.port)
+        with socket.create_connection(address, timeout=10) as connection:
+            connection.sendall(
+                b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b'Content-Length: 100\r\n\r\n{"texts'
+            )
+            assert connection.recv(1000).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_failing_model_is_a_500_that_tells_nothing(model_path: Path) -> None:
+    def fail(texts: Any) -> None:
+        if "bad" in texts:
+            raise RuntimeError("secret of the house")
+
+    with running(model_path, slow=fail) as client:
+        for _ in range(5):
+            body = check_problem(predict(client, "bad"), 500, "internal-error")
+            assert "secret" not in json.dumps(body)
+            assert predict(client, "good").status_code == 200  # over the same connection
+        assert '{route="/v1/predict",status="500"} 5\n' in client.get("/metrics").text
+
+
+def test_open_requests_are_answered_when_the_server_stops(model_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with running(model_path, slow=lambda texts: time.sleep(0.3)) as client:
+            address = client.base_url
+            answer = pool.submit(
+                httpx.post, f"{address}/v1/predict", json={"texts": ["red"]}, timeout=10
+            )
+            time.sleep(0.15)
+        assert answer.result().status_code == 200

@@ -1,0 +1,183 @@
+"""Who shares a batch, who is refused, and what happens when one of many fails."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from labelgrove.serve.batching import Batcher
+from labelgrove.serve.metrics import Metrics
+from labelgrove.serve.problems import Problem
+from labelgrove.serve.settings import ServeParams
+
+
+class Echo:
+    """Answers a text with itself and the options; remembers its batches; can be held."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        self.batches: list[tuple[Any, list[str]]] = []
+        self.go = threading.Event()
+        if not held:
+            self.go.set()
+
+    def __call__(self, options: Any, texts: list[str]) -> tuple[Any, list[Any]]:
+        assert self.go.wait(10)
+        self.batches.append((options, texts))
+        if "bad" in texts:
+            raise ValueError("a bad text")
+        return "echo", [(text, options) for text in texts]
+
+
+def test_requests_that_wait_share_the_next_batch() -> None:
+    echo = Echo(held=True)
+
+    async def ask() -> list[Any]:
+        async with Batcher(echo, ServeParams(batch_texts=3)) as batcher:
+            first = asyncio.create_task(batcher.ask(["0"]))
+            await asyncio.sleep(0.05)  # the model is busy with it
+            rest = [asyncio.create_task(batcher.ask([str(number)])) for number in range(1, 6)]
+            await asyncio.sleep(0.05)
+            echo.go.set()
+            return await asyncio.gather(first, *rest)
+
+    answers = asyncio.run(ask())
+    assert [answered.rows for answered in answers] == [[(str(n), None)] for n in range(6)]
+    assert [texts for _, texts in echo.batches] == [["0"], ["1", "2", "3"], ["4", "5"]]
+    assert answers[5].waiting > 0.04
+
+
+def test_an_idle_model_waits_for_company_until_the_batch_is_full_or_time_is_up() -> None:
+    echo = Echo()
+
+    async def ask(count: int, params: ServeParams) -> float:
+        async with Batcher(echo, params) as batcher:
+            started = time.perf_counter()
+            await asyncio.gather(*(batcher.ask(["x"]) for _ in range(count)))
+            return time.perf_counter() - started
+
+    assert asyncio.run(ask(2, ServeParams(batch_ms=150, batch_texts=4))) >= 0.15
+    assert asyncio.run(ask(4, ServeParams(batch_ms=9000, batch_texts=4))) < 5
+    assert [len(texts) for _, texts in echo.batches] == [2, 4]
+
+
+def test_different_options_are_never_answered_together() -> None:
+    echo = Echo()
+
+    async def ask() -> list[Any]:
+        async with Batcher(echo, ServeParams(batch_ms=50)) as batcher:
+            return await asyncio.gather(*(batcher.ask([str(n)], n % 2) for n in range(6)))
+
+    answers = asyncio.run(ask())
+    assert [answered.rows for answered in answers] == [[(str(n), n % 2)] for n in range(6)]
+    assert sorted(echo.batches) == [(0, ["0", "2", "4"]), (1, ["1", "3", "5"])]
+
+
+def test_a_request_larger_than_a_batch_stays_whole() -> None:
+    echo = Echo()
+
+    async def ask() -> Any:
+        async with Batcher(echo, ServeParams(batch_texts=2)) as batcher:
+            return await batcher.ask(["a", "b", "c"])
+
+    assert len(asyncio.run(ask()).rows) == 3
+    assert len(echo.batches) == 1
+
+
+def test_one_bad_request_does_not_spoil_its_neighbours() -> None:
+    async def ask() -> list[Any]:
+        async with Batcher(Echo(), ServeParams(batch_ms=50)) as batcher:
+            asked = (batcher.ask([text]) for text in ("good", "bad", "fine"))
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    good, bad, fine = asyncio.run(ask())
+    assert good.rows == [("good", None)]
+    assert isinstance(bad, ValueError)
+    assert fine.rows == [("fine", None)]
+
+
+def test_too_much_waiting_is_refused_at_once() -> None:
+    echo = Echo(held=True)
+    metrics = Metrics()
+
+    async def ask() -> Problem:
+        params = ServeParams(max_texts=3, max_waiting=4)
+        async with Batcher(echo, params, metrics) as batcher:
+            first = asyncio.create_task(batcher.ask(["a", "b", "c"]))
+            await asyncio.sleep(0.02)
+            with pytest.raises(Problem) as caught:
+                await batcher.ask(["d", "e"])
+            second = asyncio.create_task(batcher.ask(["d"]))
+            await asyncio.sleep(0.02)
+            assert "labelgrove_waiting_texts 4\n" in metrics.text()
+            echo.go.set()
+            await asyncio.gather(first, second)
+            return caught.value
+
+    problem = asyncio.run(ask())
+    assert (problem.status, problem.code) == (429, "overloaded")
+    assert problem.headers["Retry-After"] == "1"
+    assert "labelgrove_waiting_texts 0\n" in metrics.text()
+
+
+def test_a_slow_model_refuses_before_the_time_limit_would() -> None:
+    def slow(options: Any, texts: list[str]) -> tuple[Any, list[str]]:
+        time.sleep(0.1 * len(texts))
+        return None, texts
+
+    async def ask() -> list[Any]:
+        async with Batcher(slow, ServeParams(max_seconds=1.0, batch_texts=1)) as batcher:
+            for _ in range(5):  # it learns how slow the model is
+                await batcher.ask(["x"])
+            asked = (batcher.ask(["x"]) for _ in range(30))
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+    outcomes = asyncio.run(ask())
+    refused = [outcome for outcome in outcomes if isinstance(outcome, Problem)]
+    assert refused
+    assert {problem.status for problem in refused} == {429}
+    assert len(refused) < 30
+
+
+def test_what_waits_past_the_time_limit_leaves_the_queue() -> None:
+    echo = Echo(held=True)
+    metrics = Metrics()
+
+    async def ask() -> list[Any]:
+        async with Batcher(echo, ServeParams(max_seconds=0.1), metrics) as batcher:
+            first = asyncio.create_task(batcher.ask(["held"]))
+            await asyncio.sleep(0.02)
+            second = asyncio.create_task(batcher.ask(["waits"]))
+            outcomes = await asyncio.gather(first, second, return_exceptions=True)
+            assert "labelgrove_waiting_texts 1\n" in metrics.text()
+            echo.go.set()
+            later = await batcher.ask(["later"])
+            assert later.rows == [("later", None)]
+            return outcomes
+
+    working, waiting = asyncio.run(ask())
+    assert (working.status, working.code) == (503, "time-limit")
+    assert (waiting.status, waiting.code) == (429, "overloaded")
+    assert ["waits"] not in [texts for _, texts in echo.batches]
+
+
+def test_stopping_tells_those_who_still_wait() -> None:
+    echo = Echo(held=True)
+
+    async def ask() -> list[Any]:
+        async with Batcher(echo, ServeParams()) as batcher:
+            asked = []
+            for _ in range(2):
+                asked.append(asyncio.create_task(batcher.ask(["x"])))
+                await asyncio.sleep(0.05)
+            assert batcher.running
+            threading.Timer(0.1, echo.go.set).start()
+        assert not batcher.running
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    first, second = asyncio.run(ask())
+    assert first.rows == [("x", None)]  # the model had begun
+    assert (second.status, second.code) == (503, "stopping")

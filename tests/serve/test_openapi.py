@@ -1,0 +1,72 @@
+"""The service keeps what its OpenAPI text promises, for requests that fit it and that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from services import running
+
+schemathesis = pytest.importorskip("schemathesis")
+
+ROUTES = {
+    "/v1/predict": "POST",
+    "/v1/labels": "GET",
+    "/v1/model": "GET",
+    "/healthz": "GET",
+    "/readyz": "GET",
+    "/metrics": "GET",
+}
+
+
+@pytest.fixture(scope="module")
+def api(model_path: Path) -> Iterator[Any]:
+    """A service with low limits, so that requests beyond them are small, too."""
+    with running(model_path, max_texts=8, max_text_chars=100, max_labels=5, max_k=20) as client:
+        yield schemathesis.openapi.from_url(f"{client.base_url}/openapi.json")
+
+
+def test_every_route_is_tried(api: Any) -> None:
+    described = {
+        operation.ok().path: operation.ok().method for operation in api.get_all_operations()
+    }
+    assert {path: method.upper() for path, method in described.items()} == ROUTES
+
+
+@pytest.mark.parametrize("mode", ["POSITIVE", "NEGATIVE"])
+@pytest.mark.parametrize("route", ROUTES)
+def test_answers_are_as_promised(api: Any, route: str, mode: str) -> None:
+    takes_something = route in ("/v1/predict", "/v1/labels")
+    if mode == "NEGATIVE" and not takes_something:
+        pytest.skip("nothing about the request can be wrong")
+    kind = schemathesis.GenerationMode[mode]
+    tried = 0
+
+    @settings(
+        max_examples=60 if takes_something else 3,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=api[route][ROUTES[route]].as_strategy(generation_mode=kind))
+    def try_one(case: Any) -> None:
+        nonlocal tried
+        tried += 1
+        response = case.call()
+        # A request may fit the schema and name labels that this model does not have.
+        refused = response.status_code == 422 and response.json()["code"] in (
+            "refused-by-model",
+            "not-supported",
+            "too-much-to-explain",
+        )
+        positive = schemathesis.checks.positive_data_acceptance
+        case.validate_response(response, excluded_checks=[positive] if refused else [])
+        assert response.status_code < 500
+
+    try_one()
+    assert tried

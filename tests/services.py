@@ -1,0 +1,88 @@
+"""A small model, and the real service on loopback around it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from labelgrove import Corpus, LabelIndex, Linear
+from labelgrove.serve.app import create_app
+from labelgrove.serve.run import uvicorn_options
+from labelgrove.serve.served import ModelFolder
+from labelgrove.serve.settings import ServeParams
+
+COLOURS = ["red", "blue", "green", "black"]
+THINGS = ["shoe", "hat", "lamp", "chair", "table"]
+
+
+def fitted(*, seed: int = 0, prefix: str = "") -> Linear:
+    """Knows colours and things; ``prefix`` makes the names of one model differ from another's."""
+    texts = [f"this {colour} {thing}" for colour in COLOURS for thing in THINGS] * 3
+    labels = [[colour, thing] for colour in COLOURS for thing in THINGS] * 3
+    ids = [*COLOURS, *THINGS]
+    index = LabelIndex(
+        ids,
+        names=[f"{prefix}{label.title()} goods" for label in ids],
+        groups={"colours": range(len(COLOURS))},
+    )
+    return Linear(random_state=seed).fit(Corpus.from_lists(texts, labels, index=index))
+
+
+@contextmanager
+def running(
+    path: Path,
+    *,
+    token: str | None = None,
+    slow: Callable[[Any], None] | None = None,
+    **limits: Any,
+) -> Iterator[Any]:
+    """A client of a service under real uvicorn; ``slow`` is called before every prediction."""
+    folder = ModelFolder(path, threads=1)
+    if slow is not None:
+        model = folder.current.model
+        predict = model.predict
+
+        def slowly(texts: Any, **options: Any) -> Any:
+            slow(texts)
+            return predict(texts, **options)
+
+        model.predict = slowly
+    params = ServeParams(**limits)
+    options = uvicorn_options(params) | {"log_level": "critical"}
+    config = uvicorn.Config(create_app(folder, params, token=token), **options)
+    server = uvicorn.Server(config)
+    listening = socket.create_server(("127.0.0.1", 0), backlog=512)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 30
+        while not server.started and time.monotonic() < deadline:
+            time.sleep(0.01)
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        many = httpx.Limits(max_connections=200, max_keepalive_connections=200)
+        with httpx.Client(base_url=address, timeout=30, limits=many) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(timeout=30)
+        listening.close()
+    assert not thread.is_alive()
+
+
+def check_problem(response: Any, status: int, code: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert body["status"] == status
+    assert body["code"] == code
+    assert body["type"] == "about:blank"
+    assert body["detail"]
+    return body
