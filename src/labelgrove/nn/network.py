@@ -18,7 +18,7 @@ from labelgrove.nn.candidates import RaggedLabels
 from labelgrove.nn.checkpoint import fill
 from labelgrove.nn.devices import autocast
 from labelgrove.nn.encoder import Encoder
-from labelgrove.nn.heads import TopLabels
+from labelgrove.nn.heads import NodeLogit, TopLabels
 from labelgrove.nn.packing import PackedBatch, PackedBatches
 from labelgrove.nn.tokens import Tokens
 from labelgrove.part import Part
@@ -53,6 +53,8 @@ class Heads(Protocol):
     def text(self, states: Sequence[Tensor]) -> Tensor: ...
 
     def output_layer(self) -> tuple[Float32, Float32]: ...
+
+    def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]: ...
 
 
 class Network(nn.Module):
