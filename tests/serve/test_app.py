@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from labelgrove.errors import LabelgroveError
-from labelgrove.serve import reasons
+from labelgrove.errors import UnsupportedError
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.served import Options, Served
 from services import check_problem, fitted, running
@@ -70,9 +69,8 @@ class Why:
 
 
 def test_reasons_stand_beside_the_labels(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reasons, "explainer", lambda: Why)
+    monkeypatch.setattr("labelgrove.explain.explain", Why)
     with running(model_path, max_explained=4) as client:
-        assert client.get("/v1/model").json()["supports"]["explain"]
         rows = predict(client, "a red hat", "a lamp", k=2, explain=True).json()["predictions"]
         for text, row in zip(["a red hat", "a lamp"], rows, strict=True):
             assert [label["why"] for label in row] == [{"of": [text, x["id"]]} for x in row]
@@ -83,7 +81,6 @@ def test_reasons_stand_beside_the_labels(model_path: Path, monkeypatch: pytest.M
 
 
 def test_real_reasons_are_json(client: Any) -> None:
-    pytest.importorskip("labelgrove.explain")
     row = predict(client, "a red hat", k=2, explain=True).json()["predictions"][0]
     assert all(label["why"] for label in row)
 
@@ -91,21 +88,16 @@ def test_real_reasons_are_json(client: Any) -> None:
 def test_a_model_that_cannot_be_explained_is_a_problem(
     model_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Unsupported(LabelgroveError, NotImplementedError):
-        pass
-
     def refuse(*of: Any) -> Any:
-        raise Unsupported("this method cannot be explained")
+        raise UnsupportedError("this method cannot be explained")
 
-    monkeypatch.setattr(reasons, "explainer", lambda: refuse)
+    monkeypatch.setattr("labelgrove.explain.explain", refuse)
     with running(model_path) as client:
         response = predict(client, "a red hat", k=2, explain=True)
         check_problem(response, 422, "not-supported")
 
 
-def test_what_a_method_does_not_support_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reasons, "explainer", lambda: None)
-
+def test_what_a_method_does_not_support_is_a_problem() -> None:
     class Plain:
         index_ = fitted().index_
 
@@ -113,9 +105,9 @@ def test_what_a_method_does_not_support_is_a_problem(monkeypatch: pytest.MonkeyP
             return fitted().predict(X, k=k)
 
     served = Served(Plain(), {"checksum": "sha256:abc", "method": "plain"}, threads=1)
-    assert served.supports == {"allow": False, "deny": False, "explain": False}
+    assert served.supports == {"allow": False, "deny": False}
     assert served.answer(Options(2), ["red"])[1]
-    for wish in ({"allow": ("red",)}, {"deny": ("red",)}, {"explain": True}):
+    for wish in ({"allow": ("red",)}, {"deny": ("red",)}):
         with pytest.raises(Problem, match="plain does not support it") as caught:
             served.answer(Options(2, **wish), ["red"])
         assert caught.value.status == 422

@@ -37,12 +37,15 @@ def test_every_route_is_tried(api: Any) -> None:
     assert {path: method.upper() for path, method in described.items()} == ROUTES
 
 
-@pytest.mark.parametrize("mode", ["POSITIVE", "NEGATIVE"])
-@pytest.mark.parametrize("route", ROUTES)
+TAKING = ("/v1/predict", "/v1/labels")  # of the others nothing about the request can be wrong
+
+
+@pytest.mark.parametrize(
+    ("route", "mode"),
+    [(route, "POSITIVE") for route in ROUTES] + [(route, "NEGATIVE") for route in TAKING],
+)
 def test_answers_are_as_promised(api: Any, route: str, mode: str) -> None:
-    takes_something = route in ("/v1/predict", "/v1/labels")
-    if mode == "NEGATIVE" and not takes_something:
-        pytest.skip("nothing about the request can be wrong")
+    takes_something = route in TAKING
     kind = schemathesis.GenerationMode[mode]
     tried = 0
 

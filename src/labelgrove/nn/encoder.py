@@ -26,6 +26,13 @@ try:
     import torch
     from torch import Tensor
 
+    from labelgrove.nn.encoder_setup import (
+        check_length,
+        checkpoint_gradients,
+        drop_unused,
+        freeze,
+        set_dropout,
+    )
     from labelgrove.nn.fused_mpnet import fuse_attention
     from labelgrove.nn.packed_bert import can_pack, packed_states
     from labelgrove.nn.packing import PackedBatch
@@ -34,8 +41,6 @@ except ImportError as missing:
 
 __all__ = ["Encoder", "EncoderParams", "find_encoder", "load_encoder"]
 
-# Dropout rates of heads that AutoModel does not have; they are left alone.
-_HEAD_DROPOUTS = ("classifier", "summary", "qa", "seq_classif", "pooler")
 _UNSTORED = (
     "_name_or_path",
     "dtype",
@@ -82,11 +87,11 @@ class Encoder(torch.nn.Module):
             model.config.use_mems_eval = False  # copies of states for a next segment
         if model.config.model_type == "mpnet" and params.attention in ("auto", "sdpa"):
             fuse_attention(model)
-        _check_length(model, params.max_tokens)
-        _drop_unused(model, self.pooling)
-        _freeze(model, params.freeze)
+        check_length(model, params.max_tokens)
+        drop_unused(model, self.pooling)
+        freeze(model, params.freeze)
         if params.gradient_checkpointing:
-            _checkpoint_gradients(model)
+            checkpoint_gradients(model)
         self._packed_states: Any = packed_states
 
     def forward(
@@ -246,7 +251,7 @@ class Encoder(torch.nn.Module):
                 model = transformers.AutoModel.from_config(
                     shape, **_attention(params, shape, here=True)
                 )
-            _drop_unused(model, params.pooling)
+            drop_unused(model, params.pooling)
             try:
                 problems = model.load_state_dict(weights, strict=False)
             except RuntimeError as error:
@@ -288,7 +293,7 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
             f"encoder {params.encoder!r} has no fast tokenizer (tokenizer.json); "
             "convert it with transformers, or choose another encoder"
         )
-    _set_dropout(config, params.dropout)
+    set_dropout(config, params.dropout)
     model = _load_model(config, folder, params)
     settled = EncoderParams(**{**asdict(params), "pooling": _settled(params, config, folder)})
     pad_id = tokenizer.pad_token_id
@@ -347,71 +352,6 @@ def _pool(states: Tensor, mask: Tensor | None, pooling: Pooling, pad_left: bool)
     position = (count - 1).clamp(min=0) if last else mask.shape[1] - count
     rows = torch.arange(len(states), device=states.device)
     return states[rows, position].float()
-
-
-def _check_length(model: Any, max_tokens: int) -> None:
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
-            # RoBERTa and its kin start to count after the number of the padding token.
-            unused = 0 if module.padding_idx is None else module.padding_idx + 1
-            limit = module.num_embeddings - unused
-            if max_tokens > limit:
-                raise ConfigError(
-                    f"encoder.max_tokens: this encoder reads at most {limit} tokens, "
-                    f"got {max_tokens}"
-                )
-
-
-def _drop_unused(model: Any, pooling: Pooling) -> None:
-    """Takes out weights that can get no gradient: distributed training waits for them in vain."""
-    if pooling != "pooler" and getattr(model, "pooler", None) is not None:
-        model.pooler = None
-    if pooling == "pooler" and getattr(model, "pooler", None) is None:
-        raise ConfigError("encoder.pooling: this encoder has no pooler; choose first or mean")
-    if hasattr(model, "mask_emb"):  # XLNet's; used in pretraining alone
-        model.mask_emb.requires_grad_(False)
-
-
-def _freeze(model: Any, freeze: str | int | None) -> None:
-    if freeze is None:
-        return
-    if freeze == "all":
-        model.requires_grad_(False)
-        return
-    embeddings = getattr(model, "embeddings", None) or model.get_input_embeddings()
-    embeddings.requires_grad_(False)
-    if isinstance(freeze, int) and freeze > 0:
-        depth = model.config.num_hidden_layers
-        lists = (m for m in model.modules() if isinstance(m, torch.nn.ModuleList))
-        layers = next((m for m in lists if len(m) == depth), None)
-        if layers is None or freeze > depth:
-            raise ConfigError(
-                f"encoder.freeze: must be at most {depth if layers is not None else 0} layers "
-                f"for this encoder, got {freeze}"
-            )
-        for layer in layers[:freeze]:
-            layer.requires_grad_(False)
-
-
-def _checkpoint_gradients(model: Any) -> None:
-    try:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    except ValueError as error:
-        raise ConfigError(
-            f"encoder.gradient_checkpointing: {model.config.model_type} encoders do not offer it"
-        ) from error
-
-
-def _set_dropout(config: Any, rate: float | None) -> None:
-    if rate is None:
-        return
-    for name, value in config.to_dict().items():
-        if (
-            "dropout" in name
-            and not name.startswith(_HEAD_DROPOUTS)
-            and isinstance(value, (int, float))
-        ):
-            setattr(config, name, rate)
 
 
 def _attention(params: EncoderParams, config: Any, *, here: bool = False) -> dict[str, str]:

@@ -17,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from labelgrove.errors import ConfigError, DataError, LabelgroveError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -113,7 +113,7 @@ def problem_of(error: Exception) -> Problem:
         return Problem(error.status_code, code, str(error.detail), headers=_plain(error.headers))
     if isinstance(error, (DataError, ConfigError)):
         return Problem(422, "refused-by-model", str(error))
-    if isinstance(error, LabelgroveError) and isinstance(error, NotImplementedError):
+    if isinstance(error, UnsupportedError):
         return Problem(422, "not-supported", str(error))
     return Problem(500, "internal-error", "the server failed; its log says how")
 

@@ -18,11 +18,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from labelgrove import explain as explaining
 from labelgrove.disk.bundle import MANIFEST, read_manifest
 from labelgrove.errors import ConfigError
 from labelgrove.predictions import Predictions
 from labelgrove.predictions_file import SCORE_DIGITS
-from labelgrove.serve import reasons
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.search import LabelSearch
@@ -64,7 +64,6 @@ class Served:
         self.supports = {
             "allow": "allow" in takes,
             "deny": "deny" in takes,
-            "explain": reasons.explainer() is not None,
         }
         self._search_lock = threading.Lock()
 
@@ -88,8 +87,8 @@ class Served:
 
     def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[Any]]:
         """For each text its labels as the service shows them; the batcher calls it."""
-        for name in ("allow", "deny", "explain"):
-            if getattr(options, name) not in (None, False) and not self.supports[name]:
+        for name, supported in self.supports.items():
+            if getattr(options, name) is not None and not supported:
                 raise Problem(
                     422,
                     "not-supported",
@@ -103,8 +102,13 @@ class Served:
             found = found.above(max(-_LARGEST, min(_LARGEST, options.threshold)))
         rows = labelled(found)
         if options.explain:
-            reasons.add_reasons(self.model, texts, rows)
+            self._add_reasons(texts, rows)
         return Answering(self.id, found.score_kind), rows
+
+    def _add_reasons(self, texts: list[str], rows: list[list[dict[str, Any]]]) -> None:
+        for text, row in zip(texts, rows, strict=True):
+            for label in row:
+                label["why"] = explaining.explain(self.model, text, label["id"]).to_dict()
 
     def facts(self) -> dict[str, Any]:
         """What GET /v1/model tells."""
