@@ -108,7 +108,7 @@ class LabelgroveBackend(AnnifLearningBackend):
         return Path(self.datadir) / self.TRAIN
 
     def _training_documents(self, corpus: Any, method: Any, *, keep: bool) -> Corpus:
-        from labelgrove import read_corpus, write_corpus
+        from labelgrove.formats import read_corpus, write_corpus, write_label_table
 
         file = self._training_folder / "corpus.jsonl"
         if corpus == "cached":
@@ -124,6 +124,7 @@ class LabelgroveBackend(AnnifLearningBackend):
         if keep:
             file.parent.mkdir(exist_ok=True)
             write_corpus(documents, file)
+            write_label_table(documents.index, file.with_name("labels.tsv"))
         return documents
 
     def _documents(self, corpus: DocumentCorpus, method: Any, index: Any = None) -> Corpus:

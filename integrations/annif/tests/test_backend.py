@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import SUBJECTS, Workbench, documents, uri, write_tsv
 
+import labelgrove
+
 CATS = "A kitten with whiskers will purr and lift its paw"
 TEA = "Fill the kettle and brew a leaf in a cup"
 
@@ -116,8 +118,6 @@ def test_a_skos_vocabulary_and_a_folder_of_texts(bench: Workbench) -> None:
 
 def test_an_analyzer_is_used_at_training_and_afterwards(bench: Workbench) -> None:
     bench.run("train", "stemmed", "train.tsv")
-    import labelgrove
-
     model = labelgrove.load(bench.model("stemmed"))
     terms = set(model.vectorizer_.terms())
     assert "whisker" in terms
@@ -136,6 +136,7 @@ def test_cached_training_reuses_what_was_kept(bench: Workbench) -> None:
     bench.run("train", "stemmed", "--cached", "-b", "labelgrove.ranker.C=0.01")
     assert suggestions(bench.run("suggest", "stemmed", text=TEA)) != first
     bench.run("train", "stemmed", "--cached")
+    assert "cats" in labelgrove.load(bench.model("stemmed")).index_.names
     assert suggestions(bench.run("suggest", "stemmed", text=TEA)) == first
 
 
@@ -214,8 +215,6 @@ def test_projects_toml_with_tables_and_a_config_file(bench: Workbench) -> None:
 
 
 def test_learning_from_more_documents(bench: Workbench) -> None:
-    import labelgrove
-
     bench.run("train", "linear", "train.tsv")
     write_tsv(Path("more.tsv"), documents(50, seed=5))
     if not hasattr(labelgrove.Linear, "update"):
