@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ from scipy.sparse import csr_array
 from annif_labelgrove.errors import as_annif
 from annif_labelgrove.settings import Settings, limit_of
 from annif_labelgrove.subjects import Places, labelled_documents, suggestion_matrix
-from labelgrove import Corpus
+from labelgrove import Corpus, LabelIndex
+from labelgrove.formats import read_corpus, write_corpus, write_label_table
+from labelgrove.formats.write import corpus_documents
 from labelgrove.methods import method_class
 from labelgrove.runs import RunFolder
 
@@ -86,7 +89,7 @@ class LabelgroveBackend(AnnifLearningBackend):
                 rest, held_out = hold_out(documents, settings.calibrate, model.random_state)
             self.info(f"training {settings.method} on {len(rest)} documents")
             if settings.keep_training_data:
-                with RunFolder(self._training_folder / "stages") as run:
+                with RunFolder(self._kept.with_name("stages")) as run:
                     model.fit(rest, run=run)
             else:
                 model.fit(rest)
@@ -104,28 +107,30 @@ class LabelgroveBackend(AnnifLearningBackend):
             self._use(model)
 
     @property
-    def _training_folder(self) -> Path:
-        return Path(self.datadir) / self.TRAIN
+    def _kept(self) -> Path:
+        """The training documents, where the project keeps them."""
+        return Path(self.datadir) / self.TRAIN / "corpus.jsonl"
+
+    def _keep(self, first: Corpus, more: Corpus | None, index: LabelIndex) -> None:
+        self._kept.parent.mkdir(exist_ok=True)
+        parts = [first] if more is None else [first, more]
+        write_corpus(chain.from_iterable(map(corpus_documents, parts)), self._kept)
+        write_label_table(index, self._kept.with_name("labels.tsv"))
 
     def _training_documents(self, corpus: Any, method: Any, *, keep: bool) -> Corpus:
-        from labelgrove.formats import read_corpus, write_corpus, write_label_table
-
-        file = self._training_folder / "corpus.jsonl"
-        if corpus == "cached":
-            if not file.exists():
-                raise NotSupportedException(
-                    "no training data was kept; set keep_training_data=true and train once "
-                    "without --cached",
-                    project_id=self.project.project_id,
-                )
-            self.info(f"reading the documents of the previous run from {file}")
-            return read_corpus(file)
-        documents = self._documents(corpus, method)
-        if keep:
-            file.parent.mkdir(exist_ok=True)
-            write_corpus(documents, file)
-            write_label_table(documents.index, file.with_name("labels.tsv"))
-        return documents
+        if corpus != "cached":
+            documents = self._documents(corpus, method)
+            if keep:
+                self._keep(documents, None, documents.index)
+            return documents
+        if not self._kept.exists():
+            raise NotSupportedException(
+                "no training data was kept; set keep_training_data=true and train once "
+                "without --cached",
+                project_id=self.project.project_id,
+            )
+        self.info(f"reading the documents of the previous run from {self._kept}")
+        return read_corpus(self._kept)
 
     def _documents(self, corpus: DocumentCorpus, method: Any, index: Any = None) -> Corpus:
         project = self.project
@@ -197,6 +202,12 @@ class LabelgroveBackend(AnnifLearningBackend):
             )
         with as_annif(self.project.project_id):
             documents = self._documents(corpus, self._model)
-            model = self._model.update(documents)
-            model.save(self.model_folder, overwrite=True)
-            self._use(model)
+            kept = read_corpus(self._kept) if self._kept.exists() else None
+            growth = self._model.update(documents, corpus=kept)
+            if kept is not None:
+                self._keep(kept, documents, self._model.index_)
+            self._model.save(self.model_folder, overwrite=True)
+            self._use(self._model)
+        self.info(str(growth))
+        for reason in growth.reasons:
+            self.warning(f"time to train the project again: {reason}")

@@ -45,6 +45,7 @@ backend=labelgrove
 analyzer=snowball(english)
 calibrate=0.3
 keep_training_data=yes
+allow_learn=true
 
 [without-tea]
 name=Without tea

@@ -220,8 +220,20 @@ def test_learning_from_more_documents(bench: Workbench) -> None:
     if not hasattr(labelgrove.Linear, "update"):
         assert "train the project again" in bench.run("learn", "linear", "more.tsv", fails=True)
         return
-    bench.run("learn", "linear", "more.tsv")
-    assert next(iter(suggestions(bench.run("suggest", "linear", text=CATS)))) == uri("cats")
+    with Path("things.tsv").open("a") as file:
+        file.write(f"<{uri('bees')}>\tbees\n")
+    bench.run("load-vocab", "things", "things.tsv", "--language", "en")
+    with Path("more.tsv").open("a") as file:
+        file.write(f"honey hive buzz swarm\t<{uri('bees')}>\n" * 5)
+    for project in ("linear", "stemmed"):  # without and with the documents of before
+        bench.run("train", project, "train.tsv")
+        bench.run("learn", project, "more.tsv")
+        for text, name in ((CATS, "cats"), ("A hive full of honey", "bees")):
+            assert next(iter(suggestions(bench.run("suggest", project, text=text)))) == uri(name)
+        model = labelgrove.load(bench.model(project))
+        assert model.index_.names[model.index_.column(uri("bees"))] == "bees"
+    bench.run("train", "stemmed", "--cached")
+    assert "bees" in labelgrove.load(bench.model("stemmed")).index_.names
 
 
 def test_annifs_service_answers(bench: Workbench) -> None:
