@@ -57,3 +57,21 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_numbers_of_which_method_are_those_of_the_results() -> None:
+    docs = ROOT / "docs"
+    measured = re.sub(r"[|/\s]+", " ", (docs / "results.md").read_text(encoding="utf-8"))
+    measured += re.sub(r"[|/\s]+", " ", (docs / "neural.md").read_text(encoding="utf-8"))
+    page = (docs / "which-method.md").read_text(encoding="utf-8")
+    rows = re.findall(r"\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", page)
+    assert len(rows) >= 10
+    for row in rows:
+        assert " ".join(row) in measured, f"{row} is neither in results.md nor in neural.md"
+
+
+def test_every_page_is_listed_in_the_index() -> None:
+    listed = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        name = page.relative_to(ROOT / "docs").as_posix()
+        assert name == "README.md" or f"({name})" in listed, f"docs/README.md does not list {name}"

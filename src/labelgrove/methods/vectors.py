@@ -23,6 +23,7 @@ from labelgrove.methods.base import (
     TrainingFacts,
     check_fitted,
     check_params,
+    check_texts_alone,
     checked_inputs,
     load_estimator,
     save_estimator,
@@ -153,8 +154,7 @@ class LinearVectors(BaseEstimator):
         """Makes the vectors, then trains the linear model; a ``run`` folder keeps both."""
         check_params(self)
         corpus = training_corpus(X, y, index)
-        if corpus.texts is None:
-            raise DataError(f"{self.method} reads text, and these documents have features only")
+        check_texts_alone(self.method, corpus)
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
         make = {
