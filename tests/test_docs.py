@@ -53,10 +53,21 @@ def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
             pytest.fail(f"{page.name}: do not know how to run a {kind!r} block")
 
 
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page can be linked by."""
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_pages_lead_somewhere() -> None:
+    link = re.compile(r"\]\(([^)#:\s]*)(?:#([^)]*))?\)")
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        for target, anchor in link.findall(page.read_text(encoding="utf-8")):
+            file = page.parent / target if target else page
+            assert file.exists(), f"{page.name} links to {target}"
+            if anchor and file.suffix == ".md":
+                assert anchor in anchors(file), f"{page.name} links to {target}#{anchor}"
 
 
 def test_the_numbers_of_which_method_are_those_of_the_results() -> None:
