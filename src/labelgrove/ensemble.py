@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from labelgrove.callbacks import Callback, Event, Reporter, Timing
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
+from labelgrove.masks import LabelMask
 from labelgrove.merging import (
     MEASURED_AT,
     Learnt,
@@ -34,7 +35,8 @@ from labelgrove.methods.base import (
     save_estimator,
     training_corpus,
 )
-from labelgrove.methods.requests import MinScore, Request, score_given
+from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.requests import MinScore
 from labelgrove.params import Params, unknown_key
 from labelgrove.part import Part
 from labelgrove.predictions import Predictions
@@ -43,14 +45,15 @@ from labelgrove.runs import RunFolder
 MEMBERS = "members"  # the folder of the members' own model folders, numbered from 1
 
 
-class Ensemble(BaseEstimator):
+class Ensemble(Estimator):
     """Several models, trained by ``fit`` or brought by :meth:`join`, that predict together.
 
     ``rule`` is mean, rank, softmax, sigmoid or round-robin (see :func:`labelgrove.merging.merge`),
     with ``weights`` per member if given. With "learnt", rule and weights are those that do best on
     ``held_out``, a share of the documents that no member learns from. Each member brings
     ``candidates`` labels, or k where that is more. Parameters of a member are reached by its
-    number: ``members__1__ranker__C``.
+    number: ``members__1__ranker__C``. :meth:`score_labels` gives the scores of :meth:`predict` when
+    it may find no others.
 
     >>> from labelgrove import Linear, TfidfParams
     >>> texts, labels = ["red shoes", "blue hat", "red hat"], [["shoes"], ["hats"], ["hats"]]
@@ -235,45 +238,29 @@ class Ensemble(BaseEstimator):
         ``dense`` goes to the members that read it; ``allow`` and ``deny`` need members that all
         know them. ``min_score`` and ``diversity`` are as for the linear method.
         """
-        check_fitted(self)
-        asked = Request.of(
-            self,
+        return self._answer(
+            X,
             k,
+            threads=threads,
+            beside={"dense": dense},
             allow=allow,
             deny=deny,
             min_score=min_score,
             diversity=diversity,
             raw=raw,
         )
-        k = asked.places
+
+    def _best_labels(
+        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None, dense: Any = None
+    ) -> Predictions:
         places = self._places(k)
-        threads = self.n_jobs if threads is None else threads
-        given = {"dense": dense, "allow": asked.mask}
+        given = {"dense": dense, "allow": mask}
         found = [
             member.predict(X, k=places, threads=threads, **_understood(number, member, given))
             for number, member in enumerate(self.members_, 1)
         ]
         weights = None if self.rule_ == "round-robin" else self.weights_
-        return asked.answer(
-            merge(found, k=k, rule=self.rule_, weights=weights, places=places, threads=threads)
-        )
-
-    def score_labels(
-        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
-    ) -> Any:
-        """Scores of given labels, as :meth:`predict` gives them when it may find no others.
-
-        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
-        sparse documents x labels pattern, for a sparse matrix.
-        """
-        check_fitted(self)
-        return score_given(self, X, labels, raw=raw, threads=threads)
-
-    def score(self, X: Any, y: Any) -> float:
-        """P@1, so that scikit-learn's searches have a default to maximise."""
-        from labelgrove.metrics import scorer
-
-        return float(scorer("P@1")(self, X, y))
+        return merge(found, k=k, rule=self.rule_, weights=weights, places=places, threads=threads)
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes that fitting will need at its peak: members are trained one after the other."""

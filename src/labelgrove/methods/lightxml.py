@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import torch
-from sklearn.base import BaseEstimator
 
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.masks import LabelMask
 from labelgrove.methods.base import (
     TrainingFacts,
     check_fitted,
@@ -19,16 +19,15 @@ from labelgrove.methods.base import (
     save_estimator,
     training_corpus,
 )
+from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.neural import (
     estimate_memory,
     network_stage,
-    precision_at_1,
     predict_texts,
     report,
     rerank_stage,
 )
 from labelgrove.methods.preparation import prepare, tree_stage
-from labelgrove.methods.requests import MinScore, Request, score_given
 from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams
@@ -44,11 +43,12 @@ from labelgrove.tfidf import TfidfParams
 from labelgrove.tree import LabelTree, TreeParams
 
 
-class LightXML(BaseEstimator):
+class LightXML(Estimator):
     """The last layers of an encoder, read by one head over all labels, or by groups and labels.
 
-    ``held_out`` is the share of the documents that choose the checkpoint; nothing is learnt from
-    them. ``baseline`` trains the linear method, too, and reports both on them.
+    Scores are probabilities, of groups times labels. ``held_out`` is the share of the documents
+    that choose the checkpoint; nothing is learnt from them. ``baseline`` trains the linear method,
+    too, and reports both on them.
     """
 
     method: ClassVar[str] = "lightxml"
@@ -138,49 +138,10 @@ class LightXML(BaseEstimator):
 
         return make
 
-    def predict(
-        self,
-        X: Any,
-        k: int = 5,
-        *,
-        allow: Any = None,
-        deny: Any = None,
-        min_score: MinScore = None,
-        diversity: float = 0.0,
-        raw: bool = False,
-        threads: int | None = None,
+    def _best_labels(
+        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        """The k best labels of each text; scores are probabilities, of groups times labels.
-
-        ``allow``, ``deny``, ``min_score``, ``diversity`` and ``raw`` are as for the linear method:
-        labels outside are passed over inside the search, so that k come back whenever k remain.
-        """
-        check_fitted(self)
-        asked = Request.of(
-            self,
-            k,
-            allow=allow,
-            deny=deny,
-            min_score=min_score,
-            diversity=diversity,
-            raw=raw,
-        )
-        return asked.answer(predict_texts(self, X, asked.places, mask=asked.mask, threads=threads))
-
-    def score_labels(
-        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
-    ) -> Any:
-        """Scores of given labels, the numbers that :meth:`predict` gives them.
-
-        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
-        sparse documents x labels pattern, for a sparse matrix.
-        """
-        check_fitted(self)
-        return score_given(self, X, labels, raw=raw, threads=threads)
-
-    def score(self, X: Any, y: Any) -> float:
-        """P@1, so that scikit-learn's searches have a default to maximise."""
-        return precision_at_1(self, X, y)
+        return predict_texts(self, X, k, mask=mask, threads=threads)
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes of main memory that fitting will need at its peak, a cautious guess."""

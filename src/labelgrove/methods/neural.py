@@ -11,14 +11,12 @@ import torch
 
 from labelgrove.callbacks import Reporter
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.errors import ConfigError, DataError
-from labelgrove.features import Features
+from labelgrove.errors import ConfigError
 from labelgrove.masks import LabelMask
-from labelgrove.methods.base import checked_inputs
+from labelgrove.methods.base import texts_of
 from labelgrove.methods.linear import Linear
 from labelgrove.methods.preparation import CHOSEN_BY, Prepared, measured
 from labelgrove.methods.reranking import Reranker, train_reranker
-from labelgrove.metrics import scorer
 from labelgrove.nn.batches import Batches, prefetched
 from labelgrove.nn.devices import choose_device, choose_precision, derived_seed
 from labelgrove.nn.encoder import Encoder
@@ -201,9 +199,7 @@ def predict_texts(
     model: Any, X: Any, k: int, *, mask: LabelMask | None = None, threads: int | None = None
 ) -> Predictions:
     """The k best labels of texts by a fitted neural method, of those in ``mask``."""
-    texts = checked_inputs(X)
-    if isinstance(texts, Features):
-        raise DataError(f"{model.method} reads text and cannot predict from features")
+    texts = texts_of(model, X)
     encoder = model.network_.encoder
     tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads or model.n_jobs)
     runner = prediction_runner(model)
@@ -242,11 +238,6 @@ def best_labels(
     columns, scores = runner.best_labels(tokens, min(k, len(index)), mask=mask)
     counts = (columns >= 0).sum(axis=1).astype(np.int32)
     return Predictions(columns, scores, counts, index, "product")
-
-
-def precision_at_1(model: Any, X: Any, y: Any) -> float:
-    """What scikit-learn's searches maximise by default."""
-    return float(scorer("P@1")(model, X, y))
 
 
 def estimate_memory(model: Any, corpus: Corpus) -> int:
