@@ -22,23 +22,26 @@ from labelgrove.methods.base import (
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.neural import (
     estimate_memory,
+    network_parts,
     network_stage,
     predict_texts,
     report,
     rerank_stage,
+    restore_network,
 )
 from labelgrove.methods.preparation import prepare, tree_stage
-from labelgrove.methods.reranking import Reranker, RerankParams
+from labelgrove.methods.reranking import RerankParams
 from labelgrove.nn.cascade_net import (
     CascadeNet,
     CascadeParams,
     cascade_layers,
     cascade_tree_params,
 )
+from labelgrove.nn.devices import choose_device
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams
 from labelgrove.nn.loop_params import LoopParams
-from labelgrove.nn.network import MakeHeads, network_from_part, network_part
+from labelgrove.nn.network import MakeHeads, network_from_part
 from labelgrove.nn.rows import RowTable
 from labelgrove.params import Params
 from labelgrove.predictions import Predictions
@@ -121,10 +124,11 @@ class CascadeXML(Estimator):
             seed=self.random_state,
             threads=self.n_jobs,
         )
-        heads = self._heads(tree)
+        # A large label table is drawn where it is trained.
+        heads = self._heads(tree, choose_device(self.device))
         trained = network_stage(self, data, heads, {"tree": tree, "heads": self.heads}, stages)
         self.tree_ = tree
-        self.network_ = network_from_part(trained, heads)
+        self.network_ = network_from_part(trained, self._heads(tree))
         self.story_ = trained.config["story"]
         self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus)
@@ -134,12 +138,12 @@ class CascadeXML(Estimator):
         self.timings_ = reporter.timings
         return self
 
-    def _heads(self, tree: LabelTree) -> MakeHeads:
+    def _heads(self, tree: LabelTree, device: torch.device | None = None) -> MakeHeads:
         def make(encoder: Encoder) -> tuple[torch.nn.Module, Sequence[int]]:
             levels = cascade_layers(encoder.depth, len(tree.widths))
             table = None
             if tree.labels > self.heads.row_table_from:
-                table = RowTable(tree.labels, encoder.width, bias=True)
+                table = RowTable(tree.labels, encoder.width, bias=True, device=device)
             heads = CascadeNet(encoder.width, tree, self.heads, table=table)
             return heads, [layer for level in levels for layer in level]
 
@@ -157,22 +161,12 @@ class CascadeXML(Estimator):
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a model folder that needs no other file, the encoder included."""
         check_fitted(self)
-        parts = {
-            "network": network_part(self.network_, self.story_, self.report_),
-            "tree": self.tree_.state(),
-        }
-        if self.reranker_ is not None:
-            parts |= self.reranker_.parts()
-        save_estimator(self, path, parts, overwrite=overwrite)
+        save_estimator(self, path, network_parts(self), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path, **options: Any) -> Self:
         """Reads a model folder that :meth:`save` wrote."""
         model, parts = load_estimator(cls, path, **options)
-        model.device = "auto"  # whatever it was trained on
         model.tree_ = LabelTree.from_state(parts["tree"])
-        model.network_ = network_from_part(parts["network"], model._heads(model.tree_))
-        model.reranker_ = Reranker.from_parts(parts, model.rerank)
-        model.story_ = parts["network"].config["story"]
-        model.report_ = parts["network"].config["report"]
+        restore_network(model, parts, model._heads(model.tree_))
         return cast(Self, model)

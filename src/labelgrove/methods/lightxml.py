@@ -22,18 +22,20 @@ from labelgrove.methods.base import (
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.neural import (
     estimate_memory,
+    network_parts,
     network_stage,
     predict_texts,
     report,
     rerank_stage,
+    restore_network,
 )
 from labelgrove.methods.preparation import prepare, tree_stage
-from labelgrove.methods.reranking import Reranker, RerankParams
+from labelgrove.methods.reranking import RerankParams
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams
 from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams
 from labelgrove.nn.loop_params import LoopParams
-from labelgrove.nn.network import MakeHeads, network_from_part, network_part
+from labelgrove.nn.network import MakeHeads, network_from_part
 from labelgrove.params import Params
 from labelgrove.predictions import Predictions
 from labelgrove.runs import RunFolder
@@ -150,22 +152,12 @@ class LightXML(Estimator):
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a model folder that needs no other file, the encoder included."""
         check_fitted(self)
-        parts = {"network": network_part(self.network_, self.story_, self.report_)}
-        if self.tree_ is not None:
-            parts["tree"] = self.tree_.state()
-        if self.reranker_ is not None:
-            parts |= self.reranker_.parts()
-        save_estimator(self, path, parts, overwrite=overwrite)
+        save_estimator(self, path, network_parts(self), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path, **options: Any) -> Self:
         """Reads a model folder that :meth:`save` wrote."""
         model, parts = load_estimator(cls, path, **options)
-        model.device = "auto"  # whatever it was trained on
         model.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
-        heads = model._heads(len(model.index_), model.tree_)
-        model.network_ = network_from_part(parts["network"], heads)
-        model.reranker_ = Reranker.from_parts(parts, model.rerank)
-        model.story_ = parts["network"].config["story"]
-        model.report_ = parts["network"].config["report"]
+        restore_network(model, parts, model._heads(len(model.index_), model.tree_))
         return cast(Self, model)

@@ -22,7 +22,14 @@ from labelgrove.nn.devices import choose_device, choose_precision, derived_seed
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import find_encoder
 from labelgrove.nn.loop import LoopParams, LoopResult, train
-from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
+from labelgrove.nn.network import (
+    LabelledBatches,
+    MakeHeads,
+    Network,
+    Runner,
+    network_from_part,
+    network_part,
+)
 from labelgrove.nn.packing import PackedBatches
 from labelgrove.nn.tokens import Tokens, tokenize
 from labelgrove.part import Part
@@ -178,6 +185,25 @@ def report(model: Any, data: Prepared, reporter: Reporter) -> dict[str, Any]:
     reporter.message(comparison(model.method, ours, data.linear))
     recall = runner.shortlist_recall(data.held_out_tokens, data.held_out.labels)
     return {model.method: ours, "linear": data.linear, "shortlist_recall": recall}
+
+
+def network_parts(model: Any) -> dict[str, Part]:
+    """What the model folder keeps of a network, its tree and the ranker over its shortlists."""
+    parts = {"network": network_part(model.network_, model.story_, model.report_)}
+    if model.tree_ is not None:
+        parts["tree"] = model.tree_.state()
+    if model.reranker_ is not None:
+        parts |= model.reranker_.parts()
+    return parts
+
+
+def restore_network(model: Any, parts: Mapping[str, Part], heads: MakeHeads) -> None:
+    """Gives a loaded model what :func:`network_parts` kept, but for the tree."""
+    model.device = "auto"  # whatever it was trained on
+    model.network_ = network_from_part(parts["network"], heads)
+    model.reranker_ = Reranker.from_parts(parts, model.rerank)
+    model.story_ = parts["network"].config["story"]
+    model.report_ = parts["network"].config["report"]
 
 
 def prediction_runner(model: Any) -> Runner:
