@@ -9,8 +9,8 @@ from scipy import sparse
 torch = pytest.importorskip("torch")
 
 from labelgrove.errors import ConfigError  # noqa: E402
-from labelgrove.nn.candidates import RaggedLabels  # noqa: E402
 from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams  # noqa: E402
+from labelgrove.nn.ragged import RaggedLabels  # noqa: E402
 from labelgrove.tree import LabelTree  # noqa: E402
 from nn_problems import (  # noqa: E402
     overfit,

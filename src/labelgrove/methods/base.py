@@ -210,7 +210,7 @@ def from_config(cls: Any, config: Mapping[str, Any]) -> Any:
     """
     groups: Mapping[str, type[Params]] = cls.groups
     if "members" in inspect.signature(cls).parameters:
-        from labelgrove.ensemble import with_members
+        from labelgrove.ensemble_members import with_members
 
         config = with_members(cls, config)
     plain = [name for name in inspect.signature(cls).parameters if name not in groups]

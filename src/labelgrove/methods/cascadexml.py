@@ -12,7 +12,6 @@ from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.masks import LabelMask
 from labelgrove.methods.base import (
-    TrainingFacts,
     check_fitted,
     check_params,
     load_estimator,
@@ -31,12 +30,8 @@ from labelgrove.methods.neural import (
 )
 from labelgrove.methods.preparation import prepare, tree_stage
 from labelgrove.methods.reranking import RerankParams
-from labelgrove.nn.cascade_net import (
-    CascadeNet,
-    CascadeParams,
-    cascade_layers,
-    cascade_tree_params,
-)
+from labelgrove.nn.cascade_net import CascadeNet
+from labelgrove.nn.cascade_params import CascadeParams, cascade_layers, cascade_tree_params
 from labelgrove.nn.devices import choose_device
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams
@@ -130,9 +125,7 @@ class CascadeXML(Estimator):
         self.tree_ = tree
         self.network_ = network_from_part(trained, self._heads(tree))
         self.story_ = trained.config["story"]
-        self.index_ = corpus.index
-        self.facts_ = TrainingFacts.of(corpus)
-        self.calibration_ = None
+        self._remember(corpus)
         self.reranker_ = rerank_stage(self, data, tree, stages)
         self.report_ = report(self, data, reporter)
         self.timings_ = reporter.timings

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from sklearn.base import BaseEstimator
 
 from labelgrove.calibration import Calibration
-from labelgrove.corpus import LabelIndex
+from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.masks import LabelMask
 from labelgrove.methods.base import TrainingFacts, check_fitted
 from labelgrove.methods.requests import MinScore, Request, score_given
@@ -18,9 +18,9 @@ from labelgrove.predictions import Predictions
 class Estimator(BaseEstimator):
     """Prediction with masks, thresholds and calibration, over a method's own ``_best_labels``.
 
-    A method's constructor spells out its arguments, as scikit-learn wants it, and its ``fit`` sets
-    ``index_``, ``facts_`` and ``calibration_``. Methods that read more than documents have a
-    ``predict`` of their own with that argument, and hand it to :meth:`_answer`.
+    A method's constructor spells out its arguments, as scikit-learn wants it, and its ``fit`` calls
+    :meth:`_remember`. Methods that read more than documents have a ``predict`` of their own with
+    that argument, and hand it to :meth:`_answer`.
     """
 
     method: ClassVar[str]
@@ -30,6 +30,12 @@ class Estimator(BaseEstimator):
     index_: LabelIndex
     facts_: TrainingFacts
     calibration_: Calibration | None
+
+    def _remember(self, corpus: Corpus) -> None:
+        """Makes the model a fitted one; how an earlier one was calibrated holds no longer."""
+        self.index_ = corpus.index
+        self.facts_ = TrainingFacts.of(corpus)
+        self.calibration_ = None
 
     def _best_labels(
         self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None

@@ -12,7 +12,6 @@ from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.masks import LabelMask
 from labelgrove.methods.base import (
-    TrainingFacts,
     check_fitted,
     check_params,
     load_estimator,
@@ -124,9 +123,7 @@ class LightXML(Estimator):
         self.tree_ = tree if grouped else None
         self.network_ = network_from_part(trained, heads)
         self.story_ = trained.config["story"]
-        self.index_ = corpus.index
-        self.facts_ = TrainingFacts.of(corpus)
-        self.calibration_ = None
+        self._remember(corpus)
         self.reranker_ = rerank_stage(self, data, tree, stages)
         self.report_ = report(self, data, reporter)
         self.timings_ = reporter.timings

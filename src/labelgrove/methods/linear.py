@@ -26,7 +26,6 @@ from labelgrove.forest import search_trees
 from labelgrove.label_features import describe_labels, label_strings
 from labelgrove.masks import LabelMask, columns_of
 from labelgrove.methods.base import (
-    TrainingFacts,
     check_fitted,
     check_params,
     load_estimator,
@@ -166,9 +165,7 @@ class Linear(Estimator):
             rankers.append(Ranker.from_state(trained))
         self.vectorizer_ = vectorizer
         self.rankers_ = rankers
-        self.index_ = corpus.index
-        self.facts_ = TrainingFacts.of(corpus)
-        self.calibration_ = None
+        self._remember(corpus)
         self.timings_ = reporter.timings
         return self
 

@@ -20,7 +20,6 @@ from labelgrove.errors import DataError
 from labelgrove.features import DenseBlock, Features
 from labelgrove.masks import LabelMask
 from labelgrove.methods.base import (
-    TrainingFacts,
     check_fitted,
     check_params,
     load_estimator,
@@ -175,9 +174,8 @@ class LinearVectors(Estimator):
         self.embedder_ = embedder
         self.vectorizer_ = None if terms is None else terms.vectorizer
         self.linear_ = linear
-        self.index_ = corpus.index
-        self.facts_ = replace(TrainingFacts.of(corpus), width=features.width)
-        self.calibration_ = None
+        self._remember(corpus)
+        self.facts_ = replace(self.facts_, width=features.width)
         self.timings_ = reporter.timings | linear.timings_
         return self
 

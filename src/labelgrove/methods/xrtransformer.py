@@ -19,7 +19,6 @@ from labelgrove.features import Features
 from labelgrove.label_features import describe_labels, label_strings
 from labelgrove.masks import LabelMask
 from labelgrove.methods.base import (
-    TrainingFacts,
     check_fitted,
     check_params,
     load_estimator,
@@ -34,17 +33,13 @@ from labelgrove.methods.xr_matching import found_share
 from labelgrove.methods.xr_stages import (
     Descent,
     Shortlists,
-    Standard,
     Vectors,
-    beside,
     bootstrap_stage,
-    embedded,
     level_stage,
     matcher_stage,
-    restore,
-    standard_stage,
     vectors_stage,
 )
+from labelgrove.methods.xr_vectors import Standard, beside, embedded, restore, standard_stage
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams, find_encoder
 from labelgrove.nn.loop_params import LoopParams
@@ -181,9 +176,7 @@ class XRTransformer(Estimator):
         refined = self._refined_tree(descent, levels, vectors) if self.refine else tree
         self.ranker_ = self._ranker(descent, levels, vectors, refined)
         self.tree_ = tree
-        self.index_ = corpus.index
-        self.facts_ = TrainingFacts.of(corpus)
-        self.calibration_ = None
+        self._remember(corpus)
         self.story_ = joined_stories(stories)
         self.report_ = self._report(descent, vectors, shortlists, reporter)
         self.timings_ = reporter.timings

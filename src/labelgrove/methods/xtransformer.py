@@ -11,7 +11,6 @@ from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.masks import LabelMask
 from labelgrove.methods.base import (
-    TrainingFacts,
     check_fitted,
     check_params,
     load_estimator,
@@ -136,9 +135,7 @@ class XTransformer(Estimator):
         self.network_ = network
         self.vectorizer_ = data.features.vectorizer
         self.ranker_ = ClusterRanker(ranker, self.ranking)
-        self.index_ = corpus.index
-        self.facts_ = TrainingFacts.of(corpus)
-        self.calibration_ = None
+        self._remember(corpus)
         self.report_ = self._held_out_report(data, reporter)
         self.timings_ = reporter.timings
         return self

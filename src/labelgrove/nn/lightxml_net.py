@@ -20,15 +20,7 @@ from torch.nn import functional
 from labelgrove.arrays import CSR, Float32
 from labelgrove.errors import ConfigError
 from labelgrove.nn.allowed import AllowedNodes
-from labelgrove.nn.candidates import (
-    RaggedLabels,
-    TreeIndex,
-    best,
-    contains,
-    favour,
-    found_labels,
-    shortlist,
-)
+from labelgrove.nn.candidates import TreeIndex, best, contains, favour, found_labels, shortlist
 from labelgrove.nn.full_head import full_head_best, full_head_loss
 from labelgrove.nn.heads import (
     LabelTable,
@@ -41,6 +33,7 @@ from labelgrove.nn.heads import (
     top_labels,
 )
 from labelgrove.nn.losses import document_losses, full_losses
+from labelgrove.nn.ragged import RaggedLabels
 from labelgrove.params import Params, param
 from labelgrove.tree import LabelTree
 
