@@ -21,7 +21,7 @@ class CascadeParams(Params):
     """CascadeXML's levels; a list has one value per level, a single value serves all.
 
     >>> CascadeParams(truth="joined", kept=[128, 256, 400]).validate().score
-    'weighted'
+    'level'
     """
 
     standardise: bool = param(
@@ -59,7 +59,7 @@ class CascadeParams(Params):
     )
     level_weights: list[float] = param([], ge=0, help="factor on each level's loss; empty = 1")
     score: Literal["level", "weighted"] = param(
-        "weighted", help="level: the label's probability; weighted: times that of its cluster"
+        "level", help="level: the label's probability; weighted: times that of its cluster"
     )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
