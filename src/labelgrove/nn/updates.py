@@ -76,7 +76,7 @@ class Updates:
         """Update ``step`` (from 0) on this process's batches."""
         seed_torch(derived_seed(self.seed, step, self.workers.rank), self.workers.device)
         if self.graphs:
-            torch.compiler.cudagraph_mark_step_begin()
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         scale = 1.0 if self.scale is None else self.scale.value
         for i, (weight, batch) in enumerate(zip(share.weights, batches, strict=True)):
             is_last = i == len(share.weights) - 1
