@@ -81,6 +81,7 @@ class LabelgroveBackend(AnnifLearningBackend):
             settings = Settings.of(params)
             method = method_class(settings.method)
             model = settings.estimator(analyzed=self._analyzed(method), threads=jobs)
+            self._check_rule(getattr(model, "rule", None))
             documents = self._training_documents(corpus, method, keep=settings.keep_training_data)
             rest, held_out = documents, None
             if settings.calibrate:
@@ -93,18 +94,21 @@ class LabelgroveBackend(AnnifLearningBackend):
                     model.fit(rest, run=run)
             else:
                 model.fit(rest)
-            if getattr(model, "rule_", None) in ONLY_ORDER:
-                raise ConfigurationException(
-                    f"an ensemble by the rule {model.rule_!r} gives an order, no scores that Annif "
-                    "could use; choose mean, softmax or sigmoid",
-                    project_id=self.project.project_id,
-                )
+            self._check_rule(getattr(model, "rule_", None))  # that a learnt ensemble has chosen
             if held_out is not None:
                 self._calibrate(model, held_out)
             elif settings.calibrate:
                 self.warning("too few documents to hold some out: scores are not calibrated")
             model.save(self.model_folder, overwrite=True)
             self._use(model)
+
+    def _check_rule(self, rule: str | None) -> None:
+        if rule in ONLY_ORDER:
+            raise ConfigurationException(
+                f"an ensemble by the rule {rule!r} gives an order, no scores that Annif could use; "
+                "choose mean, softmax or sigmoid",
+                project_id=self.project.project_id,
+            )
 
     @property
     def _kept(self) -> Path:

@@ -214,6 +214,18 @@ def test_projects_toml_with_tables_and_a_config_file(bench: Workbench) -> None:
     assert params["tfidf"]["sublinear_tf"] is False
 
 
+def test_an_ensemble_inside_one_project(bench: Workbench) -> None:
+    members = '[[members]]\nmethod = "linear"\n[[members]]\nmethod = "ova"\n'
+    for rule, fails in (("rank", True), ("softmax", False)):
+        Path("both.toml").write_text(f'method = "ensemble"\nrule = "{rule}"\n{members}')
+        said = bench.run(
+            "train", "without-tea", "train.tsv", "-b", "labelgrove.config=both.toml", fails=fails
+        )
+        assert ("gives an order" in said) == fails
+    found = suggestions(bench.run("suggest", "without-tea", "--limit", "1", text=CATS))
+    assert list(found) == [uri("cats")]
+
+
 def test_learning_from_more_documents(bench: Workbench) -> None:
     bench.run("train", "linear", "train.tsv")
     write_tsv(Path("more.tsv"), documents(50, seed=5))
