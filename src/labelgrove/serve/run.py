@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from labelgrove.errors import ConfigError
 from labelgrove.serve.app import create_app
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.served import ModelFolder
@@ -21,6 +22,7 @@ from labelgrove.serve.settings import ServeParams
 # Worker processes are started anew and read there what they serve; the token stays out of sight
 # of whoever lists processes.
 TOKEN, SETTINGS = "LABELGROVE_TOKEN", "LABELGROVE_SERVE_SETTINGS"
+REPORT = "report.html"
 
 
 def serve(
@@ -33,9 +35,17 @@ def serve(
     threads: int | None = None,
     device: str = "auto",
     token: str | None = None,
+    report: Path | None = None,
     announce: Any = print,
 ) -> None:
-    """Serves until the process is told to stop; ``announce`` gets the address once it is known."""
+    """Serves until the process is told to stop; ``announce`` gets the address once it is known.
+
+    ``report`` is shown at /report; without it, a report.html in the model folder.
+    """
+    kept = model / REPORT
+    report = kept if report is None and kept.is_file() else report
+    if report is not None and not report.is_file():
+        raise ConfigError(f"{report}: no such file; labelgrove report --out writes one")
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
     # Also with several workers: what is wrong with the model shall be told here, once.
     folder = ModelFolder(model, device=device, threads=threads)
@@ -45,7 +55,7 @@ def serve(
     port = listening.getsockname()[1]
     announce(folder.current, f"http://{f'[{host}]' if ':' in host else host}:{port}")
     if workers == 1:
-        config = uvicorn.Config(create_app(folder, params, token=token), **options)
+        config = uvicorn.Config(create_app(folder, params, token=token, report=report), **options)
         uvicorn.Server(config).run(sockets=[listening])
         return
     listening.close()  # the workers' own parent takes the port
@@ -56,6 +66,7 @@ def serve(
             "params": params.get_params(),
             "how": {"device": device, "threads": threads},
             "shared": shared,
+            "report": None if report is None else str(report.absolute()),
         }
         os.environ[SETTINGS] = json.dumps(settings)
         if token is not None:
@@ -102,4 +113,5 @@ def worker_app() -> Any:
         ServeParams.from_dict(settings["params"]),
         token=os.environ.get(TOKEN),
         metrics=Metrics(Path(settings["shared"])),
+        report=None if settings["report"] is None else Path(settings["report"]),
     )

@@ -14,21 +14,25 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from labelgrove import explain as explaining
 from labelgrove.disk.bundle import MANIFEST, read_manifest
 from labelgrove.errors import ConfigError
+from labelgrove.masks import LabelMask
 from labelgrove.predictions import Predictions
 from labelgrove.predictions_file import SCORE_DIGITS
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.search import LabelSearch
+from labelgrove.serve.trees import TreeWalk, label_trees
 
 log = logging.getLogger(__name__)
 _LARGEST = 3.4e38
+# Masks of allow and deny lists that are kept: so many, or as many as fit into so many bytes.
+_MASKS, _MASK_BYTES = 32, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -60,12 +64,12 @@ class Served:
         self.manifest = manifest
         self.loaded = datetime.now(UTC).isoformat(timespec="seconds")
         self._threads = threads
-        takes = inspect.signature(model.predict).parameters
-        self.supports = {
-            "allow": "allow" in takes,
-            "deny": "deny" in takes,
-        }
+        self._takes = frozenset(inspect.signature(model.predict).parameters)
+        self.supports = {name: name in self._takes for name in ("allow", "deny")}
+        self.score_kind = "product"
         self._search_lock = threading.Lock()
+        kept = _MASK_BYTES // (16 * max(1, len(model.index_)))
+        self._mask = lru_cache(min(_MASKS, 1 + kept))(partial(_mask, model))
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> Served:
@@ -82,7 +86,8 @@ class Served:
         if device != "auto" and hasattr(model, "device"):
             model.device = device
         served = cls(model, manifest, threads=threads)
-        served.answer(Options(1), ["a text to wake the model up"])
+        answering, _ = served.answer(Options(1), ["a text to wake the model up"])
+        served.score_kind = answering.score_kind
         return served
 
     def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[Any]]:
@@ -94,12 +99,18 @@ class Served:
                     "not-supported",
                     f"{name}: the method {self.method} does not support it; leave it out",
                 )
-        masks = {"allow": options.allow, "deny": options.deny}
-        given = {name: list(labels) for name, labels in masks.items() if labels is not None}
-        found = self.model.predict(texts, k=options.k, threads=self._threads, **given)
-        if options.threshold is not None:
+        given: dict[str, Any] = {}
+        if options.allow is not None or options.deny is not None:
+            given["allow"] = self._mask(options.allow, options.deny)
+        least = options.threshold
+        if least is not None:
             # Scores are of single precision, and no label can be told from beyond its range.
-            found = found.above(max(-_LARGEST, min(_LARGEST, options.threshold)))
+            least = max(-_LARGEST, min(_LARGEST, least))
+            if "min_score" in self._takes:
+                given["min_score"] = least
+        found = self.model.predict(texts, k=options.k, threads=self._threads, **given)
+        if least is not None and "min_score" not in given:
+            found = found.above(least)
         rows = labelled(found)
         if options.explain:
             self._add_reasons(texts, rows)
@@ -124,6 +135,14 @@ class Served:
             "versions": self.manifest.get("versions") or {},
             "params": self.manifest.get("params") or {},
             "supports": self.supports,
+            "score_kind": self.score_kind,
+            "calibration": _calibration_facts(getattr(self.model, "calibration_", None)),
+            "trees": list(self._trees),
+            "held_out": held_out_metrics(getattr(self.model, "report_", None)),
+            "training_seconds": {
+                stage: round(timing.wall, 3)
+                for stage, timing in getattr(self.model, "timings_", {}).items()
+            },
         }
 
     def find_labels(self, query: str, limit: int) -> list[dict[str, Any]]:
@@ -140,6 +159,23 @@ class Served:
             for column in search.find(query, limit=limit).tolist()
         ]
 
+    def tree_page(self, tree: int, node: str, **which: Any) -> dict[str, Any]:
+        """What GET /v1/tree tells."""
+        if tree >= len(self._trees):
+            has = f"has {len(self._trees)}" if self._trees else "searches its labels without a tree"
+            raise Problem(
+                404, "no-tree", f"tree: there is no tree {tree}; this {self.method} {has}"
+            )
+        walk = list(self._trees.values())[tree]
+        return {"model": self.id, "tree": tree} | walk.page(node, **which)
+
+    @cached_property
+    def _trees(self) -> dict[str, TreeWalk]:
+        return {
+            name: TreeWalk(tree, self.model.index_, self._frequencies)
+            for name, tree in label_trees(self.model).items()
+        }
+
     @property
     def _frequencies(self) -> Any:
         facts = getattr(self.model, "facts_", None)
@@ -148,6 +184,35 @@ class Served:
     @cached_property
     def _search(self) -> LabelSearch:
         return LabelSearch(self.model.index_, self._frequencies)
+
+
+def held_out_metrics(report: dict[str, Any] | None) -> dict[str, dict[str, float]]:
+    """What ``fit`` measured on its held-out part, in one form for all methods.
+
+    >>> held_out_metrics({"lightxml": {"P@1": 0.5}, "linear": None, "1 ova": [0.5, 0.4, 0.3]})
+    {'lightxml': {'P@1': 0.5}, '1 ova': {'P@1': 0.5, 'P@3': 0.4, 'P@5': 0.3}}
+    """
+    found: dict[str, dict[str, float]] = {}
+    for name, measured in (report or {}).items():
+        if isinstance(measured, dict):
+            found[name] = {metric: float(value) for metric, value in measured.items()}
+        elif isinstance(measured, list) and name != "shortlist_recall":  # an ensemble's parts
+            found[name] = dict(zip(("P@1", "P@3", "P@5"), map(float, measured), strict=True))
+    return found
+
+
+def _calibration_facts(calibration: Any) -> dict[str, Any] | None:
+    if calibration is None:
+        return None
+    return {
+        "kind": calibration.kind,
+        "threshold": float(calibration.threshold),
+        "report": calibration.report,
+    }
+
+
+def _mask(model: Any, allow: Any, deny: Any) -> LabelMask | None:
+    return LabelMask.of(model.index_, allow, deny)
 
 
 def labelled(found: Predictions) -> list[list[dict[str, Any]]]:
