@@ -40,10 +40,6 @@ def test_every_route_is_tried(api: Any) -> None:
 
 # Of the others nothing about the request can be wrong.
 TAKING = ("/v1/predict", "/v1/labels", "/v1/tree")
-    "/v1/predict",
-    "/v1/labels",
-    "/v1/tree",
-)  # of the others nothing about the request can be wrong
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,8 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   byId("main").focus();
 });
 
+// Sending it in the old way would load the page again, and lose the text.
+byId("ask").addEventListener("submit", (event) => event.preventDefault());
 startTheme();
 startToken();
 addEventListener("hashchange", () => show());

@@ -16,7 +16,7 @@ export function startTry(app) {
   let file = null; // what was dropped, in place of the typed text
   let asking = null;
 
-  text.value = sessionStorage.getItem(DRAFT) ?? "";
+  text.value ||= sessionStorage.getItem(DRAFT) ?? ""; // somebody may have typed already
   const picked = () => {
     const number = allow.size() + deny.size();
     byId("which-count").hidden = number === 0;
@@ -222,6 +222,7 @@ export function startTry(app) {
     }
   });
   typed();
+  byId("find").disabled = false;
   body.replaceChildren(
     h(
       "div",
