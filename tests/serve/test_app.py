@@ -16,7 +16,7 @@ from labelgrove import calibrate
 from labelgrove.errors import UnsupportedError
 from labelgrove.serve import schema
 from labelgrove.serve.problems import Problem
-from labelgrove.serve.served import Options, Served
+from labelgrove.serve.served import ModelFolder, Options, Served
 from services import check_problem, fitted, running
 
 
@@ -115,6 +115,19 @@ def test_reasons_stand_beside_the_labels(model_path: Path, monkeypatch: pytest.M
 def test_real_reasons_are_json(client: Any) -> None:
     row = predict(client, "a red hat", k=2, explain=True).json()["predictions"][0]
     assert all(label["why"] for label in row)
+
+
+def test_similar_documents_are_named_where_there_is_a_corpus(
+    model_path: Path, tmp_path: Path
+) -> None:
+    lines = [{"id": "d1", "text": "one red hat", "labels": ["red"]}, {"text": "x", "labels": []}]
+    file = tmp_path / "train.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    served = ModelFolder(model_path, train=file).current
+    wish = Options(1, allow=("red",), explain=True)
+    (near,) = served.answer(wish, ["a red hat"])[1][0][0]["why"]["neighbours"]
+    assert near["id"] == "d1" and near["excerpt"] == "one red hat"
+    assert "hat" in near["terms"]
 
 
 def test_a_model_that_cannot_be_explained_is_a_problem(

@@ -20,7 +20,7 @@ FILLED = {
 }
 VIEWS = tuple(FILLED)
 
-# Every visible text's contrast with the nearest background behind it that is not transparent.
+# Every visible text's contrast with all that is painted behind it.
 CONTRASTS = """() => {
     const context = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
     const painted = (colour) => {
@@ -38,13 +38,15 @@ CONTRASTS = """() => {
         const element = walk.currentNode.parentElement;
         if (!walk.currentNode.data.trim() || !element.checkVisibility()) continue;
         if (element.closest(".hidden, .skip, script, noscript")) continue;
-        let behind = element;
-        while (behind && painted(getComputedStyle(behind).backgroundColor)[3] < 255)
-            behind = behind.parentElement;
-        const [a, b] = [
-            light(painted(getComputedStyle(element).color)),
-            light(painted(getComputedStyle(behind ?? document.body).backgroundColor)),
-        ].sort((x, y) => y - x);
+        const layers = [];
+        for (let behind = element; behind; behind = behind.parentElement) {
+            layers.unshift(painted(getComputedStyle(behind).backgroundColor));
+            if (layers[0][3] === 255) break;
+        }
+        const ground = layers.reduce((under, [r, g, b, alpha]) =>
+            [r, g, b].map((c, i) => c * alpha / 255 + (under[i] ?? 0) * (1 - alpha / 255)), []);
+        const [a, b] = [light(painted(getComputedStyle(element).color)), light(ground)]
+            .sort((x, y) => y - x);
         found.push([(a + 0.05) / (b + 0.05), walk.currentNode.data.trim().slice(0, 40)]);
     }
     return found;

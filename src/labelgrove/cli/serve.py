@@ -30,6 +30,10 @@ def serve(
         Path | None,
         typer.Option("--report", help="HTML report to show at /report; or MODEL/report.html."),
     ] = None,
+    train: Annotated[
+        Path | None,
+        typer.Option("--train", help="Training corpus; explanations name its similar documents."),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="One limit, e.g. max_k=20; repeatable.")
     ] = None,
@@ -77,6 +81,7 @@ def serve(
         device=device,
         token=token,
         report=report,
+        train=train,
         announce=announce,
     )
 

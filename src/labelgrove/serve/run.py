@@ -36,11 +36,13 @@ def serve(
     device: str = "auto",
     token: str | None = None,
     report: Path | None = None,
+    train: Path | None = None,
     announce: Any = print,
 ) -> None:
     """Serves until the process is told to stop; ``announce`` gets the address once it is known.
 
-    ``report`` is shown at /report; without it, a report.html in the model folder.
+    ``report`` is shown at /report; without it, a report.html in the model folder. ``train`` is a
+    corpus whose documents explanations name where they are like the text.
     """
     kept = model / REPORT
     report = kept if report is None and kept.is_file() else report
@@ -48,7 +50,7 @@ def serve(
         raise ConfigError(f"{report}: no such file; labelgrove report --out writes one")
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
     # Also with several workers: what is wrong with the model shall be told here, once.
-    folder = ModelFolder(model, device=device, threads=threads)
+    folder = ModelFolder(model, device=device, threads=threads, train=train)
     options = uvicorn_options(params)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=2048)
@@ -64,7 +66,11 @@ def serve(
         settings = {
             "model": str(model.absolute()),
             "params": params.get_params(),
-            "how": {"device": device, "threads": threads},
+            "how": {
+                "device": device,
+                "threads": threads,
+                "train": None if train is None else str(train.absolute()),
+            },
             "shared": shared,
             "report": None if report is None else str(report.absolute()),
         }

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove import explain as explaining
+from labelgrove.corpus import Corpus
 from labelgrove.disk.bundle import MANIFEST, read_manifest
 from labelgrove.errors import ConfigError
 from labelgrove.masks import LabelMask
@@ -67,6 +68,7 @@ class Served:
         self._takes = frozenset(inspect.signature(model.predict).parameters)
         self.supports = {name: name in self._takes for name in ("allow", "deny")}
         self.score_kind = "product"
+        self.documents: Corpus | None = None  # among which explanations look for similar ones
         self._search_lock = threading.Lock()
         kept = _MASK_BYTES // (16 * max(1, len(model.index_)))
         self._mask = lru_cache(min(_MASKS, 1 + kept))(partial(_mask, model))
@@ -117,9 +119,13 @@ class Served:
         return Answering(self.id, found.score_kind), rows
 
     def _add_reasons(self, texts: list[str], rows: list[list[dict[str, Any]]]) -> None:
+        with_neighbours: dict[str, Any] = (
+            {} if self.documents is None else {"corpus": self.documents}
+        )
         for text, row in zip(texts, rows, strict=True):
             for label in row:
-                label["why"] = explaining.explain(self.model, text, label["id"]).to_dict()
+                why = explaining.explain(self.model, text, label["id"], **with_neighbours)
+                label["why"] = why.to_dict()
 
     def facts(self) -> dict[str, Any]:
         """What GET /v1/model tells."""
@@ -232,15 +238,27 @@ def labelled(found: Predictions) -> list[list[dict[str, Any]]]:
 
 
 class ModelFolder:
-    """The current model of a folder; ``watch`` loads what is put in its place."""
+    """The current model of a folder; ``watch`` loads what is put in its place.
+
+    With ``train``, a corpus file, explanations name its documents that are most like a text.
+    """
 
     def __init__(
-        self, path: str | Path, *, device: str = "auto", threads: int | None = None
+        self,
+        path: str | Path,
+        *,
+        device: str = "auto",
+        threads: int | None = None,
+        train: str | Path | None = None,
     ) -> None:
         self._path = Path(path)
         self._how: dict[str, Any] = {"device": device, "threads": threads}
         self._seen = self._signature()
         self.current = Served.load(self._path, **self._how)
+        if train is not None:
+            from labelgrove.formats import read_corpus
+
+            self.current.documents = read_corpus(train, index=self.current.model.index_)
 
     async def watch(self, seconds: float, metrics: Metrics) -> None:
         """Looks every ``seconds`` for another manifest; a model that cannot be loaded is left."""
@@ -258,6 +276,7 @@ class ModelFolder:
                 metrics.count("labelgrove_reloads_total", "failed")
                 log.exception("%s: keeping the old model, the new one fails", self._path)
                 continue
+            loaded.documents = self.current.documents
             self.current = loaded
             metrics.count("labelgrove_reloads_total", "loaded")
             took = time.perf_counter() - started

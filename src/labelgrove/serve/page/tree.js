@@ -5,6 +5,7 @@ import { get } from "./api.js";
 import { announce, byId, count, counted, h, hideProblem, showProblem } from "./dom.js";
 
 const PAGE = 50;
+let lines = 0;
 
 export function startTree(app) {
   const root = byId("tree");
@@ -76,6 +77,7 @@ export function startTree(app) {
       : counted(node.labels, "label");
     const name = leaf ? node.label.name : node.examples.join(", ");
     const extra = !leaf && node.labels > node.examples.length ? "…" : "";
+    const line = `tree-line-${(lines += 1)}`;
     return h(
       "li",
       {
@@ -87,11 +89,11 @@ export function startTree(app) {
         "aria-posinset": place,
         "aria-setsize": size,
         "aria-expanded": leaf ? null : "false",
-        "aria-label": leaf ? `${name}, ${detail}` : `${detail}: ${name}`,
+        "aria-labelledby": line,
       },
       h(
         "div",
-        { class: leaf ? "line leaf" : "line" },
+        { class: leaf ? "line leaf" : "line", id: line },
         h("span", { class: "twist", "aria-hidden": "true" }),
         h("span", { class: "name" }, name, extra),
         h("span", { class: "muted small" }, detail),
