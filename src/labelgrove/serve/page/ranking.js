@@ -74,10 +74,13 @@ export function createRanking(app, { text, labels, kind, timing, leaveOut }) {
   }
 
   const items = labels.map(item);
+  const list = h("ol", { class: "ranking" }, ...items);
+  // A last row takes what the reasons are higher than the list, where they stand beside it.
+  list.style.gridTemplateRows = `repeat(${labels.length}, auto) 1fr`;
   const took = timing.waiting_ms + timing.predicting_ms;
   const elements = labels.length
     ? [
-        h("ol", { class: "ranking" }, ...items),
+        list,
         h("p", { class: "muted small" }, `${MEANING[kind]} Found in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms.`),
       ]
     : [h("div", { class: "empty" }, h("p", {}, "No label reaches the minimum score. Lower it, or allow more labels."))];
