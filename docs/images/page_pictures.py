@@ -1,26 +1,22 @@
 """Paints the pictures of the service's page: a model of invented goods, served and photographed.
 
-Needs Chromium, playwright and Pillow: python docs/images/page_pictures.py
+Needs Chromium, playwright and Pillow: PYTHONPATH=tests python docs/images/page_pictures.py
 """
 
 from __future__ import annotations
 
 import io
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
+from PIL import Image
 
 from browsing import browser, visiting
-from PIL import Image
-from services import running
-
 from labelgrove import Linear, calibrate
 from labelgrove.datasets import shop_corpus
 from labelgrove.tree import TreeParams
+from services import running
 
 WIDE = {"viewport": {"width": 1280, "height": 860}}
 PHONE = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2}
