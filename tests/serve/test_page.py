@@ -98,10 +98,11 @@ def test_calibrated_scores_are_chances(
     calibrate(calibrated, corpus)
     calibrated.save(tmp_path / "calibrated")
     with running(tmp_path / "calibrated") as client, visiting(browser, client.base_url) as visit:
+        visit.page.fill("#least", "30")  # per cent, as they are shown
         ask(visit.page)
         assert "Calibrated" in visit.page.inner_text("#results")
         for shown in visit.page.locator(".ranking .label > .number").all_inner_texts():
-            assert re.fullmatch(r"\d+(\.\d)? %", shown)
+            assert re.fullmatch(r"\d+(\.\d)? %", shown) and float(shown[:-2]) >= 30
         visit.page.goto(f"{client.base_url}/#/model")
         assert "Labels are best given from" in visit.page.inner_text("#model-facts")
 
@@ -149,7 +150,9 @@ def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -
         # One text of them, and back.
         page.locator(".excerpt").first.click()
         page.wait_for_selector(".ranking .why .words")
-        page.click("text=Back to all texts")
+        assert "Back" in page.evaluate("document.activeElement.textContent")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.classList.contains('excerpt')")
         assert page.locator(".batch tbody tr").count() == 73
         page.click("text=Remove")
         assert page.input_value("#text") == "typed before"
@@ -236,6 +239,11 @@ def test_a_label_is_shown_in_the_tree(browser: Any, service: Any) -> None:
         assert page.evaluate("document.activeElement.classList.contains('sought')")
         page.go_back()
         assert page.is_visible(".ranking")
+        page.click("text=Leave this label out")
+        page.wait_for_function(
+            "(best) => !document.querySelector('.ranking').innerText.startsWith(best)", arg=best
+        )
+        page.wait_for_function("document.activeElement.classList.contains('label')")
 
 
 def test_keys_alone_are_enough(browser: Any, service: Any) -> None:

@@ -37,7 +37,10 @@ export const post = async (path, body, signal = null) => {
 export async function ask(path, options = {}) {
   for (;;) {
     const sent = token;
-    const headers = { ...options.headers, ...(sent === null ? {} : { authorization: `Bearer ${sent}` }) };
+    const headers = {
+      ...options.headers,
+      ...(sent === null ? {} : { authorization: `Bearer ${sent}` }),
+    };
     let response;
     try {
       response = await fetch(path, { ...options, headers });
@@ -68,7 +71,9 @@ async function described(response) {
   }
   const detail = (body.detail ?? "").replace(/[.\s]+$/, "");
   const retryAfter = Number(response.headers.get("retry-after")) || null;
-  const wait = retryAfter ? ` It asks to wait ${retryAfter} ${retryAfter === 1 ? "second" : "seconds"}.` : "";
+  const wait = retryAfter
+    ? ` It asks to wait ${retryAfter} ${retryAfter === 1 ? "second" : "seconds"}.`
+    : "";
   const sentences = {
     401: "The service wants a token.",
     408: "The request took too long to arrive. Try again, or send less.",
@@ -78,6 +83,8 @@ async function described(response) {
     500: "The service failed on this request; its log says why.",
     503: `The service cannot answer now: ${detail || "not ready"}.${wait}`,
   };
-  const sentence = sentences[response.status] ?? `The service answered ${response.status}: ${detail || "no reason given"}.`;
+  const sentence =
+    sentences[response.status] ??
+    `The service answered ${response.status}: ${detail || "no reason given"}.`;
   return new ApiError(response.status, body.code ?? "unknown", sentence, retryAfter);
 }

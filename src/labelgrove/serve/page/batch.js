@@ -1,7 +1,18 @@
 // Many texts: sent in portions, shown as a table, saved as CSV.
 
 import { post } from "./api.js";
-import { announce, byId, count, counted, h, hideProblem, MEANING, reveal, score, showProblem } from "./dom.js";
+import {
+  announce,
+  byId,
+  count,
+  counted,
+  h,
+  hideProblem,
+  MEANING,
+  reveal,
+  score,
+  showProblem,
+} from "./dom.js";
 import { writeCsv } from "./files.js";
 
 const PORTION = 32;
@@ -14,7 +25,13 @@ export function createBatch(app, body, { problem, look }) {
 
   function run(texts, wanted) {
     stop();
-    current = { texts, wanted, answers: new Array(texts.length), kind: app.model().score_kind, shown: 0 };
+    current = {
+      texts,
+      wanted,
+      answers: new Array(texts.length),
+      kind: app.model().score_kind,
+      shown: 0,
+    };
     byId("try-columns").classList.add("wide");
     paint(current);
     return goOn(current);
@@ -29,7 +46,10 @@ export function createBatch(app, body, { problem, look }) {
     hideProblem(problem);
     try {
       for (const portion of portions(state, app.model().limits)) {
-        const rows = await patiently(portion.map((number) => state.texts[number].text), state);
+        const rows = await patiently(
+          portion.map((number) => state.texts[number].text),
+          state,
+        );
         portion.forEach((number, place) => (state.answers[number] = rows[place]));
         update(state);
       }
@@ -57,7 +77,11 @@ export function createBatch(app, body, { problem, look }) {
   }
 
   function paint(state) {
-    state.bar = h("progress", { max: state.texts.length, value: 0, "aria-label": "Texts answered" });
+    state.bar = h("progress", {
+      max: state.texts.length,
+      value: 0,
+      "aria-label": "Texts answered",
+    });
     state.note = h("p", { class: "muted small", role: "status" });
     state.progress = h(
       "div",
@@ -67,12 +91,26 @@ export function createBatch(app, body, { problem, look }) {
     );
     state.head = h("div", { class: "batch-head" });
     state.rows = h("tbody");
-    state.more = h("button", { type: "button", class: "secondary", hidden: true, onclick: () => grow(state) }, "Show more");
+    state.more = h(
+      "button",
+      { type: "button", class: "secondary", hidden: true, onclick: () => grow(state) },
+      "Show more",
+    );
     state.table = h(
       "table",
       { class: "batch" },
       h("caption", { class: "hidden" }, "The best labels of each text"),
-      h("thead", {}, h("tr", {}, ...["", "Text", "Labels"].map((name) => h("th", { scope: "col" }, name || h("span", { class: "hidden" }, "Number"))))),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          ...["", "Text", "Labels"].map((name) =>
+            h("th", { scope: "col" }, name || h("span", { class: "hidden" }, "Number")),
+          ),
+        ),
+      ),
       state.rows,
     );
     state.elements = [state.head, state.note, state.table, h("p", {}, state.more)];
@@ -96,7 +134,13 @@ export function createBatch(app, body, { problem, look }) {
             {},
             h(
               "button",
-              { type: "button", class: "link excerpt", title: "Look at this text alone", onclick: () => look(given, state.wanted, () => back(state)) },
+              {
+                type: "button",
+                class: "link excerpt",
+                dir: "auto",
+                title: "Look at this text alone",
+                onclick: () => look(given, state.wanted, () => back(state)),
+              },
               text.trim() ? text.slice(0, 240) : "(empty)",
             ),
             id === null ? null : h("span", { class: "muted small id" }, id),
@@ -117,10 +161,19 @@ export function createBatch(app, body, { problem, look }) {
       const labels = state.answers[number];
       if (!labels || cell.dataset.filled) return;
       cell.dataset.filled = "yes";
-      const chips = labels.slice(0, SHOWN_LABELS).map((label) =>
-        h("li", { class: "chip" }, label.name, " ", h("span", { class: "muted" }, score(label.score, state.kind))),
-      );
-      if (labels.length > SHOWN_LABELS) chips.push(h("li", { class: "muted small" }, `and ${labels.length - SHOWN_LABELS} more`));
+      const chips = labels
+        .slice(0, SHOWN_LABELS)
+        .map((label) =>
+          h(
+            "li",
+            { class: "chip" },
+            label.name,
+            " ",
+            h("span", { class: "muted" }, score(label.score, state.kind)),
+          ),
+        );
+      if (labels.length > SHOWN_LABELS)
+        chips.push(h("li", { class: "muted small" }, `and ${labels.length - SHOWN_LABELS} more`));
       cell.replaceChildren(
         labels.refused
           ? h("span", { class: "muted" }, labels.refused)
@@ -136,7 +189,8 @@ export function createBatch(app, body, { problem, look }) {
     const done = state.answers.filter((labels) => labels && !labels.refused).length;
     const left = state.texts.length - state.answers.filter(Boolean).length;
     const sentence = `${count(done)} of ${counted(state.texts.length, "text")} answered.`;
-    const button = (name, onclick) => h("button", { type: "button", class: "secondary", onclick }, name);
+    const button = (name, onclick) =>
+      h("button", { type: "button", class: "secondary", onclick }, name);
     state.head.replaceChildren(
       h("p", {}, sentence),
       ...(left ? [button("Go on", () => goOn(state))] : []),
@@ -147,11 +201,17 @@ export function createBatch(app, body, { problem, look }) {
   }
 
   function back(state) {
+    const place = document.activeElement?.closest(".excerpt");
     const show = () => {
       byId("try-columns").classList.add("wide");
       body.replaceChildren(...state.elements);
+      place?.focus();
     };
-    return h("p", {}, h("button", { type: "button", class: "link", onclick: show }, "← Back to all texts"));
+    return h(
+      "p",
+      {},
+      h("button", { type: "button", class: "link", onclick: show }, "← Back to all texts"),
+    );
   }
 
   return { run, stop };
@@ -170,7 +230,10 @@ function* portions({ texts, answers }, limits) {
       answers[number] = Object.assign([], { refused: "longer than the service takes; not sent" });
       continue;
     }
-    if (portion.length && (portion.length >= Math.min(PORTION, limits.max_texts) || size + own > limits.max_body / 2)) {
+    if (
+      portion.length &&
+      (portion.length >= Math.min(PORTION, limits.max_texts) || size + own > limits.max_body / 2)
+    ) {
       yield portion;
       portion = [];
       size = 0;
@@ -182,7 +245,9 @@ function* portions({ texts, answers }, limits) {
 }
 
 function download(state) {
-  const address = URL.createObjectURL(new Blob([writeCsv(state.texts, state.answers)], { type: "text/csv" }));
+  const address = URL.createObjectURL(
+    new Blob([writeCsv(state.texts, state.answers)], { type: "text/csv" }),
+  );
   const link = h("a", { href: address, download: "labels.csv" });
   link.click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);

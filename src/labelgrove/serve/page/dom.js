@@ -25,7 +25,8 @@ export function announce(sentence) {
 // An error beside what caused it. `again` puts a button there.
 export function showProblem(place, error, again = null) {
   const sentence = error.sentence ?? `Something went wrong in this page: ${error.message}`;
-  const button = again && h("button", { type: "button", class: "secondary", onclick: again }, "Try again");
+  const button =
+    again && h("button", { type: "button", class: "secondary", onclick: again }, "Try again");
   place.replaceChildren(h("p", {}, sentence), ...(button ? [button] : []));
   place.hidden = false;
   if (button && error.retryAfter) countDown(button, error.retryAfter);
@@ -60,7 +61,8 @@ export function debounce(action, milliseconds) {
 
 const whole = new Intl.NumberFormat("en-GB");
 export const count = (number) => whole.format(number);
-export const counted = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+export const counted = (number, one, many = `${one}s`) =>
+  `${count(number)} ${number === 1 ? one : many}`;
 
 export function seconds(number) {
   if (number < 1) return `${Math.round(1000 * number)} ms`;
@@ -75,7 +77,8 @@ export function score(value, kind) {
     const percent = 100 * value;
     return `${percent >= 10 ? Math.floor(percent) : percent.toFixed(1)} %`;
   }
-  if (kind === "product") return value >= 0.01 || value === 0 ? value.toFixed(2) : value.toPrecision(1);
+  if (kind === "product")
+    return value >= 0.01 || value === 0 ? value.toFixed(2) : value.toPrecision(1);
   return value.toFixed(2);
 }
 

@@ -1,6 +1,15 @@
 // Files of texts, read in the browser, and the table of answers written as CSV.
 
-const TEXT_NAMES = ["text", "texts", "content", "body", "abstract", "description", "title", "document"];
+const TEXT_NAMES = [
+  "text",
+  "texts",
+  "content",
+  "body",
+  "abstract",
+  "description",
+  "title",
+  "document",
+];
 const ID_NAMES = ["id", "identifier", "key", "number"];
 
 // What several dropped files hold: {name, columns, rows, header?, text}. A column of null means
@@ -44,7 +53,9 @@ function jsonLines(name, content) {
     try {
       value = JSON.parse(line);
     } catch {
-      throw fault(`${name}, line ${number + 1}: this is not JSON. Each line must hold one object or string.`);
+      throw fault(
+        `${name}, line ${number + 1}: this is not JSON. Each line must hold one object or string.`,
+      );
     }
     if (typeof value === "string") value = { text: value };
     if (value === null || typeof value !== "object" || Array.isArray(value)) {
@@ -66,22 +77,36 @@ function table(name, content) {
   const rows = parseCsv(content, delimiter);
   if (!rows.length) throw fault(`${name}: the file is empty.`);
   const first = rows[0].map((cell) => cell.trim());
-  const known = first.some((cell) => [...TEXT_NAMES, ...ID_NAMES, "labels"].includes(cell.toLowerCase()));
+  const known = first.some((cell) =>
+    [...TEXT_NAMES, ...ID_NAMES, "labels"].includes(cell.toLowerCase()),
+  );
   const distinct = new Set(first).size === first.length && first.every(Boolean);
   const short = first.every((cell) => cell.length <= 30 && !/\s\S+\s/.test(cell));
   if (rows.length > 1 && (known || (distinct && short && first.length > 1))) {
     return chosen(name, first, rows.slice(1));
   }
-  return chosen(name, first.map((_, number) => `column ${number + 1}`), rows);
+  return chosen(
+    name,
+    first.map((_, number) => `column ${number + 1}`),
+    rows,
+  );
 }
 
 function chosen(name, columns, rows) {
   if (!rows.length || !columns.length) throw fault(`${name}: no texts were found in it.`);
   const named = (names) =>
-    names.map((one) => columns.findIndex((column) => column.toLowerCase() === one)).find((at) => at >= 0);
+    names
+      .map((one) => columns.findIndex((column) => column.toLowerCase() === one))
+      .find((at) => at >= 0);
   const length = (column) => rows.reduce((sum, row) => sum + (row[column]?.length ?? 0), 0);
   const longest = columns.map((_, column) => column).sort((a, b) => length(b) - length(a))[0];
-  return { name, columns, rows, textColumn: named(TEXT_NAMES) ?? longest, idColumn: named(ID_NAMES) ?? null };
+  return {
+    name,
+    columns,
+    rows,
+    textColumn: named(TEXT_NAMES) ?? longest,
+    idColumn: named(ID_NAMES) ?? null,
+  };
 }
 
 function likelyDelimiter(content) {
@@ -125,7 +150,8 @@ export function writeCsv(texts, answers) {
   const most = Math.max(1, ...answers.map((labels) => labels?.length ?? 0));
   const named = texts.some((text) => text.id !== null);
   const head = ["number", ...(named ? ["id"] : []), "text"];
-  for (let place = 1; place <= most; place += 1) head.push(`label_${place}`, `id_${place}`, `score_${place}`);
+  for (let place = 1; place <= most; place += 1)
+    head.push(`label_${place}`, `id_${place}`, `score_${place}`);
   const lines = texts.map((text, number) => [
     number + 1,
     ...(named ? [text.id ?? ""] : []),

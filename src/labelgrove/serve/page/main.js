@@ -34,10 +34,16 @@ async function loadModel() {
   model = await get("v1/model");
   const documents = model.training_documents;
   const learnt = documents === null ? "" : `, learnt from ${counted(documents, "document")}`;
-  byId("summary").textContent = `The ${model.method} model knows ${counted(model.labels, "label")}${learnt}.`;
+  byId("summary").textContent =
+    `The ${model.method} model knows ${counted(model.labels, "label")}${learnt}.`;
   byId("version").textContent = `labelgrove ${model.versions.labelgrove ?? ""}, model ${model.id}.`;
   byId("k").max = model.limits.max_k;
   byId("k").value = Math.min(Number(byId("k").value) || 10, model.limits.max_k, model.labels);
+  const chances = model.score_kind === "probability";
+  byId("least-label").textContent = chances ? "Minimum, in %" : "Minimum score";
+  byId("least").placeholder = model.calibration
+    ? `none; ${Math.round(100 * model.calibration.threshold)} is best`
+    : "none";
   byId("labels-lede").textContent = `All ${count(model.labels)} labels, the most frequent first.`;
 }
 
@@ -63,7 +69,8 @@ function show(moved = true) {
 function startTheme() {
   const button = byId("theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
-  const dark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
+  const dark = () =>
+    (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
   const paint = () => {
     button.replaceChildren(dark() ? "Light" : "Dark", h("span", { class: "hidden" }, " colours"));
   };

@@ -4,9 +4,17 @@ import { ask, hasToken } from "./api.js";
 import { byId, count, counted, h, MEANING, score, seconds } from "./dom.js";
 
 export function showModel(model) {
-  byId("model-lede").textContent = `${model.method}, ${counted(model.labels, "label")}, id ${model.id}.`;
+  byId("model-lede").textContent =
+    `${model.method}, ${counted(model.labels, "label")}, id ${model.id}.`;
   byId("model-facts").replaceChildren(
-    ...[facts(model), heldOut(model), calibration(model), times(model), report(model), settings(model)].filter(Boolean),
+    ...[
+      facts(model),
+      heldOut(model),
+      calibration(model),
+      times(model),
+      report(model),
+      settings(model),
+    ].filter(Boolean),
   );
 }
 
@@ -14,8 +22,16 @@ function facts(model) {
   const rows = [
     ["Method", model.method],
     ["Labels", count(model.labels)],
-    ["Groups of labels", model.groups.length ? model.groups.slice(0, 12).join(", ") + (model.groups.length > 12 ? " …" : "") : null],
-    ["Training documents", model.training_documents === null ? null : count(model.training_documents)],
+    [
+      "Groups of labels",
+      model.groups.length
+        ? model.groups.slice(0, 12).join(", ") + (model.groups.length > 12 ? " …" : "")
+        : null,
+    ],
+    [
+      "Training documents",
+      model.training_documents === null ? null : count(model.training_documents),
+    ],
     ["Scores", MEANING[model.score_kind]],
     ["Trained", when(model.created)],
     ["Loaded", when(model.loaded)],
@@ -25,37 +41,83 @@ function facts(model) {
 }
 
 const when = (moment) =>
-  moment === null ? null : new Date(moment).toLocaleString("en-GB", { dateStyle: "long", timeStyle: "short" });
+  moment === null
+    ? null
+    : new Date(moment).toLocaleString("en-GB", { dateStyle: "long", timeStyle: "short" });
 
-const list = (rows) => h("dl", { class: "facts" }, ...rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+const list = (rows) =>
+  h(
+    "dl",
+    { class: "facts" },
+    ...rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+  );
 
 function heldOut(model) {
   const runs = Object.entries(model.held_out);
   if (!runs.length) {
     return card(
       "How good it is",
-      h("p", {}, "Training kept no documents aside, so the model itself cannot tell. ", h("code", {}, "labelgrove evaluate"), " measures it on documents with known labels."),
+      h(
+        "p",
+        {},
+        "Training kept no documents aside, so the model itself cannot tell. ",
+        h("code", {}, "labelgrove evaluate"),
+        " measures it on documents with known labels.",
+      ),
     );
   }
   const metrics = [...new Set(runs.flatMap(([, measured]) => Object.keys(measured)))];
-  const best = Object.fromEntries(metrics.map((metric) => [metric, Math.max(...runs.map(([, m]) => m[metric] ?? -1))]));
+  const best = Object.fromEntries(
+    metrics.map((metric) => [metric, Math.max(...runs.map(([, m]) => m[metric] ?? -1))]),
+  );
   const cells = (measured) =>
     metrics.map((metric) => {
       const value = measured[metric];
       const shown = value === undefined ? "" : (100 * value).toFixed(1);
-      return h("td", {}, value !== undefined && value === best[metric] && runs.length > 1 ? h("strong", {}, shown) : shown);
+      return h(
+        "td",
+        {},
+        value !== undefined && value === best[metric] && runs.length > 1
+          ? h("strong", {}, shown)
+          : shown,
+      );
     });
   const table = h(
     "table",
     { class: "metrics" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "per cent"), ...metrics.map((metric) => h("th", { scope: "col" }, metric)))),
-    h("tbody", {}, ...runs.map(([name, measured]) => h("tr", {}, h("th", { scope: "row" }, name), ...cells(measured)))),
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("th", { scope: "col" }, "per cent"),
+        ...metrics.map((metric) => h("th", { scope: "col" }, metric)),
+      ),
+    ),
+    h(
+      "tbody",
+      {},
+      ...runs.map(([name, measured]) =>
+        h("tr", {}, h("th", { scope: "row" }, name), ...cells(measured)),
+      ),
+    ),
   );
   return card(
     "How good it is",
     h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Metrics" }, table),
-    behind(model) ? h("p", { class: "notice" }, "On these documents the linear method, which is far quicker, does better.") : null,
-    h("p", { class: "muted small" }, "On documents that training held out and chose its settings by; on others it may do a little worse."),
+    behind(model)
+      ? h(
+          "p",
+          { class: "notice" },
+          "On these documents the linear method, which is far quicker, does better.",
+        )
+      : null,
+    h(
+      "p",
+      { class: "muted small" },
+      "On documents that training held out and chose its settings by; on others it may do a little worse.",
+    ),
   );
 }
 
@@ -70,19 +132,55 @@ function calibration(model) {
   const percent = (value) => score(value, "probability");
   const rows = [["Labels are best given from", percent(threshold)]];
   const { documents, before, after, at_threshold: there } = measured ?? {};
-  if (there) rows.push(["Then right are", `${percent(there.precision)} of what is given`], ["Then found are", `${percent(there.recall)} of what should be`]);
-  if (after) rows.push(["Chances are off by", `${percent(after.ece)} on average, ${percent(before.ece)} without calibration`]);
+  if (there)
+    rows.push(
+      ["Then right are", `${percent(there.precision)} of what is given`],
+      ["Then found are", `${percent(there.recall)} of what should be`],
+    );
+  if (after)
+    rows.push([
+      "Chances are off by",
+      `${percent(after.ece)} on average, ${percent(before.ece)} without calibration`,
+    ]);
   if (documents) rows.push(["Measured on", counted(documents, "document")]);
   return card("Calibration", list(rows), after ? reliability(after) : null);
 }
 
 // What the model said beside how often that was right; near nought there is little to see.
 function reliability({ claimed, true: right }) {
-  const bins = claimed.map((said, number) => [said, right[number]]).filter(([said]) => said >= 0.05).slice(-7);
+  const bins = claimed
+    .map((said, number) => [said, right[number]])
+    .filter(([said]) => said >= 0.05)
+    .slice(-7);
   if (bins.length < 2) return null;
-  const cells = (name, values) => h("tr", {}, h("th", { scope: "row" }, name), ...values.map((value) => h("td", {}, score(value, "probability"))));
-  const table = h("table", { class: "metrics" }, h("tbody", {}, cells("said", bins.map(([said]) => said)), cells("right", bins.map(([, was]) => was))));
-  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Said and right" }, table);
+  const cells = (name, values) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, name),
+      ...values.map((value) => h("td", {}, score(value, "probability"))),
+    );
+  const table = h(
+    "table",
+    { class: "metrics" },
+    h(
+      "tbody",
+      {},
+      cells(
+        "said",
+        bins.map(([said]) => said),
+      ),
+      cells(
+        "right",
+        bins.map(([, was]) => was),
+      ),
+    ),
+  );
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": "Said and right" },
+    table,
+  );
 }
 
 function times(model) {
@@ -93,15 +191,30 @@ function times(model) {
   const rows = stages.map(([name, value]) => {
     const bar = h("span", { class: "bar", "aria-hidden": "true" });
     bar.style.setProperty("--share", (value / longest).toFixed(3));
-    return h("li", {}, h("span", { class: "word" }, name), bar, h("span", { class: "number" }, seconds(value)));
+    return h(
+      "li",
+      {},
+      h("span", { class: "word" }, name),
+      bar,
+      h("span", { class: "number" }, seconds(value)),
+    );
   });
-  return card("Training time", h("p", {}, `${seconds(total)} in all.`), h("ul", { class: "words" }, ...rows));
+  return card(
+    "Training time",
+    h("p", {}, `${seconds(total)} in all.`),
+    h("ul", { class: "words" }, ...rows),
+  );
 }
 
 function report(model) {
   if (!model.report) return null;
   const words = "Curves, tables and the most wrong documents of an evaluation.";
-  if (!hasToken()) return card("Report", h("p", {}, words), h("p", {}, h("a", { href: "report", target: "_blank", rel: "noopener" }, "Open the report")));
+  if (!hasToken())
+    return card(
+      "Report",
+      h("p", {}, words),
+      h("p", {}, h("a", { href: "report", target: "_blank", rel: "noopener" }, "Open the report")),
+    );
   // A link cannot carry the token; a download can.
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const save = async () => {
@@ -114,7 +227,12 @@ function report(model) {
       problem.hidden = false;
     }
   };
-  return card("Report", h("p", {}, words), h("button", { type: "button", class: "secondary", onclick: save }, "Download the report"), problem);
+  return card(
+    "Report",
+    h("p", {}, words),
+    h("button", { type: "button", class: "secondary", onclick: save }, "Download the report"),
+    problem,
+  );
 }
 
 function settings(model) {
@@ -123,10 +241,20 @@ function settings(model) {
   return card(
     "Settings",
     fold("Parameters", shown(model.params)),
-    fold("Limits of the service", list(Object.entries(model.limits).map(([name, value]) => [name, count(value)]))),
+    fold(
+      "Limits of the service",
+      list(Object.entries(model.limits).map(([name, value]) => [name, count(value)])),
+    ),
     fold("Versions", list(Object.entries(model.versions))),
-    h("p", { class: "muted small" }, "For programs: ", h("a", { href: "openapi.json" }, "openapi.json"), " describes all routes."),
+    h(
+      "p",
+      { class: "muted small" },
+      "For programs: ",
+      h("a", { href: "openapi.json" }, "openapi.json"),
+      " describes all routes.",
+    ),
   );
 }
 
-const card = (heading, ...inside) => h("section", { class: "card fact" }, h("h2", {}, heading), ...inside.filter(Boolean));
+const card = (heading, ...inside) =>
+  h("section", { class: "card fact" }, h("h2", {}, heading), ...inside.filter(Boolean));

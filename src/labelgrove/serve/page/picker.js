@@ -24,7 +24,13 @@ export function createPicker(place, { title, help, groups, changed }) {
     "aria-describedby": `${id}-help`,
     placeholder: "Search labels",
   });
-  const list = h("ul", { id: `${id}-list`, role: "listbox", class: "suggestions", "aria-label": title, hidden: true });
+  const list = h("ul", {
+    id: `${id}-list`,
+    role: "listbox",
+    class: "suggestions",
+    "aria-label": title,
+    hidden: true,
+  });
   const chips = h("ul", { class: "chips", "aria-label": `${title}: chosen` });
   place.replaceChildren(
     h("label", { for: id }, title),
@@ -50,16 +56,22 @@ export function createPicker(place, { title, help, groups, changed }) {
       ...options.map((option, number) =>
         h(
           "li",
-          { role: "option", id: `${id}-${number}`, "aria-selected": "false", onmousedown: (event) => {
-            event.preventDefault(); // the field keeps the focus
-            add(option.value, option.name);
-          } },
+          {
+            role: "option",
+            id: `${id}-${number}`,
+            "aria-selected": "false",
+            onmousedown: (event) => {
+              event.preventDefault(); // the field keeps the focus
+              add(option.value, option.name);
+            },
+          },
           h("span", {}, option.name),
           h("span", { class: "muted small" }, option.note),
         ),
       ),
     );
-    if (!options.length) list.replaceChildren(h("li", { class: "muted", role: "presentation" }, "No such label."));
+    if (!options.length)
+      list.replaceChildren(h("li", { class: "muted", role: "presentation" }, "No such label."));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
   }
@@ -71,18 +83,29 @@ export function createPicker(place, { title, help, groups, changed }) {
     try {
       const { labels } = await get("v1/labels", { q: query, limit: 8 }, asking.signal);
       const folded = query.toLowerCase();
-      const named = groups().filter((group) => group.toLowerCase().includes(folded)).slice(0, 4);
+      const named = groups()
+        .filter((group) => group.toLowerCase().includes(folded))
+        .slice(0, 4);
       open([
-        ...named.map((group) => ({ value: `group:${group}`, name: group, note: "a group of labels" })),
+        ...named.map((group) => ({
+          value: `group:${group}`,
+          name: group,
+          note: "a group of labels",
+        })),
         ...labels.map((label) => ({
           value: label.id,
           name: label.name,
-          note: label.training_documents === null ? label.id : `${count(label.training_documents)} documents`,
+          note:
+            label.training_documents === null
+              ? label.id
+              : `${count(label.training_documents)} documents`,
         })),
       ]);
     } catch (error) {
       if (error.name === "AbortError") return;
-      list.replaceChildren(h("li", { class: "muted", role: "presentation" }, error.sentence ?? error.message));
+      list.replaceChildren(
+        h("li", { class: "muted", role: "presentation" }, error.sentence ?? error.message),
+      );
       list.hidden = false;
     }
   }
@@ -119,7 +142,11 @@ export function createPicker(place, { title, help, groups, changed }) {
           "li",
           { class: "chip" },
           name,
-          h("button", { type: "button", "aria-label": `Remove ${name}`, onclick: () => remove(value) }, "×"),
+          h(
+            "button",
+            { type: "button", "aria-label": `Remove ${name}`, onclick: () => remove(value) },
+            "×",
+          ),
         ),
       ),
     );
@@ -135,14 +162,16 @@ export function createPicker(place, { title, help, groups, changed }) {
     const shown = !list.hidden;
     if (event.key === "ArrowDown" && !shown) search();
     else if (event.key === "ArrowDown" && options.length) point(active + 1);
-    else if (event.key === "ArrowUp" && shown && options.length) point(active < 0 ? -1 : active - 1);
+    else if (event.key === "ArrowUp" && shown && options.length)
+      point(active < 0 ? -1 : active - 1);
     else if (event.key === "Enter" && shown && options.length) {
       const option = options[Math.max(0, active)];
       add(option.value, option.name);
     } else if (event.key === "Enter") {
       // Enter chooses a label here and does not send the form.
     } else if (event.key === "Escape" && shown) close();
-    else if (event.key === "Backspace" && !input.value && chosen.size) remove([...chosen.keys()].at(-1));
+    else if (event.key === "Backspace" && !input.value && chosen.size)
+      remove([...chosen.keys()].at(-1));
     else return;
     event.preventDefault();
     event.stopPropagation();

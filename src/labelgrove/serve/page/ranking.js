@@ -9,7 +9,8 @@ let rankings = 0;
 export function createRanking(app, { text, labels, kind, timing, leaveOut }) {
   const prefix = `label-${(rankings += 1)}`;
   const largest = Math.max(...labels.map((label) => Math.abs(label.score)), 1e-9);
-  const share = (value) => (kind === "margin" ? Math.max(0, value) / largest : Math.min(1, Math.max(0, value)));
+  const share = (value) =>
+    kind === "margin" ? Math.max(0, value) / largest : Math.min(1, Math.max(0, value));
   let open = null;
 
   function item(label, number) {
@@ -17,12 +18,28 @@ export function createRanking(app, { text, labels, kind, timing, leaveOut }) {
     bar.style.setProperty("--share", share(label.score).toFixed(4));
     const button = h(
       "button",
-      { type: "button", class: "label", "aria-expanded": "false", "aria-controls": `${prefix}-${number}` },
-      h("span", { class: "name" }, label.name, label.id === label.name ? null : h("span", { class: "id muted small" }, label.id)),
+      {
+        type: "button",
+        class: "label",
+        "aria-expanded": "false",
+        "aria-controls": `${prefix}-${number}`,
+      },
+      h(
+        "span",
+        { class: "name", dir: "auto" },
+        label.name,
+        label.id === label.name ? null : h("span", { class: "id muted small" }, label.id),
+      ),
       h("span", { class: "number" }, score(label.score, kind)),
       bar,
     );
-    const panel = h("div", { class: "why", id: `${prefix}-${number}`, role: "region", "aria-label": `Why ${label.name}`, hidden: true });
+    const panel = h("div", {
+      class: "why",
+      id: `${prefix}-${number}`,
+      role: "region",
+      "aria-label": `Why ${label.name}`,
+      hidden: true,
+    });
     button.addEventListener("click", () => toggle(button, panel, label));
     return h("li", {}, h("h3", {}, button), panel);
   }
@@ -45,12 +62,19 @@ export function createRanking(app, { text, labels, kind, timing, leaveOut }) {
     panel.dataset.filled = "yes";
     panel.replaceChildren(h("p", { class: "muted", "aria-busy": "true" }, "Looking for reasons…"));
     // Of this label alone: explaining takes longer than predicting, and few labels are opened.
-    const request = { texts: [text], k: 1, explain: true };
-    if (app.model().supports.allow) request.allow = [label.id];
+    const { supports, limits } = app.model();
+    const request = { texts: [text], explain: true };
+    if (supports.allow) Object.assign(request, { k: 1, allow: [label.id] });
+    else request.k = Math.min(labels.length, limits.max_explained);
     try {
       const { predictions } = await post("v1/predict", request);
       const found = predictions[0].find((one) => one.id === label.id);
-      panel.replaceChildren(...(found ? whyPanel(text, found.why) : []), links(label));
+      const none = h(
+        "p",
+        { class: "muted" },
+        "The service explains only the first labels of this model.",
+      );
+      panel.replaceChildren(...(found ? whyPanel(text, found.why) : [none]), links(label));
     } catch (error) {
       delete panel.dataset.filled;
       const place = h("div", { class: "problem", role: "alert" });
@@ -68,7 +92,11 @@ export function createRanking(app, { text, labels, kind, timing, leaveOut }) {
       { class: "links" },
       trees.length ? h("a", { href: where }, "Show in the tree") : null,
       supports.deny
-        ? h("button", { type: "button", class: "link", onclick: () => leaveOut(label) }, "Leave this label out")
+        ? h(
+            "button",
+            { type: "button", class: "link", onclick: () => leaveOut(label) },
+            "Leave this label out",
+          )
         : null,
     );
   }
@@ -81,9 +109,19 @@ export function createRanking(app, { text, labels, kind, timing, leaveOut }) {
   const elements = labels.length
     ? [
         list,
-        h("p", { class: "muted small" }, `${MEANING[kind]} Found in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms.`),
+        h(
+          "p",
+          { class: "muted small" },
+          `${MEANING[kind]} Found in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms.`,
+        ),
       ]
-    : [h("div", { class: "empty" }, h("p", {}, "No label reaches the minimum score. Lower it, or allow more labels."))];
+    : [
+        h(
+          "div",
+          { class: "empty" },
+          h("p", {}, "No label reaches the minimum score. Lower it, or allow more labels."),
+        ),
+      ];
   return {
     elements,
     // The best label's reasons are what most people look for next.

@@ -16,10 +16,12 @@ export function startTree(app) {
     byId("tree-choice").hidden = trees.length < 2;
     root.hidden = !trees.length;
     if (!trees.length) {
-      byId("tree-lede").textContent = `This ${app.model().method} model searches its labels without a tree.`;
+      byId("tree-lede").textContent =
+        `This ${app.model().method} model searches its labels without a tree.`;
       return;
     }
-    if (!byId("which-tree").options.length) trees.forEach((name, number) => byId("which-tree").append(new Option(name, number)));
+    if (!byId("which-tree").options.length)
+      trees.forEach((name, number) => byId("which-tree").append(new Option(name, number)));
     byId("tree-lede").textContent =
       "The model looks for labels from the root down, and follows the branches that fit the text best. " +
       "Groups are named after their most frequent labels.";
@@ -35,17 +37,26 @@ export function startTree(app) {
     const level = Number(list.dataset.level ?? 1);
     list.setAttribute("aria-busy", "true");
     try {
-      const page = await get("v1/tree", { node, label, offset, limit: PAGE, tree: byId("which-tree").value || 0 });
+      const page = await get("v1/tree", {
+        node,
+        label,
+        offset,
+        limit: PAGE,
+        tree: byId("which-tree").value || 0,
+      });
       hideProblem(byId("tree-problem"));
       const items = page.children.map((child, number) =>
         item(child, level, page.offset + number + 1, page.node.children),
       );
       list.querySelector(":scope > .more")?.remove();
-      if (page.offset && !list.children.length) list.append(more(list, node, 0, page.offset, level, "before"));
+      if (page.offset && !list.children.length)
+        list.append(more(list, node, 0, page.offset, level, "before"));
       list.append(...items);
       const shown = page.offset + page.children.length;
-      if (shown < page.node.children) list.append(more(list, node, shown, page.node.children - shown, level, "more"));
-      if (!root.querySelector("[tabindex='0']")) root.querySelector("[role=treeitem]")?.setAttribute("tabindex", "0");
+      if (shown < page.node.children)
+        list.append(more(list, node, shown, page.node.children - shown, level, "more"));
+      if (!root.querySelector("[tabindex='0']"))
+        root.querySelector("[role=treeitem]")?.setAttribute("tabindex", "0");
       if (first) select(items[0]);
       if (page.toward !== null) await follow(items, page.toward, label);
     } catch (error) {
@@ -73,7 +84,9 @@ export function startTree(app) {
   function item(node, level, place, size) {
     const leaf = node.label !== null;
     const detail = leaf
-      ? node.label.training_documents === null ? "" : counted(node.label.training_documents, "document")
+      ? node.label.training_documents === null
+        ? ""
+        : counted(node.label.training_documents, "document")
       : counted(node.labels, "label");
     const name = leaf ? node.label.name : node.examples.join(", ");
     const extra = !leaf && node.labels > node.examples.length ? "…" : "";
@@ -95,18 +108,34 @@ export function startTree(app) {
         "div",
         { class: leaf ? "line leaf" : "line", id: line },
         h("span", { class: "twist", "aria-hidden": "true" }),
-        h("span", { class: "name" }, name, extra),
+        h("span", { class: "name", dir: "auto" }, name, extra),
         h("span", { class: "muted small" }, detail),
       ),
     );
   }
 
   function more(list, node, offset, left, level, where) {
-    const words = where === "before" ? `${count(left)} before these: start from the first` : `Show more (${count(left)} are left)`;
+    const words =
+      where === "before"
+        ? `${count(left)} before these: start from the first`
+        : `Show more (${count(left)} are left)`;
     return h(
       "li",
-      { role: "treeitem", tabindex: "-1", class: where === "before" ? "before" : "more", "data-offset": offset, "data-of": node, "data-level": level, "aria-level": level },
-      h("div", { class: "line" }, h("span", { class: "twist" }), h("span", { class: "name link" }, words)),
+      {
+        role: "treeitem",
+        tabindex: "-1",
+        class: where === "before" ? "before" : "more",
+        "data-offset": offset,
+        "data-of": node,
+        "data-level": level,
+        "aria-level": level,
+      },
+      h(
+        "div",
+        { class: "line" },
+        h("span", { class: "twist" }),
+        h("span", { class: "name link" }, words),
+      ),
     );
   }
 
@@ -142,7 +171,9 @@ export function startTree(app) {
   }
 
   const visible = () =>
-    [...root.querySelectorAll("[role=treeitem]")].filter((one) => !one.parentElement.closest("[aria-expanded='false']"));
+    [...root.querySelectorAll("[role=treeitem]")].filter(
+      (one) => !one.parentElement.closest("[aria-expanded='false']"),
+    );
 
   root.addEventListener("click", (event) => {
     const line = event.target.closest(".line");

@@ -2,7 +2,18 @@
 
 import { post } from "./api.js";
 import { createBatch } from "./batch.js";
-import { announce, byId, count, counted, h, hideProblem, MEANING, reveal, score, showProblem } from "./dom.js";
+import {
+  announce,
+  byId,
+  count,
+  counted,
+  h,
+  hideProblem,
+  MEANING,
+  reveal,
+  score,
+  showProblem,
+} from "./dom.js";
 import { readFiles } from "./files.js";
 import { createPicker } from "./picker.js";
 import { createRanking } from "./ranking.js";
@@ -24,10 +35,16 @@ export function startTry(app) {
   };
   const groups = () => app.model().groups;
   const allow = createPicker(byId("allow"), {
-    title: "Only these", help: "If any are chosen, no others come back.", groups, changed: () => picked(),
+    title: "Only these",
+    help: "If any are chosen, no others come back.",
+    groups,
+    changed: () => picked(),
   });
   const deny = createPicker(byId("deny"), {
-    title: "Never these", help: "These are left out in any case.", groups, changed: () => picked(),
+    title: "Never these",
+    help: "These are left out in any case.",
+    groups,
+    changed: () => picked(),
   });
   byId("which").hidden = !(app.model().supports.allow && app.model().supports.deny);
 
@@ -38,8 +55,11 @@ export function startTry(app) {
       throw sentence(`Labels: choose a whole number from 1 to ${count(most)}.`, byId("k"));
     }
     const chosen = { k };
-    if (byId("least").validity.badInput) throw sentence("Minimum score: this is not a number.", byId("least"));
-    if (byId("least").value !== "") chosen.threshold = Number(byId("least").value);
+    if (byId("least").validity.badInput)
+      throw sentence("Minimum score: this is not a number.", byId("least"));
+    // Chances are shown in per cent, and so they are typed.
+    const unit = app.model().score_kind === "probability" ? 100 : 1;
+    if (byId("least").value !== "") chosen.threshold = Number(byId("least").value) / unit;
     if (allow.size()) chosen.allow = allow.values();
     if (deny.size()) chosen.deny = deny.values();
     return chosen;
@@ -55,7 +75,10 @@ export function startTry(app) {
     const typed = text.value;
     if (!typed.trim()) throw sentence("Type or paste a text first, or drop a file.", text);
     if (form.elements.holds.value === "one") return [{ text: typed, id: null }];
-    return typed.split(/\r?\n/).filter((line) => line.trim()).map((line) => ({ text: line, id: null }));
+    return typed
+      .split(/\r?\n/)
+      .filter((line) => line.trim())
+      .map((line) => ({ text: line, id: null }));
   }
 
   async function find() {
@@ -85,11 +108,17 @@ export function startTry(app) {
       byId("try-columns").classList.remove("wide");
       const labels = answer.predictions[0];
       const ranking = createRanking(app, {
-        text: given, labels, kind: answer.score_kind, timing: answer.timing, leaveOut,
+        text: given,
+        labels,
+        kind: answer.score_kind,
+        timing: answer.timing,
+        leaveOut,
       });
+      const lost = body.contains(document.activeElement);
       body.replaceChildren(...(back ? [back()] : []), ...ranking.elements);
       ranking.openFirst();
       reveal(byId("results"));
+      if (lost) body.querySelector("button")?.focus({ preventScroll: true });
       announce(
         labels.length
           ? `${counted(labels.length, "label")}. Best: ${labels[0].name}, ${score(labels[0].score, answer.score_kind)}.`
@@ -143,18 +172,44 @@ export function startTry(app) {
   }
 
   function showFile() {
-    const choose = h("select", { id: "text-column", onchange: (event) => {
-      file.textColumn = Number(event.target.value);
-      sample.textContent = shortened(file.rows[0][file.textColumn]);
-    } });
-    file.columns.forEach((name, number) => choose.append(new Option(name, number, false, number === file.textColumn)));
-    const sample = h("p", { class: "sample muted small" }, shortened(file.rows[0][file.textColumn]));
+    const choose = h("select", {
+      id: "text-column",
+      onchange: (event) => {
+        file.textColumn = Number(event.target.value);
+        sample.textContent = shortened(file.rows[0][file.textColumn]);
+      },
+    });
+    file.columns.forEach((name, number) =>
+      choose.append(new Option(name, number, false, number === file.textColumn)),
+    );
+    const sample = h(
+      "p",
+      { class: "sample muted small" },
+      shortened(file.rows[0][file.textColumn]),
+    );
     byId("file").replaceChildren(
       h(
         "div",
         { class: "file-head" },
-        h("div", {}, h("strong", {}, file.name), h("br"), h("span", { class: "muted" }, counted(file.rows.length, "text"))),
-        h("button", { type: "button", class: "secondary", onclick: () => { drop(); text.focus(); } }, "Remove"),
+        h(
+          "div",
+          {},
+          h("strong", {}, file.name),
+          h("br"),
+          h("span", { class: "muted" }, counted(file.rows.length, "text")),
+        ),
+        h(
+          "button",
+          {
+            type: "button",
+            class: "secondary",
+            onclick: () => {
+              drop();
+              text.focus();
+            },
+          },
+          "Remove",
+        ),
       ),
       h("label", { for: "text-column" }, "Column with the texts"),
       choose,
@@ -181,7 +236,8 @@ export function startTry(app) {
     }
     const length = Array.from(text.value).length;
     const most = app.model().limits.max_text_chars;
-    byId("text-size").textContent = length > most / 2 ? `${count(length)} of ${count(most)} characters` : "";
+    byId("text-size").textContent =
+      length > most / 2 ? `${count(length)} of ${count(most)} characters` : "";
   }
 
   form.addEventListener("submit", (event) => {
@@ -211,11 +267,13 @@ export function startTry(app) {
     });
   }
   addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || form.closest("section").hidden || byId("token-dialog").open) return;
+    if (event.key !== "Escape" || form.closest("section").hidden || byId("token-dialog").open)
+      return;
     const open = body.querySelector("[aria-expanded='true']");
     if (open) {
+      const inside = open.closest("li").contains(document.activeElement);
       open.click();
-      open.focus();
+      if (inside) open.focus();
     } else if (byId("which").contains(document.activeElement)) {
       byId("which").open = false;
       byId("which").firstElementChild.focus();

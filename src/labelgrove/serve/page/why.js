@@ -8,7 +8,9 @@ export function whyPanel(text, why) {
   const parts = why.members.length ? why.members.map((member) => memberPart(text, member)) : [];
   return [
     highlighted(text, why.highlights),
-    ...(why.members.length ? parts : [wordsPart(why.reasons), ...why.paths.map((path) => pathPart(path, why))]),
+    ...(why.members.length
+      ? parts
+      : [wordsPart(why.reasons), ...why.paths.map((path) => pathPart(path, why))]),
     neighboursPart(why.neighbours),
     why.notes.length ? h("p", { class: "muted small" }, why.notes.join(" ")) : null,
   ].filter(Boolean);
@@ -25,7 +27,10 @@ export function highlighted(text, highlights) {
     pieces.push(characters.slice(place, start).join(""));
     const piece = h(
       "mark",
-      { class: strength > 0 ? "for" : "against", title: strength > 0 ? "speaks for it" : "speaks against it" },
+      {
+        class: strength > 0 ? "for" : "against",
+        title: strength > 0 ? "speaks for it" : "speaks against it",
+      },
       characters.slice(start, end).join(""),
     );
     piece.style.setProperty("--strength", (0.25 + 0.75 * share).toFixed(2));
@@ -37,12 +42,21 @@ export function highlighted(text, highlights) {
   return h(
     "figure",
     { class: "reading" },
-    h("blockquote", { tabindex: "0", "aria-label": "The text with the words that counted" }, ...pieces),
+    h(
+      "blockquote",
+      { tabindex: "0", dir: "auto", "aria-label": "The text with the words that counted" },
+      ...pieces,
+    ),
     h(
       "figcaption",
       { class: "muted small" },
       ...(marked
-        ? [h("mark", { class: "for" }, "shaded"), " words speak for the label, ", h("mark", { class: "against" }, "underlined"), " ones against it."]
+        ? [
+            h("mark", { class: "for" }, "shaded"),
+            " words speak for the label, ",
+            h("mark", { class: "against" }, "underlined"),
+            " ones against it.",
+          ]
         : ["No single word of the text made the difference."]),
     ),
   );
@@ -59,7 +73,7 @@ function wordsPart(reasons) {
     return h(
       "li",
       {},
-      h("span", { class: "word" }, reason.text),
+      h("span", { class: "word", dir: "auto" }, reason.text),
       bar,
       h("span", { class: "number" }, `${sign}${Math.abs(reason.contribution).toFixed(2)}`),
     );
@@ -71,13 +85,20 @@ function pathPart(path, why) {
   if (!path.steps.length) return null;
   const several = why.paths.length > 1;
   const share = several ? ` (${Math.round(100 * path.weight)} % of the score)` : "";
-  const heading = path.steps.length > 1 || several ? `Way to the label: ${path.name}${share}` : "Score";
+  const heading =
+    path.steps.length > 1 || several ? `Way to the label: ${path.name}${share}` : "Score";
   const steps = path.steps.map((step, number) => {
     const last = number === path.steps.length - 1;
     const what = last
       ? h("strong", {}, why.name)
-      : h("span", {}, `Group of ${counted(step.labels, "label")}`, h("span", { class: "muted" }, ` such as ${step.examples.join(", ")}`));
-    const chance = step.probability === null ? `margin ${step.margin.toFixed(2)}` : step.probability.toFixed(2);
+      : h(
+          "span",
+          {},
+          `Group of ${counted(step.labels, "label")}`,
+          h("span", { class: "muted" }, ` such as ${step.examples.join(", ")}`),
+        );
+    const chance =
+      step.probability === null ? `margin ${step.margin.toFixed(2)}` : step.probability.toFixed(2);
     return h("li", {}, what, h("span", { class: "number" }, chance));
   });
   const product = path.steps.filter((step) => step.counts && step.probability !== null).length > 1;
@@ -86,11 +107,19 @@ function pathPart(path, why) {
     heading,
     h("ol", { class: "path" }, ...steps),
     product
-      ? h("p", { class: "muted small" }, `The numbers multiply to ${score(path.score, kind === "probability" ? "product" : kind)}.`)
+      ? h(
+          "p",
+          { class: "muted small" },
+          `The numbers multiply to ${score(path.score, kind === "probability" ? "product" : kind)}.`,
+        )
       : null,
     why.calibrated === null || several
       ? null
-      : h("p", { class: "muted small" }, `Calibration makes ${score(why.calibrated, "probability")} of it.`),
+      : h(
+          "p",
+          { class: "muted small" },
+          `Calibration makes ${score(why.calibrated, "probability")} of it.`,
+        ),
   );
 }
 
@@ -101,10 +130,17 @@ function neighboursPart(neighbours) {
       "li",
       {},
       h("p", {}, near.excerpt),
-      h("p", { class: "muted small" }, `${near.id ?? `document ${near.document + 1}`}, likeness ${near.similarity.toFixed(2)}`),
+      h(
+        "p",
+        { class: "muted small" },
+        `${near.id ?? `document ${near.document + 1}`}, likeness ${near.similarity.toFixed(2)}`,
+      ),
     ),
   );
-  return part("Documents with this label that are most alike", h("ul", { class: "neighbours" }, ...items));
+  return part(
+    "Documents with this label that are most alike",
+    h("ul", { class: "neighbours" }, ...items),
+  );
 }
 
 function memberPart(text, member) {
@@ -118,4 +154,5 @@ function memberPart(text, member) {
   );
 }
 
-const part = (heading, ...inside) => h("section", { class: "reason" }, h("h4", {}, heading), ...inside.filter(Boolean));
+const part = (heading, ...inside) =>
+  h("section", { class: "reason" }, h("h4", {}, heading), ...inside.filter(Boolean));
