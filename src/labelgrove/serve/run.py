@@ -108,6 +108,9 @@ def uvicorn_options(params: ServeParams) -> dict[str, Any]:
         "server_header": False,
         "log_level": "warning",
         "timeout_graceful_shutdown": math.ceil(params.max_seconds) + 1,
+        # Workers that load a model on a busy machine are not dead; after 5 s, uvicorn's own limit,
+        # they were killed and started anew for ever.
+        "timeout_worker_healthcheck": 60,
     }
 
 
