@@ -340,8 +340,15 @@ def test_limits_and_a_lost_connection_are_sentences(browser: Any, model: Path) -
         assert page.input_value("#text") == TEXT
 
 
-def test_the_token_is_asked_for_and_kept_for_the_tab(browser: Any, model: Path) -> None:
-    with running(model, token="s3cret") as client, visiting(browser, client.base_url) as visit:
+def test_the_token_is_asked_for_and_kept_for_the_tab(
+    browser: Any, model: Path, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.html"
+    report.write_text("<p>A report</p>", encoding="utf-8")
+    with (
+        running(model, token="s3cret", report=report) as client,
+        visiting(browser, client.base_url) as visit,
+    ):
         page = visit.page
         page.wait_for_selector("#token-dialog[open]")
         page.keyboard.type("wrong")
@@ -361,8 +368,12 @@ def test_the_token_is_asked_for_and_kept_for_the_tab(browser: Any, model: Path) 
         stored = "[JSON.stringify(sessionStorage), JSON.stringify(localStorage), document.cookie]"
         tab, browser_wide, cookies = page.evaluate(stored)
         assert "s3cret" in tab and "s3cret" not in browser_wide + cookies
+        page.goto(f"{client.base_url}/#/model")
+        with page.expect_download() as downloading:  # a link could not carry the token
+            page.click("text=Download the report")
+        assert Path(downloading.value.path()).read_text(encoding="utf-8") == "<p>A report</p>"
         page.reload()
-        page.wait_for_selector("#summary:has-text('knows')")
+        page.wait_for_selector("#model-facts section")
         page.click("#forget-token")
         page.wait_for_selector("#token-dialog[open]")
         assert "s3cret" not in page.evaluate("JSON.stringify(sessionStorage)")

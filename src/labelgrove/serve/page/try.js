@@ -101,6 +101,7 @@ export function startTry(app) {
   }
 
   async function one(given, wanted, control, back = null) {
+    hideProblem(byId("ask-problem"));
     const button = byId("find");
     const busy = setTimeout(() => button.setAttribute("aria-busy", "true"), 150);
     try {
@@ -126,7 +127,8 @@ export function startTry(app) {
       );
       if (answer.model !== app.model().id) app.reload().catch(() => {});
     } catch (error) {
-      if (error.name !== "AbortError") showProblem(byId("ask-problem"), error, find);
+      const again = back ? () => one(given, wanted, new AbortController(), back) : find;
+      if (error.name !== "AbortError") showProblem(byId("ask-problem"), error, again);
     } finally {
       clearTimeout(busy);
       button.removeAttribute("aria-busy");
@@ -137,7 +139,6 @@ export function startTry(app) {
     problem: byId("ask-problem"),
     look: (given, wanted, back) => {
       asking = new AbortController();
-      hideProblem(byId("ask-problem"));
       return one(given.text, wanted, asking, back);
     },
   });
