@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 import time
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -148,6 +149,14 @@ def check_device(device: str) -> None:
             raise ConfigError(
                 "--device cuda: torch sees no CUDA device; labelgrove doctor tells more"
             )
+
+
+def check_dense(model: Any, dense: Path | None) -> None:
+    """Refuses dense rows that a model would not read."""
+    if dense is not None and "dense" not in inspect.signature(model.predict).parameters:
+        raise UnsupportedError(
+            f"--dense: the method {model.method} reads text alone; leave the flag out"
+        )
 
 
 def use_device(model: Any, device: str) -> None:

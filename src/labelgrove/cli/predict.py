@@ -89,6 +89,7 @@ def predict(
     common.check_device(device)
     loaded = load(model)
     common.use_device(loaded, device)
+    common.check_dense(loaded, dense)
     if groups is not None:
         from labelgrove.tree_given import read_label_groups
 
