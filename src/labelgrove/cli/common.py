@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 import sys
 import time
 from contextlib import nullcontext
@@ -23,11 +25,11 @@ if TYPE_CHECKING:
 USER_ERROR, INTERRUPTED = 1, 130
 
 
-def stderr_console() -> Console:
+def stderr_console(*, quiet: bool = False) -> Console:
     """For what people read; standard output belongs to results."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
 
 
 def stdout_console() -> Console:
@@ -232,6 +234,18 @@ def evaluate_model(
         filter_pairs=filter_pairs,
     )
     return TimedEvaluation(evaluation, wall, cpu)
+
+
+def command_name() -> str:
+    """How to call this command again: by name, or by its path where the shell would not find it.
+
+    >>> command_name()
+    'labelgrove'
+    """
+    called = Path(sys.argv[0])
+    if called.name != "labelgrove" or shutil.which("labelgrove"):
+        return "labelgrove"
+    return os.path.relpath(called)
 
 
 def print_json(value: Any) -> None:
