@@ -82,12 +82,13 @@ def train(
     from labelgrove.callbacks import RichProgress
     from labelgrove.cli.train_summary import print_summary, summary
     from labelgrove.memory import limit_memory, parse_size, peak_rss, require
+    from labelgrove.methods import create
     from labelgrove.planning import plan_training
 
     if out is None and not plan_only:
         raise typer.BadParameter("say where the model shall go", param_hint="--out")
     console = common.stderr_console(quiet=quiet)
-    model = _configured(method, config, settings or [], seed=seed, threads=threads)
+    model = create(*configured(method, config, settings or [], seed=seed, threads=threads))
     common.use_device(model, device)
     budget = None if memory is None else parse_size(memory, name="--memory")
     how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
@@ -203,17 +204,16 @@ def _training_run(
             run.remove()
 
 
-def _configured(
+def configured(
     method: str | None,
     config: Path | None,
     settings: list[str],
     *,
     seed: int | None,
     threads: int | None,
-) -> Any:
-    """The estimator that defaults, config file, --set and flags describe, in rising precedence."""
+) -> tuple[str, dict[str, Any]]:
+    """The method and its tables: config file, --set and flags, in rising precedence."""
     from labelgrove.errors import ConfigError
-    from labelgrove.methods import create
     from labelgrove.params import merge_settings, read_toml
 
     tables = merge_settings({} if config is None else read_toml(config), settings)
@@ -224,7 +224,7 @@ def _configured(
         tables["random_state"] = seed
     if threads is not None:
         tables["n_jobs"] = threads
-    return create(method or named or "linear", tables)
+    return method or named or "linear", tables
 
 
 def _how_to_go_on(path: Path, status: RunStatus) -> str:
