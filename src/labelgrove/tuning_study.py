@@ -1,4 +1,4 @@
-"""The trials of one search: Optuna proposes settings, the method is fitted and measured with them."""
+"""The trials of one search: Optuna proposes settings, a method is fitted and measured with them."""
 
 from __future__ import annotations
 
