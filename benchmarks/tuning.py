@@ -28,13 +28,18 @@ def main() -> None:
     parser.add_argument("--metric", default="nDCG@5", help="what it maximises")
     parser.add_argument("--trials", type=int, default=6, help="that are repeated without sharing")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--method", default="linear")
+    parser.add_argument("--set", action="append", default=[], help="settings all trials share")
+    parser.add_argument("--dev-limit", type=int, help="use only so many documents of the dev part")
+    parser.add_argument("--sharing-only", action="store_true", help="leave the search out")
     options = parser.parse_args()
 
     from labelgrove import Corpus
+    from labelgrove.params import merge_settings
     from labelgrove.tuning import tune
 
     train = read_part(options.data, options.corpus, "train", options.limit)
-    dev = read_part(options.data, options.corpus, "dev")
+    dev = read_part(options.data, options.corpus, "dev", options.dev_limit)
     corpus = Corpus.from_lists(train.texts, train.labels)
     halves = [
         Corpus.from_lists(
@@ -44,11 +49,13 @@ def main() -> None:
         )
         for start in (0, 1)
     ]
-    base = {"n_jobs": options.threads}
+    base = merge_settings({"n_jobs": options.threads}, options.set)
 
     def searched(**settings: Any) -> tuple[Any, float, float]:
         cpu, wall = time.process_time(), time.perf_counter()
-        found = tune("linear", corpus, halves[0], base=base, metric=options.metric, **settings)
+        found = tune(
+            options.method, corpus, halves[0], base=base, metric=options.metric, **settings
+        )
         return found, time.process_time() - cpu, time.perf_counter() - wall
 
     result: dict[str, Any] = {
@@ -56,6 +63,8 @@ def main() -> None:
         "documents": len(corpus),
         "labels": len(corpus.index),
         "data": [train.sha256, dev.sha256],
+        "method": options.method,
+        "settings": options.set,
         "metric": options.metric,
         "threads": options.threads,
     }
@@ -65,6 +74,9 @@ def main() -> None:
         _, alone, _ = searched(**trials, budget="10h", reuse=False)
         result[name] = {"shared": shared, "alone": alone, "ratio": round(alone / shared, 2)}
         print(name, result[name], flush=True)
+    if options.sharing_only:
+        report("tuning", result, save=not options.no_save)
+        return
     found, cpu, wall = searched(budget=options.budget)
     print(found.table(), flush=True)
     result |= {
@@ -74,8 +86,8 @@ def main() -> None:
         "complete": sum(t.state == "complete" for t in found.trials),
         "chosen": found.to_json()["settings"],
         "importances": found.importances,
-        "defaults": measured("linear", base, corpus, halves[1]),
-        "tuned": measured("linear", found.config, corpus, halves[1]),
+        "defaults": measured(options.method, base, corpus, halves[1]),
+        "tuned": measured(options.method, found.config, corpus, halves[1]),
     }
     report("tuning", result, save=not options.no_save)
 

@@ -100,6 +100,15 @@ def read_corpus(
     return corpus.with_dense(rows)
 
 
+def require_labels(corpus: Corpus, path: Path, labels_field: str) -> None:
+    """Raises where no document has a label to learn from."""
+    if corpus.labels.nnz == 0:
+        raise DataError(
+            f"no document has a label in {labels_field!r}; --labels-field names another field",
+            file=path,
+        )
+
+
 def read_dense(path: Path) -> Any:
     """A dense block from a .npy file, mapped into memory instead of read."""
     import numpy as np

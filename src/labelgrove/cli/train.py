@@ -102,6 +102,7 @@ def train(
         documents = common.read_corpus(
             corpus, labels=labels, dense=dense, options=how, console=console
         )
+        common.require_labels(documents, corpus, labels_field)
         held_out = None
         if dev is not None:
             held_out = common.read_corpus(

@@ -105,6 +105,7 @@ def tune(
             raise ConfigError(f"{space}: must hold one table, [space], and nothing else")
     how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
     documents = common.read_corpus(corpus, labels=labels, dense=dense, options=how, console=console)
+    common.require_labels(documents, corpus, labels_field)
     held_out = None
     if dev is not None:
         held_out = common.read_corpus(
