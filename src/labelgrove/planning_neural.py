@@ -52,7 +52,7 @@ def describe_neural(model: Any, corpus: Corpus, label_tree: Any, calibrate: bool
 
 def _widths(model: Any, labels: int) -> tuple[int, ...]:
     if model.method == "cascadexml":
-        from labelgrove.nn.cascade_net import cascade_tree_params
+        from labelgrove.nn.cascade_params import cascade_tree_params
 
         return expected_widths(cascade_tree_params(labels, model.heads, model.tree), labels)
     if model.method == "lightxml" and labels <= model.heads.one_head_up_to:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Exit codes, besides 0 and the 2 that a wrong flag gives.
 USER_ERROR, INTERRUPTED = 1, 130
+SLICE = 2048  # documents between two moves of a progress bar
 
 
 def stderr_console(*, quiet: bool = False) -> Console:
@@ -229,7 +230,7 @@ def evaluate_model(
     k = max(parse_metric(name).k or 100 for name in names) + (0 if filter_pairs is None else 10)
     wall, cpu = time.perf_counter(), time.process_time()
     # The number of threads that training was told is not what predicting should use.
-    predictions = model.predict(corpus, k=k, threads=threads or 0)
+    predictions = _predicted(model, corpus, k, threads or 0)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     evaluation = evaluate(
         predictions,
@@ -243,6 +244,25 @@ def evaluate_model(
         filter_pairs=filter_pairs,
     )
     return TimedEvaluation(evaluation, wall, cpu)
+
+
+def _predicted(model: Any, corpus: Corpus, k: int, threads: int) -> Any:
+    """Predictions of a whole corpus; on a terminal slice by slice, with a bar that moves."""
+    if not sys.stderr.isatty() or len(corpus) <= SLICE:
+        return model.predict(corpus, k=k, threads=threads)
+    from labelgrove.callbacks import Reporter, RichProgress
+    from labelgrove.predictions import Predictions
+
+    parts = []
+    with (
+        RichProgress() as progress,
+        Reporter([progress]).stage("predicting", total=len(corpus)) as stage,
+    ):
+        for start in range(0, len(corpus), SLICE):
+            rows = range(start, min(start + SLICE, len(corpus)))
+            parts.append(model.predict(corpus.take(rows), k=k, threads=threads))
+            stage.advance(len(rows))
+    return Predictions.concat(parts)
 
 
 def command_name() -> str:

@@ -119,6 +119,8 @@ def train(
         plan = plan_training(model, documents, calibrate=plan_only or not quiet, **given)
         for line in plan.lines():
             console.print(line, markup=False)
+        if run is not None and run.status().stages:
+            console.print(f"  note     what fits of {run.path} is used again", markup=False)
         if run is None:
             if as_json:
                 common.print_json(plan.to_json())
