@@ -11,25 +11,7 @@ from typing import Any
 
 import pytest
 
-from labelgrove.cli import main
-
 Call = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Runs the command in this process; gives the exit code and what was said on stderr."""
-
-    def run(*arguments: object) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["labelgrove", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, capsys.readouterr().err
-
-    return run
 
 
 @pytest.fixture
