@@ -21,6 +21,7 @@ from labelgrove.cli import (
     report,
     serve,
     train,
+    tune,
 )
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
 app.command("bench")(bench.bench)
+app.command("tune")(tune.tune)
 app.command("calibrate")(calibrate.calibrate)
 app.command("report")(report.report)
 app.command("serve")(serve.serve)
