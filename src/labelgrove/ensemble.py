@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, clone
 from labelgrove.callbacks import Callback, Event, Reporter, Timing
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
+from labelgrove.growth_report import Growth
 from labelgrove.merging import (
     MEASURED_AT,
     Learnt,
@@ -309,6 +310,24 @@ class Ensemble(BaseEstimator):
             member.index_ = model.index_
         model.members_ = model.members
         return cast(Self, model)
+
+    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
+        """Adds labels, as the linear method's ``add_labels`` does.
+
+        Every member takes part, or none.
+        """
+        from labelgrove.methods.growing import add_labels
+
+        return add_labels(self, names, **options)
+
+    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+        """Learns from new documents, as the linear method's ``update`` does.
+
+        Every member takes part, or none.
+        """
+        from labelgrove.methods.growing import update
+
+        return update(self, X, y, **options)
 
     def _check(self) -> None:
         """Validates the arguments; those of members are checked by their own ``fit``."""

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.growth_report import Growth
 from labelgrove.methods.base import (
     TrainingFacts,
     check_fitted,
@@ -215,3 +216,15 @@ class CascadeXML(BaseEstimator):
         model.story_ = parts["network"].config["story"]
         model.report_ = parts["network"].config["report"]
         return cast(Self, model)
+
+    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
+        """Refuses, with advice: this output layer is learnt as a whole."""
+        from labelgrove.methods.growing import add_labels
+
+        return add_labels(self, names, **options)
+
+    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+        """Refuses, with advice: this output layer is learnt as a whole."""
+        from labelgrove.methods.growing import update
+
+        return update(self, X, y, **options)

@@ -24,6 +24,7 @@ from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError
 from labelgrove.features import Features
 from labelgrove.forest import search_trees
+from labelgrove.growth_report import Growth
 from labelgrove.label_features import describe_labels, label_strings
 from labelgrove.masks import columns_of
 from labelgrove.methods.base import (
@@ -379,6 +380,41 @@ class Linear(BaseEstimator):
         names = [f"ranker{_suffix(number)}" for number in range(model.n_trees)]
         model.rankers_ = [Ranker.from_state(parts[name]) for name in names]
         return cast(Self, model)
+
+    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
+        """Adds labels at the end of the index; the scores of all others stay as they are.
+
+        A label without documents gets weights from its own text: ``texts`` has one for each of the
+        ``names``, which serve else. ``documents`` may have a list of texts for each label.
+        ``ids``, ``corpus`` (the old documents, see :meth:`update`), ``params`` (GrowthParams) and
+        ``callbacks`` may be given besides.
+
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.add_labels(["red"]).added
+        ('red',)
+        >>> model.predict(["something red"], k=1).names()
+        [['red']]
+        """
+        from labelgrove.methods.growing import add_labels
+
+        return add_labels(self, names, **options)
+
+    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+        """Learns from new documents, with labels that may be new, without starting from scratch.
+
+        ``X``, ``y``, ``dense`` and ``index`` are as for :meth:`fit`. New labels are added; they and
+        the labels that occur in the documents are trained, others stay as they are. With the old
+        documents (``corpus``: a Corpus, or texts and labels as a pair) training is that of ``fit``;
+        without them old labels are moved only as far as the new documents demand. ``params`` are
+        GrowthParams. The report says whether a rebuild is due.
+
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.update(["green coat", "a green hat"], [["coats"], ["hats"]])
+        Growth(added=('coats',), retrained=('hats',), documents=2, ...)
+        """
+        from labelgrove.methods.growing import update
+
+        return update(self, X, y, **options)
 
 
 def _suffix(number: int) -> str:

@@ -19,6 +19,7 @@ from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.features import DenseBlock, Features
+from labelgrove.growth_report import Growth
 from labelgrove.methods.base import (
     TrainingFacts,
     check_fitted,
@@ -333,3 +334,21 @@ class LinearVectors(BaseEstimator):
         linear.facts_ = replace(model.facts_, from_text=False)
         model.linear_ = linear
         return cast(Self, model)
+
+    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
+        """Adds labels, as the linear method's ``add_labels`` does.
+
+        What makes the vectors stays as it is.
+        """
+        from labelgrove.methods.growing import add_labels
+
+        return add_labels(self, names, **options)
+
+    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+        """Learns from new documents, as the linear method's ``update`` does.
+
+        What makes the vectors stays as it is.
+        """
+        from labelgrove.methods.growing import update
+
+        return update(self, X, y, **options)

@@ -18,6 +18,7 @@ from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import Features
+from labelgrove.growth_report import Growth
 from labelgrove.label_features import describe_labels, label_strings
 from labelgrove.methods.base import (
     TrainingFacts,
@@ -375,6 +376,24 @@ class XRTransformer(BaseEstimator):
         model.story_ = stored.config["story"]
         model.report_ = stored.config["report"]
         return cast(Self, model)
+
+    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
+        """Adds labels, as the linear method's ``add_labels`` does.
+
+        The encoder stays as it is.
+        """
+        from labelgrove.methods.growing import add_labels
+
+        return add_labels(self, names, **options)
+
+    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+        """Learns from new documents, as the linear method's ``update`` does.
+
+        The encoder stays as it is.
+        """
+        from labelgrove.methods.growing import update
+
+        return update(self, X, y, **options)
 
 
 def joined_stories(levels: Sequence[dict[str, Any]]) -> dict[str, Any]:

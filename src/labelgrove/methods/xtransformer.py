@@ -13,6 +13,7 @@ from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.features import Features
+from labelgrove.growth_report import Growth
 from labelgrove.methods.base import (
     TrainingFacts,
     check_fitted,
@@ -279,3 +280,21 @@ class XTransformer(BaseEstimator):
         model.story_ = parts["network"].config["story"]
         model.report_ = parts["network"].config["report"]
         return cast(Self, model)
+
+    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
+        """Adds labels, as the linear method's ``add_labels`` does.
+
+        Encoder and matcher stay as they are.
+        """
+        from labelgrove.methods.growing import add_labels
+
+        return add_labels(self, names, **options)
+
+    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+        """Learns from new documents, as the linear method's ``update`` does.
+
+        Encoder and matcher stay as they are.
+        """
+        from labelgrove.methods.growing import update
+
+        return update(self, X, y, **options)
