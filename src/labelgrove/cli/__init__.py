@@ -21,6 +21,7 @@ from labelgrove.cli import (
     report,
     serve,
     train,
+    update,
 )
 
 app = typer.Typer(
@@ -31,6 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train.train)
+app.command("update")(update.update)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)

@@ -168,11 +168,20 @@ def _grow(
     params: GrowthParams,
     callbacks: Sequence[Callback],
 ) -> Growth:
+    for member in _members(model):
+        view_of(member)  # refuses before any work is done
     task = _Task(index, documents, old, params, Reporter(callbacks))
     changes, growth = _planned(model, task)
     for owner, attributes in changes:  # nothing can fail from here on
         vars(owner).update(attributes)
     return growth
+
+
+def _members(model: Any) -> list[Any]:
+    """The models that an ensemble, or an ensemble of ensembles, is made of."""
+    if not hasattr(model, "members_"):
+        return [model]
+    return [single for member in model.members_ for single in _members(member)]
 
 
 def _planned(model: Any, task: _Task) -> tuple[list[tuple[Any, dict[str, Any]]], Growth]:
