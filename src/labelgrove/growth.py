@@ -89,7 +89,7 @@ def route(
 def nearest_clusters(routed: Routed, labels: CSR, tree: LabelTree) -> Int32:
     """For each column of ``labels`` the cluster that its documents are sent to, by their scores.
 
-    A label whose documents lead nowhere goes to the smallest cluster.
+    Labels whose documents lead nowhere go where there is most room.
 
     >>> routed = Routed(np.array([[0, 1], [1, 0]]), np.array([[0.9, 0.3], [0.8, 0.0]]))
     >>> tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
@@ -98,10 +98,14 @@ def nearest_clusters(routed: Routed, labels: CSR, tree: LabelTree) -> Int32:
     """
     sizes = np.diff(tree.children(len(tree.parents) - 1))
     votes = as_csr(as_csr(labels).T @ routed.matrix(len(sizes)))
-    chosen = np.full(votes.shape[0], int(np.argmin(sizes)), np.int32)
+    chosen = np.full(votes.shape[0], -1, np.int32)
     for label in np.flatnonzero(np.diff(votes.indptr)):
         own = slice(votes.indptr[label], votes.indptr[label + 1])
         chosen[label] = votes.indices[own][int(np.argmax(votes.data[own]))]
+    sizes += np.bincount(chosen[chosen >= 0], minlength=len(sizes))
+    for label in np.flatnonzero(chosen < 0):
+        chosen[label] = np.argmin(sizes)
+        sizes[chosen[label]] += 1
     return chosen
 
 
@@ -352,8 +356,14 @@ def from_own_text(ranker: Ranker, tree: LabelTree, labels: Any, texts: Features)
     if directions.dense is not None and ranker.width:
         lengths = np.linalg.norm(known.dense, axis=1)
         dense = directions.dense * np.float32(np.percentile(lengths, 75))
-    children, stored = ranker.tree.children(last), ranker.levels[last].bias
-    clusters = tree.parents[last][nodes]
-    middle = {int(c): np.median(stored[children[c] : children[c + 1]]) for c in np.unique(clusters)}
-    bias = np.array([middle[int(c)] for c in clusters], np.float32)
+    bias = sibling_bias(ranker, tree.parents[last][nodes])
     return Columns(nodes[order], as_csr(terms[order]), bias[order], dense[order])
+
+
+def sibling_bias(ranker: Ranker, clusters: npt.ArrayLike) -> Float32:
+    """For each of the clusters the middle one of its labels' biases."""
+    last = len(ranker.levels) - 1
+    children, stored = ranker.tree.children(last), ranker.levels[last].bias
+    found, which = np.unique(np.asarray(clusters), return_inverse=True)
+    middle = [np.median(stored[children[c] : children[c + 1]]) for c in found]
+    return np.array(middle, np.float32)[which]

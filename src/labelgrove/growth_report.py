@@ -40,10 +40,7 @@ class GrowthParams(Params):
         4.0, ge=1, help="labels of the largest cluster, in units of tree.max_leaf_size"
     )
     max_unknown_terms: float = param(
-        0.5, ge=0, le=1, help="share of the new documents' terms that the vocabulary does not know"
-    )
-    max_unreached: float = param(
-        0.5, ge=0, le=1, help="share of the new documents' labels that the tree does not lead to"
+        0.3, ge=0, le=1, help="share of the new documents' terms that the vocabulary does not know"
     )
 
 
@@ -104,12 +101,11 @@ def rebuild_reasons(
     leaf: int,
     leaf_size: int,
     unknown_terms: float | None,
-    unreached: float | None,
 ) -> tuple[str, ...]:
     """A sentence for every limit that is passed.
 
     >>> rebuild_reasons(GrowthParams(), added=0.5, leaf=9, leaf_size=100,
-    ...                 unknown_terms=None, unreached=0.1)
+    ...                 unknown_terms=None)
     ('50.0 % more labels than were trained together (max_added 15.0 %)',)
     """
     reasons = []
@@ -123,13 +119,11 @@ def rebuild_reasons(
             f"a cluster of {leaf:,} labels, where the tree was grown with {leaf_size:,} "
             f"(max_leaf {params.max_leaf:g} times)"
         )
-    for share, limit, what in (
-        (unknown_terms, "max_unknown_terms", "of the new documents' terms are unknown"),
-        (unreached, "max_unreached", "of the new documents' labels are out of the search's reach"),
-    ):
-        most = getattr(params, limit)
-        if share is not None and share > most:
-            reasons.append(f"{100 * share:.1f} % {what} ({limit} {100 * most:.1f} %)")
+    if unknown_terms is not None and unknown_terms > params.max_unknown_terms:
+        reasons.append(
+            f"{100 * unknown_terms:.1f} % of the new documents' terms are unknown "
+            f"(max_unknown_terms {100 * params.max_unknown_terms:.1f} %)"
+        )
     return tuple(reasons)
 
 

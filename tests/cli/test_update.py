@@ -55,7 +55,9 @@ def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
         "--set",
         "max_added=0.05",
     )
-    assert "train from scratch soon" in again.stderr and "note: old documents" in again.stderr
+    assert (
+        "train from scratch soon" in again.stderr and "note: 0 of the 112 documents" in again.stderr
+    )
 
 
 def test_mistakes(run: Any, model: Path, tmp_path: Path) -> None:

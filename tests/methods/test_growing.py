@@ -245,7 +245,7 @@ def test_it_says_when_a_rebuild_is_due(model: Linear) -> None:
         assert any(named in reason for reason in growth.reasons)
     assert growth.to_json()["rebuild_due"] is True
     partial = model.update(*NEW, corpus=(OLD[0][:50], OLD[1][:50]))
-    assert any("forgotten" in note for note in partial.notes)
+    assert any(note.startswith("50 of the 195 documents") for note in partial.notes)
 
 
 def test_mistakes_are_named(model: Linear) -> None:
@@ -267,6 +267,14 @@ def test_mistakes_are_named(model: Linear) -> None:
     with pytest.raises(NotFittedError):
         Linear().update(*NEW)
     assert len(model.index_) == len(KNOWN)
+
+
+def test_labels_whose_text_has_no_known_word_are_spread_and_told_of(model: Linear) -> None:
+    growth = model.add_labels(["sofa", *(f"qqqq{n}" for n in range(12))])
+    assert any(note.startswith("12 labels without documents") for note in growth.notes)
+    tree = model.ranker_.tree
+    assert np.diff(tree.children(len(tree.parents) - 1)).max() <= 6
+    assert model.predict(["my sofa"], k=1).names() == [["sofa"]]
 
 
 def test_nothing_to_add_is_no_mistake(model: Linear) -> None:

@@ -26,6 +26,7 @@ from labelgrove.growth import (
     joined,
     leaf_columns,
     nearest_clusters,
+    sibling_bias,
     solve_columns,
     stand_ins,
     widened,
@@ -152,6 +153,10 @@ class _Task:
     params: GrowthParams
     reporter: Reporter
 
+    def complete(self, model: Any) -> bool:
+        """Whether all documents that the model learnt from are here."""
+        return self.old is not None and len(self.old) >= model.facts_.documents
+
     def changed(self, known: int) -> Int64:
         """Old label columns that are trained, besides the new ones."""
         if self.documents is None or self.params.retrain == "new":
@@ -214,10 +219,13 @@ def _grown_member(model: Any, view: View, task: _Task) -> tuple[dict[str, Any], 
         borne = np.bincount(task.documents.labels.indices, minlength=len(task.index))
     learnt, silent = new[borne[new] > 0], new[borne[new] == 0]
     threads = model.n_jobs
+    mute = 0
     with task.reporter.stage("read"):
         fresh = None if task.documents is None else view.read(task.documents, threads)
         old = None if task.old is None else view.read(task.old, threads)
         texts = None if len(silent) == 0 else _label_texts(model, view, task.index, silent)
+        if texts is not None and texts.features.sparse is not None:
+            mute = int((np.diff(texts.features.sparse.indptr) == 0).sum())
     rankers = []
     with task.reporter.stage("train", total=len(view.rankers)) as stage:
         for number, ranker in enumerate(view.rankers):
@@ -246,7 +254,7 @@ def _grown_member(model: Any, view: View, task: _Task) -> tuple[dict[str, Any], 
     if fresh is not None and task.documents is not None:
         unreached = _unreached(fresh, task.documents.labels[:, :known], view.rankers)
     return view.replaced(rankers), _report(
-        model, view, task, rankers, new=new, changed=changed, unreached=unreached
+        model, view, task, rankers, new=new, changed=changed, unreached=unreached, mute=mute
     )
 
 
@@ -268,7 +276,7 @@ class _Placed:
     ) -> list[Columns]:
         """Weights of the labels that have documents."""
         options: dict[str, Any] = {"seed": model.random_state, "threads": self.threads}
-        if task.old is not None:
+        if task.complete(model):
             both = np.concatenate([learnt, changed])
             if len(both) == 0:
                 return []
@@ -276,20 +284,38 @@ class _Placed:
         columns = []
         if len(changed):
             start = leaf_columns(self.ranker, changed)
-            columns.append(
-                solve_columns(self.tree, examples, changed, view.params, start=start, **options)
-            )
-        if len(learnt):
-            clusters = np.unique(self.tree.parents[-1][self.tree.leaf_positions[learnt]])
-            if self.ranker.features:
-                remembered = stand_ins(self.ranker, clusters, model.facts_.frequencies)
-                examples = joined(examples, remembered)
-            found = solve_columns(self.tree, examples, learnt, view.params, **options)
-            if self.ranker.bias:
-                lower = np.float32(task.params.caution / self.ranker.bias)
-                found = replace(found, bias=found.bias - lower)
+            found = solve_columns(self.tree, examples, changed, view.params, start=start, **options)
+            if task.old is None:  # positives alone would have labels ask for less and less
+                found = replace(found, bias=np.minimum(found.bias, start.bias))
             columns.append(found)
+        if len(learnt):
+            if task.old is None:
+                columns.append(self.from_few(model, view, task, examples, learnt, options))
+            else:
+                columns.append(solve_columns(self.tree, examples, learnt, view.params, **options))
         return columns
+
+    def from_few(
+        self,
+        model: Any,
+        view: View,
+        task: _Task,
+        examples: Examples,
+        learnt: Int64,
+        options: dict[str, Any],
+    ) -> Columns:
+        """New labels with what the model remembers in place of old documents."""
+        clusters = self.tree.parents[-1][self.tree.leaf_positions[learnt]]
+        if self.ranker.features:
+            remembered = stand_ins(self.ranker, np.unique(clusters), model.facts_.frequencies)
+            examples = joined(examples, remembered)
+        found = solve_columns(self.tree, examples, learnt, view.params, **options)
+        if not self.ranker.bias:
+            return found
+        # Too few negatives make a label bold: no bias above that of its siblings, and a bit less.
+        usual = sibling_bias(self.ranker, self.tree.parents[-1][found.nodes])
+        lower = np.float32(task.params.caution / self.ranker.bias)
+        return replace(found, bias=np.minimum(found.bias, usual) - lower)
 
 
 def _old(corpus: Any, index: LabelIndex) -> Corpus | None:
@@ -311,8 +337,13 @@ def _label_texts(model: Any, view: View, index: LabelIndex, columns: Int64) -> R
         )
     strings = index.names if index.texts is None else index.texts
     read = view.read([strings[column] for column in columns], model.n_jobs)
-    if read.features.dense is None:
+    if read.features.sparse is not None and read.features.dense is None:
+        # Without a known term there is no way to a cluster.
+        empty = np.diff(read.features.sparse.indptr) == 0
+        for routed in read.routed:
+            routed.clusters[empty] = -1
         return read
+    assert read.features.dense is not None
     # Vectors of texts have much in common, which tells labels apart from nothing.
     known = len(model.index_)
     some = np.unique(np.linspace(0, known - 1, min(known, SAMPLED_NAMES)).astype(int))
@@ -347,6 +378,7 @@ def _report(
     new: Int64,
     changed: Int64,
     unreached: float | None,
+    mute: int,
 ) -> Growth:
     texts = None if task.documents is None else task.documents.texts
     unknown = None
@@ -354,14 +386,16 @@ def _report(
         unknown = unknown_terms(view.vectorizer, texts)
     grown = model.facts_.grown + len(new)
     notes = []
-    if task.documents is not None and len(changed) and task.old is None:
+    if task.documents is not None and not task.complete(model):
+        have = 0 if task.old is None else len(task.old)
         notes.append(
-            "old documents were not at hand: labels known before were moved, not trained anew"
+            f"{have:,} of the {model.facts_.documents:,} documents that the model learnt from were "
+            "at hand: labels known before were moved, not trained anew"
         )
-    if task.old is not None and len(task.old) < model.facts_.documents:
+    if mute:
         notes.append(
-            f"the corpus has {len(task.old):,} documents, the model learnt from "
-            f"{model.facts_.documents:,}: labels trained anew have forgotten the others"
+            f"{mute:,} labels without documents have no term that tf-idf knows: documents must "
+            "teach them before they are found"
         )
     if model.calibration_ is not None:
         notes.append("probabilities and thresholds are those from before: calibrate again")
@@ -378,7 +412,6 @@ def _report(
             leaf=largest,
             leaf_size=view.leaf_size,
             unknown_terms=unknown,
-            unreached=unreached,
         ),
         notes=tuple(notes),
     )
