@@ -34,7 +34,7 @@ class GrowthParams(Params):
         "too few negatives make labels bold",
     )
     max_added: float = param(
-        0.15, ge=0, help="labels added since training, as a share of those trained, without rebuild"
+        0.2, ge=0, help="labels added since training, as a share of those trained, without rebuild"
     )
     max_leaf: float = param(
         4.0, ge=1, help="labels of the largest cluster, in units of tree.max_leaf_size"
@@ -106,7 +106,7 @@ def rebuild_reasons(
 
     >>> rebuild_reasons(GrowthParams(), added=0.5, leaf=9, leaf_size=100,
     ...                 unknown_terms=None)
-    ('50.0 % more labels than were trained together (max_added 15.0 %)',)
+    ('50.0 % more labels than were trained together (max_added 20.0 %)',)
     """
     reasons = []
     if added > params.max_added:
