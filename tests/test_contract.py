@@ -451,6 +451,41 @@ def test_not_fitted(method: str, tmp_path: Any) -> None:
         new(method).save(tmp_path / "m")
 
 
+def test_grows_or_says_what_to_do_instead(method: str, tmp_path: Any) -> None:
+    texts, labels = planted()
+    late = [row for row in range(120) if "kind bottle" in labels[row]]
+    early = [row for row in range(120) if row not in late]
+    mentioned = [f"{texts[r]} in a bottle" for r in early[:9]]  # so that the word is known
+    model = new(method).fit(
+        [*mentioned, *(texts[r] for r in early[9:])], [labels[r] for r in early]
+    )
+    ids = list(model.index_.ids)
+    documents = [texts[r] for r in late], [labels[r] for r in late]
+    if model.method in ("lightxml", "cascadexml"):
+        for call in (lambda: model.update(*documents), lambda: model.add_labels(["x"])):
+            with pytest.raises(UnsupportedError, match="Train it again"):
+                call()
+        assert list(model.index_.ids) == ids
+        return
+    growth = model.update(*documents)
+    assert growth.added == ("kind bottle",)
+    assert list(model.index_.ids) == [*ids, "kind bottle"]
+    assert len(model.facts_.frequencies) == len(ids) + 1
+    # A search finds it only where the tree leads to its cluster; its score tells in any case.
+    scores = model.score_labels(texts, ["kind bottle"])[:, 0]
+    assert scores[late].mean() > scores[early].mean()
+    found = model.predict(documents[0], k=4).names()
+    assert sum("kind bottle" in names for names in found) >= len(late) / 4
+    assert model.add_labels(["green lamp"]).added == ("green lamp",)
+    model.save(tmp_path / "grown")
+    loaded = labelgrove.load(tmp_path / "grown")
+    assert same(model.predict(texts, k=4), loaded.predict(texts, k=4))
+    assert same(
+        model.predict(texts, k=2, deny=["green lamp"]),
+        loaded.predict(texts, k=2, deny=["green lamp"]),
+    )
+
+
 def test_unknown_settings_name_the_nearest(method: str) -> None:
     with pytest.raises(ConfigError, match=r"did you mean random_state\?"):
         new(method, random_stat=1)

@@ -22,6 +22,7 @@ from labelgrove.cli import (
     serve,
     train,
     tune,
+    update,
 )
 
 app = typer.Typer(
@@ -32,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train.train)
+app.command("update")(update.update)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)

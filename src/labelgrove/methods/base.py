@@ -37,6 +37,7 @@ class TrainingFacts:
     frequencies: npt.NDArray[np.int64]
     from_text: bool
     width: int = 0  # columns of the dense block
+    grown: int = 0  # labels, the last ones, that came after training
 
     @classmethod
     def of(cls, corpus: Corpus) -> TrainingFacts:
@@ -52,12 +53,13 @@ class TrainingFacts:
         """For the model folder.
 
         >>> TrainingFacts(2, np.array([1, 2]), True).state().config
-        {'documents': 2, 'from_text': True, 'width': 0}
+        {'documents': 2, 'from_text': True, 'width': 0, 'grown': 0}
         """
         config = {
             "documents": self.documents,
             "from_text": self.from_text,
             "width": self.width,
+            "grown": self.grown,
         }
         return Part(config, {"frequencies": self.frequencies})
 
@@ -74,6 +76,7 @@ class TrainingFacts:
             part.arrays["frequencies"],
             config["from_text"],
             config.get("width", 0),
+            config.get("grown", 0),
         )
 
 
