@@ -31,6 +31,7 @@ _HOME = {
     "TreeParams": "labelgrove.tree",
     "calibrate": "labelgrove.calibration",
     "evaluate": "labelgrove.metrics",
+    "export": "labelgrove.exporting.write",
     "load": "labelgrove.methods.base",
     "read_corpus": "labelgrove.formats",
     "scorer": "labelgrove.metrics",
@@ -55,6 +56,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "evaluate",
+    "export",
     "load",
     "read_corpus",
     "scorer",
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from labelgrove.calibration import calibrate
     from labelgrove.corpus import Corpus, LabelIndex
     from labelgrove.ensemble import Ensemble
+    from labelgrove.exporting.write import export
     from labelgrove.features import Features
     from labelgrove.formats import read_corpus, write_corpus
     from labelgrove.masks import LabelMask
