@@ -32,7 +32,9 @@ _HOME = {
     "calibrate": "labelgrove.calibration",
     "evaluate": "labelgrove.metrics",
     "export": "labelgrove.exporting.write",
+    "from_pretrained": "labelgrove.hub",
     "load": "labelgrove.methods.base",
+    "push": "labelgrove.hub",
     "read_corpus": "labelgrove.formats",
     "scorer": "labelgrove.metrics",
     "text_analyzer": "labelgrove.text_feed",
@@ -57,7 +59,9 @@ __all__ = [
     "calibrate",
     "evaluate",
     "export",
+    "from_pretrained",
     "load",
+    "push",
     "read_corpus",
     "scorer",
     "text_analyzer",
@@ -73,6 +77,7 @@ if TYPE_CHECKING:
     from labelgrove.exporting.write import export
     from labelgrove.features import Features
     from labelgrove.formats import read_corpus, write_corpus
+    from labelgrove.hub import from_pretrained, push
     from labelgrove.masks import LabelMask
     from labelgrove.methods.base import load
     from labelgrove.methods.linear import Linear

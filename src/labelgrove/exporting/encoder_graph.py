@@ -75,6 +75,7 @@ def write_graph(
             )
             assert program is not None
             program.save(str(file), external_data=size > LARGEST_FILE)
+        _drop_notes(file)
     except Exception as error:  # torch's exporter fails in as many ways as there are models
         kind = encoder.model.config.model_type
         raise UnsupportedError(
@@ -99,6 +100,19 @@ def check_graph(states: PooledStates, file: Path, encoder: Encoder, *, tolerance
                 f"the ONNX graph of this {encoder.model.config.model_type} encoder differs from "
                 f"torch's states by {apart:.2g} of their spread; keep the model as it is"
             )
+
+
+def _drop_notes(file: Path) -> None:
+    """Takes out where in which source file each node came from: bulky, and nobody's business."""
+    import onnx
+
+    model = onnx.load(file, load_external_data=False)
+    graph = model.graph
+    values = (*graph.value_info, *graph.input, *graph.output, *graph.initializer)
+    for thing in (model, graph, *graph.node, *values):
+        thing.ClearField("metadata_props")
+        thing.ClearField("doc_string")
+    onnx.save(model, file)
 
 
 def _plain_copy(encoder: Encoder) -> Encoder:

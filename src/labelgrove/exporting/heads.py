@@ -31,6 +31,9 @@ LOGITS_AT_ONCE = 1 << 24
 class Heads(Protocol):
     """What answers documents' states (documents x layers x width) with labels."""
 
+    @property
+    def text_width(self) -> int: ...
+
     def text(self, states: Float32) -> Float32: ...
 
     def best_labels(
@@ -95,6 +98,10 @@ class FlatHead:
         self.bias = bias
         self.probabilities = probabilities
 
+    @property
+    def text_width(self) -> int:
+        return int(self.weight.shape[1])
+
     def text(self, states: Float32) -> Float32:
         """What the labels' rows are multiplied with."""
         return self.reader.vectors(states)[-1]
@@ -130,7 +137,7 @@ class TreeHeads:
     >>> tables = [(np.eye(2, dtype=np.float32), None), (np.ones((3, 2), np.float32), None)]
     >>> heads = TreeHeads(Reader("mixed", np.eye(2, 4), np.zeros(2)), tree, tables, kept=[1])
     >>> heads.best_labels(np.ones((1, 3, 2), np.float32), 2).columns.tolist()
-    [[0, 2]]
+    [[0, 1]]
     """
 
     def __init__(
@@ -150,6 +157,10 @@ class TreeHeads:
         self.kept = kept
         self.weighted = weighted
         self._everything = _Allowed(tree, None)
+
+    @property
+    def text_width(self) -> int:
+        return int(self.tables[-1][0].shape[1])
 
     def text(self, states: Float32) -> Float32:
         """What the labels' rows are multiplied with."""

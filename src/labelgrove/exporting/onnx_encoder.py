@@ -61,7 +61,7 @@ class OnnxEncoder:
         return tokenize(texts, self, self.max_tokens, threads=threads)
 
     def session(self, threads: int | None = None) -> Any:
-        """onnxruntime's session for so many threads (None or 0: all cores); the last one is kept."""
+        """onnxruntime's session for so many threads (None or 0: all cores); the last is kept."""
         wanted = threads or os.cpu_count() or 1
         with self._lock:
             if self._session is None or self._threads != wanted:
@@ -110,16 +110,13 @@ class OnnxRunner:
         k = k if mask is None else min(k, len(mask))
         columns = np.full((len(tokens), k), -1, np.int32)
         scores = np.full(columns.shape, -np.inf, np.float32)
-        read: Any = np.zeros((len(tokens), 0), np.float32)
+        read = np.zeros((len(tokens), self.heads.text_width if vectors else 0), np.float32)
         for rows, states in self.encoder.states(tokens, threads=self.threads):
             best = self.heads.best_labels(states, k, mask=mask, threads=self.threads)
             columns[rows, : best.columns.shape[1]] = best.columns
             scores[rows, : best.columns.shape[1]] = best.scores
             if vectors:
-                text = self.heads.text(states)
-                if read.shape[1] == 0:
-                    read = np.zeros((len(tokens), text.shape[1]), np.float32)
-                read[rows] = text
+                read[rows] = self.heads.text(states)
         return columns, scores, read
 
 
@@ -151,9 +148,7 @@ def open_session(file: Path, threads: int) -> Any:
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(
-            str(file), options, providers=["CPUExecutionProvider"]
-        )
+        return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a class of its own for every kind of failure
         raise ModelFormatError(
             f"{file}: onnxruntime {onnxruntime.__version__} cannot open it; a newer one may: "
