@@ -8,14 +8,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from labelgrove.errors import ConfigError  # noqa: E402
-from labelgrove.nn.candidates import RaggedLabels  # noqa: E402
-from labelgrove.nn.cascade_net import (  # noqa: E402
-    CascadeNet,
+from labelgrove.nn.cascade_net import CascadeNet  # noqa: E402
+from labelgrove.nn.cascade_params import (  # noqa: E402
     CascadeParams,
     cascade_clusters,
     cascade_layers,
     cascade_tree_params,
 )
+from labelgrove.nn.ragged import RaggedLabels  # noqa: E402
 from labelgrove.tree import LabelTree, TreeParams, build_tree  # noqa: E402
 from nn_problems import (  # noqa: E402
     overfit,

@@ -1,6 +1,6 @@
 """What all methods share, as functions that each method's file calls; nothing here is overridden.
 
-A method is a scikit-learn estimator (``BaseEstimator``, no mixins) with ``fit``, ``predict``,
+A method is a scikit-learn estimator (see ``estimator.py``) with ``fit``, ``predict``,
 ``save`` and ``load``, a class attribute ``groups`` naming its parameter groups, and after fitting
 ``index_`` (the labels) and ``facts_`` (what is remembered of the training data).
 """
@@ -175,6 +175,14 @@ def checked_inputs(X: Any) -> Any:
     return X
 
 
+def texts_of(model: Any, X: Any) -> Any:
+    """The documents for a method that reads their texts and nothing else."""
+    texts = checked_inputs(X)
+    if isinstance(texts, Features):
+        raise DataError(f"{model.method} reads text and cannot predict from features")
+    return texts
+
+
 def check_k(k: int) -> int:
     """A usable number of labels to return.
 
@@ -202,7 +210,7 @@ def from_config(cls: Any, config: Mapping[str, Any]) -> Any:
     """
     groups: Mapping[str, type[Params]] = cls.groups
     if "members" in inspect.signature(cls).parameters:
-        from labelgrove.ensemble import with_members
+        from labelgrove.ensemble_members import with_members
 
         config = with_members(cls, config)
     plain = [name for name in inspect.signature(cls).parameters if name not in groups]
