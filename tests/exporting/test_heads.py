@@ -57,10 +57,12 @@ def test_cascade_of_labels_only() -> None:
     check(CascadeNet(WIDTH, tree), None, 2, 0)
 
 
-@pytest.mark.parametrize("sigmoid", [True, False])
-def test_groups_and_labels(sigmoid: bool) -> None:
+@pytest.mark.parametrize(("sigmoid", "score"), [(True, "level"), (False, "weighted")])
+def test_groups_and_labels(sigmoid: bool, score: str) -> None:
     tree = random_tree(np.random.default_rng(1), [3, 9, LABELS])
-    params = LightXmlParams(layers=2, bottleneck=5, groups_kept=3, bottleneck_sigmoid=sigmoid)
+    params = LightXmlParams(
+        layers=2, bottleneck=5, groups_kept=3, bottleneck_sigmoid=sigmoid, score=score
+    )
     net = LightXmlNet(WIDTH, LABELS, tree, params)
     searched = _searched_tree(net, tree)
     assert searched.widths == (9, LABELS)

@@ -96,11 +96,11 @@ def test_bytes_of_a_graph_with_wide_matrices(tmp_path: Path) -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     onnx.save(model, tmp_path / "plain.onnx")
-    write_int8(tmp_path / "plain.onnx", tmp_path / "small.onnx")
+    ids = rng.integers(0, 50, (3, 7))
+    write_int8(tmp_path / "plain.onnx", tmp_path / "small.onnx", [{"ids": ids}])
     assert (tmp_path / "small.onnx").stat().st_size < (tmp_path / "plain.onnx").stat().st_size / 2
     names = {node.op_type for node in onnx.load(tmp_path / "small.onnx").graph.node}
     assert "MatMul" not in names and "MatMulIntegerToFloat" in names
-    ids = rng.integers(0, 50, (3, 7))
     found = open_session(tmp_path / "small.onnx", 1).run(None, {"ids": ids})[0]
     wanted = 2 * table[ids] @ weight
     assert np.abs(found - wanted).max() < 0.05 * wanted.std()

@@ -102,6 +102,20 @@ def check_graph(states: PooledStates, file: Path, encoder: Encoder, *, tolerance
             )
 
 
+def some_tokens(encoder: Encoder, *, batches: int = 4, documents: int = 16) -> list[dict[str, Any]]:
+    """Inputs of a graph: tokens of the vocabulary at random, between the encoder's own marks.
+
+    They are no texts, but show what is always so in an encoder, and every model has them at hand.
+    """
+    rng = np.random.default_rng(0)
+    frame = np.array(encoder.tokenizer.encode("").ids or [encoder.pad_id])
+    length = max(len(frame) + 1, min(32, encoder.max_tokens))
+    ids = rng.integers(0, encoder.model.config.vocab_size, (batches, documents, length))
+    ids[:, :, 0] = frame[0]
+    ids[:, :, -1] = frame[-1]
+    return [{"ids": batch, "mask": np.ones_like(batch)} for batch in ids]
+
+
 def _drop_notes(file: Path) -> None:
     """Takes out where in which source file each node came from: bulky, and nobody's business."""
     import onnx

@@ -70,7 +70,7 @@ class OnnxEncoder:
 
     def states(self, tokens: Tokens, *, threads: int | None = None) -> Iterator[tuple[Int64, Any]]:
         """Rows and their states (documents x layers x width), texts of like length together."""
-        session = self.session(threads) if len(tokens) else None
+        session: Any = self.session(threads) if len(tokens) else None
         for rows in batches(tokens, BATCH_TOKENS):
             ids, mask = self.padded(tokens, rows)
             yield rows, session.run(None, {"ids": ids, "mask": mask})[0]

@@ -53,7 +53,7 @@ def export(
         import torch  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("export", "exporting a model") from error
-    from labelgrove.exporting.encoder_graph import write_graph
+    from labelgrove.exporting.encoder_graph import some_tokens, write_graph
     from labelgrove.exporting.int8 import write_int8
 
     taken = _taken_apart(model)
@@ -67,7 +67,7 @@ def export(
             return
         with tempfile.TemporaryDirectory() as aside:
             write_graph(encoder, Path(aside) / GRAPH, **states)
-            write_int8(Path(aside) / GRAPH, target / GRAPH)
+            write_int8(Path(aside) / GRAPH, target / GRAPH, some_tokens(encoder))
 
     parts = {"labels": model.index_.state(), "training": model.facts_.state()} | taken.parts
     if getattr(model, "calibration_", None) is not None:
@@ -193,7 +193,7 @@ def _heads_part(heads: Any) -> Part:
                 "reads": "bottleneck",
                 "sigmoid": heads.params.bottleneck_sigmoid,
                 "kept": [heads.params.groups_kept],
-                "weighted": True,
+                "weighted": heads.params.score == "weighted",
             }
             arrays |= _layer("read", heads.bottleneck) | _layer("tables/0", heads.groups)
             return Part(config, arrays | _layer("tables/1", heads.table))
