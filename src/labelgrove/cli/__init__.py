@@ -16,8 +16,10 @@ from labelgrove.cli import (
     doctor,
     evaluate,
     explain,
+    export,
     info,
     predict,
+    push,
     report,
     serve,
     train,
@@ -37,6 +39,8 @@ app.command("update")(update.update)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
+app.command("export")(export.export)
+app.command("push")(push.push)
 app.command("bench")(bench.bench)
 app.command("tune")(tune.tune)
 app.command("calibrate")(calibrate.calibrate)

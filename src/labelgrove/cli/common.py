@@ -147,6 +147,21 @@ def given_labels(values: list[str] | None) -> list[str] | None:
     return labels
 
 
+def local_model(model: Path) -> Path:
+    """A model folder as it is; for ``hub:owner/name`` its copy, which may have to be fetched.
+
+    >>> local_model(Path("model")).name
+    'model'
+    """
+    given = str(model)
+    if not given.startswith("hub:"):
+        return model
+    from labelgrove.hub import fetch
+
+    name, _, revision = given.removeprefix("hub:").partition("@")
+    return fetch(name, revision=revision or None)
+
+
 def check_device(device: str) -> None:
     """Refuses a device that is not there instead of quietly using another."""
     kind = device.partition(":")[0]

@@ -56,6 +56,7 @@ def evaluate(
 
     console = common.stderr_console()
     common.check_device(device)
+    model = common.local_model(model)
     how = common.read_options(
         input_format, text_field, labels_field, id_field, skip_bad, read, part="test"
     )

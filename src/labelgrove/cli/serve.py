@@ -14,7 +14,9 @@ from labelgrove.errors import ConfigError, MissingExtraError
 
 
 def serve(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Model folder, or hub:owner/name.")
+    ],
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")
@@ -51,6 +53,7 @@ def serve(
     from labelgrove.serve.settings import ServeParams
 
     common.check_device(device)
+    model = common.local_model(model)
     params = ServeParams.from_dict(merge_settings({}, settings or [])).checked()
     token = _token(token_file)
     try:

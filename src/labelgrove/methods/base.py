@@ -327,6 +327,8 @@ def load_estimator(cls: Any, path: str | Path, **options: Any) -> tuple[Any, dic
         raise ConfigError(
             f"{path} holds a {stored.method!r} model; load it with labelgrove.load(path)"
         )
+    if "runtime" in stored.metadata:
+        raise ConfigError(f"{path} holds an exported model; load it with labelgrove.load(path)")
     model = from_config(cls, stored.params)
     model.index_ = LabelIndex.from_state(stored.parts["labels"])
     model.facts_ = TrainingFacts.from_state(stored.parts["training"])
@@ -352,4 +354,9 @@ def load(path: str | Path, **options: Any) -> Any:
     from labelgrove.disk.bundle import read_manifest
     from labelgrove.methods import method_class
 
-    return method_class(read_manifest(path, kind="model")["method"]).load(path, **options)
+    manifest = read_manifest(path, kind="model")
+    if "runtime" in manifest.get("metadata", {}):
+        from labelgrove.exporting.model import ExportedModel
+
+        return ExportedModel.load(path, **options)
+    return method_class(manifest["method"]).load(path, **options)

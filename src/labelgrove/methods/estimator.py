@@ -127,7 +127,7 @@ class Estimator(BaseEstimator):
         return float(scorer("P@1")(self, X, y))
 
     def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
-        """Adds labels to the fitted model; the scores of labels in other leaves stay as they are.
+        """Adds labels at the end of the index; the scores of all others stay as they are.
 
         A label without documents gets weights from its own text: ``texts`` has one for each of the
         ``names``, which serve else. ``documents`` may have a list of texts for each label.
