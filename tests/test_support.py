@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import importlib.util
 import inspect
 from collections.abc import Callable
 from functools import cache
@@ -21,6 +19,7 @@ from labelgrove.callbacks import Event
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.explain import explain
 from labelgrove.runs import RunFolder, run_status
+from labelgrove.tuning_space import built_in_space
 
 PAGE = Path(__file__).parent.parent / "docs" / "support.md"
 # One method of each class; other names are settings of these.
@@ -124,8 +123,6 @@ def argument_of_fit(name: str) -> Callable[[str, Path], None]:
 
 
 def grow(method: str, folder: Path) -> None:
-    if not hasattr(fitted(method), "update"):
-        raise UnsupportedError("no update")
     fitted(method).save(folder / "model")
     model = labelgrove.load(folder / "model")
     model.update([*TEXTS[:5], "a new thing"], [*LABELS[:5], ["new"]])
@@ -134,18 +131,13 @@ def grow(method: str, folder: Path) -> None:
 
 
 def export(method: str, folder: Path) -> None:
-    if "export" not in labelgrove.__all__:
-        raise UnsupportedError("no export")
     pytest.importorskip("onnxruntime")
     labelgrove.export(fitted(method), folder / "exported")
 
 
 def tune(method: str, _: Path) -> None:
-    if importlib.util.find_spec("labelgrove.tuning_space") is None:
-        raise UnsupportedError("no tune")
-    spaces = importlib.import_module("labelgrove.tuning_space")
     try:
-        assert spaces.built_in_space(quick(method))
+        assert built_in_space(quick(method))
     except ConfigError as error:  # a space of one's own may still be given
         raise UnsupportedError(str(error)) from error
 
@@ -166,9 +158,6 @@ FEATURES: dict[str, Callable[[str, Path], None]] = {
     "a tree of your own (`label_tree=`)": argument_of_fit("label_tree"),
     "weights of documents (`sample_weight=`)": argument_of_fit("sample_weight"),
 }
-
-# The code may be ahead of the table here for a moment; elsewhere neither may be.
-COMING = {"`add_labels`, `update`", "`export` without torch", "`tune`"}
 
 
 def documented() -> dict[str, dict[str, bool]]:
@@ -196,8 +185,6 @@ def test_cell(feature: str, method: str, tmp_path: Path) -> None:
     except UnsupportedError as error:
         assert not promised, f"{method} does not support {feature}: {error}"
     else:
-        if feature in COMING and not promised:
-            pytest.skip(f"{method} supports {feature}: say so in docs/support.md")
         assert promised, f"{method} supports {feature}, but docs/support.md says no"
 
 
