@@ -316,6 +316,33 @@ def test_a_busy_service_is_told_of_and_asked_again(browser: Any, model: Path) ->
             assert not page.is_visible("#ask-problem")
 
 
+def test_many_texts_wait_for_a_busy_service_and_go_on_after_a_fault(
+    browser: Any, service: Any
+) -> None:
+    answers = [429, None, 500, None]  # None: the service's own answer
+    problem = {"detail": "texts are waiting", "code": "overloaded"}
+
+    def meddle(route: Any) -> None:
+        status = answers.pop(0) if answers else None
+        if status is None:
+            route.continue_()
+        else:
+            route.fulfill(status=status, json=problem, headers={"retry-after": "1"})
+
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        page.route("**/v1/predict", meddle)
+        page.check("input[value=lines]", force=True)
+        page.fill("#text", "\n".join(f"kettle {number}" for number in range(60)))
+        page.click("#find")
+        page.wait_for_selector("text=Going on by itself")
+        page.wait_for_selector("text=32 of 60 texts answered")
+        assert "The service failed" in page.inner_text("#ask-problem")
+        page.click("text=Go on")
+        page.wait_for_selector("text=60 of 60 texts answered")
+        assert not page.is_visible("#ask-problem")
+
+
 def test_limits_and_a_lost_connection_are_sentences(browser: Any, model: Path) -> None:
     limits = {"max_body": 3000, "max_text_chars": 500}
     with running(model, **limits) as client, visiting(browser, client.base_url) as visit:
