@@ -31,7 +31,8 @@ from common import report
 from labelgrove.arrays import CSR
 from labelgrove.nn import row_kernels
 from labelgrove.nn.batches import Batches, prefetched
-from labelgrove.nn.cascade_net import CascadeNet, CascadeParams, cascade_clusters, cascade_layers
+from labelgrove.nn.cascade_net import CascadeNet
+from labelgrove.nn.cascade_params import CascadeParams, cascade_clusters, cascade_layers
 from labelgrove.nn.devices import choose_device
 from labelgrove.nn.encoder import Encoder, load_encoder
 from labelgrove.nn.encoder_files import EncoderParams

@@ -93,7 +93,7 @@ class Problem:
         from labelgrove import Corpus, RankerParams, Tfidf
         from labelgrove.label_features import pifa
         from labelgrove.methods import xr_matching
-        from labelgrove.methods.xr_stages import beside
+        from labelgrove.methods.xr_vectors import beside
         from labelgrove.nn.xr_net import level_tree
         from labelgrove.relevance import relevance
         from labelgrove.tree import TreeParams, build_tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from labelgrove.nn.candidates import RaggedLabels
+from labelgrove.nn.ragged import RaggedLabels
 from labelgrove.tree import LabelTree
 
 

@@ -253,8 +253,11 @@ def test_features_instead_of_texts(method: str) -> None:
     features = sparse.csr_array(np.eye(6, dtype=np.float32)[random.integers(0, 6, 60)])
     labels = [[f"label {row.argmax()}"] for row in features.toarray()]
     if method not in FROM_FEATURES:
-        with pytest.raises(DataError, match="text"):
+        with pytest.raises(UnsupportedError, match=r"reads text.*train linear"):
             new(method).fit(features, labels)
+        dense = Corpus.from_lists(["a text"] * 60, labels).with_dense(features.toarray())
+        with pytest.raises(UnsupportedError, match=r"dense block.*linear"):
+            new(method).fit(dense)
         return
     model = new(method).fit(features, labels)
     assert [names[0] for names in model.predict(features, k=1).names()] == [x[0] for x in labels]

@@ -31,10 +31,14 @@ _HOME = {
     "TreeParams": "labelgrove.tree",
     "calibrate": "labelgrove.calibration",
     "evaluate": "labelgrove.metrics",
+    "export": "labelgrove.exporting.write",
+    "from_pretrained": "labelgrove.hub",
     "load": "labelgrove.methods.base",
+    "push": "labelgrove.hub",
     "read_corpus": "labelgrove.formats",
     "scorer": "labelgrove.metrics",
     "text_analyzer": "labelgrove.text_feed",
+    "tune": "labelgrove.tuning",
     "write_corpus": "labelgrove.formats",
     "write_report": "labelgrove.report",
 }
@@ -55,10 +59,14 @@ __all__ = [
     "__version__",
     "calibrate",
     "evaluate",
+    "export",
+    "from_pretrained",
     "load",
+    "push",
     "read_corpus",
     "scorer",
     "text_analyzer",
+    "tune",
     "write_corpus",
     "write_report",
 ]
@@ -68,8 +76,10 @@ if TYPE_CHECKING:
     from labelgrove.calibration import calibrate
     from labelgrove.corpus import Corpus, LabelIndex
     from labelgrove.ensemble import Ensemble
+    from labelgrove.exporting.write import export
     from labelgrove.features import Features
     from labelgrove.formats import read_corpus, write_corpus
+    from labelgrove.hub import from_pretrained, push
     from labelgrove.masks import LabelMask
     from labelgrove.methods.base import load
     from labelgrove.methods.linear import Linear
@@ -80,6 +90,7 @@ if TYPE_CHECKING:
     from labelgrove.text_feed import text_analyzer
     from labelgrove.tfidf import Tfidf, TfidfParams
     from labelgrove.tree import TreeParams
+    from labelgrove.tuning import tune
 
 
 def __getattr__(name: str) -> Any:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
-from labelgrove.callbacks import Callback, Event, Reporter, Timing
+from labelgrove.callbacks import Callback, Reporter, Timing
 from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.ensemble_members import (
+    check_same_labels,
+    prefixed,
+    stages_in,
+    understood,
+)
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
-from labelgrove.growth_report import Growth
+from labelgrove.masks import LabelMask
 from labelgrove.merging import (
     MEASURED_AT,
     Learnt,
@@ -35,8 +37,9 @@ from labelgrove.methods.base import (
     save_estimator,
     training_corpus,
 )
-from labelgrove.methods.requests import MinScore, Request, score_given
-from labelgrove.params import Params, unknown_key
+from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.requests import MinScore
+from labelgrove.params import Params
 from labelgrove.part import Part
 from labelgrove.predictions import Predictions
 from labelgrove.runs import RunFolder
@@ -44,14 +47,15 @@ from labelgrove.runs import RunFolder
 MEMBERS = "members"  # the folder of the members' own model folders, numbered from 1
 
 
-class Ensemble(BaseEstimator):
+class Ensemble(Estimator):
     """Several models, trained by ``fit`` or brought by :meth:`join`, that predict together.
 
     ``rule`` is mean, rank, softmax, sigmoid or round-robin (see :func:`labelgrove.merging.merge`),
     with ``weights`` per member if given. With "learnt", rule and weights are those that do best on
     ``held_out``, a share of the documents that no member learns from. Each member brings
     ``candidates`` labels, or k where that is more. Parameters of a member are reached by its
-    number: ``members__1__ranker__C``.
+    number: ``members__1__ranker__C``. :meth:`score_labels` gives the scores of :meth:`predict` when
+    it may find no others.
 
     >>> from labelgrove import Linear, TfidfParams
     >>> texts, labels = ["red shoes", "blue hat", "red hat"], [["shoes"], ["hats"], ["hats"]]
@@ -139,13 +143,13 @@ class Ensemble(BaseEstimator):
             learnt_from, held_out = hold_out(corpus, self.held_out, self.random_state)
         members = [clone(member) for member in self.members]
         timings: dict[str, Timing] = {}
-        with _stages_in(run) as shared:
+        with stages_in(run) as shared:
             for number, member in enumerate(members, 1):
                 if self.n_jobs is not None:
                     member.set_params(n_jobs=self.n_jobs)
                 name = f"{number} {member.method}"
                 member.fit(
-                    learnt_from, callbacks=[_prefixed(name, c) for c in callbacks], run=shared
+                    learnt_from, callbacks=[prefixed(name, c) for c in callbacks], run=shared
                 )
                 timings |= {f"{name}: {stage}": t for stage, t in member.timings_.items()}
         self._take(members, held_out, Reporter(callbacks))
@@ -188,7 +192,7 @@ class Ensemble(BaseEstimator):
         """Makes fitted models the members, and settles rule and weights."""
         first = members[0].index_
         for number, member in enumerate(members[1:], 2):
-            _check_same_labels(first, member.index_, f"member {number} ({member.method})")
+            check_same_labels(first, member.index_, f"member {number} ({member.method})")
             member.index_ = first  # one object, so that nobody compares the labels again
         self.members_ = members
         self.index_ = first
@@ -236,45 +240,29 @@ class Ensemble(BaseEstimator):
         ``dense`` goes to the members that read it; ``allow`` and ``deny`` need members that all
         know them. ``min_score`` and ``diversity`` are as for the linear method.
         """
-        check_fitted(self)
-        asked = Request.of(
-            self,
+        return self._answer(
+            X,
             k,
+            threads=threads,
+            beside={"dense": dense},
             allow=allow,
             deny=deny,
             min_score=min_score,
             diversity=diversity,
             raw=raw,
         )
-        k = asked.places
+
+    def _best_labels(
+        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None, dense: Any = None
+    ) -> Predictions:
         places = self._places(k)
-        threads = self.n_jobs if threads is None else threads
-        given = {"dense": dense, "allow": asked.mask}
+        given = {"dense": dense, "allow": mask}
         found = [
-            member.predict(X, k=places, threads=threads, **_understood(number, member, given))
+            member.predict(X, k=places, threads=threads, **understood(number, member, given))
             for number, member in enumerate(self.members_, 1)
         ]
         weights = None if self.rule_ == "round-robin" else self.weights_
-        return asked.answer(
-            merge(found, k=k, rule=self.rule_, weights=weights, places=places, threads=threads)
-        )
-
-    def score_labels(
-        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
-    ) -> Any:
-        """Scores of given labels, as :meth:`predict` gives them when it may find no others.
-
-        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
-        sparse documents x labels pattern, for a sparse matrix.
-        """
-        check_fitted(self)
-        return score_given(self, X, labels, raw=raw, threads=threads)
-
-    def score(self, X: Any, y: Any) -> float:
-        """P@1, so that scikit-learn's searches have a default to maximise."""
-        from labelgrove.metrics import scorer
-
-        return float(scorer("P@1")(self, X, y))
+        return merge(found, k=k, rule=self.rule_, weights=weights, places=places, threads=threads)
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes that fitting will need at its peak: members are trained one after the other."""
@@ -311,24 +299,6 @@ class Ensemble(BaseEstimator):
         model.members_ = model.members
         return cast(Self, model)
 
-    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
-        """Adds labels, as the linear method's ``add_labels`` does.
-
-        Every member takes part, or none.
-        """
-        from labelgrove.methods.growing import add_labels
-
-        return add_labels(self, names, **options)
-
-    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
-        """Learns from new documents, as the linear method's ``update`` does.
-
-        Every member takes part, or none.
-        """
-        from labelgrove.methods.growing import update
-
-        return update(self, X, y, **options)
-
     def _check(self) -> None:
         """Validates the arguments; those of members are checked by their own ``fit``."""
         check_params(self)
@@ -351,45 +321,6 @@ class Ensemble(BaseEstimator):
             )
 
 
-def with_members(cls: Any, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Config tables of an ensemble with models in place of ``[[members]]``.
-
-    Keys that are no arguments of the ensemble, and ``random_state`` and ``n_jobs``, are defaults
-    for the members that know them.
-
-    >>> tables = {"members": [{"method": "linear"}, {"ranker": {"C": 3.0}}], "ranker": {"C": 2.0}}
-    >>> [member.ranker.C for member in with_members(Ensemble, tables)["members"]]
-    [2.0, 3.0]
-    """
-    from labelgrove.methods import create, method_class
-
-    tables = config.get("members", [])
-    if not isinstance(tables, Sequence) or not all(isinstance(t, Mapping) for t in tables):
-        raise ConfigError("members: must be tables, [[members]], each with a method")
-    own = list(inspect.signature(cls).parameters)
-    defaults = {
-        key: value
-        for key, value in config.items()
-        if key not in own or key in ("random_state", "n_jobs")
-    }
-    members, known = [], set(own)
-    for table in tables:
-        named = table.get("method", "linear")
-        arguments = list(inspect.signature(method_class(named)).parameters)
-        known.update(arguments)
-        settings = {key: value for key, value in defaults.items() if key in arguments}
-        for key, value in table.items():
-            if isinstance(value, Mapping) and isinstance(settings.get(key), Mapping):
-                settings[key] = {**settings[key], **value}
-            elif key != "method":
-                settings[key] = value
-        members.append(create(named, settings))
-    for key in defaults:
-        if key not in known:
-            raise ConfigError(unknown_key(key, sorted(known)))
-    return {key: value for key, value in config.items() if key in own} | {"members": members}
-
-
 def _check_weights(weights: Any, members: int, rule: str) -> None:
     if rule in ("round-robin", "learnt"):
         raise ConfigError(f'weights: must be left out with rule "{rule}"')
@@ -399,57 +330,6 @@ def _check_weights(weights: Any, members: int, rule: str) -> None:
         raise ConfigError(f"weights: must be {members} numbers, one per member, got {weights!r}")
     if not all(0 <= w < np.inf for w in weights) or not any(weights):
         raise ConfigError(f"weights: must not be negative, nor all 0, got {weights!r}")
-
-
-def _check_same_labels(first: LabelIndex, other: LabelIndex, who: str) -> None:
-    if other is first or other == first:
-        return
-    advice = "fit all members with one label index: fit(..., index=)"
-    if len(other) != len(first):
-        raise DataError(f"{who} has {len(other):,} labels, member 1 {len(first):,}; {advice}")
-    column = next(
-        c
-        for c, pairs in enumerate(zip(first.ids, first.names, other.ids, other.names, strict=True))
-        if pairs[:2] != pairs[2:]
-    )
-    raise DataError(
-        f"{who} has other labels than member 1, or another order: column {column} is "
-        f"{other.ids[column]!r} there and {first.ids[column]!r} here; {advice}"
-    )
-
-
-def _understood(number: int, member: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the given arguments that a member's ``predict`` has."""
-    asked = {name: value for name, value in given.items() if value is not None}
-    if not asked:
-        return {}  # reading a signature takes as long as a quick prediction
-    known = inspect.signature(member.predict).parameters
-    if "allow" in asked and "allow" not in known:
-        raise ConfigError(f"allow, deny: member {number} ({member.method}) cannot use them")
-    return {name: value for name, value in asked.items() if name in known}
-
-
-@contextmanager
-def _stages_in(run: RunFolder | None) -> Iterator[RunFolder]:
-    """The run folder through which members share stages: the given one, or one that goes away."""
-    if run is not None:
-        yield run
-        return
-    # Members' arrays are maps of files here; they outlive the names of these files.
-    with (
-        tempfile.TemporaryDirectory(prefix="labelgrove-", ignore_cleanup_errors=True) as folder,
-        RunFolder(Path(folder) / "run") as shared,
-    ):
-        yield shared
-
-
-def _prefixed(name: str, callback: Callback) -> Callable[[Event], None]:
-    """The callback, told which member a stage belongs to."""
-
-    def listen(event: Event) -> None:
-        callback(replace(event, stage=f"{name}: {event.stage}" if event.stage else name))
-
-    return listen
 
 
 def _sentence(learnt: Learnt, alone: Mapping[str, Sequence[float]]) -> str:

@@ -11,12 +11,15 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
 import labelgrove
 from labelgrove import Corpus
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
 from labelgrove.methods.neural import comparison
 from labelgrove.methods.preparation import hold_out
+from labelgrove.nn.rows import RowTable
 from labelgrove.runs import RunFolder
 from test_contract import planted, tiny_training
 
@@ -169,3 +172,12 @@ def test_train_and_predict_from_the_command_line(tmp_path: Path) -> None:
     assert found.exit_code == 0, found.output
     best = [json.loads(line)["labels"] for line in found.stdout.splitlines() if line]
     assert sum(set(b) == set(y) for b, y in zip(best, labels, strict=True)) > 50
+
+
+def test_a_large_label_table_is_drawn_on_the_device_that_trains_it() -> None:
+    model = new("cascadexml", heads=HEADS["cascadexml"] | {"row_table_from": 3}).fit(*planted(40))
+    assert isinstance(model.network_.heads.tables[-1], RowTable)
+    made, _ = model._heads(model.tree_, torch.device("meta"))(model.network_.encoder)
+    assert made.tables[-1].weight.device.type == "meta"
+    made, _ = model._heads(model.tree_)(model.network_.encoder)
+    assert made.tables[-1].weight.device.type == "cpu"  # a loaded model may go anywhere

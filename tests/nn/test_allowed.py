@@ -15,7 +15,8 @@ import torch
 
 from labelgrove.nn.allowed import AllowedNodes
 from labelgrove.nn.candidates import TreeIndex
-from labelgrove.nn.cascade_net import CascadeNet, CascadeParams
+from labelgrove.nn.cascade_net import CascadeNet
+from labelgrove.nn.cascade_params import CascadeParams
 from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams
 from labelgrove.tree import LabelTree
 

@@ -12,16 +12,14 @@ torch = pytest.importorskip("torch")
 
 from labelgrove.errors import DataError  # noqa: E402
 from labelgrove.nn.candidates import (  # noqa: E402
-    NO_NODE,
-    RaggedLabels,
     TreeIndex,
     best,
-    check_positives,
     favour,
     found_labels,
     occurrences,
     shortlist,
 )
+from labelgrove.nn.ragged import NO_NODE, RaggedLabels, check_positives  # noqa: E402
 from nn_problems import random_labels, random_tree  # noqa: E402
 
 seeds = st.integers(0, 2**32 - 1)

@@ -7,10 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.nn.candidates import RaggedLabels  # noqa: E402
 from labelgrove.nn.full_head import full_head_best, full_head_loss  # noqa: E402
 from labelgrove.nn.heads import LabelTable, full_logits  # noqa: E402
 from labelgrove.nn.losses import full_losses  # noqa: E402
+from labelgrove.nn.ragged import RaggedLabels  # noqa: E402
 
 ROWS = [[3, 20, 20], [], [0, 4, 9, 22], [8]]
 

@@ -9,8 +9,8 @@ from scipy import sparse
 torch = pytest.importorskip("torch")
 
 from labelgrove.errors import ConfigError  # noqa: E402
-from labelgrove.nn.candidates import RaggedLabels  # noqa: E402
 from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams  # noqa: E402
+from labelgrove.nn.ragged import RaggedLabels  # noqa: E402
 from labelgrove.tree import LabelTree  # noqa: E402
 from nn_problems import (  # noqa: E402
     overfit,
@@ -120,9 +120,10 @@ def test_full_head(reduction, tree, chunk):
     assert net.shortlist_recall(states, RaggedLabels.from_rows(rows)).unique().numel() == 1
 
 
+@pytest.mark.parametrize("score", ["level", "weighted"])
 @pytest.mark.parametrize("sigmoid", [False, True])
-def test_prediction_is_group_times_label(sigmoid):
-    net, groups, _, states = problem(5, bottleneck_sigmoid=sigmoid, dropout=0.5)
+def test_prediction_is_that_of_the_equations(sigmoid, score):
+    net, groups, _, states = problem(5, bottleneck_sigmoid=sigmoid, score=score, dropout=0.5)
     net.train()  # prediction must not drop anything even so
     top = net.predict(states, 7)
     for d in range(DOCUMENTS):
@@ -133,6 +134,7 @@ def test_prediction_is_group_times_label(sigmoid):
             7,
             groups_kept=3,
             bottleneck_sigmoid=sigmoid,
+            score=score,
         )
         real = top.columns[d] >= 0
         assert top.columns[d][real].tolist() == [label for label, _ in expected]

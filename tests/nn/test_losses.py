@@ -7,15 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.nn.candidates import (  # noqa: E402
-    RaggedLabels,
-    TreeIndex,
-    occurrences,
-    shortlist,
-    valid_nodes,
-)
+from labelgrove.nn.candidates import TreeIndex, occurrences, shortlist, valid_nodes  # noqa: E402
 from labelgrove.nn.heads import LabelTable, shortlist_logits  # noqa: E402
 from labelgrove.nn.losses import document_losses, full_losses, relevance_weights  # noqa: E402
+from labelgrove.nn.ragged import RaggedLabels  # noqa: E402
 from nn_problems import random_labels, random_tree  # noqa: E402
 
 KINDS = ("bce", "squared_hinge")

@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch")
 from scipy import sparse  # noqa: E402
 
 from labelgrove.errors import ConfigError  # noqa: E402
-from labelgrove.nn.candidates import RaggedLabels  # noqa: E402
 from labelgrove.nn.matcher_net import MatcherNet, MatcherParams  # noqa: E402
+from labelgrove.nn.ragged import RaggedLabels  # noqa: E402
 from labelgrove.relevance import targets  # noqa: E402
 from nn_problems import (  # noqa: E402
     overfit,

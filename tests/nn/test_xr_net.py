@@ -11,8 +11,8 @@ from scipy import sparse  # noqa: E402
 
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.batches import Batches  # noqa: E402
-from labelgrove.nn.candidates import RaggedLabels  # noqa: E402
 from labelgrove.nn.loop_params import LoopParams  # noqa: E402
+from labelgrove.nn.ragged import RaggedLabels  # noqa: E402
 from labelgrove.nn.rows import RowTable  # noqa: E402
 from labelgrove.nn.tokens import Tokens  # noqa: E402
 from labelgrove.nn.xr_net import (  # noqa: E402

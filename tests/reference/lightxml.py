@@ -79,8 +79,8 @@ def full_document_loss(states, positives, weights, *, reduction="mean"):
     return binary_cross_entropy(logits, [c in positives for c in range(len(logits))], reduction)
 
 
-def predict(states, groups, weights, k, *, groups_kept, bottleneck_sigmoid=False):
-    """The k best (label, score): the group's probability times the label's."""
+def predict(states, groups, weights, k, *, groups_kept, bottleneck_sigmoid=False, score="weighted"):
+    """The k best (label, score): the label's probability, or times the group's."""
     vector = torch.cat(states)
     group_logits = weights["groups.weight"] @ vector + weights["groups.bias"]
     kept = best_groups(group_logits, set(), groups_kept=groups_kept, truth="joined")
@@ -88,5 +88,6 @@ def predict(states, groups, weights, k, *, groups_kept, bottleneck_sigmoid=False
     for group in kept:
         logits = label_logits(vector, weights, groups[group], bottleneck_sigmoid=bottleneck_sigmoid)
         for label, logit in zip(groups[group], logits, strict=True):
-            scored.append((label, float(torch.sigmoid(logit) * torch.sigmoid(group_logits[group]))))
+            chance = torch.sigmoid(group_logits[group].detach()) if score == "weighted" else 1.0
+            scored.append((label, float(torch.sigmoid(logit.detach()) * chance)))
     return sorted(scored, key=lambda pair: -pair[1])[:k]

@@ -16,11 +16,14 @@ from labelgrove.cli import (
     doctor,
     evaluate,
     explain,
+    export,
     info,
     predict,
+    push,
     report,
     serve,
     train,
+    tune,
     update,
 )
 
@@ -36,7 +39,10 @@ app.command("update")(update.update)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
+app.command("export")(export.export)
+app.command("push")(push.push)
 app.command("bench")(bench.bench)
+app.command("tune")(tune.tune)
 app.command("calibrate")(calibrate.calibrate)
 app.command("report")(report.report)
 app.command("serve")(serve.serve)

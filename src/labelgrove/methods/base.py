@@ -1,6 +1,6 @@
 """What all methods share, as functions that each method's file calls; nothing here is overridden.
 
-A method is a scikit-learn estimator (``BaseEstimator``, no mixins) with ``fit``, ``predict``,
+A method is a scikit-learn estimator (see ``estimator.py``) with ``fit``, ``predict``,
 ``save`` and ``load``, a class attribute ``groups`` naming its parameter groups, and after fitting
 ``index_`` (the labels) and ``facts_`` (what is remembered of the training data).
 """
@@ -20,7 +20,7 @@ from scipy import sparse
 from labelgrove.arrays import CSR, as_csr
 from labelgrove.callbacks import Timing
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.errors import ConfigError, DataError, NotFittedError
+from labelgrove.errors import ConfigError, DataError, NotFittedError, UnsupportedError
 from labelgrove.features import Features, as_features
 from labelgrove.params import Params, to_toml, unknown_key
 from labelgrove.part import Part
@@ -115,6 +115,22 @@ def training_corpus(
     return corpus
 
 
+def check_texts_alone(method: str, corpus: Corpus) -> None:
+    """Raises UnsupportedError for documents that a method which reads text would not make use of.
+
+    >>> check_texts_alone("lightxml", Corpus.from_lists(["x"], [["a"]]))
+    """
+    if corpus.texts is None:
+        raise UnsupportedError(
+            f"{method} reads text, and these documents have features only; train linear on them"
+        )
+    if corpus.width:
+        raise UnsupportedError(
+            f"{method} reads text and makes its own vectors; it would ignore the dense block of "
+            "these documents. Leave it out, or train linear with it"
+        )
+
+
 def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | None]:
     """The documents to learn from, and those that only choose; None if too few.
 
@@ -178,6 +194,14 @@ def checked_inputs(X: Any) -> Any:
     return X
 
 
+def texts_of(model: Any, X: Any) -> Any:
+    """The documents for a method that reads their texts and nothing else."""
+    texts = checked_inputs(X)
+    if isinstance(texts, Features):
+        raise DataError(f"{model.method} reads text and cannot predict from features")
+    return texts
+
+
 def check_k(k: int) -> int:
     """A usable number of labels to return.
 
@@ -205,7 +229,7 @@ def from_config(cls: Any, config: Mapping[str, Any]) -> Any:
     """
     groups: Mapping[str, type[Params]] = cls.groups
     if "members" in inspect.signature(cls).parameters:
-        from labelgrove.ensemble import with_members
+        from labelgrove.ensemble_members import with_members
 
         config = with_members(cls, config)
     plain = [name for name in inspect.signature(cls).parameters if name not in groups]
@@ -303,6 +327,8 @@ def load_estimator(cls: Any, path: str | Path, **options: Any) -> tuple[Any, dic
         raise ConfigError(
             f"{path} holds a {stored.method!r} model; load it with labelgrove.load(path)"
         )
+    if "runtime" in stored.metadata:
+        raise ConfigError(f"{path} holds an exported model; load it with labelgrove.load(path)")
     model = from_config(cls, stored.params)
     model.index_ = LabelIndex.from_state(stored.parts["labels"])
     model.facts_ = TrainingFacts.from_state(stored.parts["training"])
@@ -328,4 +354,9 @@ def load(path: str | Path, **options: Any) -> Any:
     from labelgrove.disk.bundle import read_manifest
     from labelgrove.methods import method_class
 
-    return method_class(read_manifest(path, kind="model")["method"]).load(path, **options)
+    manifest = read_manifest(path, kind="model")
+    if "runtime" in manifest.get("metadata", {}):
+        from labelgrove.exporting.model import ExportedModel
+
+        return ExportedModel.load(path, **options)
+    return method_class(manifest["method"]).load(path, **options)

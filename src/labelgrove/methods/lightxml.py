@@ -7,35 +7,34 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import torch
-from sklearn.base import BaseEstimator
 
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.growth_report import Growth
+from labelgrove.masks import LabelMask
 from labelgrove.methods.base import (
-    TrainingFacts,
     check_fitted,
     check_params,
     load_estimator,
     save_estimator,
     training_corpus,
 )
+from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.neural import (
     estimate_memory,
+    network_parts,
     network_stage,
-    precision_at_1,
     predict_texts,
     report,
     rerank_stage,
+    restore_network,
 )
 from labelgrove.methods.preparation import prepare, tree_stage
-from labelgrove.methods.requests import MinScore, Request, score_given
-from labelgrove.methods.reranking import Reranker, RerankParams
+from labelgrove.methods.reranking import RerankParams
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams
 from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams
 from labelgrove.nn.loop_params import LoopParams
-from labelgrove.nn.network import MakeHeads, network_from_part, network_part
+from labelgrove.nn.network import MakeHeads, network_from_part
 from labelgrove.params import Params
 from labelgrove.predictions import Predictions
 from labelgrove.runs import RunFolder
@@ -45,11 +44,12 @@ from labelgrove.tfidf import TfidfParams
 from labelgrove.tree import LabelTree, TreeParams
 
 
-class LightXML(BaseEstimator):
+class LightXML(Estimator):
     """The last layers of an encoder, read by one head over all labels, or by groups and labels.
 
-    ``held_out`` is the share of the documents that choose the checkpoint; nothing is learnt from
-    them. ``baseline`` trains the linear method, too, and reports both on them.
+    Scores are probabilities, of groups times labels. ``held_out`` is the share of the documents
+    that choose the checkpoint; nothing is learnt from them. ``baseline`` trains the linear method,
+    too, and reports both on them.
     """
 
     method: ClassVar[str] = "lightxml"
@@ -123,9 +123,7 @@ class LightXML(BaseEstimator):
         self.tree_ = tree if grouped else None
         self.network_ = network_from_part(trained, heads)
         self.story_ = trained.config["story"]
-        self.index_ = corpus.index
-        self.facts_ = TrainingFacts.of(corpus)
-        self.calibration_ = None
+        self._remember(corpus)
         self.reranker_ = rerank_stage(self, data, tree, stages)
         self.report_ = report(self, data, reporter)
         self.timings_ = reporter.timings
@@ -139,49 +137,10 @@ class LightXML(BaseEstimator):
 
         return make
 
-    def predict(
-        self,
-        X: Any,
-        k: int = 5,
-        *,
-        allow: Any = None,
-        deny: Any = None,
-        min_score: MinScore = None,
-        diversity: float = 0.0,
-        raw: bool = False,
-        threads: int | None = None,
+    def _best_labels(
+        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        """The k best labels of each text; scores are probabilities, of groups times labels.
-
-        ``allow``, ``deny``, ``min_score``, ``diversity`` and ``raw`` are as for the linear method:
-        labels outside are passed over inside the search, so that k come back whenever k remain.
-        """
-        check_fitted(self)
-        asked = Request.of(
-            self,
-            k,
-            allow=allow,
-            deny=deny,
-            min_score=min_score,
-            diversity=diversity,
-            raw=raw,
-        )
-        return asked.answer(predict_texts(self, X, asked.places, mask=asked.mask, threads=threads))
-
-    def score_labels(
-        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
-    ) -> Any:
-        """Scores of given labels, the numbers that :meth:`predict` gives them.
-
-        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
-        sparse documents x labels pattern, for a sparse matrix.
-        """
-        check_fitted(self)
-        return score_given(self, X, labels, raw=raw, threads=threads)
-
-    def score(self, X: Any, y: Any) -> float:
-        """P@1, so that scikit-learn's searches have a default to maximise."""
-        return precision_at_1(self, X, y)
+        return predict_texts(self, X, k, mask=mask, threads=threads)
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes of main memory that fitting will need at its peak, a cautious guess."""
@@ -190,34 +149,12 @@ class LightXML(BaseEstimator):
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a model folder that needs no other file, the encoder included."""
         check_fitted(self)
-        parts = {"network": network_part(self.network_, self.story_, self.report_)}
-        if self.tree_ is not None:
-            parts["tree"] = self.tree_.state()
-        if self.reranker_ is not None:
-            parts |= self.reranker_.parts()
-        save_estimator(self, path, parts, overwrite=overwrite)
+        save_estimator(self, path, network_parts(self), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | Path, **options: Any) -> Self:
         """Reads a model folder that :meth:`save` wrote."""
         model, parts = load_estimator(cls, path, **options)
-        model.device = "auto"  # whatever it was trained on
         model.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
-        heads = model._heads(len(model.index_), model.tree_)
-        model.network_ = network_from_part(parts["network"], heads)
-        model.reranker_ = Reranker.from_parts(parts, model.rerank)
-        model.story_ = parts["network"].config["story"]
-        model.report_ = parts["network"].config["report"]
+        restore_network(model, parts, model._heads(len(model.index_), model.tree_))
         return cast(Self, model)
-
-    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
-        """Refuses, with advice: this output layer is learnt as a whole."""
-        from labelgrove.methods.growing import add_labels
-
-        return add_labels(self, names, **options)
-
-    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
-        """Refuses, with advice: this output layer is learnt as a whole."""
-        from labelgrove.methods.growing import update
-
-        return update(self, X, y, **options)

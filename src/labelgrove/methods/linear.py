@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from sklearn.base import BaseEstimator
 
 from labelgrove.arrays import as_csr
 from labelgrove.beam import SearchParams
@@ -24,24 +23,23 @@ from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError
 from labelgrove.features import Features
 from labelgrove.forest import search_trees
-from labelgrove.growth_report import Growth
 from labelgrove.label_features import describe_labels, label_strings
-from labelgrove.masks import columns_of
+from labelgrove.masks import LabelMask, columns_of
 from labelgrove.methods.base import (
-    TrainingFacts,
     check_fitted,
     check_params,
     load_estimator,
     save_estimator,
     training_corpus,
 )
+from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.inputs import (
     check_dense_norm,
     document_parts,
     terms_stage,
     training_features,
 )
-from labelgrove.methods.requests import MinScore, Request, probabilities_of
+from labelgrove.methods.requests import MinScore, probabilities_of
 from labelgrove.params import Params
 from labelgrove.predictions import Predictions
 from labelgrove.ranker import Ranker, train_ranker
@@ -56,7 +54,7 @@ from labelgrove.tree import LabelTree, TreeParams, build_tree
 BASE_BYTES = 160 << 20
 
 
-class Linear(BaseEstimator):
+class Linear(Estimator):
     """Tree of linear classifiers on tf-idf features; fast on any CPU, the default method.
 
     ``fit`` takes texts (or ready features: a sparse matrix, a dense array, or both as Features) and
@@ -167,9 +165,7 @@ class Linear(BaseEstimator):
             rankers.append(Ranker.from_state(trained))
         self.vectorizer_ = vectorizer
         self.rankers_ = rankers
-        self.index_ = corpus.index
-        self.facts_ = TrainingFacts.of(corpus)
-        self.calibration_ = None
+        self._remember(corpus)
         self.timings_ = reporter.timings
         return self
 
@@ -283,28 +279,30 @@ class Linear(BaseEstimator):
         >>> model.predict(["hat"], k=1, deny=["hats"]).names()
         [['shoes']]
         """
-        check_fitted(self)
-        asked = Request.of(
-            self,
+        return self._answer(
+            X,
             k,
+            threads=threads,
+            beside={"dense": dense},
             allow=allow,
             deny=deny,
             min_score=min_score,
             diversity=diversity,
             raw=raw,
         )
-        threads = self.n_jobs if threads is None else threads
+
+    def _best_labels(
+        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None, dense: Any = None
+    ) -> Predictions:
         columns, scores, counts = search_trees(
             self.rankers_,
             self._vectors(X, dense, threads),
-            k=asked.places,
+            k=k,
             params=self.search,
-            allow=asked.mask,
+            allow=mask,
             threads=threads,
         )
-        return asked.answer(
-            Predictions(columns, scores, counts, self.index_, self.search.score_kind)
-        )
+        return Predictions(columns, scores, counts, self.index_, self.search.score_kind)
 
     def score_labels(
         self,
@@ -354,16 +352,6 @@ class Linear(BaseEstimator):
             threads=threads,
         )
 
-    def score(self, X: Any, y: Any) -> float:
-        """P@1, so that scikit-learn's searches have a default to maximise.
-
-        >>> Linear().fit(["red shoes", "blue hat"], [["a"], ["b"]]).score(["hat"], [["b"]])
-        1.0
-        """
-        from labelgrove.metrics import scorer
-
-        return float(scorer("P@1")(self, X, y))
-
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a model folder: a manifest and arrays that are memory-mapped when loaded."""
         check_fitted(self)
@@ -380,41 +368,6 @@ class Linear(BaseEstimator):
         names = [f"ranker{_suffix(number)}" for number in range(model.n_trees)]
         model.rankers_ = [Ranker.from_state(parts[name]) for name in names]
         return cast(Self, model)
-
-    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
-        """Adds labels at the end of the index; the scores of all others stay as they are.
-
-        A label without documents gets weights from its own text: ``texts`` has one for each of the
-        ``names``, which serve else. ``documents`` may have a list of texts for each label.
-        ``ids``, ``corpus`` (the old documents, see :meth:`update`), ``params`` (GrowthParams) and
-        ``callbacks`` may be given besides.
-
-        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-        >>> model.add_labels(["red"]).added
-        ('red',)
-        >>> model.predict(["something red"], k=1).names()
-        [['red']]
-        """
-        from labelgrove.methods.growing import add_labels
-
-        return add_labels(self, names, **options)
-
-    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
-        """Learns from new documents, with labels that may be new, without starting from scratch.
-
-        ``X``, ``y``, ``dense`` and ``index`` are as for :meth:`fit`. New labels are added; they and
-        the labels that occur in the documents are trained, others stay as they are. With the old
-        documents (``corpus``: a Corpus, or texts and labels as a pair) training is that of ``fit``;
-        without them old labels are moved only as far as the new documents demand. ``params`` are
-        GrowthParams. The report says whether a rebuild is due.
-
-        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-        >>> model.update(["green coat", "a green hat"], [["coats"], ["hats"]])
-        Growth(added=('coats',), retrained=('hats',), documents=2, ...)
-        """
-        from labelgrove.methods.growing import update
-
-        return update(self, X, y, **options)
 
 
 def _suffix(number: int) -> str:

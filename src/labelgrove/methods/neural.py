@@ -11,20 +11,25 @@ import torch
 
 from labelgrove.callbacks import Reporter
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.errors import ConfigError, DataError
-from labelgrove.features import Features
+from labelgrove.errors import ConfigError
 from labelgrove.masks import LabelMask
-from labelgrove.methods.base import checked_inputs
+from labelgrove.methods.base import texts_of
 from labelgrove.methods.linear import Linear
 from labelgrove.methods.preparation import CHOSEN_BY, Prepared, measured
 from labelgrove.methods.reranking import Reranker, train_reranker
-from labelgrove.metrics import scorer
 from labelgrove.nn.batches import Batches, prefetched
 from labelgrove.nn.devices import choose_device, choose_precision, derived_seed
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import find_encoder
 from labelgrove.nn.loop import LoopParams, LoopResult, train
-from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
+from labelgrove.nn.network import (
+    LabelledBatches,
+    MakeHeads,
+    Network,
+    Runner,
+    network_from_part,
+    network_part,
+)
 from labelgrove.nn.packing import PackedBatches
 from labelgrove.nn.tokens import Tokens, tokenize
 from labelgrove.part import Part
@@ -175,11 +180,32 @@ def report(model: Any, data: Prepared, reporter: Reporter) -> dict[str, Any]:
         return {}
     runner = prediction_runner(model)
     ours = measured(
-        ranked(model, runner, data.held_out.texts, data.held_out_tokens, k=10), data.held_out
+        ranked(model, runner, data.held_out.texts, data.held_out_tokens, k=10),
+        data.held_out,
+        data.learnt_from,
     )
     reporter.message(comparison(model.method, ours, data.linear))
     recall = runner.shortlist_recall(data.held_out_tokens, data.held_out.labels)
     return {model.method: ours, "linear": data.linear, "shortlist_recall": recall}
+
+
+def network_parts(model: Any) -> dict[str, Part]:
+    """What the model folder keeps of a network, its tree and the ranker over its shortlists."""
+    parts = {"network": network_part(model.network_, model.story_, model.report_)}
+    if model.tree_ is not None:
+        parts["tree"] = model.tree_.state()
+    if model.reranker_ is not None:
+        parts |= model.reranker_.parts()
+    return parts
+
+
+def restore_network(model: Any, parts: Mapping[str, Part], heads: MakeHeads) -> None:
+    """Gives a loaded model what :func:`network_parts` kept, but for the tree."""
+    model.device = "auto"  # whatever it was trained on
+    model.network_ = network_from_part(parts["network"], heads)
+    model.reranker_ = Reranker.from_parts(parts, model.rerank)
+    model.story_ = parts["network"].config["story"]
+    model.report_ = parts["network"].config["report"]
 
 
 def prediction_runner(model: Any) -> Runner:
@@ -201,9 +227,7 @@ def predict_texts(
     model: Any, X: Any, k: int, *, mask: LabelMask | None = None, threads: int | None = None
 ) -> Predictions:
     """The k best labels of texts by a fitted neural method, of those in ``mask``."""
-    texts = checked_inputs(X)
-    if isinstance(texts, Features):
-        raise DataError(f"{model.method} reads text and cannot predict from features")
+    texts = texts_of(model, X)
     encoder = model.network_.encoder
     tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads or model.n_jobs)
     runner = prediction_runner(model)
@@ -242,11 +266,6 @@ def best_labels(
     columns, scores = runner.best_labels(tokens, min(k, len(index)), mask=mask)
     counts = (columns >= 0).sum(axis=1).astype(np.int32)
     return Predictions(columns, scores, counts, index, "product")
-
-
-def precision_at_1(model: Any, X: Any, y: Any) -> float:
-    """What scikit-learn's searches maximise by default."""
-    return float(scorer("P@1")(model, X, y))
 
 
 def estimate_memory(model: Any, corpus: Corpus) -> int:

@@ -12,23 +12,22 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from labelgrove.beam import SearchParams
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.errors import DataError
 from labelgrove.features import DenseBlock, Features
-from labelgrove.growth_report import Growth
+from labelgrove.masks import LabelMask
 from labelgrove.methods.base import (
-    TrainingFacts,
     check_fitted,
     check_params,
-    checked_inputs,
+    check_texts_alone,
     load_estimator,
     save_estimator,
+    texts_of,
     training_corpus,
 )
+from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.indexing import IndexingParams
 from labelgrove.methods.linear import Linear
 from labelgrove.methods.matching import (
@@ -39,9 +38,8 @@ from labelgrove.methods.matching import (
     matching_stage,
     stored_matcher,
 )
-from labelgrove.methods.neural import estimate_memory, make_runner, precision_at_1
+from labelgrove.methods.neural import estimate_memory, make_runner
 from labelgrove.methods.preparation import prepare, tfidf_stage, tokens_stage
-from labelgrove.methods.requests import MinScore, Request, score_given
 from labelgrove.nn.devices import choose_device
 from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoder import Encoder, load_encoder
@@ -85,11 +83,11 @@ class VectorParams(Params):
     beside_tfidf: bool = param(True, help="tf-idf features besides; false = vectors alone")
 
 
-class LinearVectors(BaseEstimator):
+class LinearVectors(Estimator):
     """A linear model, such as Parabel's, on text vectors with or without tf-idf.
 
     ``held_out`` documents choose the checkpoint where an encoder is fine-tuned; otherwise all
-    documents are learnt from.
+    documents are learnt from. Scores are those of the linear method.
     """
 
     method: ClassVar[str] = "linear-vectors"
@@ -154,8 +152,7 @@ class LinearVectors(BaseEstimator):
         """Makes the vectors, then trains the linear model; a ``run`` folder keeps both."""
         check_params(self)
         corpus = training_corpus(X, y, index)
-        if corpus.texts is None:
-            raise DataError(f"{self.method} reads text, and these documents have features only")
+        check_texts_alone(self.method, corpus)
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
         make = {
@@ -176,9 +173,8 @@ class LinearVectors(BaseEstimator):
         self.embedder_ = embedder
         self.vectorizer_ = None if terms is None else terms.vectorizer
         self.linear_ = linear
-        self.index_ = corpus.index
-        self.facts_ = replace(TrainingFacts.of(corpus), width=features.width)
-        self.calibration_ = None
+        self._remember(corpus)
+        self.facts_ = replace(self.facts_, width=features.width)
         self.timings_ = reporter.timings | linear.timings_
         return self
 
@@ -236,49 +232,14 @@ class LinearVectors(BaseEstimator):
             n_jobs=self.n_jobs,
         )
 
-    def predict(
-        self,
-        X: Any,
-        k: int = 5,
-        *,
-        allow: Any = None,
-        deny: Any = None,
-        min_score: MinScore = None,
-        diversity: float = 0.0,
-        raw: bool = False,
-        threads: int | None = None,
+    def _best_labels(
+        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        """The k best labels of each text; the options are those of the linear method."""
-        check_fitted(self)
-        asked = Request.of(
-            self,
-            k,
-            allow=allow,
-            deny=deny,
-            min_score=min_score,
-            diversity=diversity,
-            raw=raw,
-        )
-        texts = checked_inputs(X)
-        if isinstance(texts, Features):
-            raise DataError(f"{self.method} reads text and cannot predict from features")
+        texts = texts_of(self, X)
         dense = self._vectors_of(texts, threads=threads or self.n_jobs)
         terms = None if self.vectorizer_ is None else self.vectorizer_.transform(texts)
         features = Features(terms, dense)
-        return asked.answer(
-            self.linear_.predict(features, asked.places, allow=asked.mask, threads=threads)
-        )
-
-    def score_labels(
-        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
-    ) -> Any:
-        """Scores of given labels, the numbers that :meth:`predict` gives them.
-
-        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
-        sparse documents x labels pattern, for a sparse matrix.
-        """
-        check_fitted(self)
-        return score_given(self, X, labels, raw=raw, threads=threads)
+        return self.linear_.predict(features, k, allow=mask, threads=threads)
 
     def _vectors_of(self, texts: Any, *, threads: int | None) -> DenseBlock:
         if isinstance(self.embedder_, Word2vec):
@@ -289,10 +250,6 @@ class LinearVectors(BaseEstimator):
         if network is None:
             return self._embed(encoder, tokens)
         return match(make_runner(network, self), tokens, 1).vectors
-
-    def score(self, X: Any, y: Any) -> float:
-        """P@1, so that scikit-learn's searches have a default to maximise."""
-        return precision_at_1(self, X, y)
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes of main memory that fitting will need at its peak, a cautious guess."""
@@ -334,21 +291,3 @@ class LinearVectors(BaseEstimator):
         linear.facts_ = replace(model.facts_, from_text=False)
         model.linear_ = linear
         return cast(Self, model)
-
-    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
-        """Adds labels, as the linear method's ``add_labels`` does.
-
-        What makes the vectors stays as it is.
-        """
-        from labelgrove.methods.growing import add_labels
-
-        return add_labels(self, names, **options)
-
-    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
-        """Learns from new documents, as the linear method's ``update`` does.
-
-        What makes the vectors stays as it is.
-        """
-        from labelgrove.methods.growing import update
-
-        return update(self, X, y, **options)

@@ -11,42 +11,35 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
-from sklearn.base import BaseEstimator
-
 from labelgrove.beam import SearchParams
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError
 from labelgrove.features import Features
-from labelgrove.growth_report import Growth
 from labelgrove.label_features import describe_labels, label_strings
+from labelgrove.masks import LabelMask
 from labelgrove.methods.base import (
-    TrainingFacts,
     check_fitted,
     check_params,
-    checked_inputs,
     load_estimator,
     save_estimator,
+    texts_of,
     training_corpus,
 )
-from labelgrove.methods.neural import comparison, estimate_memory, precision_at_1
+from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.neural import comparison, estimate_memory
 from labelgrove.methods.preparation import measured, prepare, tree_stage
-from labelgrove.methods.requests import MinScore, Request, score_given
 from labelgrove.methods.xr_matching import found_share
 from labelgrove.methods.xr_stages import (
     Descent,
     Shortlists,
-    Standard,
     Vectors,
-    beside,
     bootstrap_stage,
-    embedded,
     level_stage,
     matcher_stage,
-    restore,
-    standard_stage,
     vectors_stage,
 )
+from labelgrove.methods.xr_vectors import Standard, beside, embedded, restore, standard_stage
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams, find_encoder
 from labelgrove.nn.loop_params import LoopParams
@@ -63,7 +56,7 @@ from labelgrove.tfidf import Tfidf, TfidfParams
 from labelgrove.tree import LabelTree, TreeParams, build_tree
 
 
-class XRTransformer(BaseEstimator):
+class XRTransformer(Estimator):
     """Fine-tunes an encoder level by level, then ranks labels linearly on tf-idf and its vectors.
 
     ``tree`` is the preliminary tree whose levels the encoder learns, ``refined`` the one that the
@@ -71,7 +64,7 @@ class XRTransformer(BaseEstimator):
     "both" or "vectors": the ranker and its tree may do without tf-idf. ``matcher`` are the linear
     models that shortlist for the next level. ``held_out`` is the share of the documents that
     choose the checkpoints; nothing is learnt from them. ``baseline`` trains the linear method, too,
-    and reports both on them.
+    and reports both on them. Scores are margins, or products as ``search`` says.
     """
 
     method: ClassVar[str] = "xrtransformer"
@@ -183,9 +176,7 @@ class XRTransformer(BaseEstimator):
         refined = self._refined_tree(descent, levels, vectors) if self.refine else tree
         self.ranker_ = self._ranker(descent, levels, vectors, refined)
         self.tree_ = tree
-        self.index_ = corpus.index
-        self.facts_ = TrainingFacts.of(corpus)
-        self.calibration_ = None
+        self._remember(corpus)
         self.story_ = joined_stories(stories)
         self.report_ = self._report(descent, vectors, shortlists, reporter)
         self.timings_ = reporter.timings
@@ -260,7 +251,7 @@ class XRTransformer(BaseEstimator):
         if data.held_out is None:
             return {}
         found = self._search(self._seen(vectors.held_out_features), 10)
-        ours = measured(found, data.held_out)
+        ours = measured(found, data.held_out, data.learnt_from)
         reporter.message(comparison(self.method, ours, data.linear))
         recall = [
             found_share(shortlist.held_out, counts)
@@ -268,50 +259,11 @@ class XRTransformer(BaseEstimator):
         ]
         return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}
 
-    def predict(
-        self,
-        X: Any,
-        k: int = 5,
-        *,
-        allow: Any = None,
-        deny: Any = None,
-        min_score: MinScore = None,
-        diversity: float = 0.0,
-        raw: bool = False,
-        threads: int | None = None,
+    def _best_labels(
+        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        """The k best labels of each text; scores are margins, or products as ``search`` says.
-
-        ``allow``, ``deny``, ``min_score``, ``diversity`` and ``raw`` are as for the linear method.
-        """
-        check_fitted(self)
-        asked = Request.of(
-            self,
-            k,
-            allow=allow,
-            deny=deny,
-            min_score=min_score,
-            diversity=diversity,
-            raw=raw,
-        )
-        texts = checked_inputs(X)
-        if isinstance(texts, Features):
-            raise DataError(f"{self.method} reads text and cannot predict from features")
-        documents = self._features(texts, threads=threads)
-        return asked.answer(
-            self._search(documents, asked.places, allow=asked.mask, threads=threads)
-        )
-
-    def score_labels(
-        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
-    ) -> Any:
-        """Scores of given labels, the numbers that :meth:`predict` gives them.
-
-        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
-        sparse documents x labels pattern, for a sparse matrix.
-        """
-        check_fitted(self)
-        return score_given(self, X, labels, raw=raw, threads=threads)
+        documents = self._features(texts_of(self, X), threads=threads)
+        return self._search(documents, k, allow=mask, threads=threads)
 
     def _features(self, texts: Any, *, threads: int | None = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""
@@ -331,10 +283,6 @@ class XRTransformer(BaseEstimator):
             documents, k=k, params=self.search, threads=threads or self.n_jobs, **masks
         )
         return Predictions(columns, scores, counts, self.index_, self.search.score_kind)
-
-    def score(self, X: Any, y: Any) -> float:
-        """P@1, so that scikit-learn's searches have a default to maximise."""
-        return precision_at_1(self, X, y)
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes of main memory that fitting will need at its peak, a cautious guess."""
@@ -376,24 +324,6 @@ class XRTransformer(BaseEstimator):
         model.story_ = stored.config["story"]
         model.report_ = stored.config["report"]
         return cast(Self, model)
-
-    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
-        """Adds labels, as the linear method's ``add_labels`` does.
-
-        The encoder stays as it is.
-        """
-        from labelgrove.methods.growing import add_labels
-
-        return add_labels(self, names, **options)
-
-    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
-        """Learns from new documents, as the linear method's ``update`` does.
-
-        The encoder stays as it is.
-        """
-        from labelgrove.methods.growing import update
-
-        return update(self, X, y, **options)
 
 
 def joined_stories(levels: Sequence[dict[str, Any]]) -> dict[str, Any]:

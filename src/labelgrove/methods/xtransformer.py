@@ -7,35 +7,31 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
-from sklearn.base import BaseEstimator
-
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.errors import DataError
-from labelgrove.features import Features
-from labelgrove.growth_report import Growth
+from labelgrove.masks import LabelMask
 from labelgrove.methods.base import (
-    TrainingFacts,
     check_fitted,
     check_params,
-    checked_inputs,
     load_estimator,
     save_estimator,
+    texts_of,
     training_corpus,
 )
 from labelgrove.methods.cluster_ranking import (
     ClusterRanker,
     LearntScore,
+    Matched,
     RankingParams,
     check_ranking,
     ranker_features,
     train_cluster_ranker,
 )
+from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.indexing import IndexingParams
 from labelgrove.methods.matching import (
     BYTES_PER_VECTOR,
     REMEMBERED,
-    Matched,
     indexed_labels,
     match,
     matcher_stage,
@@ -45,11 +41,9 @@ from labelgrove.methods.matching import (
 from labelgrove.methods.neural import (
     comparison,
     estimate_memory,
-    precision_at_1,
     prediction_runner,
 )
 from labelgrove.methods.preparation import Prepared, measured, prepare
-from labelgrove.methods.requests import MinScore, Request, score_given
 from labelgrove.nn.encoder_files import EncoderParams
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.matcher_net import MatcherParams
@@ -66,7 +60,7 @@ from labelgrove.tfidf import Tfidf, TfidfParams
 from labelgrove.tree import LabelTree
 
 
-class XTransformer(BaseEstimator):
+class XTransformer(Estimator):
     """An encoder finds the clusters of labels that a text needs; linear rankers order their labels.
 
     ``indexing`` says what labels are clustered by, ``ranking`` what the rankers read and how both
@@ -141,9 +135,7 @@ class XTransformer(BaseEstimator):
         self.network_ = network
         self.vectorizer_ = data.features.vectorizer
         self.ranker_ = ClusterRanker(ranker, self.ranking)
-        self.index_ = corpus.index
-        self.facts_ = TrainingFacts.of(corpus)
-        self.calibration_ = None
+        self._remember(corpus)
         self.report_ = self._held_out_report(data, reporter)
         self.timings_ = reporter.timings
         return self
@@ -189,65 +181,24 @@ class XTransformer(BaseEstimator):
             self.ranker_.learn(terms, matched, data.held_out.labels, threads=threads)
         found = self.ranker_.best_labels(terms, matched, 10, threads=threads)
         kind = self.ranking.score_kind
-        ours = measured(Predictions(*found, self.index_, kind), data.held_out)
+        found_labels = Predictions(*found, self.index_, kind)
+        ours = measured(found_labels, data.held_out, data.learnt_from)
         reporter.message(comparison(self.method, ours, data.linear))
         recall = [self.ranker_.recall(matched, data.held_out.labels)]
         return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}
 
-    def predict(
-        self,
-        X: Any,
-        k: int = 5,
-        *,
-        allow: Any = None,
-        deny: Any = None,
-        min_score: MinScore = None,
-        diversity: float = 0.0,
-        raw: bool = False,
-        threads: int | None = None,
+    def _best_labels(
+        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        """The k best labels of each text; what scores are depends on ``ranking.combine``.
-
-        ``allow``, ``deny``, ``min_score``, ``diversity`` and ``raw`` are as for the linear method.
-        """
-        check_fitted(self)
-        asked = Request.of(
-            self,
-            k,
-            allow=allow,
-            deny=deny,
-            min_score=min_score,
-            diversity=diversity,
-            raw=raw,
-        )
-        texts = checked_inputs(X)
-        if isinstance(texts, Features):
-            raise DataError(f"{self.method} reads text and cannot predict from features")
-        threads = self.n_jobs if threads is None else threads
+        texts = texts_of(self, X)
         encoder = self.network_.encoder
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
         runner = prediction_runner(self)
-        mask = asked.mask
-        most = self.ranker_.clusters_for(asked.places, mask)
+        most = self.ranker_.clusters_for(k, mask)
         matched = match(runner, tokens, most, mask=self.ranker_.cluster_mask(mask))
         terms = self.vectorizer_.transform(texts)
-        found = self.ranker_.best_labels(terms, matched, asked.places, mask=mask, threads=threads)
-        return asked.answer(Predictions(*found, self.index_, self.ranking.score_kind))
-
-    def score_labels(
-        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
-    ) -> Any:
-        """Scores of given labels, the numbers that :meth:`predict` gives them.
-
-        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
-        sparse documents x labels pattern, for a sparse matrix.
-        """
-        check_fitted(self)
-        return score_given(self, X, labels, raw=raw, threads=threads)
-
-    def score(self, X: Any, y: Any) -> float:
-        """P@1, so that scikit-learn's searches have a default to maximise."""
-        return precision_at_1(self, X, y)
+        found = self.ranker_.best_labels(terms, matched, k, mask=mask, threads=threads)
+        return Predictions(*found, self.index_, self.ranking.score_kind)
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes of main memory that fitting will need at its peak, a cautious guess."""
@@ -280,21 +231,3 @@ class XTransformer(BaseEstimator):
         model.story_ = parts["network"].config["story"]
         model.report_ = parts["network"].config["report"]
         return cast(Self, model)
-
-    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
-        """Adds labels, as the linear method's ``add_labels`` does.
-
-        Encoder and matcher stay as they are.
-        """
-        from labelgrove.methods.growing import add_labels
-
-        return add_labels(self, names, **options)
-
-    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
-        """Learns from new documents, as the linear method's ``update`` does.
-
-        Encoder and matcher stay as they are.
-        """
-        from labelgrove.methods.growing import update
-
-        return update(self, X, y, **options)

@@ -170,10 +170,13 @@ class Encoder(torch.nn.Module):
         """
         return self.packs and device.type == "cuda" and precision != "fp32"
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """As of any module. Packed batches have one shape; their pass is compiled for just that."""
+    def compile(self, *args: Any, graphs: bool = False, **kwargs: Any) -> None:
+        """As of any module. Packed batches have one shape; their pass is compiled for just that.
+
+        With ``graphs`` it is replayed as a CUDA graph: what it returned lasts until the next step.
+        """
         super().compile(*args, **kwargs)
-        self._packed_states = _compiled_pass()
+        self._packed_states = _compiled_pass("reduce-overhead" if graphs else None)
 
     def layer_number(self, layer: int) -> int:
         """``layer`` counted from 0 (the embeddings) to ``depth``; others are a ConfigError.
@@ -265,9 +268,9 @@ class Encoder(torch.nn.Module):
 
 
 @functools.cache
-def _compiled_pass() -> Any:
+def _compiled_pass(mode: str | None) -> Any:
     """One for all encoders: those of the same shape share what was compiled."""
-    return torch.compile(packed_states, dynamic=False, fullgraph=True)
+    return torch.compile(packed_states, dynamic=False, fullgraph=True, mode=mode)
 
 
 def _restored(part: Part, training: bool) -> Encoder:

@@ -20,15 +20,7 @@ from torch.nn import functional
 from labelgrove.arrays import CSR, Float32
 from labelgrove.errors import ConfigError
 from labelgrove.nn.allowed import AllowedNodes
-from labelgrove.nn.candidates import (
-    RaggedLabels,
-    TreeIndex,
-    best,
-    contains,
-    favour,
-    found_labels,
-    shortlist,
-)
+from labelgrove.nn.candidates import TreeIndex, best, contains, favour, found_labels, shortlist
 from labelgrove.nn.full_head import full_head_best, full_head_loss
 from labelgrove.nn.heads import (
     LabelTable,
@@ -41,6 +33,7 @@ from labelgrove.nn.heads import (
     top_labels,
 )
 from labelgrove.nn.losses import document_losses, full_losses
+from labelgrove.nn.ragged import RaggedLabels
 from labelgrove.params import Params, param
 from labelgrove.tree import LabelTree
 
@@ -77,6 +70,10 @@ class LightXmlParams(Params):
     )
     reduction: Literal["mean", "sum"] = param(
         "mean", help="of a document's losses over groups, and over labels: mean (code), sum (paper)"
+    )
+    score: Literal["level", "weighted"] = param(
+        "weighted",
+        help="with groups; level: the label's probability; weighted: times that of its group",
     )
     max_candidates: int | None = param(
         None, ge=1, help="most labels scored per training document, true ones first; none = all"
@@ -208,7 +205,7 @@ class LightXmlNet(nn.Module):
         enough: bool = False,
         allowed: Any = None,
     ) -> TopLabels:
-        """The best ``k`` labels: the group's probability times the label's; never any dropout.
+        """The best ``k`` labels by ``params.score``; never any dropout.
 
         With ``enough``, more groups are kept where fewer would not have ``k`` labels for certain.
         ``allowed`` is what :meth:`allowing` made: groups without allowed labels are passed over.
@@ -224,8 +221,10 @@ class LightXmlNet(nn.Module):
             listed = shortlist(self.index, 1, kept, kept_mask)
             if allowed is not None:
                 listed = allowed.only(1, listed)
-            chances = group_logits.gather(1, kept).float().sigmoid().gather(1, listed.slots)
-            scores = self._label_logits(text, listed.ids, listed.mask).sigmoid() * chances
+            scores = self._label_logits(text, listed.ids, listed.mask).sigmoid()
+            if self.params.score == "weighted":
+                chances = group_logits.gather(1, kept).float().sigmoid()
+                scores = scores * chances.gather(1, listed.slots)
             return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
@@ -249,8 +248,9 @@ class LightXmlNet(nn.Module):
         of_group = text @ self.groups.weight[group] + self.groups.bias[group]
         of_label = self._hidden(text) @ self.table.weight[leaf].to(text.dtype)
         groups, labels = self.index.widths
+        counts = self.params.score == "weighted"
         return [
-            NodeLogit(1, group, groups, of_group, float(self.groups.bias[group].detach()), True),
+            NodeLogit(1, group, groups, of_group, float(self.groups.bias[group].detach()), counts),
             NodeLogit(2, leaf, labels, of_label, 0.0, True),
         ]
 

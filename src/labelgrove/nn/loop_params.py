@@ -8,7 +8,7 @@ from typing import Any, Literal
 from labelgrove.params import Params, param
 
 # What may differ between a run and its continuation without changing what is learnt.
-_FREE = ("checkpoint_minutes", "compile", "log_every")
+_FREE = ("checkpoint_minutes", "compile", "graphs", "log_every")
 
 
 @dataclass
@@ -86,6 +86,11 @@ class LoopParams(Params):
         15.0, ge=0, help="minutes between checkpoints; none = only a finished run is kept"
     )
     compile: bool = param(False, help="whether the encoder goes through torch.compile")
+    graphs: bool = param(
+        True,
+        help="whether compiled passes over packed texts are replayed as CUDA graphs, which spares "
+        "the launches of their kernels; with one batch per update, on one GPU",
+    )
     log_every: int = param(50, ge=1, help="updates between two readings of loss and speed")
 
     def identity(self) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def full_losses(
     No rows x columns array of targets is made: every column is taken for a negative first, and the
     true ones are corrected. ``positive_weights`` has the shape of ``truth``.
 
-    >>> from labelgrove.nn.candidates import NO_NODE
+    >>> from labelgrove.nn.ragged import NO_NODE
     >>> truth = torch.tensor([[1, NO_NODE]])
     >>> full_losses(torch.tensor([[-3.0, 0.0]]), truth, kind="squared_hinge").tolist()
     [0.5]

@@ -17,9 +17,9 @@ from torch.nn import functional
 
 from labelgrove.arrays import CSR, Float32
 from labelgrove.errors import ConfigError
-from labelgrove.nn.candidates import RaggedLabels
 from labelgrove.nn.heads import NodeLogit, TopLabels, log_odds, top_labels
 from labelgrove.nn.losses import LossKind, full_losses
+from labelgrove.nn.ragged import RaggedLabels
 from labelgrove.params import Params, param
 
 

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from labelgrove.arrays import CSR, Float32, Int32
 from labelgrove.masks import LabelMask
 from labelgrove.nn.batches import Batch, Batches, prefetched
-from labelgrove.nn.candidates import RaggedLabels
 from labelgrove.nn.checkpoint import fill
 from labelgrove.nn.devices import autocast
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.heads import NodeLogit, TopLabels
 from labelgrove.nn.packing import PackedBatch, PackedBatches
+from labelgrove.nn.ragged import RaggedLabels
 from labelgrove.nn.tokens import Tokens
 from labelgrove.part import Part
 

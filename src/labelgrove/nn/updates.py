@@ -10,6 +10,7 @@ from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.nn.averaging import Average
 from labelgrove.nn.checkpoint import fill, load_optimizer, optimizer_tensors
 from labelgrove.nn.devices import Workers, autocast, choose_precision, derived_seed, seed_torch
+from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.optim import LossScale, adamw, clip_gradients, parameter_groups, split_parameters
 from labelgrove.nn.rows import RowOptimizer, RowTable, row_tables
@@ -49,8 +50,13 @@ class Updates:
         if not self.tables and not any(p.requires_grad for p in model.parameters()):
             raise ConfigError("the model has nothing to train: no parameter asks for a gradient")
         self.precision = choose_precision(params.precision, device)
+        # Gradients that a replayed graph returns would not outlive a second batch of an update.
+        alone = params.accumulate == 1 and workers.count == 1 and device.type == "cuda"
+        self.graphs = params.compile and params.graphs and alone
         if params.compile:
-            getattr(model, "encoder", model).compile(dynamic=True)
+            encoder = getattr(model, "encoder", model)
+            options = {"graphs": self.graphs} if isinstance(encoder, Encoder) else {}
+            encoder.compile(dynamic=True, **options)
         cast = _WithLoss(model, loss_of, lambda: autocast(self.precision, device))
         self.module = workers.wrap(cast)
         self.optimizer = adamw(groups or parameter_groups(*split_parameters(model), params), params)
@@ -69,6 +75,8 @@ class Updates:
     def make(self, step: int, share: Share, batches: Iterator[Any]) -> None:
         """Update ``step`` (from 0) on this process's batches."""
         seed_torch(derived_seed(self.seed, step, self.workers.rank), self.workers.device)
+        if self.graphs:
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         scale = 1.0 if self.scale is None else self.scale.value
         for i, (weight, batch) in enumerate(zip(share.weights, batches, strict=True)):
             is_last = i == len(share.weights) - 1

@@ -20,7 +20,6 @@ from labelgrove.arrays import CSR, Float32
 from labelgrove.errors import ConfigError
 from labelgrove.nn.batches import Batch, Batches
 from labelgrove.nn.candidates import (
-    RaggedLabels,
     TreeIndex,
     first_occurrences,
     occurrences,
@@ -32,6 +31,7 @@ from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.losses import LossKind, document_losses, full_losses, relevance_weights
 from labelgrove.nn.network import labels_of
 from labelgrove.nn.packing import PackedBatch, PackedBatches
+from labelgrove.nn.ragged import RaggedLabels
 from labelgrove.nn.rows import RowTable
 from labelgrove.params import Params, param
 from labelgrove.tree import LabelTree
