@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import labelgrove
+from labelgrove.datasets import shop_corpus
 from labelgrove.errors import ConfigError
 from labelgrove.model_card import model_card
 from labelgrove.part import Part
@@ -75,3 +76,13 @@ def test_a_linear_model(tmp_path: Path) -> None:
 def test_front_matter_cannot_be_broken_out_of(folder: Path, licence: str) -> None:
     with pytest.raises(ConfigError, match="licence"):
         card(folder, licence=licence)
+
+
+def test_an_ensemble_that_learnt_its_weights(tmp_path: Path) -> None:
+    members = [labelgrove.Linear(), labelgrove.Linear(n_trees=2)]
+    corpus = shop_corpus(200, labels=10)
+    model = labelgrove.Ensemble(members, rule="learnt", held_out=0.2).fit(corpus)
+    model.save(tmp_path / "model")
+    text = card(tmp_path / "model")
+    assert f"| P@1 | {100 * model.report_['ensemble'][0]:.2f} |" in text
+    assert "weights were chosen by them" in text

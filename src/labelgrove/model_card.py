@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove.errors import ConfigError
+from labelgrove.held_out import held_out_metrics
 from labelgrove.hub_files import plain_name
 from labelgrove.store import StoredModel, load_model, model_size
 
@@ -110,11 +111,14 @@ def _summary(stored: StoredModel, size: int) -> str:
 def _results(stored: StoredModel, measured: Mapping[str, float] | None, measured_on: str) -> str:
     lines = ["## Results"]
     report = held_out_report(stored)
-    ours, linear = report.get(stored.method) or {}, report.get("linear") or {}
+    ours, linear = report.get(stored.method, {}), report.get("linear", {})
     if ours:
-        about = "On documents that were held out of training"
-        chose = "; the checkpoint was chosen by them, so new documents may do slightly worse"
-        lines += ["", f"{about}{chose}." if stored.method != "ensemble" else f"{about}."]
+        chosen = "members' weights were" if stored.method == "ensemble" else "checkpoint was"
+        lines += [
+            "",
+            f"On documents that were held out of training; the {chosen} chosen by them, so new "
+            "documents may do slightly worse.",
+        ]
         lines += ["", *_table({"this model": ours, "linear on tf-idf": linear})]
     if measured:
         lines += ["", f"On {measured_on}:", "", *_table({"this model": measured})]
@@ -123,13 +127,13 @@ def _results(stored: StoredModel, measured: Mapping[str, float] | None, measured
     return "\n".join(lines)
 
 
-def held_out_report(stored: StoredModel) -> dict[str, Any]:
+def held_out_report(stored: StoredModel) -> dict[str, dict[str, float]]:
     """What training measured on held-out documents, by method; empty where it did not."""
     for part in ("network", "encoder", "ensemble"):
         if part in stored.parts:
             report = stored.parts[part].config.get("report")
             if isinstance(report, dict) and stored.method in report:
-                return report
+                return held_out_metrics(report)
     return {}
 
 
