@@ -70,3 +70,17 @@ def test_mistakes(run: Any, model: Path, tmp_path: Path) -> None:
         done = run("update", model, *flags, check=False)
         assert done.returncode == 1 and message in done.stderr
     assert not (tmp_path / "x").exists()
+
+
+def test_notes_on_labels_of_the_table_are_told_beside_those_on_documents(
+    run: Any, model: Path, tmp_path: Path
+) -> None:
+    data = write(tmp_path / "new.jsonl", NEW)
+    table = tmp_path / "new_labels.tsv"
+    table.write_text("k:unheard\tzzyzx\n")
+    flags = ["--data", data, "--labels", table, "--set", "max_added=0.05"]
+    done = run("update", model, *flags, "--out", tmp_path / "grown", "--json")
+    result = json.loads(done.stdout)
+    assert any("were at hand" in note for note in result["notes"])
+    assert any("no term that tf-idf knows" in note for note in result["notes"])
+    assert sum("max_added" in reason for reason in result["reasons"]) == 1

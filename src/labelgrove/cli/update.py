@@ -141,5 +141,12 @@ def _joined(first: Growth | None, second: Growth) -> Growth:
         return second
     if not second.added:
         return first
-    reasons = dict.fromkeys([*first.reasons, *second.reasons])
-    return replace(first, added=first.added + second.added, reasons=tuple(reasons))
+    # What the labels added first have passed, the second report has passed as well; only it does
+    # not know the documents' terms.
+    terms = [reason for reason in first.reasons if "max_unknown_terms" in reason]
+    return replace(
+        first,
+        added=first.added + second.added,
+        reasons=tuple(dict.fromkeys([*second.reasons, *terms])),
+        notes=tuple(dict.fromkeys([*first.notes, *second.notes])),
+    )
