@@ -87,7 +87,7 @@ def _summary(stored: StoredModel, size: int) -> str:
         ("method", _ABOUT.get(stored.method, stored.method)),
         *(
             [("encoder", plain_name(stored.params["encoder"]["encoder"]))]
-            if "encoder" in stored.params
+            if _reads_by_encoder(stored.params)
             else []
         ),
         ("labels", f"{labels:,}"),
@@ -155,7 +155,7 @@ def _use(stored: StoredModel, name: str | None) -> str:
     extra = "hub"
     if "runtime" in stored.metadata:
         extra += ",onnx"
-    elif "encoder" in stored.params:
+    elif any("encoder" in params for params in (stored.params, *stored.params.get("members", ()))):
         extra += ",torch"
     return "\n".join(
         [
@@ -187,12 +187,17 @@ def _limits(stored: StoredModel) -> str:
         "- Texts unlike the training documents (another language, genre or time) get worse labels.",
         "- It repeats what its training labels got wrong or left out.",
     ]
-    if "encoder" in stored.params:
+    if _reads_by_encoder(stored.params):
         tokens = stored.params["encoder"]["max_tokens"]
         lines.insert(4, f"- The encoder reads the first {tokens} tokens of a text.")
     if "calibration" not in stored.parts:
         lines.append("- Scores order labels; they are not calibrated to be read as probabilities.")
     return "\n".join(lines)
+
+
+def _reads_by_encoder(params: Mapping[str, Any]) -> bool:
+    """Not so where word vectors were learnt: the settings of an encoder are there, but idle."""
+    return "encoder" in params and params.get("vectors", {}).get("kind") != "word2vec"
 
 
 def _word(value: str, field: str) -> str:
