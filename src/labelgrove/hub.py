@@ -10,7 +10,7 @@ import logging
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,8 @@ def fetch(
             if not target.is_dir():  # else another process was quicker, and has the same
                 raise
     pointer.parent.mkdir(parents=True, exist_ok=True)
-    write_file(pointer, commit.encode(), exclusive=False)
+    with suppress(FileNotFoundError):  # of two at once, the second may find it in place already
+        write_file(pointer, commit.encode(), exclusive=False)
     return target
 
 
