@@ -8,7 +8,10 @@ import pytest
 
 from labelgrove.cli import app, data
 
-COMMANDS = {c.name: c for c in (*app.registered_commands, *data.data.registered_commands)}
+COMMANDS = {
+    command.name or getattr(command.callback, "__name__", ""): command
+    for command in (*app.registered_commands, *data.data.registered_commands)
+}
 FOR_PROGRAMS = ("train", "evaluate", "explain", "bench", "calibrate", "tune", "report", "info")
 
 
