@@ -178,7 +178,7 @@ def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None
     """Changes a manifest as somebody who knows the format would, checksum included."""
     manifest = json.loads((folder / "manifest.json").read_text())
     change(manifest)
-    manifest["checksum"] = bundle._manifest_checksum(manifest)
+    manifest["checksum"] = bundle.manifest_checksum(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 

@@ -31,7 +31,10 @@ _HOME = {
     "TreeParams": "labelgrove.tree",
     "calibrate": "labelgrove.calibration",
     "evaluate": "labelgrove.metrics",
+    "export": "labelgrove.exporting.write",
+    "from_pretrained": "labelgrove.hub",
     "load": "labelgrove.methods.base",
+    "push": "labelgrove.hub",
     "read_corpus": "labelgrove.formats",
     "scorer": "labelgrove.metrics",
     "text_analyzer": "labelgrove.text_feed",
@@ -56,7 +59,10 @@ __all__ = [
     "__version__",
     "calibrate",
     "evaluate",
+    "export",
+    "from_pretrained",
     "load",
+    "push",
     "read_corpus",
     "scorer",
     "text_analyzer",
@@ -70,8 +76,10 @@ if TYPE_CHECKING:
     from labelgrove.calibration import calibrate
     from labelgrove.corpus import Corpus, LabelIndex
     from labelgrove.ensemble import Ensemble
+    from labelgrove.exporting.write import export
     from labelgrove.features import Features
     from labelgrove.formats import read_corpus, write_corpus
+    from labelgrove.hub import from_pretrained, push
     from labelgrove.masks import LabelMask
     from labelgrove.methods.base import load
     from labelgrove.methods.linear import Linear

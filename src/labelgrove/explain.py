@@ -114,7 +114,10 @@ def _explained(
             model, text, column, examples=examples, gradient_steps=gradient_steps
         )
     else:
-        raise UnsupportedError(f"the method {model.method} cannot be explained")
+        raise UnsupportedError(
+            f"the method {model.method} cannot be explained; train linear on the same documents "
+            "and ask it"
+        )
     score = sum(path.weight * path.score for path in paths)
     return Explanation(
         id=model.index_.ids[column],

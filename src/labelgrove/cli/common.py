@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import shutil
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -146,6 +147,21 @@ def given_labels(values: list[str] | None) -> list[str] | None:
     return labels
 
 
+def local_model(model: Path) -> Path:
+    """A model folder as it is; for ``hub:owner/name`` its copy, which may have to be fetched.
+
+    >>> local_model(Path("model")).name
+    'model'
+    """
+    given = str(model)
+    if not given.startswith("hub:"):
+        return model
+    from labelgrove.hub import fetch
+
+    name, _, revision = given.removeprefix("hub:").partition("@")
+    return fetch(name, revision=revision or None)
+
+
 def check_device(device: str) -> None:
     """Refuses a device that is not there instead of quietly using another."""
     kind = device.partition(":")[0]
@@ -160,6 +176,14 @@ def check_device(device: str) -> None:
             raise ConfigError(
                 "--device cuda: torch sees no CUDA device; labelgrove doctor tells more"
             )
+
+
+def check_dense(model: Any, dense: Path | None) -> None:
+    """Refuses dense rows that a model would not read."""
+    if dense is not None and "dense" not in inspect.signature(model.predict).parameters:
+        raise UnsupportedError(
+            f"--dense: the method {model.method} reads text alone; leave the flag out"
+        )
 
 
 def use_device(model: Any, device: str) -> None:

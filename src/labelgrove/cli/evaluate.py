@@ -56,6 +56,7 @@ def evaluate(
 
     console = common.stderr_console()
     common.check_device(device)
+    model = common.local_model(model)
     how = common.read_options(
         input_format, text_field, labels_field, id_field, skip_bad, read, part="test"
     )
@@ -70,6 +71,7 @@ def evaluate(
 
         loaded = load(model)
         common.use_device(loaded, device)
+        common.check_dense(loaded, dense)
         corpus = common.read_corpus(
             test, labels=labels, index=loaded.index_, dense=dense, options=how, console=console
         )

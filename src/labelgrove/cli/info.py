@@ -36,6 +36,8 @@ def info(
         "versions": stored.manifest.get("versions"),
         "verified": verify,
     }
+    if "runtime" in stored.metadata:
+        facts |= {name: stored.metadata[name] for name in ("runtime", "precision")}
     if "ensemble" in stored.parts:
         settled = stored.parts["ensemble"].config
         facts["members"] = ", ".join(member["method"] for member in stored.params["members"])

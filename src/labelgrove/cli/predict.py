@@ -22,7 +22,9 @@ Batch = tuple[Any, Sequence[str | None]]
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Model folder, or hub:owner/name.")
+    ],
     documents: Annotated[
         str, typer.Argument(metavar="INPUT", help="Corpus or text lines; - for standard input.")
     ],
@@ -88,8 +90,9 @@ def predict(
 
     console = common.stderr_console()
     common.check_device(device)
-    loaded = load(model)
+    loaded = load(common.local_model(model))
     common.use_device(loaded, device)
+    common.check_dense(loaded, dense)
     if groups is not None:
         from labelgrove.tree_given import read_label_groups
 

@@ -14,7 +14,9 @@ from labelgrove.errors import ConfigError, MissingExtraError
 
 
 def serve(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Model folder, or hub:owner/name.")
+    ],
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")
@@ -26,13 +28,21 @@ def serve(
         Path | None,
         typer.Option("--token-file", help="File with a token to ask for; or LABELGROVE_TOKEN."),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="HTML report to show at /report; or MODEL/report.html."),
+    ] = None,
+    train: Annotated[
+        Path | None,
+        typer.Option("--train", help="Training corpus; explanations name its similar documents."),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="One limit, e.g. max_k=20; repeatable.")
     ] = None,
     threads: options.Threads = None,
     device: options.Device = "auto",
 ) -> None:
-    """Answer POST /v1/predict and the other routes that docs/service.md describes.
+    """Answer POST /v1/predict and the other routes that docs/service.md describes; / is a page.
 
     A new model that is saved into the folder is taken up while running. Ctrl-C answers what is
     open, then stops.
@@ -43,6 +53,7 @@ def serve(
     from labelgrove.serve.settings import ServeParams
 
     common.check_device(device)
+    model = common.local_model(model)
     params = ServeParams.from_dict(merge_settings({}, settings or [])).checked()
     token = _token(token_file)
     try:
@@ -72,6 +83,8 @@ def serve(
         threads=threads,
         device=device,
         token=token,
+        report=report,
+        train=train,
         announce=announce,
     )
 

@@ -162,7 +162,7 @@ def _check_extras(
     """Says before the work that a flag does not fit the method or the other flags."""
     import inspect
 
-    from labelgrove.errors import ConfigError
+    from labelgrove.errors import ConfigError, UnsupportedError
 
     known = inspect.signature(model.fit).parameters
     for flag, argument, value in (
@@ -170,7 +170,9 @@ def _check_extras(
         ("--label-tree", "label_tree", label_tree),
     ):
         if value is not None and argument not in known:
-            raise ConfigError(f"{flag}: the method {model.method} has no use for it")
+            raise UnsupportedError(
+                f"{flag}: the method {model.method} has no use for it; leave it out or train linear"
+            )
     if dev is not None and dense is not None and dev_dense is None:
         raise ConfigError("--dev-dense is needed: the model will want dense rows of --dev, too")
     if dev_dense is not None and (dev is None or dense is None):

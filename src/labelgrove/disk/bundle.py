@@ -103,7 +103,7 @@ def write_bundle(
             "parts": list(parts),
             "files": files,
         }
-        manifest["checksum"] = _manifest_checksum(manifest)
+        manifest["checksum"] = manifest_checksum(manifest)
         write_file(folder / MANIFEST, jsonio.dump(manifest))
 
     write_folder(path, write, replace=replace)
@@ -169,7 +169,7 @@ def read_manifest(path: str | Path, *, kind: str) -> dict[str, Any]:
             f"({labelgrove.__version__}) reads; upgrade labelgrove"
         )
     try:
-        checksum = _manifest_checksum(manifest)
+        checksum = manifest_checksum(manifest)
     except RecursionError as error:
         raise ModelFormatError(f"{file}: nested too deeply") from error
     if manifest.get("checksum") != checksum:
@@ -196,7 +196,12 @@ def library_versions() -> dict[str, str]:
 _RESTORE = "copy the folder again from where it was made"
 
 
-def _manifest_checksum(manifest: Mapping[str, Any]) -> str:
+def manifest_checksum(manifest: Mapping[str, Any]) -> str:
+    """The digest that a manifest carries of itself.
+
+    >>> manifest_checksum({"checksum": "x"}) == manifest_checksum({})
+    True
+    """
     rest = {key: manifest[key] for key in sorted(manifest) if key != "checksum"}
     return hashlib.sha256(jsonio.dump(rest, indent=None)).hexdigest()
 

@@ -16,10 +16,9 @@ from scipy import sparse
 from labelgrove.arrays import CSR, Float32, Int32, Int64, as_csr
 from labelgrove.beam import SearchParams
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.features import Features
+from labelgrove.features import DenseBlock, Features
 from labelgrove.label_features import l2_normalised
 from labelgrove.masks import LabelMask
-from labelgrove.methods.matching import Matched
 from labelgrove.params import Params, param
 from labelgrove.predictions import ScoreKind
 from labelgrove.ranker import Ranker, train_ranker
@@ -33,6 +32,18 @@ PAIRS_AT_ONCE = 1 << 22  # of a document and a label
 NEWTON_STEPS = 50
 
 Transform = Literal["sigmoid", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge"]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What a matcher makes of documents: best clusters, best first, their margins, text vectors.
+
+    Vectors have unit length.
+    """
+
+    clusters: Int32
+    margins: Float32
+    vectors: DenseBlock
 
 
 @dataclass

@@ -8,17 +8,16 @@ can be trained anew without the encoder.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from labelgrove.arrays import Float32, Int32
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.features import DenseBlock
 from labelgrove.label_features import l2_normalised, label_strings
 from labelgrove.masks import LabelMask
+from labelgrove.methods.cluster_ranking import Matched
 from labelgrove.methods.indexing import by_documents, by_own_text, cluster_stage
 from labelgrove.methods.neural import make_runner, network_stage
 from labelgrove.methods.preparation import Prepared
@@ -38,18 +37,6 @@ REMEMBERED = 20
 # While text vectors are made: 1,024 numbers (of the widest encoders) in single precision, scaled,
 # and in half precision.
 BYTES_PER_VECTOR = 10 * 1024
-
-
-@dataclass(frozen=True)
-class Matched:
-    """What a matcher makes of documents: best clusters, best first, their margins, text vectors.
-
-    Vectors have unit length.
-    """
-
-    clusters: Int32
-    margins: Float32
-    vectors: DenseBlock
 
 
 def matcher_heads(clusters: int, params: MatcherParams) -> MakeHeads:

@@ -10,9 +10,8 @@ from typing import Any
 
 from labelgrove.arrays import CSR, csr_from_arrays
 from labelgrove.corpus import Corpus
-from labelgrove.errors import DataError
 from labelgrove.label_features import describe_labels, label_strings
-from labelgrove.methods.base import TrainingFacts
+from labelgrove.methods.base import TrainingFacts, check_texts_alone
 from labelgrove.methods.base import hold_out as hold_out  # methods take it from here
 from labelgrove.methods.inputs import make_terms
 from labelgrove.methods.linear import Linear
@@ -164,8 +163,7 @@ class Prepared:
 
 def prepare(model: Any, corpus: Corpus, stages: Stages) -> Prepared:
     """Splits the documents, makes tf-idf and tokens, and trains the linear baseline."""
-    if corpus.texts is None:
-        raise DataError(f"{model.method} reads text, and these documents have features only")
+    check_texts_alone(model.method, corpus)
     seed, threads = model.random_state, model.n_jobs
     learnt_from, held_out = hold_out(corpus, model.held_out, seed)
     encoder = load_encoder(model.encoder)

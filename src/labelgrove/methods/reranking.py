@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +18,6 @@ from labelgrove.arrays import CSR, Float32, Int32, as_csr
 from labelgrove.beam import SearchParams
 from labelgrove.features import Features
 from labelgrove.masks import LabelMask
-from labelgrove.nn.network import Runner
 from labelgrove.nn.tokens import Tokens
 from labelgrove.params import Params, param
 from labelgrove.part import Part
@@ -27,6 +26,9 @@ from labelgrove.solver import RankerParams, Start
 from labelgrove.tfidf import Tfidf
 from labelgrove.topk import top_k
 from labelgrove.tree import LabelTree
+
+if TYPE_CHECKING:  # exported models rerank without torch
+    from labelgrove.nn.network import Runner
 
 OWN_MARGIN = SearchParams(last_level="noop")
 

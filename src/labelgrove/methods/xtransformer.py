@@ -21,6 +21,7 @@ from labelgrove.methods.base import (
 from labelgrove.methods.cluster_ranking import (
     ClusterRanker,
     LearntScore,
+    Matched,
     RankingParams,
     check_ranking,
     ranker_features,
@@ -31,7 +32,6 @@ from labelgrove.methods.indexing import IndexingParams
 from labelgrove.methods.matching import (
     BYTES_PER_VECTOR,
     REMEMBERED,
-    Matched,
     indexed_labels,
     match,
     matcher_stage,

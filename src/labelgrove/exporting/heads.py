@@ -1,0 +1,317 @@
+"""Heads without torch: from an encoder's pooled states to the best labels, in NumPy and kernels.
+
+They do at prediction what the networks of ``labelgrove.nn`` do, with the same numbers up to the
+rounding of sums. Tables stay mapped files, of which only the rows in use are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit
+
+from labelgrove.arrays import Float32, Int32, Int64
+from labelgrove.errors import ModelFormatError
+from labelgrove.masks import LabelMask
+from labelgrove.part import Part
+from labelgrove.topk import TopK, top_k
+from labelgrove.tree import LabelTree
+
+# How states become what heads read: side by side; side by side behind a bottleneck; the first two
+# mixed and the others as they are; the only one as it is.
+Reading: TypeAlias = Literal["joined", "bottleneck", "mixed", "single"]
+
+DOCUMENTS_AT_ONCE = 64
+LOGITS_AT_ONCE = 1 << 24
+
+
+class Heads(Protocol):
+    """What answers documents' states (documents x layers x width) with labels."""
+
+    @property
+    def text_width(self) -> int: ...
+
+    def text(self, states: Float32) -> Float32: ...
+
+    def best_labels(
+        self, states: Float32, k: int, *, mask: LabelMask | None, threads: int | None
+    ) -> TopK: ...
+
+
+class Reader:
+    """Makes the vectors that each level of a head reads out of the states of several layers.
+
+    >>> Reader("joined").vectors(np.ones((2, 3, 4), np.float32))[0].shape
+    (2, 12)
+    """
+
+    def __init__(
+        self,
+        kind: Reading,
+        weight: Float32 | None = None,
+        bias: Float32 | None = None,
+        *,
+        sigmoid: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.weight = weight
+        self.bias = bias
+        self.sigmoid = sigmoid
+
+    def vectors(self, states: Float32) -> list[Float32]:
+        """One block of vectors per level of the head; the last is what labels read.
+
+        >>> Reader("single").vectors(np.ones((2, 1, 4), np.float32))[0].shape
+        (2, 4)
+        """
+        if self.kind == "single":
+            return [states[:, 0]]
+        if self.kind == "mixed":
+            mixed = self._projected(_joined(states[:, :2]))
+            return [mixed, *(states[:, layer] for layer in range(2, states.shape[1]))]
+        text = _joined(states)
+        return [text] if self.kind == "joined" else [text, self._projected(text)]
+
+    def _projected(self, vectors: Float32) -> Float32:
+        assert self.weight is not None and self.bias is not None
+        projected: Float32 = vectors @ self.weight.T + self.bias
+        return expit(projected) if self.sigmoid else projected
+
+
+class FlatHead:
+    """Every label (or cluster) is scored; scores are probabilities, or margins as they are.
+
+    >>> weight, bias = np.eye(3, 2, dtype=np.float32), np.zeros(3, np.float32)
+    >>> head = FlatHead(Reader("single"), weight, bias, probabilities=False)
+    >>> head.best_labels(np.array([[[1.0, 2.0]]], np.float32), 2).columns.tolist()
+    [[1, 0]]
+    """
+
+    def __init__(
+        self, reader: Reader, weight: Float32, bias: Float32, *, probabilities: bool = True
+    ) -> None:
+        self.reader = reader
+        self.weight = weight
+        self.bias = bias
+        self.probabilities = probabilities
+
+    @property
+    def text_width(self) -> int:
+        return int(self.weight.shape[1])
+
+    def text(self, states: Float32) -> Float32:
+        """What the labels' rows are multiplied with."""
+        return self.reader.vectors(states)[-1]
+
+    def best_labels(
+        self,
+        states: Float32,
+        k: int,
+        *,
+        mask: LabelMask | None = None,
+        threads: int | None = None,
+    ) -> TopK:
+        """The k best columns of each document, of those in ``mask``."""
+        vectors = self.text(states)
+        step = max(1, LOGITS_AT_ONCE // len(self.weight))
+        found = []
+        for start in range(0, len(vectors), step):
+            logits = vectors[start : start + step] @ self.weight.T + self.bias
+            if mask is not None:
+                logits[:, ~mask.allowed] = -np.inf
+            found.append(top_k(logits, k, threads=threads))
+        best = _stacked(found, k)
+        scores = expit(best.scores) if self.probabilities else best.scores
+        return TopK(best.columns, scores, best.counts)
+
+
+class TreeHeads:
+    """A table per level of a label tree; each level scores the children of what the one above kept.
+
+    A label's score is its probability, for ``weighted`` times that of its cluster.
+
+    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
+    >>> tables = [(np.eye(2, dtype=np.float32), None), (np.ones((3, 2), np.float32), None)]
+    >>> heads = TreeHeads(Reader("mixed", np.eye(2, 4), np.zeros(2)), tree, tables, kept=[1])
+    >>> heads.best_labels(np.ones((1, 3, 2), np.float32), 2).columns.tolist()
+    [[0, 1]]
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        tree: LabelTree,
+        tables: Sequence[tuple[Float32, Float32 | None]],
+        *,
+        kept: Sequence[int],
+        weighted: bool = True,
+    ) -> None:
+        if len(tables) != len(tree.widths) or len(kept) != len(tables) - 1:
+            raise ModelFormatError("the heads have other levels than the label tree")
+        self.reader = reader
+        self.tree = tree
+        self.tables = tables
+        self.kept = kept
+        self.weighted = weighted
+        self._everything = _Allowed(tree, None)
+
+    @property
+    def text_width(self) -> int:
+        return int(self.tables[-1][0].shape[1])
+
+    def text(self, states: Float32) -> Float32:
+        """What the labels' rows are multiplied with."""
+        return self.reader.vectors(states)[-1]
+
+    def best_labels(
+        self,
+        states: Float32,
+        k: int,
+        *,
+        mask: LabelMask | None = None,
+        threads: int | None = None,
+    ) -> TopK:
+        """The k best columns of each document; nodes that lead to no allowed label are skipped."""
+        allowed = self._everything if mask is None else _Allowed(self.tree, mask)
+        keep = [max(pair) for pair in zip(self.kept, allowed.needed(k), strict=True)]
+        vectors = self.reader.vectors(states)
+        found = []
+        for start in range(0, len(states), DOCUMENTS_AT_ONCE):
+            block = [level[start : start + DOCUMENTS_AT_ONCE] for level in vectors]
+            found.append(self._search(block, k, keep, allowed, threads))
+        return _stacked(found, k)
+
+    def _search(
+        self,
+        vectors: list[Float32],
+        k: int,
+        keep: Sequence[int],
+        allowed: _Allowed,
+        threads: int | None,
+    ) -> TopK:
+        weight, bias = self.tables[0]
+        logits = vectors[0] @ weight.T
+        if bias is not None:
+            logits += bias
+        logits[:, ~allowed.levels[0]] = -np.inf
+        best = top_k(logits, keep[0], threads=threads)
+        last = len(self.tables) - 1
+        for level in range(1, last):
+            listed = self._below(level, best, allowed)
+            scores = self._logits(level, vectors[level], listed.rows, listed.nodes)
+            best = top_k(listed.matrix(scores, self.tree.widths[level]), keep[level])
+        listed = self._below(last, best, allowed)
+        scores = expit(self._logits(last, vectors[last], listed.rows, listed.nodes))
+        if self.weighted:
+            scores *= expit(listed.above)
+        listed.nodes = self.tree.leaf_labels[listed.nodes]
+        return top_k(listed.matrix(scores, self.tree.labels), k, threads=threads)
+
+    def _below(self, level: int, best: TopK, allowed: _Allowed) -> _Lists:
+        """The allowed nodes of a level under the kept ones, with the logits of these."""
+        starts = self.tree.children(level)
+        real = best.columns >= 0
+        parents = best.columns[real]
+        first = starts[parents]
+        sizes = starts[parents + 1] - first
+        ends = np.cumsum(sizes)
+        nodes = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - ends + sizes, sizes)
+        rows = np.repeat(np.nonzero(real)[0], sizes)
+        above = np.repeat(best.scores[real], sizes)
+        fits = allowed.levels[level][nodes]
+        return _Lists(rows[fits], nodes[fits], above[fits], len(best.columns))
+
+    def _logits(self, level: int, vectors: Float32, rows: Int64, nodes: Int64) -> Float32:
+        """Of each document's own nodes: one product with all rows that anybody needs, then picked.
+
+        Sums are made in the order that the whole table would be multiplied in.
+        """
+        weight, bias = self.tables[level]
+        used, places = np.unique(nodes, return_inverse=True)
+        some = weight if len(used) == len(weight) else weight[used]
+        logits: Float32 = (vectors @ some.T)[rows, places]
+        return logits if bias is None else logits + bias[nodes]
+
+
+class _Lists:
+    """Nodes that documents are scored on: entry i is node ``nodes[i]`` of document ``rows[i]``."""
+
+    def __init__(self, rows: Int64, nodes: Any, above: Float32, documents: int) -> None:
+        self.rows = rows
+        self.nodes = nodes
+        self.above = above
+        self.documents = documents
+
+    def matrix(self, scores: Float32, width: int) -> Any:
+        pointers = np.searchsorted(self.rows, np.arange(self.documents + 1))
+        shape = (self.documents, width)
+        matrix = sparse.csr_array((scores, self.nodes.astype(np.int32), pointers), shape=shape)
+        matrix.sort_indices()
+        return matrix
+
+
+class _Allowed:
+    """Per level of a tree, which nodes have an allowed label below."""
+
+    def __init__(self, tree: LabelTree, mask: LabelMask | None) -> None:
+        flags = np.ones(tree.labels, bool) if mask is None else mask.allowed[tree.leaf_labels]
+        self.levels = [flags]
+        self._children: list[Any] = []  # of the allowed nodes above each level but the first
+        for level in range(len(tree.widths) - 1, 0, -1):
+            before = np.concatenate([[0], np.cumsum(self.levels[0])])
+            counts = np.diff(before[tree.children(level)])
+            self._children.insert(0, np.cumsum(np.sort(counts[counts > 0])))
+            self.levels.insert(0, counts > 0)
+
+    def needed(self, k: int) -> list[int]:
+        """Per cluster level, how many nodes to keep so that k allowed labels are below for sure."""
+        counts: list[int] = []
+        wanted = k
+        for fewest in reversed(self._children):
+            wanted = min(len(fewest), int(np.searchsorted(fewest, wanted)) + 1)
+            counts.insert(0, wanted)
+        return counts
+
+
+def heads_from_part(part: Part, tree: LabelTree | None) -> FlatHead | TreeHeads:
+    """The heads that an exported folder describes."""
+    config, arrays = part.config, part.arrays
+    reader = Reader(
+        config["reads"],
+        arrays.get("read/weight"),
+        arrays.get("read/bias"),
+        sigmoid=config["sigmoid"],
+    )
+    if config["kept"] is None:
+        weight, bias = arrays["tables/0/weight"], arrays["tables/0/bias"]
+        return FlatHead(reader, weight, bias, probabilities=config["probabilities"])
+    if tree is None:
+        raise ModelFormatError("the folder has heads over a label tree, but no tree")
+    tables = [
+        (arrays[f"tables/{level}/weight"], arrays.get(f"tables/{level}/bias"))
+        for level in range(len(config["kept"]) + 1)
+    ]
+    return TreeHeads(reader, tree, tables, kept=config["kept"], weighted=config["weighted"])
+
+
+def _joined(states: Float32) -> Float32:
+    return np.ascontiguousarray(states).reshape(len(states), -1)
+
+
+def _stacked(found: Sequence[TopK], k: int) -> TopK:
+    """Blocks of documents as one; narrow blocks are filled with column -1."""
+    documents = sum(len(best.counts) for best in found)
+    width = max((best.columns.shape[1] for best in found), default=0)
+    columns: Int32 = np.full((documents, min(k, width)), -1, np.int32)
+    scores: Float32 = np.full(columns.shape, -np.inf, np.float32)
+    start = 0
+    for best in found:
+        rows = slice(start, start + len(best.counts))
+        columns[rows, : best.columns.shape[1]] = best.columns
+        scores[rows, : best.columns.shape[1]] = best.scores
+        start = rows.stop
+    counts = [best.counts for best in found]
+    return TopK(columns, scores, np.concatenate([np.zeros(0, np.int32), *counts]))

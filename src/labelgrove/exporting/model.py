@@ -1,0 +1,136 @@
+"""An exported model: what ``labelgrove.load`` gives for a folder that ``labelgrove.export`` wrote.
+
+Nothing here, and nothing that it calls, imports torch or transformers.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from labelgrove.calibration import Calibration
+from labelgrove.corpus import LabelIndex
+from labelgrove.errors import ConfigError, DataError, ModelFormatError
+from labelgrove.exporting.engines import Engine, make_engine
+from labelgrove.exporting.onnx_encoder import GRAPH, TOKENIZER, WEIGHTS, OnnxEncoder
+from labelgrove.features import Features
+from labelgrove.masks import LabelMask
+from labelgrove.methods.base import TrainingFacts, checked_inputs
+from labelgrove.methods.estimator import Estimator
+from labelgrove.params import Params, to_toml
+from labelgrove.part import Part
+from labelgrove.predictions import Predictions
+from labelgrove.store import load_model, save_model
+
+RUNTIME = "onnx"
+
+
+class ExportedModel(Estimator):
+    """A trained model whose encoder onnxruntime runs; it predicts, and cannot be trained.
+
+    ``method`` and ``params`` are those of the model that was exported, and so is what scores are;
+    ``precision`` is fp32 or int8. ``labelgrove.load`` makes one.
+    """
+
+    groups: ClassVar[dict[str, type[Params]]] = {}
+    params: dict[str, Any]
+    precision: str
+    parts: dict[str, Part]
+    folder: Path
+    metadata: dict[str, Any]
+    engine: Engine
+
+    def __init__(self, *, n_jobs: int | None = None) -> None:
+        self.n_jobs = n_jobs
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> Self:
+        """Reads a folder that ``labelgrove.export`` wrote; ``options`` as for any model."""
+        stored = load_model(path, **options)
+        if stored.metadata.get("runtime") != RUNTIME:
+            raise ConfigError(f"{path} is not an exported model; load it with labelgrove.load")
+        model, parts = cls(), stored.parts
+        model.__dict__["method"] = stored.method  # of other methods a constant of the class
+        model.params, model.parts = stored.params, parts
+        model.folder, model.metadata = stored.path, stored.metadata
+        try:
+            model.precision = stored.metadata["precision"]
+            model.index_ = LabelIndex.from_state(parts["labels"])
+            model.facts_ = TrainingFacts.from_state(parts["training"])
+            encoder = OnnxEncoder(stored.path, parts["encoder"].config)
+            model.engine = make_engine(stored.method, stored.params, parts, encoder, model.index_)
+        except KeyError as error:
+            raise ModelFormatError(f"{path}: the exported model lacks {error}") from error
+        model.calibration_ = None
+        if "calibration" in parts:
+            model.calibration_ = Calibration.from_state(parts["calibration"])
+        return model
+
+    @property
+    def tree_(self) -> Any:
+        """The label tree that is searched, where there is one."""
+        return self.engine.tree
+
+    @property
+    def report_(self) -> dict[str, Any]:
+        """How the method did beside the linear one on held-out documents, before the export."""
+        return self.parts["encoder"].config.get("report") or {}
+
+    def _best_labels(
+        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        texts = checked_inputs(X)
+        if isinstance(texts, Features):
+            raise DataError(f"{self.method} reads text and cannot predict from features")
+        return self.engine.predict(texts, k, mask, threads)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes the folder again, with the calibration that it may have got."""
+        parts = {name: part for name, part in self.parts.items() if name != "calibration"}
+        if self.calibration_ is not None:
+            parts["calibration"] = self.calibration_.state()
+        write_exported(
+            path,
+            method=self.method,
+            params=self.params,
+            metadata=self.metadata,
+            parts=parts | {"labels": self.index_.state()},
+            files=lambda folder: _copy_files(self.folder, folder),
+            overwrite=overwrite,
+        )
+
+
+def write_exported(
+    path: str | Path,
+    *,
+    method: str,
+    params: dict[str, Any],
+    metadata: dict[str, Any],
+    parts: dict[str, Part],
+    files: Callable[[Path], None],
+    overwrite: bool = False,
+) -> None:
+    """Writes an exported model's folder; ``files`` writes graph and tokenizer into it."""
+
+    def write(folder: Path) -> None:
+        text = to_toml({"method": method} | params)
+        (folder / "config.toml").write_text(text, encoding="utf-8")
+        files(folder)
+
+    save_model(
+        path,
+        method=method,
+        params=params,
+        metadata=metadata | {"runtime": RUNTIME},
+        parts=parts,
+        extra=write,
+        overwrite=overwrite,
+    )
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    for name in (GRAPH, WEIGHTS, TOKENIZER):
+        if (source / name).exists():
+            shutil.copyfile(source / name, target / name)

@@ -1,0 +1,156 @@
+"""An encoder run by onnxruntime: texts to pooled states, without torch and transformers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelgrove.arrays import Float32, Int64
+from labelgrove.errors import MissingExtraError, ModelFormatError
+from labelgrove.exporting.heads import Heads
+from labelgrove.masks import LabelMask
+from labelgrove.nn.tokens import Tokens, tokenize
+
+GRAPH, WEIGHTS, TOKENIZER = "encoder.onnx", "encoder.onnx.data", "tokenizer.json"
+BATCH_TOKENS = 2048  # padding included; more does not make a CPU quicker
+
+
+class OnnxEncoder:
+    """The graph and the tokenizer of an exported folder, opened when first used.
+
+    ``settings`` are ``width``, ``layers``, ``max_tokens``, ``pad_id`` and ``pad_left``.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.settings = dict(settings)
+        self.max_tokens: int = settings["max_tokens"]
+        self.width: int = settings["width"]
+        self.layers: int = settings["layers"]
+        self._lock = threading.Lock()
+        self._session: Any = None
+        self._threads = 0
+        self._tokenizer: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Sessions cannot travel to another process; the files are there, too.
+        return type(self), (self.folder, self.settings)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The ``tokenizers.Tokenizer`` of the folder."""
+        if self._tokenizer is None:
+            try:
+                from tokenizers import Tokenizer
+            except ImportError as error:
+                raise MissingExtraError("onnx", "an exported model") from error
+            file = self.folder / TOKENIZER
+            try:
+                self._tokenizer = Tokenizer.from_str(file.read_text(encoding="utf-8"))
+            except Exception as error:  # the library raises plain Exception
+                raise ModelFormatError(f"{file}: cannot be read ({error})") from error
+        return self._tokenizer
+
+    def tokens(self, texts: Any, *, threads: int | None = None) -> Tokens:
+        """Token numbers of texts, as the encoder was trained with."""
+        return tokenize(texts, self, self.max_tokens, threads=threads)
+
+    def session(self, threads: int | None = None) -> Any:
+        """onnxruntime's session for so many threads (None or 0: all cores); the last is kept."""
+        wanted = threads or os.cpu_count() or 1
+        with self._lock:
+            if self._session is None or self._threads != wanted:
+                self._session, self._threads = open_session(self.folder / GRAPH, wanted), wanted
+            return self._session
+
+    def states(self, tokens: Tokens, *, threads: int | None = None) -> Iterator[tuple[Int64, Any]]:
+        """Rows and their states (documents x layers x width), texts of like length together."""
+        session: Any = self.session(threads) if len(tokens) else None
+        for rows in batches(tokens, BATCH_TOKENS):
+            ids, mask = self.padded(tokens, rows)
+            yield rows, session.run(None, {"ids": ids, "mask": mask})[0]
+
+    def padded(self, tokens: Tokens, rows: Int64) -> tuple[Int64, Int64]:
+        """Token numbers of some documents side by side, and 1 where a token is."""
+        longest = int(tokens.lengths[rows].max())
+        ids: Int64 = np.full((len(rows), longest), self.settings["pad_id"], np.int64)
+        mask: Int64 = np.zeros(ids.shape, np.int64)
+        for line, row in enumerate(rows):
+            count = tokens.lengths[row]
+            place = slice(longest - count, None) if self.settings["pad_left"] else slice(count)
+            ids[line, place] = tokens.row(row)
+            mask[line, place] = 1
+        return ids, mask
+
+    def vectors(self, tokens: Tokens, *, threads: int | None = None) -> Float32:
+        """The states of all documents side by side, in document order."""
+        vectors = np.empty((len(tokens), self.layers * self.width), np.float32)
+        for rows, states in self.states(tokens, threads=threads):
+            vectors[rows] = states.reshape(len(rows), -1)
+        return vectors
+
+
+class OnnxRunner:
+    """Sends documents through an encoder and heads; reads as ``labelgrove.nn``'s Runner does."""
+
+    def __init__(self, encoder: OnnxEncoder, heads: Heads, *, threads: int | None = None) -> None:
+        self.encoder = encoder
+        self.heads = heads
+        self.threads = threads
+
+    def read(
+        self, tokens: Tokens, k: int, *, vectors: bool = False, mask: LabelMask | None = None
+    ) -> tuple[Any, Any, Any]:
+        """Columns and scores of the k best labels, and the vectors that labels read, if wanted."""
+        k = k if mask is None else min(k, len(mask))
+        columns = np.full((len(tokens), k), -1, np.int32)
+        scores = np.full(columns.shape, -np.inf, np.float32)
+        read = np.zeros((len(tokens), self.heads.text_width if vectors else 0), np.float32)
+        for rows, states in self.encoder.states(tokens, threads=self.threads):
+            best = self.heads.best_labels(states, k, mask=mask, threads=self.threads)
+            columns[rows, : best.columns.shape[1]] = best.columns
+            scores[rows, : best.columns.shape[1]] = best.scores
+            if vectors:
+                read[rows] = self.heads.text(states)
+        return columns, scores, read
+
+
+def batches(tokens: Tokens, most: int) -> Iterator[Int64]:
+    """All documents by length, as many at a time as padded make up ``most`` tokens.
+
+    >>> tokens = Tokens(np.zeros(6, np.int32), np.array([0, 1, 4, 6]))
+    >>> [rows.tolist() for rows in batches(tokens, 4)]
+    [[0, 2], [1]]
+    """
+    order = np.argsort(tokens.lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        end = start + 1
+        while end < len(order) and (end + 1 - start) * tokens.lengths[order[end]] <= most:
+            end += 1
+        yield order[start:end]
+        start = end
+
+
+def open_session(file: Path, threads: int) -> Any:
+    """onnxruntime's session of a graph, on the CPU."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError("onnx", "an exported model") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has a class of its own for every kind of failure
+        raise ModelFormatError(
+            f"{file}: onnxruntime {onnxruntime.__version__} cannot open it; a newer one may: "
+            f"pip install --upgrade onnxruntime ({error})"
+        ) from error

@@ -1,0 +1,92 @@
+"""Heads in NumPy find what the networks find."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelgrove.errors import ModelFormatError
+from labelgrove.exporting.heads import FlatHead, Reader, TreeHeads, heads_from_part
+from labelgrove.exporting.write import _heads_part, _searched_tree
+from labelgrove.masks import LabelMask
+from labelgrove.nn.cascade_net import CascadeNet, CascadeParams
+from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams
+from labelgrove.nn.matcher_net import MatcherNet
+from nn_problems import random_states, random_tree, randomise
+
+WIDTH, LABELS, DOCUMENTS = 6, 40, 70  # more documents than one block of the search
+
+
+def check(net: Any, tree: Any, layers: int, seed: int, *, groups: bool = True) -> None:
+    rng = np.random.default_rng(seed)
+    randomise(net, rng)
+    net.eval()
+    states = random_states(rng, layers, DOCUMENTS, WIDTH)
+    block = np.stack([state.detach().numpy() for state in states], 1)
+    heads = heads_from_part(_heads_part(net), tree)
+    labels = len(net.output_layer()[1])
+    few = LabelMask.from_columns(rng.choice(labels, 5, replace=False), labels)
+    for k in (1, 4, labels):
+        for mask in (None, few):
+            wanted = min(k, labels if mask is None else len(mask))
+            allowed = {} if mask is None else {"allowed": net.allowing(mask.allowed)}
+            top = net.predict(states, wanted, enough=True, **allowed)
+            columns, scores = top.columns.numpy(), top.scores.detach().numpy()
+            order = np.lexsort((columns, -scores), axis=1)
+            found = heads.best_labels(block, wanted, mask=mask, threads=1)
+            assert (found.counts == wanted).all()
+            ranked = np.take_along_axis(scores, order, 1)
+            assert np.allclose(found.scores, ranked, rtol=1e-4, atol=1e-7)
+            same = found.columns == np.take_along_axis(columns, order, 1)
+            assert same.mean() > 0.99  # scores that differ in the last digit may swap
+    assert np.allclose(heads.text(block), net.text(states).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("score", ["weighted", "level"])
+def test_cascade(seed: int, score: str) -> None:
+    tree = random_tree(np.random.default_rng(seed), [4, 11, LABELS])
+    params = CascadeParams(kept=[2, 3], score=score)
+    check(CascadeNet(WIDTH, tree, params), tree, 4, seed)
+
+
+def test_cascade_of_labels_only() -> None:
+    tree = random_tree(np.random.default_rng(0), [LABELS])
+    check(CascadeNet(WIDTH, tree), None, 2, 0)
+
+
+@pytest.mark.parametrize(("sigmoid", "score"), [(True, "level"), (False, "weighted")])
+def test_groups_and_labels(sigmoid: bool, score: str) -> None:
+    tree = random_tree(np.random.default_rng(1), [3, 9, LABELS])
+    params = LightXmlParams(
+        layers=2, bottleneck=5, groups_kept=3, bottleneck_sigmoid=sigmoid, score=score
+    )
+    net = LightXmlNet(WIDTH, LABELS, tree, params)
+    searched = _searched_tree(net, tree)
+    assert searched.widths == (9, LABELS)
+    check(net, searched, 2, 1)
+
+
+def test_one_head() -> None:
+    check(LightXmlNet(WIDTH, LABELS, None, LightXmlParams(layers=3)), None, 3, 2)
+
+
+def test_margins_of_clusters() -> None:
+    check(MatcherNet(WIDTH, LABELS), None, 1, 3)
+
+
+def test_no_documents() -> None:
+    head = FlatHead(Reader("single"), np.ones((3, 2), np.float32), np.zeros(3, np.float32))
+    found = head.best_labels(np.zeros((0, 1, 2), np.float32), 2)
+    assert found.columns.shape[0] == 0 and len(found.counts) == 0
+
+
+def test_heads_that_do_not_fit_their_tree_are_refused() -> None:
+    tree = random_tree(np.random.default_rng(0), [4, LABELS])
+    with pytest.raises(ModelFormatError, match="other levels"):
+        TreeHeads(Reader("mixed"), tree, [(np.zeros((4, 2), np.float32), None)], kept=[])
+    part = _heads_part(CascadeNet(WIDTH, tree))
+    with pytest.raises(ModelFormatError, match="no tree"):
+        heads_from_part(part, None)

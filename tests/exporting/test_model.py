@@ -1,0 +1,111 @@
+"""Exported models answer as the models that they came from, with masks and all."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import labelgrove
+from exported_models import MODELS, trained
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.exporting.model import ExportedModel
+from test_contract import planted
+
+TEXTS = planted(30, seed=7)[0]
+
+
+def assert_alike(found: Any, wanted: Any) -> None:
+    assert found.score_kind == wanted.score_kind
+    assert np.array_equal(found.counts, wanted.counts)
+    assert np.allclose(found.scores, wanted.scores, rtol=1e-3, atol=1e-5)
+    assert (found.columns == wanted.columns).mean() > 0.98  # equal scores up to rounding may swap
+
+
+@pytest.fixture(params=MODELS)
+def pair(
+    request: pytest.FixtureRequest, tmp_path: Path, quick_graphs: None
+) -> tuple[Any, ExportedModel]:
+    model = trained(request.param)
+    labelgrove.export(model, tmp_path / "out")
+    return model, labelgrove.load(tmp_path / "out")
+
+
+def test_answers_are_those_of_the_model(pair: tuple[Any, ExportedModel]) -> None:
+    model, out = pair
+    assert isinstance(out, ExportedModel)
+    assert out.method == model.method and out.index_ == model.index_
+    labels = list(model.index_.ids)
+    for asked in (
+        {"k": 3},
+        {"k": 100},
+        {"k": 2, "allow": labels[:3]},
+        {"k": 3, "deny": labels[2:5]},
+        {"k": 4, "min_score": 0.1},
+        {"k": 3, "threads": 1},
+    ):
+        assert_alike(out.predict(TEXTS, **asked), model.predict(TEXTS, **asked))
+    assert len(out.predict([], k=2)) == 0
+    texts, truth = planted(30, seed=7)
+    assert abs(out.score(texts, truth) - model.score(texts, truth)) < 0.05
+
+
+def test_scores_of_given_labels(pair: tuple[Any, ExportedModel]) -> None:
+    model, out = pair
+    labels = list(model.index_.names)[:4]
+    wanted = model.score_labels(TEXTS[:5], labels)
+    assert np.allclose(out.score_labels(TEXTS[:5], labels), wanted, rtol=1e-3, atol=1e-5)
+    pattern = sparse.csr_array(np.eye(5, len(model.index_)))
+    found = out.score_labels(TEXTS[:5], pattern)
+    assert np.allclose(found.diagonal(), model.score_labels(TEXTS[:5], pattern).diagonal(), 1e-3)
+
+
+def test_calibration_travels_and_can_be_made_anew(tmp_path: Path, quick_graphs: None) -> None:
+    model = copy.deepcopy(trained("lightxml"))
+    texts, labels = planted(60, seed=3)
+    labelgrove.calibrate(model, labelgrove.Corpus.from_lists(texts, labels, index=model.index_))
+    labelgrove.export(model, tmp_path / "out")
+    out = labelgrove.load(tmp_path / "out")
+    assert_alike(out.predict(TEXTS, k=3), model.predict(TEXTS, k=3))
+    assert_alike(out.predict(TEXTS, k=3, raw=True), model.predict(TEXTS, k=3, raw=True))
+    out.calibration_ = None
+    out.save(tmp_path / "out", overwrite=True)
+    again = labelgrove.load(tmp_path / "out")
+    assert again.calibration_ is None
+    assert_alike(again.predict(TEXTS, k=3), model.predict(TEXTS, k=3, raw=True))
+
+
+def test_diversity_uses_the_tree(tmp_path: Path, quick_graphs: None) -> None:
+    model = trained("cascadexml with a ranker")
+    labelgrove.export(model, tmp_path / "out")
+    found = labelgrove.load(tmp_path / "out").predict(TEXTS, k=3, diversity=0.5)
+    assert_alike(found, model.predict(TEXTS, k=3, diversity=0.5))
+
+
+def test_travels_to_other_processes(tmp_path: Path, quick_graphs: None) -> None:
+    labelgrove.export(trained("lightxml"), tmp_path / "out")
+    out = labelgrove.load(tmp_path / "out")
+    first = out.predict(TEXTS, k=2)
+    assert_alike(pickle.loads(pickle.dumps(out)).predict(TEXTS, k=2), first)
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path, quick_graphs: None) -> None:
+    model = trained("lightxml")
+    labelgrove.export(model, tmp_path / "out")
+    out = labelgrove.load(tmp_path / "out")
+    with pytest.raises(DataError, match="cannot predict from features"):
+        out.predict(np.eye(3))
+    with pytest.raises(ConfigError, match="exported model; load it with"):
+        type(model).load(tmp_path / "out")
+    model.save(tmp_path / "plain")
+    with pytest.raises(ConfigError, match="not an exported model"):
+        ExportedModel.load(tmp_path / "plain")
+    with pytest.raises(UnsupportedError, match="exported already"):
+        labelgrove.export(out, tmp_path / "twice")
+    with pytest.raises(ConfigError, match="exists already"):
+        labelgrove.export(model, tmp_path / "out")

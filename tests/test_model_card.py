@@ -1,0 +1,77 @@
+"""Cards tell what the folder knows, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import labelgrove
+from labelgrove.errors import ConfigError
+from labelgrove.model_card import model_card
+from labelgrove.part import Part
+from labelgrove.store import save_model
+
+REPORT = {
+    "lightxml": {"P@1": 0.5, "P@3": 0.25},
+    "linear": {"P@1": 0.4, "P@3": 0.2},
+    "shortlist_recall": [1.0],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    model = labelgrove.Linear().fit(["secret words", "other words"], [["a"], ["b"]])
+    save_model(
+        tmp_path / "neural",
+        method="lightxml",
+        params={"encoder": {"encoder": "/home/somebody/gte-small", "max_tokens": 128}},
+        parts={
+            "labels": model.index_.state(),
+            "training": model.facts_.state(),
+            "network": Part({"report": REPORT}),
+        },
+    )
+    return tmp_path / "neural"
+
+
+def card(folder: Path, **options: Any) -> str:
+    return model_card(folder, **options)
+
+
+def test_a_neural_model(folder: Path) -> None:
+    text = card(folder, name="me/tags", licence="cc-by-4.0", language=["en", "de"])
+    assert text.startswith("---\nlibrary_name: labelgrove\n")
+    front = text.split("---\n")[1]
+    assert "license: cc-by-4.0\n" in front and "language:\n- en\n- de\n" in front
+    assert "- lightxml\n" in front
+    assert "| encoder | gte-small |" in text and "/home" not in text
+    assert "| labels | 2 |" in text and "| training documents | 2 |" in text
+    assert "| percent | this model | linear on tf-idf |" in text
+    assert "| P@1 | 50.00 | 40.00 |" in text
+    assert "labelgrove[hub,torch]" in text and "first 128 tokens" in text
+    assert "secret" not in text
+
+
+def test_no_licence_is_made_up(folder: Path) -> None:
+    assert "license" not in card(folder)
+
+
+def test_own_measurements(folder: Path) -> None:
+    text = card(folder, measured={"P@1": 0.625, "MAP": 0.5}, measured_on="the 2020\npart")
+    assert "On the 2020 part:" in text and "| P@1 | 62.50 |" in text and "| MAP | 50.00 |" in text
+
+
+def test_a_linear_model(tmp_path: Path) -> None:
+    model = labelgrove.Linear().fit(["red", "blue"], [["a"], ["b"]])
+    model.save(tmp_path / "model")
+    text = card(tmp_path / "model")
+    assert "No measurement is stored" in text and "labelgrove[hub]'" in text
+    assert "encoder" not in text and "not calibrated" in text
+
+
+@pytest.mark.parametrize("licence", ["", "a b", "mit\nx: y", "mit: 1"])
+def test_front_matter_cannot_be_broken_out_of(folder: Path, licence: str) -> None:
+    with pytest.raises(ConfigError, match="licence"):
+        card(folder, licence=licence)
