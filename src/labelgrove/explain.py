@@ -114,7 +114,10 @@ def _explained(
             model, text, column, examples=examples, gradient_steps=gradient_steps
         )
     else:
-        raise UnsupportedError(f"the method {model.method} cannot be explained")
+        told = f"the method {model.method} cannot be explained"
+        if hasattr(model, "engine"):
+            told = "an exported model has no gradients to explain it by; ask the one it came from"
+        raise UnsupportedError(told)
     score = sum(path.weight * path.score for path in paths)
     return Explanation(
         id=model.index_.ids[column],

@@ -14,6 +14,7 @@ from scipy import sparse
 import labelgrove
 from exported_models import MODELS, trained
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.explain import explain
 from labelgrove.exporting.model import ExportedModel
 from test_contract import planted
 
@@ -107,5 +108,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, quick_graphs: None) -> N
         ExportedModel.load(tmp_path / "plain")
     with pytest.raises(UnsupportedError, match="exported already"):
         labelgrove.export(out, tmp_path / "twice")
+    with pytest.raises(UnsupportedError, match="ask the one it came from"):
+        explain(out, TEXTS[0], str(model.index_.ids[0]))
     with pytest.raises(ConfigError, match="exists already"):
         labelgrove.export(model, tmp_path / "out")
