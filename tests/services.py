@@ -41,6 +41,7 @@ def running(
     path: Path,
     *,
     token: str | None = None,
+    report: Path | None = None,
     slow: Callable[[Any], None] | None = None,
     **limits: Any,
 ) -> Iterator[Any]:
@@ -57,7 +58,7 @@ def running(
         model.predict = slowly
     params = ServeParams(**limits)
     options = uvicorn_options(params) | {"log_level": "critical"}
-    config = uvicorn.Config(create_app(folder, params, token=token), **options)
+    config = uvicorn.Config(create_app(folder, params, token=token, report=report), **options)
     server = uvicorn.Server(config)
     listening = socket.create_server(("127.0.0.1", 0), backlog=512)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -9,11 +9,14 @@ import pytest
 
 pytest.importorskip("torch")
 
+from labelgrove.bench_config import Bench
 from labelgrove.methods import create
 from labelgrove.params import read_toml
 from test_contract import planted, tiny_training
 
-CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.toml"))
+ROOT = Path(__file__).parent.parent
+CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
+BENCHES = sorted((ROOT / "benchmarks").rglob("*.toml"))
 
 
 def test_there_are_configs() -> None:
@@ -28,6 +31,12 @@ def test_a_config_trains(path: Path) -> None:
     model = create(method, made_small(method, config)).fit(texts, labels)
     assert model.story_["steps"] == 10
     assert model.predict(texts[:3], k=3).counts.tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("path", BENCHES, ids=lambda path: path.stem)
+def test_the_rows_of_a_bench_can_be_made(path: Path) -> None:
+    bench = Bench.from_config(read_toml(path), folder=path.parent)
+    assert len(bench.rows) > 3 and bench.params.baseline in {row.name for row in bench.rows}
 
 
 def made_small(method: str, config: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,13 @@ from sklearn.model_selection import GridSearchCV
 
 import labelgrove
 from labelgrove import Corpus, LabelIndex, scorer
-from labelgrove.errors import ConfigError, DataError, LabelgroveError, NotFittedError
+from labelgrove.errors import (
+    ConfigError,
+    DataError,
+    LabelgroveError,
+    NotFittedError,
+    UnsupportedError,
+)
 from labelgrove.methods import METHODS, create
 from labelgrove.predictions import Predictions
 
@@ -247,8 +253,11 @@ def test_features_instead_of_texts(method: str) -> None:
     features = sparse.csr_array(np.eye(6, dtype=np.float32)[random.integers(0, 6, 60)])
     labels = [[f"label {row.argmax()}"] for row in features.toarray()]
     if method not in FROM_FEATURES:
-        with pytest.raises(DataError, match="text"):
+        with pytest.raises(UnsupportedError, match=r"reads text.*train linear"):
             new(method).fit(features, labels)
+        dense = Corpus.from_lists(["a text"] * 60, labels).with_dense(features.toarray())
+        with pytest.raises(UnsupportedError, match=r"dense block.*linear"):
+            new(method).fit(dense)
         return
     model = new(method).fit(features, labels)
     assert [names[0] for names in model.predict(features, k=1).names()] == [x[0] for x in labels]
@@ -440,6 +449,41 @@ def test_not_fitted(method: str, tmp_path: Any) -> None:
         new(method).predict(["a"], k=1)
     with pytest.raises(sklearn.exceptions.NotFittedError):
         new(method).save(tmp_path / "m")
+
+
+def test_grows_or_says_what_to_do_instead(method: str, tmp_path: Any) -> None:
+    texts, labels = planted()
+    late = [row for row in range(120) if "kind bottle" in labels[row]]
+    early = [row for row in range(120) if row not in late]
+    mentioned = [f"{texts[r]} in a bottle" for r in early[:9]]  # so that the word is known
+    model = new(method).fit(
+        [*mentioned, *(texts[r] for r in early[9:])], [labels[r] for r in early]
+    )
+    ids = list(model.index_.ids)
+    documents = [texts[r] for r in late], [labels[r] for r in late]
+    if model.method in ("lightxml", "cascadexml"):
+        for call in (lambda: model.update(*documents), lambda: model.add_labels(["x"])):
+            with pytest.raises(UnsupportedError, match="Train it again"):
+                call()
+        assert list(model.index_.ids) == ids
+        return
+    growth = model.update(*documents)
+    assert growth.added == ("kind bottle",)
+    assert list(model.index_.ids) == [*ids, "kind bottle"]
+    assert len(model.facts_.frequencies) == len(ids) + 1
+    # A search finds it only where the tree leads to its cluster; its score tells in any case.
+    scores = model.score_labels(texts, ["kind bottle"])[:, 0]
+    assert scores[late].mean() > scores[early].mean()
+    found = model.predict(documents[0], k=4).names()
+    assert sum("kind bottle" in names for names in found) >= len(late) / 4
+    assert model.add_labels(["green lamp"]).added == ("green lamp",)
+    model.save(tmp_path / "grown")
+    loaded = labelgrove.load(tmp_path / "grown")
+    assert same(model.predict(texts, k=4), loaded.predict(texts, k=4))
+    assert same(
+        model.predict(texts, k=2, deny=["green lamp"]),
+        loaded.predict(texts, k=2, deny=["green lamp"]),
+    )
 
 
 def test_unknown_settings_name_the_nearest(method: str) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SHOWN_ONLY = {"", "text", "json", "toml", "jsonl", "sh setup"}
+SHOWN_ONLY = {"", "text", "json", "toml", "ini", "jsonl", "sh setup"}
 
 
 def run_shell(source: str, folder: Path) -> None:
@@ -38,7 +38,7 @@ def run_shell(source: str, folder: Path) -> None:
     assert done.returncode == 0, f"{source}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
@@ -53,7 +53,36 @@ def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
             pytest.fail(f"{page.name}: do not know how to run a {kind!r} block")
 
 
+def anchors(page: Path) -> set[str]:
+    """What the headings of a page can be linked by."""
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_pages_lead_somewhere() -> None:
+    link = re.compile(r"\]\(([^)#:\s]*)(?:#([^)]*))?\)")
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        for target, anchor in link.findall(page.read_text(encoding="utf-8")):
+            file = page.parent / target if target else page
+            assert file.exists(), f"{page.name} links to {target}"
+            if anchor and file.suffix == ".md":
+                assert anchor in anchors(file), f"{page.name} links to {target}#{anchor}"
+
+
+def test_the_numbers_of_which_method_are_those_of_the_results() -> None:
+    docs = ROOT / "docs"
+    measured = re.sub(r"[|/\s]+", " ", (docs / "results.md").read_text(encoding="utf-8"))
+    measured += re.sub(r"[|/\s]+", " ", (docs / "neural.md").read_text(encoding="utf-8"))
+    page = (docs / "which-method.md").read_text(encoding="utf-8")
+    rows = re.findall(r"\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", page)
+    assert len(rows) >= 10
+    for row in rows:
+        assert " ".join(row) in measured, f"{row} is neither in results.md nor in neural.md"
+
+
+def test_every_page_is_listed_in_the_index() -> None:
+    listed = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        name = page.relative_to(ROOT / "docs").as_posix()
+        assert name == "README.md" or f"({name})" in listed, f"docs/README.md does not list {name}"

@@ -38,6 +38,7 @@ _HOME = {
     "read_corpus": "labelgrove.formats",
     "scorer": "labelgrove.metrics",
     "text_analyzer": "labelgrove.text_feed",
+    "tune": "labelgrove.tuning",
     "write_corpus": "labelgrove.formats",
     "write_report": "labelgrove.report",
 }
@@ -65,6 +66,7 @@ __all__ = [
     "read_corpus",
     "scorer",
     "text_analyzer",
+    "tune",
     "write_corpus",
     "write_report",
 ]
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
     from labelgrove.text_feed import text_analyzer
     from labelgrove.tfidf import Tfidf, TfidfParams
     from labelgrove.tree import TreeParams
+    from labelgrove.tuning import tune
 
 
 def __getattr__(name: str) -> Any:

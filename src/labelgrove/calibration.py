@@ -187,7 +187,7 @@ def calibrate(
         )
     found = model.predict(documents, k=check_k(k), raw=True, threads=threads)
     judged = judge(found, truth, unknown=unknown)
-    groups = _label_groups(model, by)
+    groups = label_groups(model, by)
     data = _Data(found, judged.hits, judged.truth, int(judged.sizes.sum()), by, groups)
     if not 0 < data.hits[data.used].sum() < data.used.sum():
         raise DataError(
@@ -357,7 +357,8 @@ def _groups_of(
     return None if groups is None else groups[found.columns]
 
 
-def _label_groups(model: Any, by: By) -> npt.NDArray[np.int32] | None:
+def label_groups(model: Any, by: By) -> npt.NDArray[np.int32] | None:
+    """The group of each label whose curve it uses; None where labels have no groups."""
     if by == "frequency":
         from labelgrove.metrics.bins import frequency_bin
 

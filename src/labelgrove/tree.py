@@ -233,6 +233,23 @@ def build_tree(
     return LabelTree(parents[::-1], order)
 
 
+def tree_widths(labels: int, params: TreeParams) -> tuple[int, ...]:
+    """Nodes per level of a balanced tree over so many labels, as :func:`build_tree` would grow it.
+
+    >>> tree_widths(8, TreeParams(branching=2, max_leaf_size=2))
+    (2, 4, 8)
+    """
+    depth = _depth(labels, params.max_leaf_size)
+    widths = [labels]
+    nodes = 2**depth
+    if depth:
+        widths.append(nodes)
+        while nodes > (params.top_width or params.branching):
+            nodes = -(-nodes // params.branching)
+            widths.append(nodes)
+    return tuple(widths[::-1])
+
+
 def _kway_tree(
     parts: FeatureParts, params: TreeParams, seed: int, threads: int | None
 ) -> LabelTree:

@@ -73,3 +73,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(folder: Path, run: Run) -> Path:
     run("train", folder / "train.jsonl", "--method", "linear", "--out", folder / "model")
     return folder / "model"
+
+
+@pytest.fixture
+def call_both(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs the command in this process: exit code, standard output, standard error."""
+    from labelgrove.cli import main
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["labelgrove", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def call(call_both: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str]]:
+    """The same, without standard output."""
+
+    def run(*arguments: object) -> tuple[int, str]:
+        code, _, said = call_both(*arguments)
+        return code, said
+
+    return run

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 import labelgrove
+from labelgrove.cli.common import check_dense
+from labelgrove.cli.train import _check_extras
+from labelgrove.errors import UnsupportedError
 
 
 def test_a_thesaurus_becomes_the_tree(run: Any, folder: Path, tmp_path: Path) -> None:
@@ -81,3 +84,20 @@ def test_models_without_a_dense_block_say_so(
     done = run("predict", *given, check=False)
     assert done.returncode == 1
     assert "fitted on texts alone" in done.stderr
+
+
+def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    class ReadsText:
+        method = "lightxml"
+
+        def fit(self, X: Any, y: Any = None) -> None: ...
+        def predict(self, X: Any, k: int = 5) -> None: ...
+
+    file = tmp_path / "dense.npy"
+    with pytest.raises(UnsupportedError, match="--dense: the method lightxml has no use for it"):
+        _check_extras(ReadsText(), None, file, None, None)
+    with pytest.raises(UnsupportedError, match=r"--label-tree: .* leave it out or train linear"):
+        _check_extras(ReadsText(), None, None, None, file)
+    with pytest.raises(UnsupportedError, match=r"--dense: .* leave the flag out"):
+        check_dense(ReadsText(), file)
+    check_dense(labelgrove.Linear(), file)

@@ -24,6 +24,7 @@ SEEDS = {
     "tsv": b"text\tlabels\na\tb;c\n",
     "xc": b"2 5 4\n0,2 1:0.5 3:1.2\n1 0:1e-3\n",
     "svmlight": b"0,2 1:0.5 3:1.2\n1 0:1e-3 # x\n",
+    "annif": b"a text\t<http://a.org/b> <http://a.org/c>\nd\te\n",
     "text": b"one\ntwo\r\n",
     "parquet": b"PAR1 PAR1",
 }

@@ -257,6 +257,7 @@ def test_layers_as_published_and_for_other_depths():
     assert cascade_layers(6, 4) == [(2, 3), (4,), (5,), (6,)]
     assert cascade_layers(24, 4) == [(11, 12), (16,), (20,), (24,)]
     assert cascade_layers(12, 1) == [(11, 12)]
+    assert cascade_layers(12, 3, "last") == [(11, 12), (12,), (12,)]
     assert cascade_layers(1, 3) == [(0, 1), (1,), (1,)]
     for depth in range(1, 30):
         for levels in range(1, 8):

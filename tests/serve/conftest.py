@@ -12,6 +12,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 pytest.importorskip("httpx")
 
+from browsing import browser as started_browser
 from services import fitted, running
 
 
@@ -20,6 +21,13 @@ def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("served") / "model"
     fitted().save(path)
     return path
+
+
+# Not for the whole session: while it lives, no other test of this thread can call asyncio.run.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with started_browser() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

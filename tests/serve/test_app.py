@@ -12,9 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
+from labelgrove import calibrate
 from labelgrove.errors import UnsupportedError
+from labelgrove.serve import schema
 from labelgrove.serve.problems import Problem
-from labelgrove.serve.served import Options, Served
+from labelgrove.serve.served import ModelFolder, Options, Served
 from services import check_problem, fitted, running
 
 
@@ -55,6 +57,36 @@ def test_threshold_allow_and_deny(client: Any) -> None:
     check_problem(predict(client, text, allow=[]), 422, "refused-by-model")
 
 
+def test_masks_are_made_once_and_thresholds_reach_the_method(model_path: Path) -> None:
+    served = Served.load(model_path)
+    asked: list[dict[str, Any]] = []
+    predict_plainly = served.model.predict
+    served.model.predict = lambda X, **options: (
+        asked.append(options) or predict_plainly(X, **options)
+    )
+    wish = Options(9, threshold=0.2, allow=("colours",), deny=("Red goods",))
+    (_, first), (_, second) = (served.answer(wish, ["a red hat"]) for _ in range(2))
+    assert first == second
+    assert asked[0]["allow"] is asked[1]["allow"] and "deny" not in asked[0]
+    assert len(asked[0]["allow"]) == 3 and asked[0]["min_score"] == 0.2
+    served.answer(Options(9, allow=("red",)), ["a red hat"])
+    assert len(asked[2]["allow"]) == 1 and "min_score" not in asked[2]
+
+
+def test_what_training_measured_is_told(model_path: Path) -> None:
+    served = Served.load(model_path)
+    facts = served.facts()
+    assert facts["held_out"] == {} and facts["calibration"] is None
+    assert list(facts["training_seconds"]) == ["tfidf", "tree", "ranker"]
+    assert facts["score_kind"] == "product"
+    served.model.report_ = {"lightxml": {"P@1": 0.5}, "linear": {"P@1": 0.4}}
+    calibrate(served.model, ["this red hat"] * 20, [["red", "hat"]] * 20)
+    facts = served.facts()
+    assert facts["held_out"] == {"lightxml": {"P@1": 0.5}, "linear": {"P@1": 0.4}}
+    assert facts["calibration"]["kind"] in ("isotonic", "beta")
+    schema.CalibrationFacts.model_validate(facts["calibration"])
+
+
 def test_labels_that_the_model_does_not_know_are_named(client: Any) -> None:
     body = check_problem(predict(client, "x", allow=["zebra"]), 422, "refused-by-model")
     assert "zebra" in body["detail"]
@@ -83,6 +115,19 @@ def test_reasons_stand_beside_the_labels(model_path: Path, monkeypatch: pytest.M
 def test_real_reasons_are_json(client: Any) -> None:
     row = predict(client, "a red hat", k=2, explain=True).json()["predictions"][0]
     assert all(label["why"] for label in row)
+
+
+def test_similar_documents_are_named_where_there_is_a_corpus(
+    model_path: Path, tmp_path: Path
+) -> None:
+    lines = [{"id": "d1", "text": "one red hat", "labels": ["red"]}, {"text": "x", "labels": []}]
+    file = tmp_path / "train.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    served = ModelFolder(model_path, train=file).current
+    wish = Options(1, allow=("red",), explain=True)
+    (near,) = served.answer(wish, ["a red hat"])[1][0][0]["why"]["neighbours"]
+    assert near["id"] == "d1" and near["excerpt"] == "one red hat"
+    assert "hat" in near["terms"]
 
 
 def test_a_model_that_cannot_be_explained_is_a_problem(

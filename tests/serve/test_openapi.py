@@ -17,6 +17,7 @@ ROUTES = {
     "/v1/predict": "POST",
     "/v1/labels": "GET",
     "/v1/model": "GET",
+    "/v1/tree": "GET",
     "/healthz": "GET",
     "/readyz": "GET",
     "/metrics": "GET",
@@ -37,7 +38,8 @@ def test_every_route_is_tried(api: Any) -> None:
     assert {path: method.upper() for path, method in described.items()} == ROUTES
 
 
-TAKING = ("/v1/predict", "/v1/labels")  # of the others nothing about the request can be wrong
+# Of the others nothing about the request can be wrong.
+TAKING = ("/v1/predict", "/v1/labels", "/v1/tree")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ from labelgrove.cli import (
     report,
     serve,
     train,
+    tune,
+    update,
 )
 
 app = typer.Typer(
@@ -33,12 +35,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train.train)
+app.command("update")(update.update)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
 app.command("export")(export.export)
 app.command("push")(push.push)
 app.command("bench")(bench.bench)
+app.command("tune")(tune.tune)
 app.command("calibrate")(calibrate.calibrate)
 app.command("report")(report.report)
 app.command("serve")(serve.serve)

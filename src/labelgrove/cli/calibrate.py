@@ -65,6 +65,7 @@ def calibrate(
         raise ConfigError(f"{out} exists; choose another --out")
     loaded = load(model)
     common.use_device(loaded, device)
+    common.check_dense(loaded, dense)
     how = common.read_options(
         input_format, text_field, labels_field, id_field, skip_bad, read, part="dev"
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import os
+import shutil
 import sys
 import time
 from contextlib import nullcontext
@@ -10,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,13 +24,14 @@ if TYPE_CHECKING:
 
 # Exit codes, besides 0 and the 2 that a wrong flag gives.
 USER_ERROR, INTERRUPTED = 1, 130
+SLICE = 2048  # documents between two moves of a progress bar
 
 
-def stderr_console() -> Console:
+def stderr_console(*, quiet: bool = False) -> Console:
     """For what people read; standard output belongs to results."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
 
 
 def stdout_console() -> Console:
@@ -98,6 +102,15 @@ def read_corpus(
     return corpus.with_dense(rows)
 
 
+def require_labels(corpus: Corpus, path: Path, labels_field: str) -> None:
+    """Raises where no document has a label to learn from."""
+    if corpus.labels.nnz == 0:
+        raise DataError(
+            f"no document has a label in {labels_field!r}; --labels-field names another field",
+            file=path,
+        )
+
+
 def read_dense(path: Path) -> Any:
     """A dense block from a .npy file, mapped into memory instead of read."""
     import numpy as np
@@ -163,6 +176,14 @@ def check_device(device: str) -> None:
             raise ConfigError(
                 "--device cuda: torch sees no CUDA device; labelgrove doctor tells more"
             )
+
+
+def check_dense(model: Any, dense: Path | None) -> None:
+    """Refuses dense rows that a model would not read."""
+    if dense is not None and "dense" not in inspect.signature(model.predict).parameters:
+        raise UnsupportedError(
+            f"--dense: the method {model.method} reads text alone; leave the flag out"
+        )
 
 
 def use_device(model: Any, device: str) -> None:
@@ -233,7 +254,7 @@ def evaluate_model(
     k = max(parse_metric(name).k or 100 for name in names) + (0 if filter_pairs is None else 10)
     wall, cpu = time.perf_counter(), time.process_time()
     # The number of threads that training was told is not what predicting should use.
-    predictions = model.predict(corpus, k=k, threads=threads or 0)
+    predictions = _predicted(model, corpus, k, threads or 0)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     evaluation = evaluate(
         predictions,
@@ -247,6 +268,37 @@ def evaluate_model(
         filter_pairs=filter_pairs,
     )
     return TimedEvaluation(evaluation, wall, cpu)
+
+
+def _predicted(model: Any, corpus: Corpus, k: int, threads: int) -> Any:
+    """Predictions of a whole corpus; on a terminal slice by slice, with a bar that moves."""
+    if not sys.stderr.isatty() or len(corpus) <= SLICE:
+        return model.predict(corpus, k=k, threads=threads)
+    from labelgrove.callbacks import Reporter, RichProgress
+    from labelgrove.predictions import Predictions
+
+    parts = []
+    with (
+        RichProgress() as progress,
+        Reporter([progress]).stage("predicting", total=len(corpus)) as stage,
+    ):
+        for start in range(0, len(corpus), SLICE):
+            rows = range(start, min(start + SLICE, len(corpus)))
+            parts.append(model.predict(corpus.take(rows), k=k, threads=threads))
+            stage.advance(len(rows))
+    return Predictions.concat(parts)
+
+
+def command_name() -> str:
+    """How to call this command again: by name, or by its path where the shell would not find it.
+
+    >>> command_name()
+    'labelgrove'
+    """
+    called = Path(sys.argv[0])
+    if called.name != "labelgrove" or shutil.which("labelgrove"):
+        return "labelgrove"
+    return os.path.relpath(called)
 
 
 def print_json(value: Any) -> None:

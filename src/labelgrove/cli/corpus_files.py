@@ -48,6 +48,7 @@ class CorpusFolder:
     @contextmanager
     def writing(self) -> Iterator[CorpusFolder]:
         """A folder to write into, whose files come here when all went well."""
+        made = not self.folder.exists()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             stage = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.folder))
@@ -59,6 +60,10 @@ class CorpusFolder:
                 path.unlink(missing_ok=True)
             for path in stage.iterdir():
                 path.replace(self.folder / path.name)
+        except BaseException:
+            if made:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            raise
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 

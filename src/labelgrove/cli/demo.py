@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,7 +58,7 @@ def demo(
     _print_table(console, measured, train_seconds=seconds, model_folder=out)
     _print_examples(console, test, model.predict(test.take(range(3)), k=5))
     console.print(f"\nThe model folder is {out}. What to try next:", markup=False)
-    labelgrove = _command_name()
+    labelgrove = common.command_name()
     for command in (
         f"{labelgrove} info {out}",
         f"echo 'a waterproof jacket for long walks' | {labelgrove} predict {out} - --k 5",
@@ -69,14 +66,6 @@ def demo(
         f"{labelgrove} train YOUR.jsonl --out model",
     ):
         console.print(f"  {command}", markup=False)
-
-
-def _command_name() -> str:
-    """How to call this command again: by name, or by its path where the shell would not find it."""
-    called = Path(sys.argv[0])
-    if called.name != "labelgrove" or shutil.which("labelgrove"):
-        return "labelgrove"
-    return os.path.relpath(called)
 
 
 def _print_table(

@@ -71,6 +71,7 @@ def evaluate(
 
         loaded = load(model)
         common.use_device(loaded, device)
+        common.check_dense(loaded, dense)
         corpus = common.read_corpus(
             test, labels=labels, index=loaded.index_, dense=dense, options=how, console=console
         )

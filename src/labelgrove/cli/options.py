@@ -43,3 +43,4 @@ Memory = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for programs.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]

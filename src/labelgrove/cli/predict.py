@@ -82,6 +82,7 @@ def predict(
 
     Example: echo '{"text": "red running shoes"}' | labelgrove predict model - --k 3 --deny sale
     """
+    from labelgrove.callbacks import Reporter, RichProgress
     from labelgrove.formats import ReadReport, iter_documents, read_corpus
     from labelgrove.masks import LabelMask
     from labelgrove.methods.base import load
@@ -91,6 +92,7 @@ def predict(
     common.check_device(device)
     loaded = load(common.local_model(model))
     common.use_device(loaded, device)
+    common.check_dense(loaded, dense)
     if groups is not None:
         from labelgrove.tree_given import read_label_groups
 
@@ -122,12 +124,15 @@ def predict(
     else:
         inputs = _feature_batches(read_corpus(documents, options=how, report=report), batch)
     beside = None if dense is None else _DenseRows(dense)
-    with _output(out) as file:
+    # Bars and answers would be mixed up on one terminal.
+    shown = [] if out == "-" and sys.stdout.isatty() else [RichProgress()]
+    with _output(out) as file, Reporter(shown).stage("predicting") as progress:
         for rows, ids in inputs:
             extra = {} if beside is None else {"dense": beside.take(len(ids))}
             predictions = loaded.predict(rows, k=k, threads=threads or 0, **asked, **extra)
             file.writelines(prediction_lines(predictions, ids))
             file.flush()
+            progress.advance(len(ids))
         if beside is not None:
             beside.finish()
     if out != "-" or report.bad_lines:

@@ -28,13 +28,21 @@ def serve(
         Path | None,
         typer.Option("--token-file", help="File with a token to ask for; or LABELGROVE_TOKEN."),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="HTML report to show at /report; or MODEL/report.html."),
+    ] = None,
+    train: Annotated[
+        Path | None,
+        typer.Option("--train", help="Training corpus; explanations name its similar documents."),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="One limit, e.g. max_k=20; repeatable.")
     ] = None,
     threads: options.Threads = None,
     device: options.Device = "auto",
 ) -> None:
-    """Answer POST /v1/predict and the other routes that docs/service.md describes.
+    """Answer POST /v1/predict and the other routes that docs/service.md describes; / is a page.
 
     A new model that is saved into the folder is taken up while running. Ctrl-C answers what is
     open, then stops.
@@ -75,6 +83,8 @@ def serve(
         threads=threads,
         device=device,
         token=token,
+        report=report,
+        train=train,
         announce=announce,
     )
 

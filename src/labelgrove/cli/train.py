@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,15 +17,12 @@ from labelgrove.cli import common, options
 from labelgrove.methods import METHODS
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from labelgrove.corpus import Corpus
-    from labelgrove.runs import RunFolder
+    from labelgrove.runs import RunFolder, RunStatus
 
 
 def train(
     corpus: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training corpus, any format.")],
-    out: Annotated[Path, typer.Option("--out", help="Model folder to write.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Model folder to write.")] = None,
     method: Annotated[
         str | None,
         typer.Option("--method", help=f"{', '.join(METHODS)}; default linear, or the config's."),
@@ -37,6 +36,9 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="One parameter, e.g. ranker.C=2; repeatable.")
     ] = None,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Say what training would take, and do not train.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run of the same --out.")
     ] = False,
@@ -66,29 +68,41 @@ def train(
     labels_field: options.LabelsField = "labels",
     id_field: options.IdField = "id",
     read: options.Read = None,
+    quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
     """Train a model.
 
+    Says first what it will take: sizes, memory, and a time that a small sample measures here; last
+    how good the model is, where the time went, and what to do next. --plan stops after the first.
+
     Example: labelgrove train train.jsonl.xz --dev dev.jsonl.xz --out model --set ranker.C=2
+    Example: labelgrove train train.jsonl.xz --method cascadexml --plan
     """
     from labelgrove.callbacks import RichProgress
+    from labelgrove.cli.train_summary import print_summary, summary
     from labelgrove.memory import limit_memory, parse_size, peak_rss, require
+    from labelgrove.methods import create
+    from labelgrove.planning import plan_training
 
-    console = common.stderr_console()
-    model = _configured(method, config, settings or [], seed=seed, threads=threads)
+    if out is None and not plan_only:
+        raise typer.BadParameter("say where the model shall go", param_hint="--out")
+    console = common.stderr_console(quiet=quiet)
+    model = create(*configured(method, config, settings or [], seed=seed, threads=threads))
     common.use_device(model, device)
     budget = None if memory is None else parse_size(memory, name="--memory")
     how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
-    _check_out(out, force=force)
+    _check_out(None if plan_only else out, force=force)
     _check_extras(model, dev, dense, dev_dense, label_tree)
-    with _training_run(out, run_folder, resume=resume, force=force) as run:
+    place = None if plan_only else out
+    with _training_run(place, run_folder, resume=resume, force=force) as run:
         if budget is not None:
             require(budget, peak_rss() or 0, "starting labelgrove")
             limit_memory(budget)
         documents = common.read_corpus(
             corpus, labels=labels, dense=dense, options=how, console=console
         )
+        common.require_labels(documents, corpus, labels_field)
         held_out = None
         if dev is not None:
             held_out = common.read_corpus(
@@ -102,23 +116,36 @@ def train(
             groups = read_label_groups(label_tree, documents.index)  # for masks at prediction
             documents = replace(documents, index=documents.index.with_groups(groups))
             console.print(f"{label_tree}: {settled}", markup=False)
-        needed = model.estimate_memory(documents)
-        _print_plan(console, model, documents, needed)
+        plan = plan_training(model, documents, calibrate=plan_only or not quiet, **given)
+        for line in plan.lines():
+            console.print(line, markup=False)
+        if run is not None and run.status().stages:
+            console.print(f"  note     what fits of {run.path} is used again", markup=False)
+        if run is None:
+            if as_json:
+                common.print_json(plan.to_json())
+            return
         if budget is not None:
-            require(budget, needed, f"training {model.method} on {len(documents):,} documents")
+            what = f"training {model.method} on {len(documents):,} documents"
+            require(budget, plan.memory_bytes, what)
         with RichProgress() as progress:
-            model.fit(documents, callbacks=[progress], run=run, **given)
+            model.fit(documents, callbacks=[] if quiet else [progress], run=run, **given)
+        assert out is not None
         model.save(out, overwrite=force)
     measured = None if held_out is None else common.evaluate_model(model, held_out)
-    _report(console, model, out, measured, as_json=as_json)
+    told = summary(model, out, plan, measured, dev=dev)
+    if as_json:
+        common.print_json(told)
+    else:
+        print_summary(console, told, measured)
 
 
-def _check_out(out: Path, *, force: bool) -> None:
+def _check_out(out: Path | None, *, force: bool) -> None:
     """Says before the work, not after it, that the model could not be put there."""
     from labelgrove.errors import ConfigError
     from labelgrove.store import check_replaceable
 
-    if out.exists():
+    if out is not None and out.exists():
         if not force:
             raise ConfigError(f"{out} exists; add --force to replace it, or choose another --out")
         check_replaceable(out)
@@ -134,7 +161,7 @@ def _check_extras(
     """Says before the work that a flag does not fit the method or the other flags."""
     import inspect
 
-    from labelgrove.errors import ConfigError
+    from labelgrove.errors import ConfigError, UnsupportedError
 
     known = inspect.signature(model.fit).parameters
     for flag, argument, value in (
@@ -142,7 +169,9 @@ def _check_extras(
         ("--label-tree", "label_tree", label_tree),
     ):
         if value is not None and argument not in known:
-            raise ConfigError(f"{flag}: the method {model.method} has no use for it")
+            raise UnsupportedError(
+                f"{flag}: the method {model.method} has no use for it; leave it out or train linear"
+            )
     if dev is not None and dense is not None and dev_dense is None:
         raise ConfigError("--dev-dense is needed: the model will want dense rows of --dev, too")
     if dev_dense is not None and (dev is None or dense is None):
@@ -151,10 +180,14 @@ def _check_extras(
 
 @contextmanager
 def _training_run(
-    out: Path, kept: Path | None, *, resume: bool, force: bool
-) -> Iterator[RunFolder]:
+    out: Path | None, kept: Path | None, *, resume: bool, force: bool
+) -> Iterator[RunFolder | None]:
     """The run folder while training. A private one stays only where it is worth resuming."""
     from labelgrove.runs import RunFolder, run_status
+
+    if out is None:
+        yield None
+        return
 
     path = kept or out.with_name(out.name + ".run")
     if force and not resume and kept is None and path.exists():
@@ -164,31 +197,28 @@ def _training_run(
         try:
             yield run
         except BaseException as error:
-            worth_resuming = bool(run.status().stages)
+            status = run.status()
+            worth_resuming = bool(status.stages or status.checkpoints)
             if kept is None and not worth_resuming:
                 run.remove()
             if not isinstance(error, KeyboardInterrupt):
                 raise
-            how = f"the same command with --resume continues from {path}"
-            typer.echo(
-                f"interrupted; {how if worth_resuming else 'nothing was done yet'}", err=True
-            )
+            typer.echo(f"interrupted; {_how_to_go_on(path, status)}", err=True)
             raise typer.Exit(common.INTERRUPTED) from None
         if kept is None:
             run.remove()
 
 
-def _configured(
+def configured(
     method: str | None,
     config: Path | None,
     settings: list[str],
     *,
     seed: int | None,
     threads: int | None,
-) -> Any:
-    """The estimator that defaults, config file, --set and flags describe, in rising precedence."""
+) -> tuple[str, dict[str, Any]]:
+    """The method and its tables: config file, --set and flags, in rising precedence."""
     from labelgrove.errors import ConfigError
-    from labelgrove.methods import create
     from labelgrove.params import merge_settings, read_toml
 
     tables = merge_settings({} if config is None else read_toml(config), settings)
@@ -199,55 +229,14 @@ def _configured(
         tables["random_state"] = seed
     if threads is not None:
         tables["n_jobs"] = threads
-    return create(method or named or "linear", tables)
+    return method or named or "linear", tables
 
 
-def _print_plan(console: Console, model: Any, corpus: Corpus, needed: int) -> None:
-    from labelgrove.memory import format_size
-
-    per_document = corpus.labels.nnz / len(corpus)
-    console.print(
-        f"plan: [bold]{model.method}[/bold] on {len(corpus):,} documents, "
-        f"{len(corpus.index):,} labels, {per_document:.2f} labels per document; "
-        f"about {format_size(needed)} of memory"
-    )
-
-
-def _report(
-    console: Console,
-    model: Any,
-    out: Path,
-    measured: common.TimedEvaluation | None,
-    *,
-    as_json: bool,
-) -> None:
-    from labelgrove.memory import format_size, peak_rss
-    from labelgrove.store import model_size
-
-    total = sum(t.wall for t in model.timings_.values())
-    size = model_size(out)
-    if as_json:
-        timings = {name: round(t.wall, 3) for name, t in model.timings_.items()}
-        cpu = sum(t.cpu for t in model.timings_.values())
-        summary: dict[str, Any] = {
-            "model": str(out),
-            "method": model.method,
-            "documents": model.facts_.documents,
-            "labels": len(model.index_),
-            "train_seconds": round(total, 3),
-            "train_cpu_seconds": round(cpu, 3),
-            "stages": timings,
-            "model_bytes": size,
-            "peak_memory_bytes": peak_rss(),
-        }
-        if measured is not None:
-            summary["dev"] = measured.to_json()
-        common.print_json(summary)
-        return
-    shares = ", ".join(
-        f"{name} {common.human_seconds(t.wall)}" for name, t in model.timings_.items()
-    )
-    console.print(f"trained in {common.human_seconds(total)} ({shares})")
-    if measured is not None:
-        console.print(measured.evaluation.table())
-    console.print(f"model: {out} ({format_size(size)})", markup=False)
+def _how_to_go_on(path: Path, status: RunStatus) -> str:
+    """The command that continues from what an interrupted run left behind."""
+    if not (status.stages or status.checkpoints):
+        return "nothing was done yet"
+    names = ", ".join(dict.fromkeys(stage.name for stage in status.stages))
+    arguments = [a for a in sys.argv[1:] if a != "--resume"]
+    command = shlex.join([common.command_name(), *arguments, "--resume"])
+    return f"{path} keeps what was done ({names or 'a checkpoint'}). Go on with:\n  {command}"

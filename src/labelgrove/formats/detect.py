@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.formats.annif import is_full_text_folder, looks_like_annif
 from labelgrove.formats.attentionxml import find_pair
 from labelgrove.formats.documents import ReadOptions
 from labelgrove.formats.files import (
@@ -17,6 +18,7 @@ from labelgrove.formats.files import (
     compression_of,
     damaged,
     existing,
+    lines,
     open_bytes,
     sibling,
     standard_input,
@@ -34,6 +36,7 @@ FORMATS = {
     "lf": "label-feature data sets: trn.json.gz with lbl.json.gz beside it",
     "attentionxml": "folder of AttentionXML or LightXML: train_texts.txt and train_labels.txt",
     "pecos": "folder of PECOS: X.trn.txt or X.trn.npz, and Y.trn.npz",
+    "annif": "Annif: TSV of texts and <URIs> without a header line, or a.txt with a.tsv or a.key",
     "text": "plain text, one document per line, no labels",
 }
 EXTENSIONS = {
@@ -90,9 +93,12 @@ def _of_folder(folder: Path) -> str:
             return "attentionxml"
     if sibling(folder, "trn.json", "tst.json"):
         return "lf"
+    if is_full_text_folder(folder):
+        return "annif"
     raise DataError(
         "is a folder without train.jsonl, X.trn.* and Y.trn.npz, train_texts.txt and "
-        "train_labels.txt, or trn.json.gz; name a file in it",
+        "train_labels.txt, trn.json.gz, or .txt files with .tsv or .key beside them; name a file "
+        "in it",
         file=folder,
     )
 
@@ -103,6 +109,8 @@ def _of_file(file: Path) -> str:
     if find_pair(file, ReadOptions()):
         return "attentionxml"
     by_name = EXTENSIONS.get(Path(bare_name(file)).suffix.lower())
+    if by_name == "tsv" and looks_like_annif(next(lines(file), (1, b""))[1]):
+        return "annif"
     # What a CSV's first line looks like says nothing; elsewhere content knows more than the name.
     if by_name in ("csv", "tsv", "parquet"):
         return by_name
@@ -128,8 +136,8 @@ def _by_content(path: Path | str) -> str | None:
                 raise damaged(error, path) from error
     if head.startswith(b"PAR1"):
         return "parquet"
-    lines = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").split(b"\n", 2)
-    first, second = lines[0], lines[1] if len(lines) > 1 else b""
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").split(b"\n", 2)
+    first, second = start[0], start[1] if len(start) > 1 else b""
     if first.lstrip().startswith(b"{"):
         return "lf" if _has_target_numbers(first) else "jsonl"
     if parse_header(first) and (_PAIR.search(second) or not second.strip(b"0123456789, \t\r")):

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from labelgrove.corpus import LabelIndex
 from labelgrove.errors import DataError
+from labelgrove.formats.annif import without_brackets
 from labelgrove.formats.files import existing, read_all, replacing, sibling
 
 
@@ -30,7 +31,8 @@ LabelTable: TypeAlias = Sequence[LabelRow]
 def read_label_table(path: str | os.PathLike[str]) -> list[LabelRow]:
     """Rows of a label table; a first line ``id TAB name`` is taken for a header.
 
-    Where the name is missing or empty, the id is the name.
+    Where the name is missing or empty, the id is the name. Angle brackets around a URI, as in
+    Annif's vocabularies, are taken off.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -49,6 +51,7 @@ def read_label_table(path: str | os.PathLike[str]) -> list[LabelRow]:
         name, _, text = rest.partition("\t")
         if number == 1 and (label.lower(), name.lower()) == ("id", "name"):
             continue
+        label = without_brackets(label)
         if not label:
             raise DataError("the label id is empty", file=file, line=number)
         if label in line_of:

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
+from labelgrove.formats.annif import iter_annif
 from labelgrove.formats.attentionxml import iter_attentionxml
 from labelgrove.formats.building import build_corpus, counted
 from labelgrove.formats.detect import check_format, detect_format
@@ -44,6 +45,7 @@ DOCUMENT_READERS: dict[str, DocumentReader] = {
     "lf": iter_lf,
     "attentionxml": iter_attentionxml,
     "pecos": iter_pecos,
+    "annif": iter_annif,
     "text": iter_plain,
 }
 

@@ -20,7 +20,7 @@ from scipy import sparse
 from labelgrove.arrays import CSR, as_csr
 from labelgrove.callbacks import Timing
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.errors import ConfigError, DataError, NotFittedError
+from labelgrove.errors import ConfigError, DataError, NotFittedError, UnsupportedError
 from labelgrove.features import Features, as_features
 from labelgrove.params import Params, to_toml, unknown_key
 from labelgrove.part import Part
@@ -37,6 +37,7 @@ class TrainingFacts:
     frequencies: npt.NDArray[np.int64]
     from_text: bool
     width: int = 0  # columns of the dense block
+    grown: int = 0  # labels, the last ones, that came after training
 
     @classmethod
     def of(cls, corpus: Corpus) -> TrainingFacts:
@@ -52,12 +53,13 @@ class TrainingFacts:
         """For the model folder.
 
         >>> TrainingFacts(2, np.array([1, 2]), True).state().config
-        {'documents': 2, 'from_text': True, 'width': 0}
+        {'documents': 2, 'from_text': True, 'width': 0, 'grown': 0}
         """
         config = {
             "documents": self.documents,
             "from_text": self.from_text,
             "width": self.width,
+            "grown": self.grown,
         }
         return Part(config, {"frequencies": self.frequencies})
 
@@ -74,6 +76,7 @@ class TrainingFacts:
             part.arrays["frequencies"],
             config["from_text"],
             config.get("width", 0),
+            config.get("grown", 0),
         )
 
 
@@ -110,6 +113,22 @@ def training_corpus(
     if len(corpus.index) == 0 or corpus.labels.nnz == 0:
         raise DataError("cannot fit: no document has a label")
     return corpus
+
+
+def check_texts_alone(method: str, corpus: Corpus) -> None:
+    """Raises UnsupportedError for documents that a method which reads text would not make use of.
+
+    >>> check_texts_alone("lightxml", Corpus.from_lists(["x"], [["a"]]))
+    """
+    if corpus.texts is None:
+        raise UnsupportedError(
+            f"{method} reads text, and these documents have features only; train linear on them"
+        )
+    if corpus.width:
+        raise UnsupportedError(
+            f"{method} reads text and makes its own vectors; it would ignore the dense block of "
+            "these documents. Leave it out, or train linear with it"
+        )
 
 
 def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | None]:

@@ -133,7 +133,7 @@ class CascadeXML(Estimator):
 
     def _heads(self, tree: LabelTree, device: torch.device | None = None) -> MakeHeads:
         def make(encoder: Encoder) -> tuple[torch.nn.Module, Sequence[int]]:
-            levels = cascade_layers(encoder.depth, len(tree.widths))
+            levels = cascade_layers(encoder.depth, len(tree.widths), self.heads.layers)
             table = None
             if tree.labels > self.heads.row_table_from:
                 table = RowTable(tree.labels, encoder.width, bias=True, device=device)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
 
 from labelgrove.calibration import Calibration
 from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.growth_report import Growth
 from labelgrove.masks import LabelMask
 from labelgrove.methods.base import TrainingFacts, check_fitted
 from labelgrove.methods.requests import MinScore, Request, score_given
@@ -123,3 +125,43 @@ class Estimator(BaseEstimator):
         from labelgrove.metrics import scorer
 
         return float(scorer("P@1")(self, X, y))
+
+    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
+        """Adds labels at the end of the index; the scores of all others stay as they are.
+
+        A label without documents gets weights from its own text: ``texts`` has one for each of the
+        ``names``, which serve else. ``documents`` may have a list of texts for each label.
+        ``ids``, ``corpus`` (the old documents, see :meth:`update`), ``params`` (GrowthParams) and
+        ``callbacks`` may be given besides. Encoders stay as they are, and of an ensemble every
+        member takes part, or none; LightXML and CascadeXML refuse, as they learn all labels at
+        once.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.add_labels(["red"]).added
+        ('red',)
+        >>> model.predict(["something red"], k=1).names()
+        [['red']]
+        """
+        from labelgrove.methods.growing import add_labels
+
+        return add_labels(self, names, **options)
+
+    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+        """Learns from new documents, with labels that may be new, without starting from scratch.
+
+        ``X``, ``y``, ``dense`` and ``index`` are as for ``fit``. New labels are added; they and
+        the labels that occur in the documents are trained, others stay as they are. With the old
+        documents (``corpus``: a Corpus, or texts and labels as a pair) training is that of ``fit``;
+        without them old labels are moved only as far as the new documents demand. ``params`` are
+        GrowthParams. The report says whether a rebuild is due. Who refuses is told by
+        :meth:`add_labels`.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.update(["green coat", "a green hat"], [["coats"], ["hats"]])
+        Growth(added=('coats',), retrained=('hats',), documents=2, ...)
+        """
+        from labelgrove.methods.growing import update
+
+        return update(self, X, y, **options)

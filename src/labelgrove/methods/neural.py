@@ -180,7 +180,9 @@ def report(model: Any, data: Prepared, reporter: Reporter) -> dict[str, Any]:
         return {}
     runner = prediction_runner(model)
     ours = measured(
-        ranked(model, runner, data.held_out.texts, data.held_out_tokens, k=10), data.held_out
+        ranked(model, runner, data.held_out.texts, data.held_out_tokens, k=10),
+        data.held_out,
+        data.learnt_from,
     )
     reporter.message(comparison(model.method, ours, data.linear))
     recall = runner.shortlist_recall(data.held_out_tokens, data.held_out.labels)

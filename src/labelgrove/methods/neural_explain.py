@@ -71,7 +71,10 @@ def neural_paths(
     elif hasattr(model, "embedder_"):
         explained = _by_vectors
     if explained is None:
-        raise UnsupportedError(f"the method {model.method} cannot be explained")
+        raise UnsupportedError(
+            f"the method {model.method} cannot be explained; train linear on the same documents "
+            "and ask it"
+        )
     return explained(model, text, column, examples, gradient_steps)
 
 

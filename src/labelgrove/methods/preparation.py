@@ -10,8 +10,8 @@ from typing import Any
 
 from labelgrove.arrays import CSR, csr_from_arrays
 from labelgrove.corpus import Corpus
-from labelgrove.errors import DataError
 from labelgrove.label_features import describe_labels, label_strings
+from labelgrove.methods.base import TrainingFacts, check_texts_alone
 from labelgrove.methods.base import hold_out as hold_out  # methods take it from here
 from labelgrove.methods.inputs import make_terms
 from labelgrove.methods.linear import Linear
@@ -113,9 +113,10 @@ def baseline_stage(
         model.fit(features.rows, corpus.labels, index=corpus.index)
         assert held_out.texts is not None
         found = model.predict(features.vectorizer.transform(held_out.texts), k=10)
-        return Part(measured(found, held_out))
+        return Part(measured(found, held_out, corpus))
 
     inputs = {
+        "metrics": [*REPORTED, "PSP@5"],
         "features": stages.key("tfidf"),
         "labels": corpus.labels,
         "held_out": [held_out.texts, held_out.labels],
@@ -124,8 +125,10 @@ def baseline_stage(
     return stages("linear-baseline", inputs, compute).config
 
 
-def measured(predictions: Predictions, truth: Corpus) -> dict[str, float]:
-    """The metrics that ``fit`` reports, as fractions.
+def measured(
+    predictions: Predictions, truth: Corpus, learnt_from: Corpus | None = None
+) -> dict[str, float]:
+    """The metrics that ``fit`` reports, as fractions; PSP@5 needs the documents learnt from.
 
     >>> import numpy as np
     >>> corpus = Corpus.from_lists(["x"], [["a"]])
@@ -134,8 +137,14 @@ def measured(predictions: Predictions, truth: Corpus) -> dict[str, float]:
     >>> measured(found, corpus)["P@1"]
     1.0
     """
-    found = evaluate(predictions, truth.labels, unknown=truth.unknown, metrics=REPORTED)
-    return {name: float(found[name]) for name in REPORTED}
+    names: tuple[str, ...] = REPORTED
+    known: dict[str, Any] = {}
+    if learnt_from is not None:
+        names = (*REPORTED, "PSP@5")
+        facts = TrainingFacts.of(learnt_from)
+        known = {"train_frequencies": facts.frequencies, "n_train": facts.documents}
+    found = evaluate(predictions, truth.labels, unknown=truth.unknown, metrics=names, **known)
+    return {name: float(found[name]) for name in names}
 
 
 @dataclass(frozen=True)
@@ -154,8 +163,7 @@ class Prepared:
 
 def prepare(model: Any, corpus: Corpus, stages: Stages) -> Prepared:
     """Splits the documents, makes tf-idf and tokens, and trains the linear baseline."""
-    if corpus.texts is None:
-        raise DataError(f"{model.method} reads text, and these documents have features only")
+    check_texts_alone(model.method, corpus)
     seed, threads = model.random_state, model.n_jobs
     learnt_from, held_out = hold_out(corpus, model.held_out, seed)
     encoder = load_encoder(model.encoder)

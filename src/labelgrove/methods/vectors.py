@@ -16,12 +16,12 @@ import numpy as np
 from labelgrove.beam import SearchParams
 from labelgrove.callbacks import Callback, Reporter
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.errors import DataError
 from labelgrove.features import DenseBlock, Features
 from labelgrove.masks import LabelMask
 from labelgrove.methods.base import (
     check_fitted,
     check_params,
+    check_texts_alone,
     load_estimator,
     save_estimator,
     texts_of,
@@ -152,8 +152,7 @@ class LinearVectors(Estimator):
         """Makes the vectors, then trains the linear model; a ``run`` folder keeps both."""
         check_params(self)
         corpus = training_corpus(X, y, index)
-        if corpus.texts is None:
-            raise DataError(f"{self.method} reads text, and these documents have features only")
+        check_texts_alone(self.method, corpus)
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
         make = {

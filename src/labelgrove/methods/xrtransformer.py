@@ -251,7 +251,7 @@ class XRTransformer(Estimator):
         if data.held_out is None:
             return {}
         found = self._search(self._seen(vectors.held_out_features), 10)
-        ours = measured(found, data.held_out)
+        ours = measured(found, data.held_out, data.learnt_from)
         reporter.message(comparison(self.method, ours, data.linear))
         recall = [
             found_share(shortlist.held_out, counts)

@@ -181,7 +181,8 @@ class XTransformer(Estimator):
             self.ranker_.learn(terms, matched, data.held_out.labels, threads=threads)
         found = self.ranker_.best_labels(terms, matched, 10, threads=threads)
         kind = self.ranking.score_kind
-        ours = measured(Predictions(*found, self.index_, kind), data.held_out)
+        found_labels = Predictions(*found, self.index_, kind)
+        ours = measured(found_labels, data.held_out, data.learnt_from)
         reporter.message(comparison(self.method, ours, data.linear))
         recall = [self.ranker_.recall(matched, data.held_out.labels)]
         return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}

@@ -31,6 +31,10 @@ class CascadeParams(Params):
     priors: bool = param(
         True, help="biases begin at the log odds of a candidate being true; false = 0, as published"
     )
+    layers: Literal["spread", "last"] = param(
+        "spread",
+        help="spread: coarse levels read earlier layers; last: all read the last, as an ablation",
+    )
     clusters: list[int] = param(
         [], ge=1, help="nodes of each cluster level, 8 times apart; empty = by the number of labels"
     )
@@ -64,17 +68,21 @@ class CascadeParams(Params):
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
 
-def cascade_layers(depth: int, levels: int) -> list[tuple[int, ...]]:
+def cascade_layers(
+    depth: int, levels: int, kind: Literal["spread", "last"] = "spread"
+) -> list[tuple[int, ...]]:
     """Which layers of an encoder each level reads; layer ``depth`` is the last, 0 the embeddings.
 
-    Levels lie a sixth of the depth apart, the labels' at the end; the first reads two layers.
+    Levels lie a sixth of the depth apart, the labels' at the end; the first reads two layers. Or
+    all lie at the end (``kind="last"``).
 
     >>> cascade_layers(12, 4), cascade_layers(6, 3)
     ([(5, 6), (8,), (10,), (12,)], [(3, 4), (5,), (6,)])
     """
     if depth < 1 or levels < 1:
         raise ConfigError(f"a cascade needs layers and levels, got {depth} and {levels}")
-    shares = [1 - (levels - 1 - level) / 6 for level in range(levels)]
+    apart = 1 / 6 if kind == "spread" else 0.0
+    shares = [1 - (levels - 1 - level) * apart for level in range(levels)]
     layers = [max(1, math.floor(depth * share + 0.5)) for share in shares]
     return [(layers[0] - 1, layers[0]), *((layer,) for layer in layers[1:])]
 

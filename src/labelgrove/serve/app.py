@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
@@ -10,7 +11,7 @@ from starlette.responses import Response
 
 import labelgrove
 from labelgrove.serve import metrics as numbers
-from labelgrove.serve import problems, schema
+from labelgrove.serve import page_files, problems, schema
 from labelgrove.serve.batching import Batcher
 from labelgrove.serve.door import Door
 from labelgrove.serve.problems import Problem, as_json
@@ -35,14 +36,17 @@ def create_app(
     *,
     token: str | None = None,
     metrics: numbers.Metrics | None = None,
+    report: Path | None = None,
 ) -> FastAPI:
     """The service as an ASGI app, for uvicorn or whatever runs such apps.
+
+    ``report`` is an HTML file to show at /report, such as ``labelgrove report`` writes.
 
     >>> import tempfile; from pathlib import Path
     >>> path = Path(tempfile.mkdtemp()) / "model"
     >>> labelgrove.Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]).save(path)
     >>> sorted(create_app(ModelFolder(path)).openapi()["paths"])[-2:]
-    ['/v1/model', '/v1/predict']
+    ['/v1/predict', '/v1/tree']
     """
     params = (ServeParams() if params is None else params).checked()
     metrics = numbers.Metrics() if metrics is None else metrics
@@ -135,7 +139,28 @@ def create_app(
     async def model() -> Response:
         """The model that answers now."""
         limits = {name: getattr(params, name) for name in _LIMITS}
-        return _json(folder.current.facts() | {"limits": limits})
+        facts = folder.current.facts()
+        return _json(facts | {"report": report is not None, "limits": limits})
+
+    @app.get(
+        "/v1/tree",
+        response_model=schema.TreeResponse,
+        responses=problems.responses(*_ALWAYS, 404, 422),
+    )
+    async def tree(
+        node: Annotated[str, Query(max_length=40, description="id of a node")] = "root",
+        tree: Annotated[int, Query(ge=0, le=1000, description="which of the model's trees")] = 0,
+        label: Annotated[
+            str | None,
+            Query(max_length=1000, description="give the page of children that leads to it"),
+        ] = None,
+        offset: Annotated[int, Query(ge=0, le=2**31 - 1, description="children to pass over")] = 0,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> Response:
+        """A node of the label tree and a page of its children."""
+        served = folder.current
+        which = {"label": label, "offset": offset, "limit": limit}
+        return _json(await asyncio.to_thread(served.tree_page, tree, node, **which))
 
     @app.get("/healthz", response_model=schema.Status, responses=problems.responses(500))
     async def healthz() -> Response:
@@ -166,6 +191,7 @@ def create_app(
         )
         return Response(text, media_type=numbers.CONTENT_TYPE)
 
+    page_files.add_routes(app, page=params.page, report=report)
     return app
 
 

@@ -20,8 +20,10 @@ from labelgrove.serve.settings import ServeParams
 
 log = logging.getLogger(__name__)
 
-# For probes of whoever runs the service; they tell nothing but that it runs.
-OPEN_TO_ALL = ("/healthz", "/readyz")
+# For probes of whoever runs the service, and the page's own files, which ask for the token: they
+# tell nothing of the model.
+OPEN_TO_ALL = ("/", "/healthz", "/readyz")
+PAGE_FILES = "/page/"
 
 
 class Door:
@@ -76,7 +78,7 @@ class Door:
 
     async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
         headers = dict(scope["headers"])
-        if scope["path"] in OPEN_TO_ALL:
+        if scope["path"] in OPEN_TO_ALL or scope["path"].startswith(PAGE_FILES):
             return receive
         self._check_token(headers.get(b"authorization", b""))
         if self._open > self._params.max_requests:

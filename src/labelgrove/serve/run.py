@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from labelgrove.errors import ConfigError
 from labelgrove.serve.app import create_app
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.served import ModelFolder
@@ -21,6 +22,7 @@ from labelgrove.serve.settings import ServeParams
 # Worker processes are started anew and read there what they serve; the token stays out of sight
 # of whoever lists processes.
 TOKEN, SETTINGS = "LABELGROVE_TOKEN", "LABELGROVE_SERVE_SETTINGS"
+REPORT = "report.html"
 
 
 def serve(
@@ -33,19 +35,29 @@ def serve(
     threads: int | None = None,
     device: str = "auto",
     token: str | None = None,
+    report: Path | None = None,
+    train: Path | None = None,
     announce: Any = print,
 ) -> None:
-    """Serves until the process is told to stop; ``announce`` gets the address once it is known."""
+    """Serves until the process is told to stop; ``announce`` gets the address once it is known.
+
+    ``report`` is shown at /report; without it, a report.html in the model folder. ``train`` is a
+    corpus whose documents explanations name where they are like the text.
+    """
+    kept = model / REPORT
+    report = kept if report is None and kept.is_file() else report
+    if report is not None and not report.is_file():
+        raise ConfigError(f"{report}: no such file; labelgrove report --out writes one")
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
     # Also with several workers: what is wrong with the model shall be told here, once.
-    folder = ModelFolder(model, device=device, threads=threads)
+    folder = ModelFolder(model, device=device, threads=threads, train=train)
     options = uvicorn_options(params)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=2048)
     port = listening.getsockname()[1]
     announce(folder.current, f"http://{f'[{host}]' if ':' in host else host}:{port}")
     if workers == 1:
-        config = uvicorn.Config(create_app(folder, params, token=token), **options)
+        config = uvicorn.Config(create_app(folder, params, token=token, report=report), **options)
         uvicorn.Server(config).run(sockets=[listening])
         return
     listening.close()  # the workers' own parent takes the port
@@ -54,8 +66,13 @@ def serve(
         settings = {
             "model": str(model.absolute()),
             "params": params.get_params(),
-            "how": {"device": device, "threads": threads},
+            "how": {
+                "device": device,
+                "threads": threads,
+                "train": None if train is None else str(train.absolute()),
+            },
             "shared": shared,
+            "report": None if report is None else str(report.absolute()),
         }
         os.environ[SETTINGS] = json.dumps(settings)
         if token is not None:
@@ -91,6 +108,9 @@ def uvicorn_options(params: ServeParams) -> dict[str, Any]:
         "server_header": False,
         "log_level": "warning",
         "timeout_graceful_shutdown": math.ceil(params.max_seconds) + 1,
+        # Workers that load a model on a busy machine are not dead; after 5 s, uvicorn's own limit,
+        # they were killed and started anew for ever.
+        "timeout_worker_healthcheck": 60,
     }
 
 
@@ -102,4 +122,5 @@ def worker_app() -> Any:
         ServeParams.from_dict(settings["params"]),
         token=os.environ.get(TOKEN),
         metrics=Metrics(Path(settings["shared"])),
+        report=None if settings["report"] is None else Path(settings["report"]),
     )

@@ -96,6 +96,32 @@ class LabelsResponse(BaseModel):
     labels: list[FoundLabel]
 
 
+class TreeNode(BaseModel):
+    id: str = Field(description="root, or level and number, such as 1.17")
+    label: FoundLabel | None = Field(description="of a leaf")
+    labels: int = Field(description="how many labels lie below")
+    children: int
+    examples: list[str] = Field(description="names of its most frequent labels")
+
+
+class TreeResponse(BaseModel):
+    """A node of a label tree, the nodes above it from the root on, and a page of its children."""
+
+    model: str
+    tree: int
+    node: TreeNode
+    path: list[TreeNode]
+    children: list[TreeNode]
+    offset: int = Field(description="how many children come before this page")
+    toward: str | None = Field(description="the child that leads to the label asked for")
+
+
+class CalibrationFacts(BaseModel):
+    kind: str
+    threshold: float = Field(description="from which probability on labels are best given")
+    report: dict[str, Any] | None = Field(description="how right scores were before and after")
+
+
 class ModelResponse(BaseModel):
     """The model that answers now, what it can do, and what a request may be."""
 
@@ -109,6 +135,14 @@ class ModelResponse(BaseModel):
     versions: dict[str, str]
     params: dict[str, Any]
     supports: dict[str, bool] = Field(description="which optional fields of a request it takes")
+    score_kind: Literal["margin", "product", "probability"]
+    calibration: CalibrationFacts | None
+    trees: list[str] = Field(description="label trees that GET /v1/tree can show, by name")
+    held_out: dict[str, dict[str, float]] = Field(
+        description="metrics on documents that training held out, of this method and of others"
+    )
+    training_seconds: dict[str, float] = Field(description="by stage, in order")
+    report: bool = Field(description="whether GET /report shows an evaluation")
     limits: dict[str, float]
 
 

@@ -14,21 +14,26 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from labelgrove import explain as explaining
+from labelgrove.corpus import Corpus
 from labelgrove.disk.bundle import MANIFEST, read_manifest
 from labelgrove.errors import ConfigError
+from labelgrove.masks import LabelMask
 from labelgrove.predictions import Predictions
 from labelgrove.predictions_file import SCORE_DIGITS
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.search import LabelSearch
+from labelgrove.serve.trees import TreeWalk, label_trees
 
 log = logging.getLogger(__name__)
 _LARGEST = 3.4e38
+# Masks of allow and deny lists that are kept: so many, or as many as fit into so many bytes.
+_MASKS, _MASK_BYTES = 32, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -60,12 +65,13 @@ class Served:
         self.manifest = manifest
         self.loaded = datetime.now(UTC).isoformat(timespec="seconds")
         self._threads = threads
-        takes = inspect.signature(model.predict).parameters
-        self.supports = {
-            "allow": "allow" in takes,
-            "deny": "deny" in takes,
-        }
+        self._takes = frozenset(inspect.signature(model.predict).parameters)
+        self.supports = {name: name in self._takes for name in ("allow", "deny")}
+        self.score_kind = "product"
+        self.documents: Corpus | None = None  # among which explanations look for similar ones
         self._search_lock = threading.Lock()
+        kept = _MASK_BYTES // (16 * max(1, len(model.index_)))
+        self._mask = lru_cache(min(_MASKS, 1 + kept))(partial(_mask, model))
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> Served:
@@ -82,7 +88,8 @@ class Served:
         if device != "auto" and hasattr(model, "device"):
             model.device = device
         served = cls(model, manifest, threads=threads)
-        served.answer(Options(1), ["a text to wake the model up"])
+        answering, _ = served.answer(Options(1), ["a text to wake the model up"])
+        served.score_kind = answering.score_kind
         return served
 
     def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[Any]]:
@@ -94,21 +101,31 @@ class Served:
                     "not-supported",
                     f"{name}: the method {self.method} does not support it; leave it out",
                 )
-        masks = {"allow": options.allow, "deny": options.deny}
-        given = {name: list(labels) for name, labels in masks.items() if labels is not None}
-        found = self.model.predict(texts, k=options.k, threads=self._threads, **given)
-        if options.threshold is not None:
+        given: dict[str, Any] = {}
+        if options.allow is not None or options.deny is not None:
+            given["allow"] = self._mask(options.allow, options.deny)
+        least = options.threshold
+        if least is not None:
             # Scores are of single precision, and no label can be told from beyond its range.
-            found = found.above(max(-_LARGEST, min(_LARGEST, options.threshold)))
+            least = max(-_LARGEST, min(_LARGEST, least))
+            if "min_score" in self._takes:
+                given["min_score"] = least
+        found = self.model.predict(texts, k=options.k, threads=self._threads, **given)
+        if least is not None and "min_score" not in given:
+            found = found.above(least)
         rows = labelled(found)
         if options.explain:
             self._add_reasons(texts, rows)
         return Answering(self.id, found.score_kind), rows
 
     def _add_reasons(self, texts: list[str], rows: list[list[dict[str, Any]]]) -> None:
+        with_neighbours: dict[str, Any] = (
+            {} if self.documents is None else {"corpus": self.documents}
+        )
         for text, row in zip(texts, rows, strict=True):
             for label in row:
-                label["why"] = explaining.explain(self.model, text, label["id"]).to_dict()
+                why = explaining.explain(self.model, text, label["id"], **with_neighbours)
+                label["why"] = why.to_dict()
 
     def facts(self) -> dict[str, Any]:
         """What GET /v1/model tells."""
@@ -124,6 +141,14 @@ class Served:
             "versions": self.manifest.get("versions") or {},
             "params": self.manifest.get("params") or {},
             "supports": self.supports,
+            "score_kind": self.score_kind,
+            "calibration": _calibration_facts(getattr(self.model, "calibration_", None)),
+            "trees": list(self._trees),
+            "held_out": held_out_metrics(getattr(self.model, "report_", None)),
+            "training_seconds": {
+                stage: round(timing.wall, 3)
+                for stage, timing in getattr(self.model, "timings_", {}).items()
+            },
         }
 
     def find_labels(self, query: str, limit: int) -> list[dict[str, Any]]:
@@ -140,6 +165,23 @@ class Served:
             for column in search.find(query, limit=limit).tolist()
         ]
 
+    def tree_page(self, tree: int, node: str, **which: Any) -> dict[str, Any]:
+        """What GET /v1/tree tells."""
+        if tree >= len(self._trees):
+            has = f"has {len(self._trees)}" if self._trees else "searches its labels without a tree"
+            raise Problem(
+                404, "no-tree", f"tree: there is no tree {tree}; this {self.method} {has}"
+            )
+        walk = list(self._trees.values())[tree]
+        return {"model": self.id, "tree": tree} | walk.page(node, **which)
+
+    @cached_property
+    def _trees(self) -> dict[str, TreeWalk]:
+        return {
+            name: TreeWalk(tree, self.model.index_, self._frequencies)
+            for name, tree in label_trees(self.model).items()
+        }
+
     @property
     def _frequencies(self) -> Any:
         facts = getattr(self.model, "facts_", None)
@@ -148,6 +190,35 @@ class Served:
     @cached_property
     def _search(self) -> LabelSearch:
         return LabelSearch(self.model.index_, self._frequencies)
+
+
+def held_out_metrics(report: dict[str, Any] | None) -> dict[str, dict[str, float]]:
+    """What ``fit`` measured on its held-out part, in one form for all methods.
+
+    >>> held_out_metrics({"lightxml": {"P@1": 0.5}, "linear": None, "1 ova": [0.5, 0.4, 0.3]})
+    {'lightxml': {'P@1': 0.5}, '1 ova': {'P@1': 0.5, 'P@3': 0.4, 'P@5': 0.3}}
+    """
+    found: dict[str, dict[str, float]] = {}
+    for name, measured in (report or {}).items():
+        if isinstance(measured, dict):
+            found[name] = {metric: float(value) for metric, value in measured.items()}
+        elif isinstance(measured, list) and name != "shortlist_recall":  # an ensemble's parts
+            found[name] = dict(zip(("P@1", "P@3", "P@5"), map(float, measured), strict=True))
+    return found
+
+
+def _calibration_facts(calibration: Any) -> dict[str, Any] | None:
+    if calibration is None:
+        return None
+    return {
+        "kind": calibration.kind,
+        "threshold": float(calibration.threshold),
+        "report": calibration.report,
+    }
+
+
+def _mask(model: Any, allow: Any, deny: Any) -> LabelMask | None:
+    return LabelMask.of(model.index_, allow, deny)
 
 
 def labelled(found: Predictions) -> list[list[dict[str, Any]]]:
@@ -167,15 +238,27 @@ def labelled(found: Predictions) -> list[list[dict[str, Any]]]:
 
 
 class ModelFolder:
-    """The current model of a folder; ``watch`` loads what is put in its place."""
+    """The current model of a folder; ``watch`` loads what is put in its place.
+
+    With ``train``, a corpus file, explanations name its documents that are most like a text.
+    """
 
     def __init__(
-        self, path: str | Path, *, device: str = "auto", threads: int | None = None
+        self,
+        path: str | Path,
+        *,
+        device: str = "auto",
+        threads: int | None = None,
+        train: str | Path | None = None,
     ) -> None:
         self._path = Path(path)
         self._how: dict[str, Any] = {"device": device, "threads": threads}
         self._seen = self._signature()
         self.current = Served.load(self._path, **self._how)
+        if train is not None:
+            from labelgrove.formats import read_corpus
+
+            self.current.documents = read_corpus(train, index=self.current.model.index_)
 
     async def watch(self, seconds: float, metrics: Metrics) -> None:
         """Looks every ``seconds`` for another manifest; a model that cannot be loaded is left."""
@@ -193,6 +276,7 @@ class ModelFolder:
                 metrics.count("labelgrove_reloads_total", "failed")
                 log.exception("%s: keeping the old model, the new one fails", self._path)
                 continue
+            loaded.documents = self.current.documents
             self.current = loaded
             metrics.count("labelgrove_reloads_total", "loaded")
             took = time.perf_counter() - started

@@ -32,6 +32,7 @@ class ServeParams(Params):
     reload_seconds: float = param(
         2.0, ge=0, help="seconds between looks for a new model in the folder; 0: never"
     )
+    page: bool = param(True, help="whether there is a page to try the model in a browser")
 
     def checked(self) -> ServeParams:
         """These parameters, validated one by one and against each other.

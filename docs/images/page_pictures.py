@@ -1,0 +1,81 @@
+"""Paints the pictures of the service's page: a model of invented goods, served and photographed.
+
+Needs Chromium, playwright and Pillow: PYTHONPATH=tests python docs/images/page_pictures.py
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from browsing import browser, visiting
+from labelgrove import Linear, calibrate
+from labelgrove.datasets import shop_corpus
+from labelgrove.tree import TreeParams
+from services import running
+
+WIDE = {"viewport": {"width": 1280, "height": 860}}
+PHONE = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2}
+
+
+def save(name: str, *shots: bytes, gap: int = 24) -> None:
+    """Shots side by side as one WebP file."""
+    pictures = [Image.open(io.BytesIO(shot)).convert("RGB") for shot in shots]
+    width = sum(one.width for one in pictures) + gap * (len(pictures) - 1)
+    sheet = Image.new("RGB", (width, max(one.height for one in pictures)), "white")
+    at = 0
+    for one in pictures:
+        sheet.paste(one, (at, 0))
+        at += one.width + gap
+    file = Path(__file__).with_name(name)
+    sheet.save(file, quality=82, method=6)
+    print(file, sheet.size, f"{file.stat().st_size / 1000:.0f} kB")
+
+
+def labelled(page: Any, text: str) -> None:
+    page.fill("#text", text)
+    page.fill("#k", "6")
+    page.click("#find")
+    page.wait_for_selector(".why .links")
+    page.evaluate("document.activeElement.blur()")
+    page.wait_for_timeout(600)
+
+
+def main() -> None:
+    train, held_out = shop_corpus(12_000, labels=1200), shop_corpus(1000, labels=1200, part="dev")
+    model = Linear(tree=TreeParams(branching=8, max_leaf_size=20)).fit(train)
+    calibrate(model, held_out)
+    sure = model.predict(held_out, k=5).scores[:, :5].min(axis=1)
+    text = held_out.texts[int(sure.argmax())]
+    with tempfile.TemporaryDirectory() as folder, browser() as started:
+        model.save(Path(folder) / "model")
+        with running(Path(folder) / "model") as client:
+            with visiting(started, client.base_url, reduced_motion="reduce", **WIDE) as visit:
+                labelled(visit.page, text)
+                save("page-labels.webp", visit.page.screenshot())
+                visit.page.check("input[value=lines]", force=True)
+                visit.page.fill("#text", "\n".join(held_out.texts[row] for row in range(40)))
+                visit.page.click("#find")
+                visit.page.wait_for_selector("text=40 of 40 texts answered")
+                visit.page.locator("#results").scroll_into_view_if_needed()
+                save("page-table.webp", visit.page.screenshot())
+            phone = PHONE | {"color_scheme": "dark", "reduced_motion": "reduce"}
+            with visiting(started, client.base_url, **phone) as visit:
+                page = visit.page
+                labelled(page, text)
+                shots = [page.screenshot()]
+                page.click("text=Show in the tree")
+                page.wait_for_selector(".sought")
+                shots.append(page.screenshot())
+                page.goto(f"{client.base_url}/#/model")
+                page.wait_for_selector("#model-facts section")
+                shots.append(page.screenshot())
+                save("page-phone.webp", *shots)
+
+
+if __name__ == "__main__":
+    main()

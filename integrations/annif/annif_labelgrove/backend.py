@@ -1,0 +1,217 @@
+"""The backend: Annif's documents in, labelgrove's predictions out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from annif.backend.backend import AnnifLearningBackend
+from annif.exception import (
+    ConfigurationException,
+    NotInitializedException,
+    NotSupportedException,
+)
+from annif.suggestion import SuggestionBatch
+from scipy.sparse import csr_array
+
+from annif_labelgrove.errors import as_annif
+from annif_labelgrove.settings import Settings, limit_of
+from annif_labelgrove.subjects import Places, labelled_documents, suggestion_matrix
+from labelgrove import Corpus, LabelIndex
+from labelgrove.formats import read_corpus, write_corpus, write_label_table
+from labelgrove.formats.write import corpus_documents
+from labelgrove.methods import method_class
+from labelgrove.runs import RunFolder
+
+if TYPE_CHECKING:
+    from annif.corpus.types import Document, DocumentCorpus
+
+# These rules order labels, but their scores cannot be told as numbers between 0 and 1.
+ONLY_ORDER = ("rank", "round-robin")
+
+
+class LabelgroveBackend(AnnifLearningBackend):
+    """Any method of labelgrove, by the ``method`` of the project's section (default: linear)."""
+
+    name = "labelgrove"
+
+    MODEL = "labelgrove-model"
+    TRAIN = "labelgrove-train"  # Annif does not take files of this name for a model
+
+    _model: Any = None
+    _places: Places | None = None
+    _one_thread = False
+
+    @property
+    def model_folder(self) -> Path:
+        """Where the trained model lies."""
+        return Path(self.datadir) / self.MODEL
+
+    @property
+    def _model_file_paths(self) -> list[str]:
+        # What Annif looks at to tell whether, and when, a project was trained.
+        manifest = self.model_folder / "manifest.json"
+        return [str(manifest)] if manifest.exists() else []
+
+    def initialize(self, parallel: bool = False) -> None:
+        """Loads the model, once. Annif's parallel processes predict with one thread each."""
+        self._one_thread = self._one_thread or parallel
+        if self._model is not None:
+            return
+        if not self._model_file_paths:
+            raise NotInitializedException(
+                f"model {self.model_folder} not found; train the project first",
+                project_id=self.project.project_id,
+            )
+        from labelgrove import load
+
+        with as_annif(self.project.project_id):
+            self._use(load(self.model_folder))
+
+    def _use(self, model: Any) -> None:
+        self._places = Places.of(model.index_, self.project.subjects)
+        self._model = model
+        if self._places is None:
+            self.warning("the vocabulary has none of the model's subjects; train the project again")
+
+    def _train(self, corpus: DocumentCorpus, params: dict[str, Any], jobs: int = 0) -> None:
+        with as_annif(self.project.project_id):
+            settings = Settings.of(params)
+            method = method_class(settings.method)
+            model = settings.estimator(analyzed=self._analyzed(method), threads=jobs)
+            self._check_rule(getattr(model, "rule", None))
+            documents = self._training_documents(corpus, method, keep=settings.keep_training_data)
+            rest, held_out = documents, None
+            if settings.calibrate:
+                from labelgrove.methods.base import hold_out
+
+                rest, held_out = hold_out(documents, settings.calibrate, model.random_state)
+            self.info(f"training {settings.method} on {len(rest)} documents")
+            if settings.keep_training_data:
+                with RunFolder(self._kept.with_name("stages")) as run:
+                    model.fit(rest, run=run)
+            else:
+                model.fit(rest)
+            self._check_rule(getattr(model, "rule_", None))  # that a learnt ensemble has chosen
+            if held_out is not None:
+                self._calibrate(model, held_out)
+            elif settings.calibrate:
+                self.warning("too few documents to hold some out: scores are not calibrated")
+            model.save(self.model_folder, overwrite=True)
+            self._use(model)
+
+    def _check_rule(self, rule: str | None) -> None:
+        if rule in ONLY_ORDER:
+            raise ConfigurationException(
+                f"an ensemble by the rule {rule!r} gives an order, no scores that Annif could use; "
+                "choose mean, softmax or sigmoid",
+                project_id=self.project.project_id,
+            )
+
+    @property
+    def _kept(self) -> Path:
+        """The training documents, where the project keeps them."""
+        return Path(self.datadir) / self.TRAIN / "corpus.jsonl"
+
+    def _keep(self, first: Corpus, more: Corpus | None, index: LabelIndex) -> None:
+        self._kept.parent.mkdir(exist_ok=True)
+        parts = [first] if more is None else [first, more]
+        write_corpus(chain.from_iterable(map(corpus_documents, parts)), self._kept)
+        write_label_table(index, self._kept.with_name("labels.tsv"))
+
+    def _training_documents(self, corpus: Any, method: Any, *, keep: bool) -> Corpus:
+        if corpus != "cached":
+            documents = self._documents(corpus, method)
+            if keep:
+                self._keep(documents, None, documents.index)
+            return documents
+        if not self._kept.exists():
+            raise NotSupportedException(
+                "no training data was kept; set keep_training_data=true and train once "
+                "without --cached",
+                project_id=self.project.project_id,
+            )
+        self.info(f"reading the documents of the previous run from {self._kept}")
+        return read_corpus(self._kept)
+
+    def _documents(self, corpus: DocumentCorpus, method: Any, index: Any = None) -> Corpus:
+        project = self.project
+        documents, left_out = labelled_documents(
+            corpus, project.subjects, project.vocab_lang, self._cleaner(method), index
+        )
+        if documents is None:
+            raise NotSupportedException(
+                "there is no document with a text and subjects of the vocabulary",
+                project_id=project.project_id,
+            )
+        if left_out:
+            self.warning(f"{left_out} documents without text or known subjects are left out")
+        return documents
+
+    def _analyzed(self, method: Any) -> bool:
+        """Whether texts go through Annif's analyzer: if the project has one and the method counts
+        words. An encoder must see whole texts."""
+        if not self.project.analyzer_spec:
+            return False
+        return "tfidf" in method.groups and "encoder" not in method.groups
+
+    def _cleaner(self, method: Any) -> Callable[[str], str]:
+        if not self._analyzed(method):
+            return lambda text: text
+        words = self.project.analyzer.tokenize_words
+        return lambda text: " ".join(words(text))
+
+    def _suggest_batch(self, documents: list[Document], params: dict[str, Any]) -> SuggestionBatch:
+        subjects = self.project.subjects
+        with as_annif(self.project.project_id):
+            limit = limit_of(params)
+            if self._places is None or limit < 1:
+                return SuggestionBatch(csr_array((len(documents), len(subjects)), dtype="float32"))
+            clean = self._cleaner(self._model)
+            found = self._model.predict(
+                [clean(document.text) for document in documents],
+                k=limit,
+                allow=self._places.allow,
+                threads=1 if self._one_thread or len(documents) == 1 else None,
+            )
+        return SuggestionBatch(suggestion_matrix(found, self._places, subjects))
+
+    def _calibrate(self, model: Any, documents: Corpus) -> None:
+        from labelgrove import calibrate
+
+        report = calibrate(model, documents).report or {}
+        before, after = report["before"]["ece"], report["after"]["ece"]
+        self.info(
+            f"calibrated with {len(documents)} documents: expected calibration error "
+            f"{before:.4f} before, {after:.4f} after"
+        )
+
+    def calibrate(self, corpus: DocumentCorpus) -> None:
+        """Turns the trained project's scores into probabilities, by documents that training has
+        not seen, and saves that."""
+        self.initialize()
+        with as_annif(self.project.project_id):
+            self._calibrate(self._model, self._documents(corpus, self._model, self._model.index_))
+            self._model.save(self.model_folder, overwrite=True)
+
+    def _learn(self, corpus: DocumentCorpus, params: dict[str, Any]) -> None:
+        self.initialize()
+        if not hasattr(self._model, "update"):
+            raise NotSupportedException(
+                f"the method {self._model.method} cannot learn from more documents; train the "
+                "project again with all of them",
+                project_id=self.project.project_id,
+            )
+        with as_annif(self.project.project_id):
+            documents = self._documents(corpus, self._model)
+            kept = read_corpus(self._kept) if self._kept.exists() else None
+            growth = self._model.update(documents, corpus=kept)
+            if kept is not None:
+                self._keep(kept, documents, self._model.index_)
+            self._model.save(self.model_folder, overwrite=True)
+            self._use(self._model)
+        self.info(str(growth))
+        for reason in growth.reasons:
+            self.warning(f"time to train the project again: {reason}")

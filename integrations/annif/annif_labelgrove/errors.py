@@ -1,0 +1,39 @@
+"""labelgrove's errors as Annif's, which its command line and its REST service know how to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from annif.exception import (
+    ConfigurationException,
+    NotInitializedException,
+    NotSupportedException,
+    OperationFailedException,
+)
+
+from labelgrove.errors import (
+    ConfigError,
+    LabelgroveError,
+    MissingExtraError,
+    ModelFormatError,
+    UnsupportedError,
+)
+
+KINDS = (
+    (ConfigError, ConfigurationException),
+    (MissingExtraError, ConfigurationException),
+    (ModelFormatError, NotInitializedException),
+    (UnsupportedError, NotSupportedException),
+    (LabelgroveError, OperationFailedException),
+)
+
+
+@contextmanager
+def as_annif(project_id: str) -> Iterator[None]:
+    """Inside, whatever labelgrove raises on purpose is raised as the fitting exception of Annif."""
+    try:
+        yield
+    except LabelgroveError as error:
+        kind = next(kind for ours, kind in KINDS if isinstance(error, ours))
+        raise kind(str(error), project_id=project_id) from error

@@ -1,0 +1,100 @@
+"""A project's section of projects.cfg as a method of labelgrove with its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from annif.util import boolean
+
+from labelgrove.errors import ConfigError
+from labelgrove.methods import create
+from labelgrove.params import merge_settings, read_toml
+
+# Keys that Annif itself reads; the rest of a section belongs to the method.
+OF_ANNIF = {
+    "access",
+    "allow_learn",
+    "analyzer",
+    "backend",
+    "language",
+    "limit",
+    "name",
+    "project_id",
+    "transform",
+    "vocab",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a project asks for.
+
+    ``calibrate`` is the share of the training documents that is held out to turn scores into
+    probabilities; ``keep_training_data`` makes ``annif train --cached`` possible.
+    """
+
+    method: str
+    config: dict[str, Any]
+    calibrate: float = 0.0
+    keep_training_data: bool = False
+
+    @classmethod
+    def of(cls, section: Mapping[str, Any]) -> Settings:
+        """From a section: plain keys and dotted ones (``ranker.C``), each as text, as the right
+        type or (in projects.toml) as a table."""
+        own = {key: value for key, value in section.items() if key not in OF_ANNIF}
+        method = own.pop("method", None)
+        calibrate = own.pop("calibrate", 0.0)
+        keep = boolean(own.pop("keep_training_data", False))
+        file = own.pop("config", None)
+        config = read_toml(file) if file else {}
+        method = str(method or config.pop("method", "linear"))
+        config.pop("method", None)
+        tables = {key: value for key, value in own.items() if isinstance(value, Mapping)}
+        for name, table in tables.items():
+            config[name] = {**config.get(name, {}), **table}
+        plain = [f"{key}={_text(value)}" for key, value in own.items() if key not in tables]
+        return cls(
+            method,
+            merge_settings(config, plain),
+            calibrate=_share("calibrate", calibrate),
+            keep_training_data=keep,
+        )
+
+    def estimator(self, *, analyzed: bool, threads: int) -> Any:
+        """The unfitted model. Texts that Annif's analyzer has cut into words are split at spaces
+        alone, unless the section says how."""
+        config = dict(self.config)
+        if analyzed:
+            config["tfidf"] = {"analyzer": "space"} | config.get("tfidf", {})
+        if threads > 0:
+            config["n_jobs"] = threads
+        return create(self.method, config)
+
+
+def _text(value: Any) -> str:
+    """A value of projects.toml as ``--set`` would have it; projects.cfg has nothing but text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else repr(value)
+
+
+def limit_of(section: Mapping[str, Any]) -> int:
+    """The most subjects that a document may get."""
+    value = section.get("limit", 100)
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"limit: must be a whole number, got {value!r}") from None
+
+
+def _share(name: str, value: Any) -> float:
+    try:
+        share = float(value)
+    except (TypeError, ValueError):
+        share = -1.0
+    if not 0 <= share < 1:
+        raise ConfigError(f"{name}: must be a share from 0 up to 1 (0.1), got {value!r}")
+    return share

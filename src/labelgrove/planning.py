@@ -1,0 +1,238 @@
+"""What a training will be: sizes, memory and time, said before the work begins.
+
+Times come from rates that are measured here and now: a small fit for the linear parts
+(:mod:`labelgrove.planning_linear`), a few updates for an encoder (``nn/probe.py``). They are given
+as a range, because a sample is not the corpus and a machine is not always idle.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from labelgrove.corpus import Corpus
+from labelgrove.errors import LabelgroveError
+from labelgrove.memory import available_memory, format_size
+from labelgrove.tree import TreeParams, tree_widths
+
+RARE = 5  # documents: a label with fewer is hard to learn
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds that something will take, as a range.
+
+    >>> Estimate.around(10.0, 1.5) + Estimate(1.0, 2.0)
+    Estimate(low=7.666666666666667, high=17.0)
+    """
+
+    low: float = 0.0
+    high: float = 0.0
+
+    @classmethod
+    def around(cls, seconds: float, factor: float) -> Estimate:
+        """A range of ``factor`` to both sides.
+
+        >>> Estimate.around(10.0, 2.0)
+        Estimate(low=5.0, high=20.0)
+        """
+        return cls(seconds / factor, seconds * factor)
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return Estimate(self.low + other.low, self.high + other.high)
+
+    def times(self, factor: float) -> Estimate:
+        """The same thing several times over.
+
+        >>> Estimate(1.0, 2.0).times(3)
+        Estimate(low=3.0, high=6.0)
+        """
+        return Estimate(self.low * factor, self.high * factor)
+
+    def __str__(self) -> str:
+        low, high = _duration(self.low), _duration(self.high)
+        if self.high < 1:
+            return high
+        return f"about {high}" if low == high else f"{low} to {high}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What training ``method`` on a corpus means. ``tree`` has the nodes per level; ``stages`` the
+    seconds by stage, and nothing where no rate could be measured (``notes`` then say why)."""
+
+    method: str
+    documents: int
+    labels: int
+    labels_per_document: float
+    rare_labels: int
+    unused_labels: int
+    tree: tuple[int, ...] = ()
+    trees: int = 1
+    terms_per_document: float | None = None
+    dense_columns: int = 0
+    tokens_per_document: float | None = None
+    cut_documents: float | None = None  # share whose end the encoder does not see
+    device: str | None = None
+    memory_bytes: int = 0
+    free_bytes: int | None = None
+    stages: Mapping[str, Estimate] = field(default_factory=dict)
+    cpu_seconds: Estimate | None = None  # of the linear stages, by all threads
+    calibration_seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> Estimate | None:
+        """The whole training, or None where it could not be estimated."""
+        return sum(self.stages.values(), Estimate()) if self.stages else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; times are [low, high].
+
+        >>> Plan("linear", 2, 1, 1.0, 1, 0).to_json()["seconds"] is None
+        True
+        """
+        plain = asdict(self)
+        plain["stages"] = {name: _pair(span) for name, span in self.stages.items()}
+        plain["cpu_seconds"] = _pair(self.cpu_seconds)
+        plain["calibration_seconds"] = round(self.calibration_seconds, 3)
+        plain["seconds"] = _pair(self.seconds)
+        return plain
+
+    def lines(self) -> list[str]:
+        """For people to read.
+
+        >>> Plan("linear", 2, 1, 1.0, 1, 0).lines()[0]
+        'plan: linear on 2 documents, 1 label, 1.00 labels per document'
+        """
+        said = [
+            f"plan: {self.method} on {self.documents:,} documents, {_count(self.labels, 'label')}, "
+            f"{self.labels_per_document:.2f} labels per document"
+        ]
+        if self.rare_labels or self.unused_labels:
+            rare = f"{_count(self.rare_labels, 'label')} with fewer than {RARE} documents"
+            unused = f", {self.unused_labels:,} without any" if self.unused_labels else ""
+            said.append(f"  rare     {rare} ({self.rare_labels / self.labels:.0%}){unused}")
+        if self.tree:
+            shape = " - ".join(f"{width:,}" for width in self.tree)
+            said.append(
+                f"  tree     {shape} nodes" + (f", {self.trees} trees" if self.trees > 1 else "")
+            )
+        if self.terms_per_document is not None:
+            dense = f", {self.dense_columns:,} dense columns" if self.dense_columns else ""
+            said.append(f"  features {self.terms_per_document:,.0f} terms per document{dense}")
+        if self.tokens_per_document is not None:
+            cut = f", {self.cut_documents:.0%} of them cut" if self.cut_documents else ""
+            said.append(
+                f"  tokens   {self.tokens_per_document:,.0f} per document{cut}; on {self.device}"
+            )
+        free = "" if self.free_bytes is None else f" ({format_size(self.free_bytes)} are free)"
+        said.append(f"  memory   about {format_size(self.memory_bytes)}{free}")
+        if self.seconds is not None:
+            longest = sorted(self.stages.items(), key=lambda item: -item[1].high)
+            shares = ", ".join(f"{name} {span}" for name, span in longest[:3] if span.high >= 1)
+            said.append(f"  time     {self.seconds}" + (f" ({shares})" if shares else ""))
+        said.extend(f"  note     {note}" for note in self.notes)
+        return said
+
+
+def plan_training(
+    model: Any, corpus: Corpus, *, label_tree: Any = None, calibrate: bool = True
+) -> Plan:
+    """What fitting ``model`` on ``corpus`` will need; takes a second or two to measure rates.
+
+    Without ``calibrate`` nothing is measured and no time is told.
+
+    >>> from labelgrove import Linear
+    >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+    >>> plan_training(Linear(), corpus, calibrate=False).labels
+    2
+    """
+    start = time.perf_counter()
+    counts = np.bincount(corpus.labels.indices, minlength=len(corpus.index))
+    facts: dict[str, Any] = {
+        "method": model.method,
+        "documents": len(corpus),
+        "labels": len(corpus.index),
+        "labels_per_document": round(corpus.labels.nnz / max(len(corpus), 1), 4),
+        "rare_labels": int((counts < RARE).sum()),
+        "unused_labels": int((counts == 0).sum()),
+        "dense_columns": corpus.width,
+        "memory_bytes": int(model.estimate_memory(corpus)),
+        "free_bytes": available_memory(),
+    }
+    notes: list[str] = []
+    try:
+        facts |= _describe(model)(model, corpus, label_tree, calibrate)
+    except LabelgroveError as error:
+        # Training will say it, if it matters there; a plan without times is still a plan.
+        notes.append(f"no time can be told: {error}")
+    facts["notes"] = (*facts.get("notes", ()), *notes)
+    return Plan(**facts, calibration_seconds=time.perf_counter() - start)
+
+
+def _describe(model: Any) -> Callable[..., dict[str, Any]]:
+    if hasattr(model, "members"):
+        return _describe_members
+    if hasattr(model, "encoder"):
+        from labelgrove.planning_neural import describe_neural
+
+        return describe_neural
+    from labelgrove.planning_linear import describe_linear
+
+    return describe_linear
+
+
+def _describe_members(
+    model: Any, corpus: Corpus, label_tree: Any, calibrate: bool
+) -> dict[str, Any]:
+    """An ensemble takes as long as its members; what they share is counted as often as they ask."""
+    stages: dict[str, Estimate] = {}
+    for number, member in enumerate(model.members, 1):
+        found = _describe(member)(member, corpus, label_tree, calibrate)
+        whole = sum(found.get("stages", {}).values(), Estimate())
+        if whole.high:
+            stages[f"member {number} ({member.method})"] = whole
+    notes = ("members that share features or trees take less",) if stages else ()
+    return {"stages": stages, "notes": notes}
+
+
+def expected_widths(params: TreeParams, labels: int) -> tuple[int, ...]:
+    """Nodes per level of the tree that would be grown; of a k-way tree, the most there can be.
+
+    >>> expected_widths(TreeParams(), 4_000)
+    (4, 64, 4000)
+    """
+    if params.kind == "balanced":
+        return tree_widths(labels, params)
+    widths: list[int] = []
+    nodes = 1
+    while len(widths) < params.max_depth - 1 and labels / nodes > params.max_leaf_size:
+        nodes = min(nodes * params.branching, labels)
+        widths.append(nodes)
+    return (*widths, labels)
+
+
+def _pair(span: Estimate | None) -> list[float] | None:
+    return None if span is None else [round(span.low, 3), round(span.high, 3)]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def _duration(seconds: float) -> str:
+    """With the precision that an estimate has.
+
+    >>> _duration(0.2), _duration(14.4), _duration(200), _duration(9000)
+    ('under 1 s', '14 s', '3 min', '2.5 h')
+    """
+    if seconds < 1:
+        return "under 1 s"
+    if seconds < 90:
+        return f"{round(seconds)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,187 @@
+"""How long the linear stages take: measured on a sample, carried over by a model of their work.
+
+The work of a stage is counted from sizes alone. tf-idf reads every term; a tree is grown from what
+labels have in common with their documents, once per halving; on each level of a ranker every
+document is an instance below each node that it bears or was mined for, for all children there.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.planning import Estimate, expected_widths
+from labelgrove.solver import RankerParams
+from labelgrove.tree import TreeParams
+
+FIRST_SAMPLE = 250  # documents; each further sample is twice as large
+LONGEST = 0.5  # seconds for one sample; then it is large enough
+LARGEST_SHARE = 8  # no more than one in so many documents, unless there are few
+MARGIN = {"tfidf": 1.6, "tree": 2.0, "ranker": 1.7}  # what measured cases asked for
+MINED = 8  # nodes, where ranker.mined_nodes leaves it open; 3 where documents are short
+SHORT = 40  # terms per document
+GROWTH = 0.1  # a unit of work costs so much more in a larger problem: caches, larger clusters
+
+
+@dataclass(frozen=True)
+class Work:
+    """Amounts of work, stage by stage, in units of their own."""
+
+    tfidf: float
+    tree: float
+    ranker: float
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds per unit of work, by the clock and by all threads."""
+
+    wall: Work
+    cpu: Work
+    terms_per_document: float
+    documents: int  # of the sample
+
+
+def linear_work(
+    corpus: Corpus,
+    widths: Sequence[int],
+    ranker: RankerParams,
+    *,
+    terms: float,
+    trees: int = 1,
+) -> Work:
+    """The work of fitting the linear method, from sizes.
+
+    >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+    >>> linear_work(corpus, (2,), RankerParams(), terms=2.0).tfidf
+    4.0
+    """
+    documents = len(corpus)
+    per_document = corpus.labels.nnz / max(documents, 1)
+    size = terms + corpus.width
+    counts = np.bincount(corpus.labels.indices, minlength=1).astype(np.float64)
+    # The documents of a label share terms; see Linear.estimate_memory.
+    label_terms = float((counts**0.8).sum()) * size
+    clusters = widths[-2] if len(widths) > 1 else 1
+    ranked = 0.0
+    for level, width in enumerate(widths):
+        above = widths[level - 1] if level else 1
+        below = min(per_document, above) if level else 1.0
+        last = level == len(widths) - 1
+        if level and "man" in ranker.negatives and (last or ranker.mined_levels == "all"):
+            below = min(below + _mined(ranker, terms), above)
+        ranked += documents * below * (width / above) * size
+    return Work(
+        tfidf=documents * terms,
+        tree=trees * label_terms * (1 + math.log2(clusters)),
+        ranker=trees * ranked,
+    )
+
+
+def _mined(ranker: RankerParams, terms: float) -> float:
+    if isinstance(ranker.mined_nodes, int):
+        return ranker.mined_nodes
+    return 3 if terms < SHORT else MINED
+
+
+def sampled(corpus: Corpus, size: int, seed: int) -> Corpus:
+    """Some documents at random, over the labels that they have and no others.
+
+    >>> corpus = Corpus.from_lists(["x", "y"], [["a"], ["b"]])
+    >>> len(sampled(corpus, 1, seed=0).index)
+    1
+    """
+    rows = np.sort(np.random.default_rng(seed).permutation(len(corpus))[:size])
+    taken = corpus.take(rows)
+    used = np.flatnonzero(np.bincount(taken.labels.indices, minlength=len(corpus.index)))
+    old = corpus.index
+    texts = None if old.texts is None else [old.texts[int(column)] for column in used]
+    index = LabelIndex([str(column) for column in used], texts=texts)
+    return Corpus(taken.texts, taken.labels[:, used], index, None, taken.features)
+
+
+def linear_rates(model: Any, corpus: Corpus, *, tree: TreeParams, ranker: RankerParams) -> Rates:
+    """Fits ever larger samples until one takes long enough to be believed."""
+    from labelgrove.methods.linear import Linear
+
+    most = max(min(len(corpus), FIRST_SAMPLE), len(corpus) // LARGEST_SHARE)
+    size = min(FIRST_SAMPLE, len(corpus))
+    while True:
+        sample = sampled(corpus, size, seed=model.random_state)
+        if sample.labels.nnz == 0:
+            sample = corpus
+        probe = Linear(
+            tfidf=model.tfidf,
+            tree=tree,
+            ranker=ranker,
+            random_state=model.random_state,
+            n_jobs=model.n_jobs,
+        )
+        if hasattr(model, "search"):
+            probe.search = model.search
+        start = time.perf_counter()
+        probe.fit(sample)
+        spent = time.perf_counter() - start
+        if spent > LONGEST or size >= most:
+            break
+        size = min(most, size * 4 if spent < LONGEST / 8 else size * 2)
+    return _rates(probe, sample)
+
+
+def _rates(probe: Any, sample: Corpus) -> Rates:
+    terms = _terms(probe, sample)
+    work = linear_work(sample, probe.ranker_.tree.widths, probe.ranker, terms=terms)
+    found = {}
+    for kind in ("wall", "cpu"):
+        spent = {name: getattr(timing, kind) for name, timing in probe.timings_.items()}
+        spent["tfidf"] = spent.get("tfidf", spent.get("features", 0.0))
+        found[kind] = Work(**{name: spent[name] / max(getattr(work, name), 1.0) for name in MARGIN})
+    return Rates(found["wall"], found["cpu"], terms, len(sample))
+
+
+def _terms(probe: Any, sample: Corpus) -> float:
+    """Distinct terms of a document, on average."""
+    if sample.texts is None:
+        rows = None if sample.features is None else sample.features.sparse
+        return 0.0 if rows is None else rows.nnz / len(sample)
+    few = sample.texts[: min(200, len(sample))]
+    return float(probe.vectorizer_.transform(few).nnz) / len(few)
+
+
+def estimated(
+    rates: Rates, work: Work, documents: int, *, kind: str = "wall"
+) -> dict[str, Estimate]:
+    """Seconds by stage for so much work of so many documents at these rates."""
+    per_unit = getattr(rates, kind)
+    growth = max(1.0, documents / rates.documents) ** GROWTH
+    return {
+        name: Estimate.around(growth * getattr(per_unit, name) * getattr(work, name), margin)
+        for name, margin in MARGIN.items()
+    }
+
+
+def describe_linear(model: Any, corpus: Corpus, label_tree: Any, calibrate: bool) -> dict[str, Any]:
+    """The parts of a plan that the linear method knows."""
+    if label_tree is not None:
+        widths = label_tree.widths
+    else:
+        widths = expected_widths(model.tree, len(corpus.index))
+    facts: dict[str, Any] = {"tree": tuple(widths), "trees": model.n_trees}
+    if not calibrate:
+        return facts
+    rates = linear_rates(model, corpus, tree=model.tree, ranker=model.ranker)
+    work = linear_work(
+        corpus, widths, model.ranker, terms=rates.terms_per_document, trees=model.n_trees
+    )
+    stages = estimated(rates, work, len(corpus))
+    if label_tree is not None:
+        del stages["tree"]
+    cpu = sum(estimated(rates, work, len(corpus), kind="cpu").values(), Estimate())
+    terms = rates.terms_per_document or None
+    return facts | {"terms_per_document": terms, "stages": stages, "cpu_seconds": cpu}

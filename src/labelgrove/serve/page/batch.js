@@ -1,0 +1,264 @@
+// Many texts: sent in portions, shown as a table, saved as CSV.
+
+import { post } from "./api.js";
+import {
+  announce,
+  byId,
+  count,
+  counted,
+  h,
+  hideProblem,
+  MEANING,
+  reveal,
+  score,
+  showProblem,
+} from "./dom.js";
+import { writeCsv } from "./files.js";
+
+const PORTION = 32;
+const ROWS = 100;
+const SHOWN_LABELS = 5;
+const WAITS = 20; // how often a busy service is asked again
+
+export function createBatch(app, body, { problem, look }) {
+  let current = null;
+
+  function run(texts, wanted) {
+    stop();
+    current = {
+      texts,
+      wanted,
+      answers: new Array(texts.length),
+      kind: app.model().score_kind,
+      shown: 0,
+    };
+    byId("try-columns").classList.add("wide");
+    paint(current);
+    return goOn(current);
+  }
+
+  const stop = () => current?.control.abort();
+
+  // Asks for whatever is not answered yet.
+  async function goOn(state) {
+    state.control = new AbortController();
+    state.head.replaceChildren(state.progress);
+    hideProblem(problem);
+    try {
+      for (const portion of portions(state, app.model().limits)) {
+        const rows = await patiently(
+          portion.map((number) => state.texts[number].text),
+          state,
+        );
+        portion.forEach((number, place) => (state.answers[number] = rows[place]));
+        update(state);
+      }
+      finished(state);
+    } catch (error) {
+      if (error.name !== "AbortError") showProblem(problem, error);
+      finished(state);
+    }
+  }
+
+  // A busy service says when to come back; only here is there somebody with the time to wait.
+  async function patiently(texts, state) {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        const answer = await post("v1/predict", { texts, ...state.wanted }, state.control.signal);
+        state.kind = answer.score_kind;
+        return answer.predictions;
+      } catch (error) {
+        if (error.status !== 429 || attempt === WAITS) throw error;
+        state.note.textContent = `${error.sentence} Going on by itself.`;
+        await pause(1000 * (error.retryAfter ?? 1), state.control.signal);
+        state.note.textContent = "";
+      }
+    }
+  }
+
+  function paint(state) {
+    state.bar = h("progress", {
+      max: state.texts.length,
+      value: 0,
+      "aria-label": "Texts answered",
+    });
+    state.note = h("p", { class: "muted small", role: "status" });
+    state.progress = h(
+      "div",
+      { class: "progress" },
+      state.bar,
+      h("button", { type: "button", class: "secondary", onclick: stop }, "Stop"),
+    );
+    state.head = h("div", { class: "batch-head" });
+    state.rows = h("tbody");
+    state.more = h(
+      "button",
+      { type: "button", class: "secondary", hidden: true, onclick: () => grow(state) },
+      "Show more",
+    );
+    state.table = h(
+      "table",
+      { class: "batch" },
+      h("caption", { class: "hidden" }, "The best labels of each text"),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          ...["", "Text", "Labels"].map((name) =>
+            h("th", { scope: "col" }, name || h("span", { class: "hidden" }, "Number")),
+          ),
+        ),
+      ),
+      state.rows,
+    );
+    state.elements = [state.head, state.note, state.table, h("p", {}, state.more)];
+    body.replaceChildren(...state.elements);
+    grow(state);
+    reveal(byId("results"));
+  }
+
+  function grow(state) {
+    const until = Math.min(state.texts.length, state.shown + ROWS);
+    for (; state.shown < until; state.shown += 1) {
+      const given = state.texts[state.shown];
+      const { text, id } = given;
+      state.rows.append(
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, count(state.shown + 1)),
+          h(
+            "td",
+            {},
+            h(
+              "button",
+              {
+                type: "button",
+                class: "link excerpt",
+                dir: "auto",
+                title: "Look at this text alone",
+                onclick: () => look(given, state.wanted, () => back(state)),
+              },
+              text.trim() ? text.slice(0, 240) : "(empty)",
+            ),
+            id === null ? null : h("span", { class: "muted small id" }, id),
+          ),
+          h("td", { class: "found" }),
+        ),
+      );
+    }
+    state.more.hidden = state.shown >= state.texts.length;
+    state.more.textContent = `Show more (${count(state.texts.length - state.shown)} are left)`;
+    update(state);
+  }
+
+  function update(state) {
+    state.bar.value = state.answers.filter(Boolean).length;
+    [...state.rows.children].forEach((row, number) => {
+      const cell = row.lastElementChild;
+      const labels = state.answers[number];
+      if (!labels || cell.dataset.filled) return;
+      cell.dataset.filled = "yes";
+      const chips = labels
+        .slice(0, SHOWN_LABELS)
+        .map((label) =>
+          h(
+            "li",
+            { class: "chip" },
+            label.name,
+            " ",
+            h("span", { class: "muted" }, score(label.score, state.kind)),
+          ),
+        );
+      if (labels.length > SHOWN_LABELS)
+        chips.push(h("li", { class: "muted small" }, `and ${labels.length - SHOWN_LABELS} more`));
+      cell.replaceChildren(
+        labels.refused
+          ? h("span", { class: "muted" }, labels.refused)
+          : labels.length
+            ? h("ul", { class: "chips" }, ...chips)
+            : h("span", { class: "muted" }, "no label"),
+      );
+    });
+  }
+
+  function finished(state) {
+    update(state);
+    const done = state.answers.filter((labels) => labels && !labels.refused).length;
+    const left = state.texts.length - state.answers.filter(Boolean).length;
+    const sentence = `${count(done)} of ${counted(state.texts.length, "text")} answered.`;
+    const button = (name, onclick) =>
+      h("button", { type: "button", class: "secondary", onclick }, name);
+    state.head.replaceChildren(
+      h("p", {}, sentence),
+      ...(left ? [button("Go on", () => goOn(state))] : []),
+      ...(done ? [button("Download as CSV", () => download(state))] : []),
+    );
+    state.note.textContent = MEANING[state.kind];
+    announce(sentence);
+  }
+
+  function back(state) {
+    const place = document.activeElement?.closest(".excerpt");
+    const show = () => {
+      byId("try-columns").classList.add("wide");
+      body.replaceChildren(...state.elements);
+      place?.focus();
+    };
+    return h(
+      "p",
+      {},
+      h("button", { type: "button", class: "link", onclick: show }, "← Back to all texts"),
+    );
+  }
+
+  return { run, stop };
+}
+
+// Numbers of texts that go together; texts beyond the service's limits are not sent at all.
+function* portions({ texts, answers }, limits) {
+  const bytes = (text) => 2 * new TextEncoder().encode(text).length;
+  let portion = [];
+  let size = 0;
+  for (let number = 0; number < texts.length; number += 1) {
+    if (answers[number]) continue;
+    const { text } = texts[number];
+    const own = bytes(text);
+    if (text.length > limits.max_text_chars || own > limits.max_body) {
+      answers[number] = Object.assign([], { refused: "longer than the service takes; not sent" });
+      continue;
+    }
+    if (
+      portion.length &&
+      (portion.length >= Math.min(PORTION, limits.max_texts) || size + own > limits.max_body / 2)
+    ) {
+      yield portion;
+      portion = [];
+      size = 0;
+    }
+    portion.push(number);
+    size += own;
+  }
+  if (portion.length) yield portion;
+}
+
+function download(state) {
+  const address = URL.createObjectURL(
+    new Blob([writeCsv(state.texts, state.answers)], { type: "text/csv" }),
+  );
+  const link = h("a", { href: address, download: "labels.csv" });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(new DOMException("stopped", "AbortError"));
+    });
+  });
+}

@@ -1,0 +1,168 @@
+// Files of texts, read in the browser, and the table of answers written as CSV.
+
+const TEXT_NAMES = [
+  "text",
+  "texts",
+  "content",
+  "body",
+  "abstract",
+  "description",
+  "title",
+  "document",
+];
+const ID_NAMES = ["id", "identifier", "key", "number"];
+
+// What several dropped files hold: {name, columns, rows, header?, text}. A column of null means
+// that every row is a text itself.
+export async function readFiles(files) {
+  if (files.length > 1 || /\.txt$/i.test(files[0].name)) {
+    const wrong = files.find((file) => !/\.txt$/i.test(file.name));
+    if (wrong) throw fault(`Several files at once must all be .txt files; ${wrong.name} is not.`);
+    const texts = await Promise.all(files.map(decoded));
+    const rows = texts.map((text, number) => [files[number].name, text]);
+    const name = files.length === 1 ? files[0].name : `${files.length} files`;
+    return { name, columns: ["file", "text"], rows, textColumn: 1, idColumn: 0 };
+  }
+  const [file] = files;
+  const content = await decoded(file);
+  if (/\.(jsonl|ndjson)$/i.test(file.name)) return jsonLines(file.name, content);
+  if (/\.(csv|tsv)$/i.test(file.name)) return table(file.name, content);
+  throw fault(`${file.name}: this page reads .txt, .csv, .tsv and .jsonl files.`);
+}
+
+const fault = (sentence) => Object.assign(new Error(sentence), { sentence });
+
+// UTF-8 or, by its mark, UTF-16; what is neither comes from an old Windows program.
+async function decoded(file) {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const wide = { "255,254": "utf-16le", "254,255": "utf-16be" }[bytes.slice(0, 2).join()];
+  if (wide) return new TextDecoder(wide).decode(bytes);
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return new TextDecoder("windows-1252").decode(bytes);
+  }
+}
+
+function jsonLines(name, content) {
+  const rows = [];
+  const columns = new Map();
+  content.split(/\r?\n/).forEach((line, number) => {
+    if (!line.trim()) return;
+    let value;
+    try {
+      value = JSON.parse(line);
+    } catch {
+      throw fault(
+        `${name}, line ${number + 1}: this is not JSON. Each line must hold one object or string.`,
+      );
+    }
+    if (typeof value === "string") value = { text: value };
+    if (value === null || typeof value !== "object" || Array.isArray(value)) {
+      throw fault(`${name}, line ${number + 1}: neither an object nor a string.`);
+    }
+    const row = [];
+    for (const [key, field] of Object.entries(value)) {
+      if (typeof field !== "string" && typeof field !== "number") continue;
+      if (!columns.has(key)) columns.set(key, columns.size);
+      row[columns.get(key)] = String(field);
+    }
+    rows.push(row);
+  });
+  return chosen(name, [...columns.keys()], rows);
+}
+
+function table(name, content) {
+  const delimiter = /\.tsv$/i.test(name) ? "\t" : likelyDelimiter(content);
+  const rows = parseCsv(content, delimiter);
+  if (!rows.length) throw fault(`${name}: the file is empty.`);
+  const first = rows[0].map((cell) => cell.trim());
+  const known = first.some((cell) =>
+    [...TEXT_NAMES, ...ID_NAMES, "labels"].includes(cell.toLowerCase()),
+  );
+  const distinct = new Set(first).size === first.length && first.every(Boolean);
+  const short = first.every((cell) => cell.length <= 30 && !/\s\S+\s/.test(cell));
+  if (rows.length > 1 && (known || (distinct && short && first.length > 1))) {
+    return chosen(name, first, rows.slice(1));
+  }
+  return chosen(
+    name,
+    first.map((_, number) => `column ${number + 1}`),
+    rows,
+  );
+}
+
+function chosen(name, columns, rows) {
+  if (!rows.length || !columns.length) throw fault(`${name}: no texts were found in it.`);
+  const named = (names) =>
+    names
+      .map((one) => columns.findIndex((column) => column.toLowerCase() === one))
+      .find((at) => at >= 0);
+  const length = (column) => rows.reduce((sum, row) => sum + (row[column]?.length ?? 0), 0);
+  const longest = columns.map((_, column) => column).sort((a, b) => length(b) - length(a))[0];
+  return {
+    name,
+    columns,
+    rows,
+    textColumn: named(TEXT_NAMES) ?? longest,
+    idColumn: named(ID_NAMES) ?? null,
+  };
+}
+
+function likelyDelimiter(content) {
+  const line = content.slice(0, content.search(/\r?\n|$/));
+  return [",", ";", "\t"].sort((a, b) => line.split(b).length - line.split(a).length)[0];
+}
+
+// Quoted cells may hold delimiters, line ends and doubled quotes.
+export function parseCsv(content, delimiter = ",") {
+  const rows = [];
+  let row = [];
+  let place = 0;
+  const special = new RegExp(`[${delimiter}\r\n]`, "g");
+  while (place < content.length) {
+    let cell = "";
+    if (content[place] === '"') {
+      for (place += 1; ; place += 1) {
+        const end = content.indexOf('"', place);
+        cell += content.slice(place, end < 0 ? content.length : end);
+        place = end < 0 ? content.length : end + 1;
+        if (content[place] !== '"') break;
+        cell += '"';
+      }
+    }
+    special.lastIndex = place;
+    const end = special.exec(content)?.index ?? content.length;
+    cell += content.slice(place, end);
+    row.push(cell);
+    place = end + 1;
+    if (content[end] === delimiter && place < content.length) continue;
+    if (content[end] === delimiter) row.push("");
+    if (content[end] === "\r" && content[place] === "\n") place += 1;
+    if (row.length > 1 || row[0].trim()) rows.push(row);
+    row = [];
+  }
+  return rows;
+}
+
+// One line per text. Spreadsheets take what begins like a formula for one: a quote before it.
+export function writeCsv(texts, answers) {
+  const most = Math.max(1, ...answers.map((labels) => labels?.length ?? 0));
+  const named = texts.some((text) => text.id !== null);
+  const head = ["number", ...(named ? ["id"] : []), "text"];
+  for (let place = 1; place <= most; place += 1)
+    head.push(`label_${place}`, `id_${place}`, `score_${place}`);
+  const lines = texts.map((text, number) => [
+    number + 1,
+    ...(named ? [text.id ?? ""] : []),
+    text.text,
+    ...(answers[number] ?? []).flatMap((label) => [label.name, label.id, label.score]),
+  ]);
+  return "\ufeff" + [head, ...lines].map((line) => line.map(cell).join(",") + "\r\n").join("");
+}
+
+function cell(value) {
+  if (typeof value === "number") return String(value);
+  const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}

@@ -1,0 +1,136 @@
+// Starts the page: the model, the views, the theme and the token.
+
+import { get, hasToken, onTokenNeeded, setToken } from "./api.js";
+import { byId, count, counted, h, hideProblem, showProblem } from "./dom.js";
+import { startLabels } from "./labels.js";
+import { showModel } from "./model.js";
+import { startTree } from "./tree.js";
+import { startTry } from "./try.js";
+
+const TITLES = { try: "Try", labels: "Labels", tree: "Label tree", model: "Model" };
+const views = {};
+let model = null;
+
+async function start() {
+  hideProblem(byId("page-problem"));
+  try {
+    await loadModel();
+  } catch (error) {
+    showProblem(byId("page-problem"), error, start);
+    return;
+  }
+  byId("forget-token").hidden = !hasToken();
+  if (!views.try) {
+    const app = { model: () => model, reload: loadModel };
+    views.try = startTry(app);
+    views.labels = startLabels(app, views.try);
+    views.tree = startTree(app, views.try);
+    views.model = { show: () => showModel(model) };
+  }
+  show(false);
+}
+
+async function loadModel() {
+  model = await get("v1/model");
+  const documents = model.training_documents;
+  const learnt = documents === null ? "" : `, learnt from ${counted(documents, "document")}`;
+  byId("summary").textContent =
+    `The ${model.method} model knows ${counted(model.labels, "label")}${learnt}.`;
+  byId("version").textContent = `labelgrove ${model.versions.labelgrove ?? ""}, model ${model.id}.`;
+  byId("k").max = model.limits.max_k;
+  byId("k").value = Math.min(Number(byId("k").value) || 10, model.limits.max_k, model.labels);
+  const chances = model.score_kind === "probability";
+  byId("least-label").textContent = chances ? "Minimum, in %" : "Minimum score";
+  byId("least").placeholder = model.calibration
+    ? `none; ${Math.round(100 * model.calibration.threshold)} is best`
+    : "none";
+  byId("labels-lede").textContent = `All ${count(model.labels)} labels, the most frequent first.`;
+}
+
+function show(moved = true) {
+  const [, name = "try", query = ""] = /^#\/(\w+)(?:\?(.*))?$/.exec(location.hash) ?? [];
+  const wanted = name in TITLES ? name : "try";
+  for (const section of document.querySelectorAll("main > section")) {
+    section.hidden = section.dataset.view !== wanted;
+  }
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.dataset.view === wanted) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${TITLES[wanted]} · labelgrove`;
+  if (model === null) return;
+  if (moved) {
+    byId(`${wanted}-heading`).focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }
+  views[wanted].show?.(new URLSearchParams(query));
+}
+
+function startTheme() {
+  const button = byId("theme");
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const dark = () =>
+    (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
+  const paint = () => {
+    button.replaceChildren(dark() ? "Light" : "Dark", h("span", { class: "hidden" }, " colours"));
+  };
+  button.addEventListener("click", () => {
+    const chosen = dark() ? "light" : "dark";
+    document.documentElement.dataset.theme = chosen;
+    try {
+      localStorage.setItem("labelgrove-theme", chosen);
+    } catch {
+      // Then it lasts until the page is left.
+    }
+    paint();
+  });
+  system.addEventListener("change", paint);
+  paint();
+}
+
+function startToken() {
+  const dialog = byId("token-dialog");
+  let asking = null;
+  onTokenNeeded((wrong) => {
+    asking ??= new Promise((resolve) => {
+      byId("token").value = "";
+      byId("token-wrong").hidden = !wrong;
+      dialog.returnValue = "";
+      dialog.showModal();
+      dialog.addEventListener(
+        "close",
+        () => {
+          asking = null;
+          const typed = byId("token").value.trim();
+          byId("token").value = "";
+          resolve(dialog.returnValue === "given" && typed ? typed : null);
+          byId("forget-token").hidden = !hasToken();
+        },
+        { once: true },
+      );
+    });
+    return asking;
+  });
+  byId("token-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    dialog.close("given");
+  });
+  byId("token-cancel").addEventListener("click", () => dialog.close(""));
+  byId("forget-token").addEventListener("click", () => {
+    setToken(null);
+    location.reload();
+  });
+}
+
+// By hand, for the address holds the view.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  byId("main").focus();
+});
+
+// Sending it in the old way would load the page again, and lose the text.
+byId("ask").addEventListener("submit", (event) => event.preventDefault());
+startTheme();
+startToken();
+addEventListener("hashchange", () => show());
+start();

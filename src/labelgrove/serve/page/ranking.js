@@ -1,0 +1,130 @@
+// The labels of one text, best first; each opens to show why.
+
+import { post } from "./api.js";
+import { h, MEANING, score, showProblem } from "./dom.js";
+import { whyPanel } from "./why.js";
+
+let rankings = 0;
+
+export function createRanking(app, { text, labels, kind, timing, leaveOut }) {
+  const prefix = `label-${(rankings += 1)}`;
+  const largest = Math.max(...labels.map((label) => Math.abs(label.score)), 1e-9);
+  const share = (value) =>
+    kind === "margin" ? Math.max(0, value) / largest : Math.min(1, Math.max(0, value));
+  let open = null;
+
+  function item(label, number) {
+    const bar = h("span", { class: "bar", "aria-hidden": "true" });
+    bar.style.setProperty("--share", share(label.score).toFixed(4));
+    const button = h(
+      "button",
+      {
+        type: "button",
+        class: "label",
+        "aria-expanded": "false",
+        "aria-controls": `${prefix}-${number}`,
+      },
+      h(
+        "span",
+        { class: "name", dir: "auto" },
+        label.name,
+        label.id === label.name ? null : h("span", { class: "id muted small" }, label.id),
+      ),
+      h("span", { class: "number" }, score(label.score, kind)),
+      bar,
+    );
+    const panel = h("div", {
+      class: "why",
+      id: `${prefix}-${number}`,
+      role: "region",
+      "aria-label": `Why ${label.name}`,
+      hidden: true,
+    });
+    button.addEventListener("click", () => toggle(button, panel, label));
+    return h("li", {}, h("h3", {}, button), panel);
+  }
+
+  async function toggle(button, panel, label) {
+    const opening = panel.hidden;
+    if (open !== null) {
+      open.panel.hidden = true;
+      open.button.setAttribute("aria-expanded", "false");
+      open = null;
+    }
+    if (!opening) return;
+    open = { button, panel };
+    panel.hidden = false;
+    button.setAttribute("aria-expanded", "true");
+    if (!panel.dataset.filled) await fill(panel, label);
+  }
+
+  async function fill(panel, label) {
+    panel.dataset.filled = "yes";
+    panel.replaceChildren(h("p", { class: "muted", "aria-busy": "true" }, "Looking for reasons…"));
+    // Of this label alone: explaining takes longer than predicting, and few labels are opened.
+    const { supports, limits } = app.model();
+    const request = { texts: [text], explain: true };
+    if (supports.allow) Object.assign(request, { k: 1, allow: [label.id] });
+    else request.k = Math.min(labels.length, limits.max_explained);
+    try {
+      const { predictions } = await post("v1/predict", request);
+      const found = predictions[0].find((one) => one.id === label.id);
+      const none = h(
+        "p",
+        { class: "muted" },
+        "The service explains only the first labels of this model.",
+      );
+      panel.replaceChildren(...(found ? whyPanel(text, found.why) : [none]), links(label));
+    } catch (error) {
+      delete panel.dataset.filled;
+      const place = h("div", { class: "problem", role: "alert" });
+      const unsupported = error.code === "not-supported";
+      showProblem(place, error, unsupported ? null : () => fill(panel, label));
+      panel.replaceChildren(place, links(label));
+    }
+  }
+
+  function links(label) {
+    const { trees, supports } = app.model();
+    const where = `#/tree?${new URLSearchParams({ label: label.id })}`;
+    return h(
+      "p",
+      { class: "links" },
+      trees.length ? h("a", { href: where }, "Show in the tree") : null,
+      supports.deny
+        ? h(
+            "button",
+            { type: "button", class: "link", onclick: () => leaveOut(label) },
+            "Leave this label out",
+          )
+        : null,
+    );
+  }
+
+  const items = labels.map(item);
+  const list = h("ol", { class: "ranking" }, ...items);
+  // A last row takes what the reasons are higher than the list, where they stand beside it.
+  list.style.gridTemplateRows = `repeat(${labels.length}, auto) 1fr`;
+  const took = timing.waiting_ms + timing.predicting_ms;
+  const elements = labels.length
+    ? [
+        list,
+        h(
+          "p",
+          { class: "muted small" },
+          `${MEANING[kind]} Found in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms.`,
+        ),
+      ]
+    : [
+        h(
+          "div",
+          { class: "empty" },
+          h("p", {}, "No label reaches the minimum score. Lower it, or allow more labels."),
+        ),
+      ];
+  return {
+    elements,
+    // The best label's reasons are what most people look for next.
+    openFirst: () => items[0]?.querySelector("button").click(),
+  };
+}

@@ -1,0 +1,72 @@
+"""The page in the browser: its files, sent with a policy that lets them load and run nothing else.
+
+The page is plain HTML, CSS and JavaScript modules in the folder ``page``, and speaks to the same
+routes as every client. A report is another person's HTML, perhaps: it may show itself, not run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+
+from labelgrove.serve.problems import Problem
+
+FOLDER = Path(__file__).with_name("page")
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Cache-Control": "no-cache",  # asked for again each time, and mostly answered with 304
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def add_routes(app: FastAPI, *, page: bool, report: Path | None) -> None:
+    """Adds the page at / and the report at /report; they are for people, not in the OpenAPI."""
+    methods = ["GET", "HEAD"]
+
+    async def show_page(request: Request) -> Response:
+        return await show_file(request, "index.html")
+
+    async def show_file(request: Request, name: str) -> Response:
+        content = files.get(name)
+        if content is None:
+            raise Problem(404, "not-found", f"the page has no file {name!r}")
+        return _sent(request, content, TYPES[Path(name).suffix], POLICY)
+
+    def show_report(request: Request) -> Response:
+        # Read each time: whoever writes a new report need not restart the service.
+        if report is None or not report.is_file():
+            detail = "there is no report; labelgrove serve --report FILE shows one"
+            raise Problem(404, "no-report", detail)
+        return _sent(request, report.read_bytes(), TYPES[".html"], REPORT_POLICY)
+
+    if page:
+        files = {file.name: file.read_bytes() for file in FOLDER.iterdir() if file.suffix in TYPES}
+        app.api_route("/", methods=methods, include_in_schema=False)(show_page)
+        app.api_route("/page/{name}", methods=methods, include_in_schema=False)(show_file)
+    app.api_route("/report", methods=methods, include_in_schema=False)(show_report)
+
+
+def _sent(request: Request, content: bytes, kind: str, policy: str) -> Response:
+    tag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
+    headers = HEADERS | {"ETag": tag, "Content-Security-Policy": policy}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers | {"Content-Type": kind})

@@ -1,0 +1,190 @@
+"""A model's label trees, a page of children at a time, for whoever walks through them.
+
+A node's id is its level and its number there ("1.17"; "root" for all labels). Nodes with an only
+child are passed over: trees of uneven depth have chains of them. Nothing is prepared beforehand:
+with three million labels the first page takes half a second, later ones a few milliseconds.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.arrays import Int32
+from labelgrove.corpus import LabelIndex
+from labelgrove.ranker_path import node_path
+from labelgrove.serve.problems import Problem
+from labelgrove.tree import LabelTree
+
+ROOT = "root"
+EXAMPLES = 3
+EXAMPLES_KEPT = 10_000  # nodes; the largest take longest and are asked for most
+
+
+def label_trees(model: Any) -> dict[str, LabelTree]:
+    """The trees that a model or its members search, by name; none for a method without a tree.
+
+    >>> from labelgrove import Linear
+    >>> label_trees(Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]))
+    {'tree': LabelTree(2)}
+    """
+    found: dict[str, LabelTree] = {}
+    for number, member in enumerate(getattr(model, "members_", ()), 1):
+        for name, tree in label_trees(member).items():
+            found[f"{number} {member.method}, {name}"] = tree
+    if found:
+        return found
+    owner = getattr(model, "linear_", model)
+    rankers = getattr(owner, "rankers_", ())
+    trees: list[LabelTree] = []
+    for holder in rankers or (owner, getattr(owner, "ranker_", None)):
+        held = [getattr(holder, name, None) for name in ("tree_", "tree")]
+        trees += [tree for tree in held if isinstance(tree, LabelTree)][:1]
+    if len(rankers) > 1:
+        return {f"tree {number}": tree for number, tree in enumerate(trees, 1)}
+    return {"tree": trees[0]} if trees else {}
+
+
+class _Node(NamedTuple):
+    level: int  # -1 is the root's
+    number: int
+
+    @property
+    def id(self) -> str:
+        return ROOT if self.level < 0 else f"{self.level}.{self.number}"
+
+
+class TreeWalk:
+    """Pages of one tree's nodes.
+
+    >>> index = LabelIndex(["c1", "c2", "c3"], names=["Hats", "Shoes", "Tea"])
+    >>> walk = TreeWalk(LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]), index)
+    >>> page = walk.page(ROOT, offset=0, limit=10)
+    >>> [(node["id"], node["examples"]) for node in page["children"]]
+    [('0.0', ['Hats', 'Shoes']), ('1.2', [])]
+    """
+
+    def __init__(
+        self, tree: LabelTree, index: LabelIndex, frequencies: npt.NDArray[Any] | None = None
+    ) -> None:
+        self._tree = tree
+        self._index = index
+        self._frequencies = frequencies
+        self._examples = lru_cache(EXAMPLES_KEPT)(self._frequent)
+
+    def page(
+        self, node: str, *, offset: int, limit: int, label: str | None = None
+    ) -> dict[str, Any]:
+        """A node, the nodes above it, and ``limit`` of its children from ``offset`` on; with a
+        ``label``, the page that leads to it, whatever the offset."""
+        here = self._found(node)
+        first, last = self._children(here)
+        toward = None
+        if label is not None:
+            child = self._toward(here, label)
+            offset = (child.number - first) // limit * limit
+            toward = self._settled(child).id
+        numbers = range(min(first + offset, last), min(first + offset + limit, last))
+        children = [self._settled(_Node(here.level + 1, number)) for number in numbers]
+        return {
+            "node": self._told(here, ROOT if node == ROOT else here.id),
+            "path": [self._told(above, id) for id, above in self._above(here)],
+            "children": [self._told(child, child.id) for child in children],
+            "offset": offset,
+            "toward": toward,
+        }
+
+    def _found(self, node: str) -> _Node:
+        if node == ROOT:
+            return self._settled(_Node(-1, 0))
+        level, _, number = node.partition(".")
+        if all(part.isascii() and part.isdigit() and len(part) < 10 for part in (level, number)):
+            found = _Node(int(level), int(number))
+            widths = self._tree.widths
+            if found.level < len(widths) and found.number < widths[found.level]:
+                return self._settled(found)
+        raise Problem(404, "no-node", f"node: the tree has no node {node!r}; begin at {ROOT!r}")
+
+    def _toward(self, here: _Node, label: str) -> _Node:
+        column = self._index.get(label)
+        if column is None:
+            raise Problem(404, "no-label", f"label: the model has no label {label!r}")
+        way = node_path(self._tree, column)
+        below = here.level + 1
+        if below >= len(way) or (here.level >= 0 and way[here.level] != here.number):
+            raise Problem(404, "no-label", f"label: {label!r} does not lie below this node")
+        return _Node(below, way[below])
+
+    def _children(self, node: _Node) -> tuple[int, int]:
+        """Numbers of the node's children on the next level: from the first to before the last."""
+        if node.level + 1 >= len(self._tree.parents):
+            return 0, 0
+        return self._range(node.level + 1, node.number, node.number + 1)
+
+    def _range(self, level: int, first: int, last: int) -> tuple[int, int]:
+        # Bounds of the array's own type: for any other, the whole level would be copied.
+        bounds = np.array([first, last], np.int32)
+        low, high = np.searchsorted(self._tree.parents[level], bounds)
+        return int(low), int(high)
+
+    def _settled(self, node: _Node) -> _Node:
+        """The node itself, or what its chain of only children ends in."""
+        first, last = self._children(node)
+        while last - first == 1:
+            node = _Node(node.level + 1, first)
+            first, last = self._children(node)
+        return node
+
+    def _above(self, node: _Node) -> list[tuple[str, _Node]]:
+        """The nodes above with their ids, from the root on, without those of an only child."""
+        above: list[_Node] = []
+        while node.level >= 0:
+            number = int(self._tree.parents[node.level][node.number])
+            node = _Node(node.level - 1, number)
+            first, last = self._children(node)
+            if last - first > 1:
+                above.insert(0, node)
+        return [(one.id if number else ROOT, one) for number, one in enumerate(above)]
+
+    def _below(self, node: _Node) -> Int32:
+        """The label columns below the node, itself included."""
+        first, last = node.number, node.number + 1
+        if node.level < 0:
+            return self._tree.leaf_labels
+        for level in range(node.level + 1, len(self._tree.parents)):
+            first, last = self._range(level, first, last)
+        return self._tree.leaf_labels[first:last]
+
+    def _told(self, node: _Node, id: str) -> dict[str, Any]:
+        columns = self._below(node)
+        first, last = self._children(node)
+        leaf = len(columns) == 1
+        return {
+            "id": id,
+            "label": self._label(int(columns[0])) if leaf else None,
+            "labels": len(columns),
+            "children": 0 if leaf else last - first,
+            "examples": [] if leaf else [self._index.names[c] for c in self._examples(node)],
+        }
+
+    def _frequent(self, node: _Node) -> list[int]:
+        """A few labels that say what a node is about: those of most training documents."""
+        columns = self._below(node)
+        if self._frequencies is None:
+            return [int(column) for column in columns[:EXAMPLES]]
+        counts = -np.asarray(self._frequencies[columns])
+        if len(columns) > EXAMPLES:
+            best = np.argpartition(counts, EXAMPLES - 1)[:EXAMPLES]
+            columns, counts = columns[best], counts[best]
+        return [int(column) for column in columns[np.lexsort((columns, counts))]]
+
+    def _label(self, column: int) -> dict[str, Any]:
+        counts = self._frequencies
+        return {
+            "id": self._index.ids[column],
+            "name": self._index.names[column],
+            "training_documents": None if counts is None else int(counts[column]),
+        }

@@ -1,0 +1,269 @@
+"""The trials of one search: Optuna proposes settings, a method is fitted and measured with them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelgrove.callbacks import Reporter
+from labelgrove.corpus import Corpus
+from labelgrove.disk import jsonio
+from labelgrove.disk.atomic import write_file
+from labelgrove.errors import ConfigError, DataError, LabelgroveError
+from labelgrove.methods import create
+from labelgrove.runs import RunFolder, run_status
+from labelgrove.tuning_result import Trial, Tuned
+from labelgrove.tuning_space import Choice, Space, laid_over, value_of
+
+HALVING_SHARE = 4  # the first look is at one document in so many
+CACHE_BYTES = 8 << 30  # stages that trials may leave behind
+
+
+class Study:
+    """One search: asks Optuna for settings, fits and measures them, and remembers."""
+
+    def __init__(
+        self,
+        optuna: Any,
+        place: Path,
+        run: RunFolder,
+        method: str,
+        base: Mapping[str, Any],
+        space: Space,
+        score: Any,
+        corpus: Corpus,
+        dev: Corpus,
+        *,
+        halving: bool,
+        reuse: bool,
+        seed: int,
+    ) -> None:
+        self.optuna, self.place, self.run = optuna, place, run
+        self.method, self.base, self.space, self.score = method, base, space, score
+        self.corpus, self.dev, self.reuse, self.seed = corpus, dev, reuse, seed
+        self.parts = [corpus]
+        if halving:
+            rng = np.random.default_rng([seed, 1])
+            few = np.sort(rng.permutation(len(corpus))[: len(corpus) // HALVING_SHARE])
+            self.parts = [corpus.take(few), corpus]
+        backend = optuna.storages.journal.JournalFileBackend(str(place / "journal.log"))
+        storage = optuna.storages.JournalStorage(backend)
+        self.study = optuna.create_study(
+            study_name="labelgrove",
+            storage=storage,
+            direction="maximize",
+            load_if_exists=True,
+            pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
+        )
+        before = self.study.get_trials(deepcopy=False)
+        # With the same seed after each interruption the same first settings would come again.
+        self.study.sampler = optuna.samplers.TPESampler(
+            seed=seed + len(before), multivariate=True, n_startup_trials=8
+        )
+        states = optuna.trial.TrialState
+        for trial in before:
+            if trial.state == states.RUNNING:  # the folder is ours: whoever ran it is gone
+                self.study.tell(trial.number, state=states.FAIL)
+        self.defaults = self._defaults()
+        self.started = time.perf_counter()
+        self._used: dict[tuple[str, str], None] = {}  # stages, the last used last
+        self._best: list[tuple[str, str]] = []
+
+    def search(
+        self, budget: float, trials: int | None, reporter: Reporter, say: Callable[[str], None]
+    ) -> None:
+        """Trials until the time or their number is spent."""
+        states = self.optuna.trial.TrialState
+        if not any(t.state == states.COMPLETE for t in self._all()):
+            self.study.enqueue_trial(self.defaults)
+        durations: list[float] = []
+        with reporter.stage("tuning", total=round(budget)) as progress:
+            while True:
+                spent = time.perf_counter() - self.started
+                progress.update(min(round(spent), round(budget)), round(budget))
+                if trials is not None and len(durations) >= trials:
+                    break
+                # One that would most likely run far over the budget is not begun.
+                usual = statistics.median(durations) if durations else 0.0
+                if spent + usual / 2 >= budget and durations:
+                    break
+                start = time.perf_counter()
+                told = self._try(reporter)
+                durations.append(time.perf_counter() - start)
+                say(told)
+
+    def _try(self, reporter: Reporter) -> str:
+        """One trial, from settings to a value."""
+        trial = self.study.ask()
+        settings = {key: self._suggest(trial, key) for key in self.space}
+        states, start = self.optuna.trial.TrialState, time.perf_counter()
+        first = self.study.best_trial.value if self._complete() else None
+        log = self.run.path / "log.jsonl"
+        before = log.stat().st_size if log.exists() else 0
+        try:
+            model = create(self.method, laid_over(self.base, settings))
+            value = 0.0
+            for rung, part in enumerate(self.parts, 1):
+                model.fit(part, run=self.run if self.reuse else None, callbacks=reporter.callbacks)
+                value = self._measured(model)
+                if rung < len(self.parts):
+                    trial.report(value, rung)
+                    if trial.number and trial.should_prune():
+                        trial.set_user_attr("seconds", time.perf_counter() - start)
+                        self.study.tell(trial, state=states.PRUNED)
+                        self._tidy(before, best=False)
+                        return f"trial {trial.number}: given up after a first look"
+        except LabelgroveError as error:
+            trial.set_user_attr("note", str(error))
+            self.study.tell(trial, state=states.FAIL)
+            if first is None and not self._complete() and trial.number == 0:
+                raise  # not even the defaults work: that is for the caller to mend
+            return f"trial {trial.number}: failed: {error}"
+        trial.set_user_attr("seconds", time.perf_counter() - start)
+        self.study.tell(trial, value)
+        better = first is None or value > first
+        self._tidy(before, best=better)
+        known = self._is_default(trial)
+        mark = " (defaults)" if known else " (best so far)" if better else ""
+        return f"trial {trial.number}: {self.score.metric} {100 * value:.2f}{mark}"
+
+    def _measured(self, model: Any) -> float:
+        from labelgrove.metrics import evaluate
+
+        metric = self.score.metric
+        found = evaluate(
+            model.predict(self.dev, k=self.score.k),
+            self.dev.labels,
+            unknown=self.dev.unknown,
+            metrics=[metric],
+            train_frequencies=model.facts_.frequencies,
+            n_train=model.facts_.documents,
+        )
+        value = float(found[metric])
+        if np.isnan(value):
+            raise DataError(f"{metric} is not defined on these held-out documents")
+        return value
+
+    def _suggest(self, trial: Any, key: str) -> Any:
+        span = self.space[key]
+        if isinstance(span, Choice):
+            # Optuna stores choices as plain values: their texts stand for lists.
+            names = {_name(value): value for value in span.values}
+            return names[trial.suggest_categorical(key, list(names))]
+        if span.whole:
+            step = int(span.step or 1)
+            return trial.suggest_int(key, int(span.low), int(span.high), log=span.log, step=step)
+        return trial.suggest_float(key, span.low, span.high, log=span.log, step=span.step)
+
+    def _defaults(self) -> dict[str, Any]:
+        """The values that the base settings have, as far as the space knows them."""
+        model = create(self.method, self.base)
+        given = {}
+        for key, span in self.space.items():
+            value = value_of(model, key)
+            if isinstance(span, Choice):
+                if value in span.values:
+                    given[key] = _name(value)
+            elif isinstance(value, (int, float)) and span.low <= value <= span.high:
+                given[key] = value
+        return given
+
+    def _is_default(self, trial: Any) -> bool:
+        return len(self.defaults) == len(self.space) and trial.params == self.defaults
+
+    def _tidy(self, log_from: int, *, best: bool) -> None:
+        """Keeps the stages that were used last, as many as fit, and those of the best trial."""
+        with (self.run.path / "log.jsonl").open("rb") as log:
+            log.seek(log_from)
+            events = [json.loads(line) for line in log]
+        kinds = ("stage_reused", "stage_stored")
+        now = [(e["stage"], e["key"]) for e in events if e.get("kind") in kinds]
+        self._best = now if best else self._best
+        for key in (*now, *self._best):
+            self._used.pop(key, None)
+            self._used[key] = None
+        stored = {(s.name, s.key): s.bytes for s in run_status(self.run.path).stages}
+        total = sum(stored.values())
+        order = [key for key in stored if key not in self._used] + list(self._used)
+        for name, digest in order:
+            if total <= CACHE_BYTES:
+                break
+            total -= stored.get((name, digest), 0)
+            shutil.rmtree(self.run.path / "stages" / name.replace("/", ".") / digest, True)
+            self._used.pop((name, digest), None)
+
+    def _all(self) -> list[Any]:
+        return list(self.study.get_trials(deepcopy=False))
+
+    def _complete(self) -> list[Any]:
+        states = self.optuna.trial.TrialState
+        return [t for t in self._all() if t.state == states.COMPLETE]
+
+    def result(self, folder: Path | None) -> Tuned:
+        """What was found, also written to the study's folder."""
+        complete = self._complete()
+        if not complete:
+            raise ConfigError("no trial came to its end; give a larger budget or another space")
+        trials = [self._record(t) for t in self._all()]
+        best = self.study.best_trial
+        chosen = next(t for t in trials if t.number == best.number)
+        defaults = next((t.value for t in trials if t.defaults and t.value is not None), None)
+        found = Tuned(
+            method=self.method,
+            metric=self.score.metric,
+            config=laid_over(self.base, chosen.settings),
+            settings=chosen.settings,
+            value=float(best.value),
+            default_value=defaults,
+            trials=trials,
+            importances=self._importances(complete),
+            seconds=time.perf_counter() - self.started,
+            folder=folder,
+        )
+        lines = "".join(
+            json.dumps(jsonio.plain(vars(trial)), ensure_ascii=False) + "\n" for trial in trials
+        )
+        write_file(self.place / "trials.jsonl", lines.encode(), exclusive=False)
+        write_file(self.place / "best.toml", found.to_toml().encode(), exclusive=False)
+        return found
+
+    def _record(self, trial: Any) -> Trial:
+        names = {"COMPLETE": "complete", "PRUNED": "pruned"}
+        state = names.get(trial.state.name, "failed")
+        settings = {}
+        for key, value in trial.params.items():
+            span = self.space[key]
+            if isinstance(span, Choice):
+                value = next(v for v in span.values if _name(v) == value)
+            settings[key] = value
+        return Trial(
+            trial.number,
+            settings,
+            float(trial.value) if state == "complete" else None,
+            round(float(trial.user_attrs.get("seconds", 0.0)), 3),
+            state,
+            str(trial.user_attrs.get("note", "")),
+            self._is_default(trial),
+        )
+
+    def _importances(self, complete: list[Any]) -> dict[str, float]:
+        """How much of the difference between trials each setting explains; {} for few trials."""
+        if len(complete) < 8 or len({t.value for t in complete}) < 2:
+            return {}
+        evaluator = self.optuna.importance.FanovaImportanceEvaluator(seed=self.seed)
+        try:
+            found = self.optuna.importance.get_param_importances(self.study, evaluator=evaluator)
+        except (ValueError, RuntimeError):  # no setting was common to all trials, or none varied
+            return {}
+        return {name: round(float(share), 4) for name, share in found.items()}
+
+
+def _name(value: Any) -> Any:
+    return repr(value) if isinstance(value, (tuple, list)) else value

@@ -1,0 +1,69 @@
+"""A real browser for tests of the service's page: Chromium from the PATH, driven by playwright."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """The browser, or a skipped test where there is none."""
+    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        pytest.skip("no Chromium on the PATH")
+    # As root, as in many containers, Chromium runs without its sandbox or not at all.
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with driver.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=sandbox)
+        yield started
+        started.close()
+
+
+class Visit:
+    """A page and everything it did: what it asked for, and what it complained about."""
+
+    def __init__(self, context: Any, address: str) -> None:
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.address = address
+        self.page = context.new_page()
+        self.page.set_default_timeout(10_000)
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._noted)
+
+    def _noted(self, message: Any) -> None:
+        # A refused request is no fault of the page; the tests look at what it makes of it.
+        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+            self.complaints.append(message.text)
+
+    def check(self) -> None:
+        """Nothing was asked of other hosts, and nothing was forbidden or failed."""
+        own = urlsplit(self.address).netloc
+        strangers = [url for url in self.requests if urlsplit(url).netloc not in ("", own)]
+        assert not strangers
+        assert not self.complaints
+
+
+@contextmanager
+def visiting(started: Any, address: Any, view: str = "try", **options: Any) -> Iterator[Visit]:
+    """Opens the page in a window of its own."""
+    settings = {"viewport": {"width": 1280, "height": 900}} | options
+    context = started.new_context(**settings)
+    visit = Visit(context, str(address))
+    visit.page.goto(f"{address}/#/{view}")
+    try:
+        yield visit
+        visit.check()
+    finally:
+        context.close()

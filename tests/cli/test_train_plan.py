@@ -1,0 +1,132 @@
+"""What train says before and after the work, for people and for programs; and tune's verb."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def test_plan_alone_writes_nothing(call_both: Any, folder: Path, tmp_path: Path) -> None:
+    before = sorted(folder.iterdir())
+    code, out, said = call_both("train", folder / "train.jsonl", "--plan", "--json")
+    assert code == 0
+    plan = json.loads(out)
+    assert (plan["documents"], plan["labels"], plan["rare_labels"]) == (100, 9, 0)
+    assert plan["seconds"][0] <= plan["seconds"][1]
+    assert plan["memory_bytes"] > 0
+    assert "plan: linear on 100 documents, 9 labels, 2.00 labels per document" in said
+    assert "time     under 1 s" in said
+    assert sorted(folder.iterdir()) == before
+
+
+def test_the_plan_is_of_the_method_asked_for(call_both: Any, folder: Path) -> None:
+    train = ["train", folder / "train.jsonl", "--plan", "--json", "--quiet"]
+    code, out, said = call_both(*train, "--method", "parabel", "--set", "tree.max_leaf_size=2")
+    assert (code, said) == (0, "")
+    plan = json.loads(out)
+    assert plan["trees"] == 3
+    assert plan["tree"] == [2, 4, 8, 9]
+
+
+def test_the_summary_says_what_to_do_next(call_both: Any, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a model"
+    dev = folder / "dev.jsonl"
+    code, _, said = call_both("train", folder / "train.jsonl", "--out", out, "--dev", dev)
+    assert code == 0
+    assert "trained in" in said
+    assert re.search(r"^P +100\.00", said, re.MULTILINE)
+    assert "PSP" in said
+    assert f"labelgrove evaluate '{out}' {dev}" in said
+    assert f"labelgrove serve '{out}'" in said
+    assert "memory peak" in said
+
+
+def test_the_summary_for_programs(call_both: Any, folder: Path, tmp_path: Path) -> None:
+    train = ["train", folder / "train.jsonl", "--out", tmp_path / "m", "--json", "--quiet"]
+    code, out, said = call_both(*train, "--dev", folder / "dev.jsonl")
+    assert (code, said) == (0, "")
+    told = json.loads(out)
+    assert told["dev"]["P@1"] == 100.0
+    assert told["plan"]["labels"] == told["labels"] == 9
+    assert told["plan"]["seconds"] is None  # nobody reads it: nothing was measured
+    assert set(told["stages"]) == {"tfidf", "tree", "ranker"}
+    assert len(told["next"]) == 3
+    assert told["peak_memory_bytes"] > 0
+
+
+def test_without_dev_it_says_so(call_both: Any, folder: Path, tmp_path: Path) -> None:
+    _, _, said = call_both("train", folder / "train.jsonl", "--out", tmp_path / "m")
+    assert "nothing was held out" in said
+    assert "evaluate" in said
+
+
+def test_neural_methods_stand_beside_the_linear_one(
+    call_both: Any, folder: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    from tiny_encoders import make_encoder
+
+    encoder = make_encoder(tmp_path / "encoder", "bert", words=["red", "blue", "shoe", "hat"])
+    train = ["train", folder / "train.jsonl", "--method", "lightxml", "--out", tmp_path / "m"]
+    train += ["--set", f"encoder.encoder={encoder}", "--set", "encoder.max_tokens=8"]
+    train += ["--set", "training.epochs=1", "--set", "held_out=0.2", "--device", "cpu"]
+    code, out, said = call_both(*train, "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert set(told["held_out"]) == {"lightxml", "linear"}
+    assert {"P@1", "P@3", "P@5", "nDCG@5", "PSP@5"} <= set(told["held_out"]["linear"])
+    assert told["plan"]["tokens_per_document"] > 3
+    assert "tokens" in said
+    _, _, said = call_both(*train, "--force")
+    assert "held-out part of the training documents" in said
+    if told["held_out"]["lightxml"]["P@1"] < told["held_out"]["linear"]["P@1"]:
+        assert "the linear method is better here" in said
+
+
+def test_tune_writes_a_config_that_train_takes(
+    call_both: Any, folder: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("optuna")
+    out = tmp_path / "tuned.toml"
+    tune = ["tune", folder / "train.jsonl", "--dev", folder / "dev.jsonl", "--out", out]
+    code, table, said = call_both(*tune, "--trials", 2)
+    assert code == 0
+    assert "(defaults)" in table
+    assert "trial 1:" in said
+    command = table.splitlines()[-1].strip()
+    assert command.endswith(f"--out model --run {out}.study/stages")
+    code, _, said = call_both(
+        "train", folder / "train.jsonl", "--config", out, "--out", tmp_path / "m",
+        "--run", f"{out}.study/stages",
+    )  # fmt: skip
+    assert code == 0
+    log = (tmp_path / "tuned.toml.study" / "stages" / "log.jsonl").read_text().splitlines()
+    last_run = "\n".join(log).rpartition('"run_start"')[2]
+    assert "stage_computing" not in last_run  # the best trial had done it all
+    code, told, _ = call_both(*tune, "--trials", 1, "--json", "--quiet")
+    assert code == 0
+    assert json.loads(told)["trials"] == 3
+
+
+def test_tune_takes_spaces_from_files(call_both: Any, folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    space = tmp_path / "space.toml"
+    tune = ["tune", folder / "train.jsonl", "--space", space, "--trials", 1, "--json"]
+    tune += ["--out", tmp_path / "t.toml", "--dev", folder / "dev.jsonl"]
+    space.write_text('[space]\n"ranker.C" = [3.0]\n')
+    code, told, _ = call_both(*tune)
+    assert (code, json.loads(told)["settings"]) == (0, {"ranker.C": 3.0})
+    for text, reason in (
+        ('"ranker.C" = [3.0]\n', "[space]"),
+        ("[space]\n", "nothing to search"),
+        ('[space]\n"ranker.X" = [3.0]\n', "unknown key"),
+        ('[space]\n"ranker.C" = {low = 3}\n', "numbers"),
+    ):
+        space.write_text(text)
+        code, _, said = call_both(*tune)
+        assert code == 1
+        assert reason in " ".join(said.split())

@@ -1,0 +1,72 @@
+"""labelgrove update: a grown model in a new folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import labelgrove
+
+NEW = [
+    {"text": f"we sell this {colour} sofa, item {n}", "labels": [f"c:{colour}", "k:sofa"]}
+    for n, colour in enumerate(["red", "blue", "green", "black"] * 3)
+]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_documents_and_labels_go_into_a_new_folder(
+    run: Any, folder: Path, model: Path, tmp_path: Path
+) -> None:
+    data = write(tmp_path / "new.jsonl", NEW)
+    table = tmp_path / "new_labels.tsv"
+    table.write_text("k:sofa\tsofas\nk:chair\tchairs\nk:item\titems\tblue item\n")
+    before = sorted((p.name, p.stat().st_mtime_ns) for p in model.rglob("*"))
+    flags = ["--data", data, "--labels", table, "--out", tmp_path / "grown"]
+    done = run("update", model, *flags, "--corpus", folder / "train.jsonl", "--json")
+    result = json.loads(done.stdout)
+    assert result["added"] == ["k:sofa", "k:item"]
+    assert set(result["retrained"]) == {"c:red", "c:blue", "c:green", "c:black"}
+    assert result["labels"] == 11 and result["documents"] == 12
+    assert result["rebuild_due"] is True and "max_added" in result["reasons"][0]
+    assert sorted((p.name, p.stat().st_mtime_ns) for p in model.rglob("*")) == before
+    grown = labelgrove.load(tmp_path / "grown")
+    assert list(grown.index_.names[-2:]) == ["sofas", "items"]
+    answer = run("predict", tmp_path / "grown", "-", "-k", 2, stdin="this black sofa\n")
+    assert "c:black" in answer.stdout
+
+
+def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
+    data = write(tmp_path / "new.jsonl", NEW)
+    done = run("update", model, "--data", data, "--output", tmp_path / "grown", "--only-new")
+    assert "12 documents: 1 label added, 0 trained anew" in done.stderr
+    assert "train from scratch soon" not in done.stderr  # a ninth more labels
+    again = run(
+        "update",
+        tmp_path / "grown",
+        "--data",
+        data,
+        "--out",
+        tmp_path / "again",
+        "--set",
+        "max_added=0.05",
+    )
+    assert (
+        "train from scratch soon" in again.stderr and "note: 0 of the 112 documents" in again.stderr
+    )
+
+
+def test_mistakes(run: Any, model: Path, tmp_path: Path) -> None:
+    data = write(tmp_path / "new.jsonl", NEW)
+    for flags, message in [
+        (["--out", tmp_path / "x"], "nothing to learn"),
+        (["--data", data, "--out", model], "add --force"),
+        (["--data", data, "--out", tmp_path / "x", "--set", "cautoin=1"], "caution"),
+    ]:
+        done = run("update", model, *flags, check=False)
+        assert done.returncode == 1 and message in done.stderr
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,194 @@
+"""Whatever a user gets wrong is told in a sentence or two, with the right exit code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Call = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def place(tmp_path: Path, folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a corpus, a model, and much that is neither."""
+    shutil.copytree(model, tmp_path / "model")
+    for name in ("train.jsonl", "dev.jsonl", "labels.tsv"):
+        shutil.copy(folder / name, tmp_path / name)
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)) * 20)
+    (tmp_path / "typed.jsonl").write_text('{"text": 3, "labels": ["a"]}\n')
+    (tmp_path / "unlabelled.jsonl").write_text('{"text": "some words"}\n' * 30)
+    (tmp_path / "dir").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    return tmp_path
+
+
+def sentence(said: str) -> str:
+    """The error as one line; it has no traceback and is short."""
+    assert "Traceback" not in said
+    error = said.partition("error: ")[2]
+    assert error.strip(), said
+    assert len(error) < 400, error
+    return " ".join(error.split())
+
+
+CORPUS_VERBS = {
+    "train": ["train", "CORPUS", "--out", "out", "--quiet"],
+    "plan": ["train", "CORPUS", "--plan"],
+    "predict": ["predict", "model", "CORPUS", "--out", "out"],
+    "evaluate": ["evaluate", "model", "CORPUS"],
+    "calibrate": ["calibrate", "model", "--data", "CORPUS", "--out", "out"],
+    "report": ["report", "model", "--data", "CORPUS", "--out", "out"],
+    "explain": ["explain", "model", "--text", "red", "--train", "CORPUS"],
+    "tune": ["tune", "CORPUS", "--out", "out", "--trials", "1"],
+    "stats": ["data", "stats", "CORPUS"],
+    "convert": ["data", "convert", "CORPUS", "out.jsonl"],
+    "split": ["data", "split", "CORPUS", "--out", "out"],
+}
+
+
+@pytest.mark.parametrize("verb", CORPUS_VERBS)
+@pytest.mark.parametrize(
+    ("corpus", "reason"),
+    [
+        ("missing.jsonl", "does not exist"),
+        ("dir", "is a folder without"),
+        ("empty.jsonl", "no documents"),
+        ("binary.jsonl", "line 1"),
+        ("typed.jsonl", "line 1: field 'text' holds a number"),
+    ],
+)
+def test_corpora_that_are_none(
+    call: Call, place: Path, verb: str, corpus: str, reason: str
+) -> None:
+    code, said = call(*(corpus if a == "CORPUS" else a for a in CORPUS_VERBS[verb]))
+    assert code == 1
+    assert reason in sentence(said)
+    assert corpus in sentence(said)
+    assert not (place / "out").exists()
+    assert not (place / "out.run").exists()
+
+
+@pytest.mark.parametrize("verb", ["train", "plan", "evaluate", "calibrate", "report", "tune"])
+def test_corpora_without_labels(call: Call, place: Path, verb: str) -> None:
+    code, said = call(*("unlabelled.jsonl" if a == "CORPUS" else a for a in CORPUS_VERBS[verb]))
+    assert code == 1
+    assert "label" in sentence(said)
+
+
+def broken_models(place: Path) -> dict[str, Path]:
+    """Model folders, each damaged in another way."""
+    folders = {
+        name: Path(shutil.copytree(place / "model", place / name))
+        for name in ("headless", "unparsable", "cut", "partless", "newer", "garbled")
+    }
+    (folders["headless"] / "manifest.json").unlink()
+    (folders["unparsable"] / "manifest.json").write_text("{")
+    with (folders["cut"] / "ranker.safetensors").open("r+b") as file:
+        file.truncate(100)
+    (folders["partless"] / "labels.safetensors").unlink()
+    manifest = json.loads((folders["newer"] / "manifest.json").read_text())
+    manifest["format_version"] = 999
+    (folders["newer"] / "manifest.json").write_text(json.dumps(manifest))
+    with (folders["garbled"] / "tfidf.safetensors").open("r+b") as file:
+        file.write(b"\xff" * 64)
+    return folders | {
+        "missing": place / "nowhere",
+        "empty": place / "dir",
+        "file": place / "train.jsonl",
+    }
+
+
+def test_folders_that_are_no_models(call: Call, place: Path) -> None:
+    verbs: dict[str, list[Any]] = {
+        "predict": ["predict", "MODEL", "dev.jsonl"],
+        "evaluate": ["evaluate", "MODEL", "dev.jsonl"],
+        "info": ["info", "MODEL", "--verify"],
+        "explain": ["explain", "MODEL", "--text", "red shoe"],
+        "calibrate": ["calibrate", "MODEL", "--data", "dev.jsonl", "--out", "out"],
+        "report": ["report", "MODEL", "--data", "dev.jsonl", "--out", "out"],
+    }
+    for name, folder in broken_models(place).items():
+        for verb, arguments in verbs.items():
+            code, said = call(*(folder if a == "MODEL" else a for a in arguments))
+            assert code == 1, (name, verb, said)
+            assert folder.name in sentence(said), (name, verb, said)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "train.jsonl", "--quiet", "--out", "train.jsonl/x"],
+        ["predict", "model", "dev.jsonl", "--out", "train.jsonl/x"],
+        ["report", "model", "--data", "dev.jsonl", "--out", "train.jsonl/x"],
+        ["calibrate", "model", "--data", "dev.jsonl", "--out", "train.jsonl/x"],
+        ["data", "convert", "dev.jsonl", "train.jsonl/x.jsonl"],
+        ["data", "split", "dev.jsonl", "--out", "train.jsonl/x"],
+        ["data", "make", "--documents", "60", "--labels", "10", "--out", "train.jsonl/x"],
+        ["tune", "train.jsonl", "--trials", "1", "--out", "train.jsonl/x"],
+        ["predict", "model", "dev.jsonl", "--out", "dir"],
+        ["train", "train.jsonl", "--quiet", "--out", "o", "--run", "dev.jsonl"],
+        ["tune", "train.jsonl", "--trials", "1", "--out", "o", "--study", "dev.jsonl"],
+    ],
+    ids=" ".join,
+)
+def test_places_that_cannot_be_written(call: Call, place: Path, arguments: list[str]) -> None:
+    code, said = call(*arguments)
+    assert code == 1
+    named = [word for word in ("train.jsonl", "dir", "dev.jsonl") if word in sentence(said)]
+    assert named, said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (["predict", "model", "dev.jsonl", "--k", "0"], 2, "--k"),
+        (["predict", "model", "dev.jsonl", "--k", "many"], 2, "--k"),
+        (["explain", "model", "--text", "x", "--k", "0"], 2, "--k"),
+        (["predict", "model", "dev.jsonl", "--allow", "nobody"], 1, "nobody"),
+        (["predict", "model", "dev.jsonl", "--deny", "@missing.txt"], 1, "missing.txt"),
+        (["predict", "model", "dev.jsonl", "--threshold", "high"], 1, "a number or auto"),
+        (["predict", "model", "dev.jsonl", "--threshold", "auto"], 1, "calibrate"),
+        (["explain", "model", "--text", "red", "--label", "nobody"], 1, "nobody"),
+        (["evaluate", "model", "dev.jsonl", "--metrics", "Q@1"], 1, "Q"),
+        (["evaluate", "model", "dev.jsonl", "--metrics", "P@0"], 1, "P@0"),
+        (["evaluate", "train.jsonl", "dev.jsonl"], 1, "train.jsonl"),
+        (["train", "train.jsonl"], 2, "--out"),
+        (["train", "train.jsonl", "--out", "o", "--config", "missing.toml"], 1, "missing.toml"),
+        (["train", "train.jsonl", "--out", "o", "--config", "train.jsonl"], 1, "TOML"),
+        (["train", "train.jsonl", "--out", "o", "--dense", "binary.jsonl"], 1, "binary.jsonl"),
+        (["train", "train.jsonl", "--out", "o", "--label-tree", "dir"], 1, "dir"),
+        (["train", "train.jsonl", "--out", "o", "--labels", "binary.jsonl"], 1, "binary.jsonl"),
+        (["train", "train.jsonl", "--out", "o", "--seed", "-1"], 2, "--seed"),
+        (["train", "train.jsonl", "--out", "o", "--format", "word"], 1, "word"),
+        (["train", "train.jsonl", "--out", "o", "--text-field", "body"], 1, "body"),
+        (["tune", "train.jsonl", "--budget", "soon"], 1, "10m"),
+        (["tune", "train.jsonl", "--metric", "Q@1"], 1, "Q"),
+        (["tune", "train.jsonl", "--space", "missing.toml"], 1, "missing.toml"),
+        (["bench", "--config", "missing.toml", "--data", "."], 1, "missing.toml"),
+        (["nonsense"], 2, "nonsense"),
+        (["data", "nonsense"], 2, "nonsense"),
+        (["info"], 2, "MODEL"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_wrong_words(call: Call, place: Path, arguments: list[str], code: int, reason: str) -> None:
+    got, said = call(*arguments)
+    assert "Traceback" not in said
+    assert (got, reason in " ".join(said.split())) == (code, True), said
+    if code == 1:
+        sentence(said)
+
+
+def test_serving_no_model(call: Call, place: Path) -> None:
+    pytest.importorskip("uvicorn")
+    code, said = call("serve", "nowhere")
+    assert code == 1
+    assert "nowhere" in sentence(said)

@@ -1,0 +1,418 @@
+"""The page in a real browser, against the real service."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from browsing import visiting
+from labelgrove import Corpus, Linear, calibrate
+from labelgrove.datasets import shop_corpus
+from labelgrove.tree import TreeParams
+from services import fitted, running
+
+pytestmark = pytest.mark.timeout(60)
+TEXT = "A <b>kettle</b> 🫖 of copper for camping, in forest green. Not for cat lovers."
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return shop_corpus(1200, labels=120)
+
+
+@pytest.fixture(scope="module")
+def model(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "model"
+    Linear(tree=TreeParams(branching=4, max_leaf_size=8)).fit(corpus).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def service(browser: Any, model: Path) -> Iterator[Any]:
+    with running(model) as client:
+        yield client
+
+
+def ask(page: Any, text: str = TEXT) -> None:
+    page.fill("#text", text)
+    page.click("#find")
+    page.wait_for_selector(".ranking .why .words")
+
+
+def names(page: Any) -> list[str]:
+    return [name.split("\n")[0] for name in page.locator(".ranking .name").all_inner_texts()]
+
+
+def test_a_text_gets_ranked_labels_with_reasons(browser: Any, service: Any) -> None:
+    request = {"texts": [TEXT], "k": 10}
+    expected = service.post("/v1/predict", json=request).json()["predictions"][0]
+    best = {"texts": [TEXT], "k": 1, "explain": True}
+    why = service.post("/v1/predict", json=best).json()["predictions"][0][0]["why"]
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        ask(page)
+        for shown, label in zip(names(page), expected, strict=True):
+            assert shown.startswith(label["name"])
+        scores = page.locator(".ranking .label > .number").all_inner_texts()
+        assert scores[0] == f"{expected[0]['score']:.2f}"
+        assert "not calibrated" in page.inner_text("#results")
+        assert page.locator("#live").inner_text().startswith(f"10 labels. Best: {why['name']}")
+        # The whole text, with marks where the service says that words counted.
+        assert page.locator(".reading blockquote").first.inner_text() == TEXT
+        marked = page.locator(".reading blockquote mark").all_inner_texts()
+        strong = [piece for piece in why["highlights"] if abs(piece[2]) >= 0.03]
+        assert marked == [TEXT[start:end] for start, end, _ in strong]
+        words = page.locator(".why .words .word").all_inner_texts()
+        assert words == [reason["text"] for reason in why["reasons"][:8]]
+        assert page.locator(".why .path li").count() == len(why["paths"][0]["steps"])
+
+
+def test_k_and_minimum_score_are_sent(browser: Any, service: Any) -> None:
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        page.fill("#k", "3")
+        ask(page)
+        assert len(names(page)) == 3
+        page.fill("#least", "1.5")
+        page.click("#find")
+        page.wait_for_selector("text=No label reaches the minimum score")
+        page.fill("#k", "0")
+        page.click("#find")
+        assert "whole number from 1 to 100" in page.inner_text("#ask-problem")
+        assert page.input_value("#text") == TEXT
+
+
+def test_calibrated_scores_are_chances(
+    browser: Any, corpus: Corpus, tmp_path: Path, model: Path
+) -> None:
+    calibrated = Linear.load(model)
+    calibrate(calibrated, corpus)
+    calibrated.save(tmp_path / "calibrated")
+    with running(tmp_path / "calibrated") as client, visiting(browser, client.base_url) as visit:
+        visit.page.fill("#least", "30")  # per cent, as they are shown
+        ask(visit.page)
+        assert "Calibrated" in visit.page.inner_text("#results")
+        for shown in visit.page.locator(".ranking .label > .number").all_inner_texts():
+            assert re.fullmatch(r"\d+(\.\d)? %", shown) and float(shown[:-2]) >= 30
+        visit.page.goto(f"{client.base_url}/#/model")
+        assert "Labels are best given from" in visit.page.inner_text("#model-facts")
+
+
+def drop(page: Any, name: str, content: str) -> None:
+    """What a browser does when a file is dropped on the form."""
+    files = page.evaluate_handle(
+        """([name, content]) => {
+            const carried = new DataTransfer();
+            carried.items.add(new File([content], name));
+            return carried;
+        }""",
+        [name, content],
+    )
+    page.dispatch_event("#ask", "drop", {"dataTransfer": files})
+
+
+def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -> None:
+    texts = ["A kettle, of copper", '"Quoted" hat\nin two lines', "=1+1 oak"] + ["lamp"] * 70
+    table = io.StringIO()
+    writer = csv.writer(table)
+    writer.writerow(["id", "colour", "text"])
+    writer.writerows([f"n{number}", "red", text] for number, text in enumerate(texts))
+    request = {"texts": texts[:50], "k": 2}
+    expected = service.post("/v1/predict", json=request).json()["predictions"]
+    with visiting(browser, service.base_url, accept_downloads=True) as visit:
+        page = visit.page
+        page.fill("#text", "typed before")
+        page.fill("#k", "2")
+        drop(page, "goods.csv", table.getvalue())
+        page.wait_for_selector("text=73 texts")
+        assert page.locator("#text-column option:checked").inner_text() == "text"
+        page.click("#find")
+        page.wait_for_selector("text=73 of 73 texts answered")
+        first = page.locator(".batch tbody tr").first
+        assert texts[0] in first.inner_text() and expected[0][0]["name"] in first.inner_text()
+        with page.expect_download() as downloading:
+            page.click("text=Download as CSV")
+        written = Path(downloading.value.path()).read_text(encoding="utf-8-sig")
+        rows = list(csv.DictReader(io.StringIO(written, newline="")))
+        assert [row["id"] for row in rows] == [f"n{number}" for number in range(73)]
+        assert [row["text"] for row in rows[:3]] == [*texts[:2], "'=1+1 oak"]
+        assert [row["label_1"] for row in rows[:50]] == [row[0]["name"] for row in expected]
+        assert float(rows[0]["score_2"]) == expected[0][1]["score"]
+        # One text of them, and back.
+        page.locator(".excerpt").first.click()
+        page.wait_for_selector(".ranking .why .words")
+        assert "Back" in page.evaluate("document.activeElement.textContent")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.classList.contains('excerpt')")
+        assert page.locator(".batch tbody tr").count() == 73
+        page.click("text=Remove")
+        assert page.input_value("#text") == "typed before"
+
+
+def test_other_files(browser: Any, service: Any) -> None:
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        drop(page, "one.txt", "A kettle\nof copper")
+        page.wait_for_function("document.getElementById('text').value !== ''")
+        assert page.input_value("#text") == "A kettle\nof copper"
+        lines = [{"id": number, "text": f"hat {number}"} for number in range(3)]
+        drop(page, "some.jsonl", "\n".join(map(json.dumps, lines)) + "\n\n")
+        page.wait_for_selector("text=3 texts")
+        drop(page, "bad.jsonl", '{"text": "x"}\n{"text": ')
+        page.wait_for_selector("text=bad.jsonl, line 2: this is not JSON")
+        drop(page, "picture.png", "x")
+        page.wait_for_selector("text=reads .txt, .csv, .tsv and .jsonl")
+        page.click("text=Remove")
+        page.check("input[value=lines]", force=True)
+        page.click("#find")
+        page.wait_for_selector("text=2 of 2 texts answered")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_tables_are_read_as_python_writes_them(browser: Any, service: Any, delimiter: str) -> None:
+    rows = [["a", 'say "hi"', "two\nlines"], ["", " x ", "\r\n"], ["1,2;3\t4", '"', "end"]]
+    for line_end in ("\n", "\r\n"):
+        written = io.StringIO()
+        csv.writer(written, delimiter=delimiter, lineterminator=line_end).writerows(rows)
+        script = "async (given) => (await import('./page/files.js')).parseCsv(...given)"
+        with visiting(browser, service.base_url) as visit:
+            assert visit.page.evaluate(script, [written.getvalue(), delimiter]) == rows
+            unfinished = written.getvalue().rstrip("\r\n")
+            assert visit.page.evaluate(script, [unfinished, delimiter]) == rows
+
+
+def test_labels_are_searched_and_left_out(browser: Any, service: Any) -> None:
+    best = service.post("/v1/predict", json={"texts": [TEXT], "k": 1}).json()["predictions"][0][0]
+    with visiting(browser, service.base_url, "labels") as visit:
+        page = visit.page
+        page.wait_for_selector("#label-list li:nth-child(25)")
+        page.fill("#label-query", best["name"].lower()[:5])
+        page.wait_for_selector(f"#labels-lede:has-text('{best['name'].lower()[:5]}')")
+        row = page.locator("#label-list li", has_text=best["id"]).first
+        row.get_by_role("button", name="Never").click()
+        assert page.locator("#deny .chip").inner_text().startswith(best["name"])
+        ask(page)
+        assert best["name"] not in [name.split(" ")[0] for name in names(page)]
+        page.goto(f"{service.base_url}/#/labels")
+        page.fill("#label-query", "no such thing")
+        page.wait_for_selector("text=No label has this in its name or id")
+
+
+def test_the_tree_is_walked_with_keys(browser: Any, service: Any) -> None:
+    tree = service.get("/v1/tree").json()
+    with visiting(browser, service.base_url, "tree") as visit:
+        page = visit.page
+        items = page.locator("#tree [role=treeitem]")
+        page.wait_for_selector("#tree [role=treeitem]")
+        assert items.count() == len(tree["children"])
+        items.first.focus()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("#tree [role=group] [role=treeitem]")
+        page.keyboard.press("ArrowRight")
+        inside = page.evaluate("document.activeElement.dataset.node")
+        child = service.get("/v1/tree", params={"node": tree["children"][0]["id"]}).json()
+        assert inside == child["children"][0]["id"]
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowLeft")
+        assert page.evaluate("document.activeElement.ariaExpanded") == "false"
+        page.keyboard.press("End")
+        assert page.evaluate("document.activeElement.dataset.node") == tree["children"][-1]["id"]
+
+
+def test_a_label_is_shown_in_the_tree(browser: Any, service: Any) -> None:
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        ask(page)
+        best = page.locator(".ranking .name").first.inner_text()
+        page.click("text=Show in the tree")
+        sought = page.wait_for_selector(".sought .name").inner_text()
+        assert best.startswith(sought)
+        assert page.evaluate("document.activeElement.classList.contains('sought')")
+        page.go_back()
+        assert page.is_visible(".ranking")
+        page.click("text=Leave this label out")
+        page.wait_for_function(
+            "(best) => !document.querySelector('.ranking').innerText.startsWith(best)", arg=best
+        )
+        page.wait_for_function("document.activeElement.classList.contains('label')")
+
+
+def test_keys_alone_are_enough(browser: Any, service: Any) -> None:
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        page.wait_for_selector("#summary:has-text('knows')")
+
+        def tab_to(selector: str, most: int = 30) -> None:
+            for _ in range(most):
+                page.keyboard.press("Tab")
+                if page.evaluate("(s) => document.activeElement.matches(s)", selector):
+                    ring = "getComputedStyle(document.activeElement).outlineStyle"
+                    assert page.evaluate(ring) != "none" or "choice" in selector
+                    return
+            raise AssertionError(f"{selector} was not reached")
+
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")  # the link past the head
+        assert page.evaluate("document.activeElement.id") == "main"
+        tab_to("#text", 2)
+        page.keyboard.type("a kettle of copper")
+        tab_to("#which summary")
+        page.keyboard.press("Enter")
+        tab_to("#allow input")
+        page.keyboard.type("purpl")
+        page.wait_for_selector("#allow [role=option]")
+        page.keyboard.press("ArrowDown")
+        option = page.locator("#allow [aria-selected=true] span").first.inner_text()
+        page.keyboard.press("Enter")
+        assert page.locator("#allow .chip").inner_text().startswith(option)
+        page.keyboard.press("Control+Enter")
+        page.wait_for_selector(".ranking .why .links")
+        assert len(names(page)) == 1
+        tab_to(".label")
+        page.keyboard.press("Escape")
+        assert not page.is_visible(".why")
+        assert page.evaluate("document.activeElement.matches('.label')")
+        page.keyboard.press("Enter")
+        assert page.is_visible(".why")
+
+
+def test_a_busy_service_is_told_of_and_asked_again(browser: Any, model: Path) -> None:
+    go_on = threading.Event()
+
+    def wait_once(texts: Any) -> None:
+        if texts == ["first"]:
+            go_on.wait(30)
+
+    limits = {"max_waiting": 1, "max_texts": 1}
+    with running(model, slow=wait_once, **limits) as client:
+        first = threading.Thread(
+            target=httpx.post,
+            args=(f"{client.base_url}/v1/predict",),
+            kwargs={"json": {"texts": ["first"]}, "timeout": 30},
+        )
+        with visiting(browser, client.base_url) as visit:
+            page = visit.page
+            page.fill("#text", TEXT)
+            first.start()
+            while "waiting_texts 1" not in client.get("/metrics").text:
+                pass
+            page.click("#find")
+            page.wait_for_selector("text=The service is busy")
+            assert "wait 1 second" in page.inner_text("#ask-problem")
+            assert page.input_value("#text") == TEXT
+            go_on.set()
+            first.join()
+            page.locator("button", has_text=re.compile("^Try again$")).click()
+            page.wait_for_selector(".ranking")
+            assert not page.is_visible("#ask-problem")
+
+
+def test_many_texts_wait_for_a_busy_service_and_go_on_after_a_fault(
+    browser: Any, service: Any
+) -> None:
+    answers = [429, None, 500, None]  # None: the service's own answer
+    problem = {"detail": "texts are waiting", "code": "overloaded"}
+
+    def meddle(route: Any) -> None:
+        status = answers.pop(0) if answers else None
+        if status is None:
+            route.continue_()
+        else:
+            route.fulfill(status=status, json=problem, headers={"retry-after": "1"})
+
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        page.route("**/v1/predict", meddle)
+        page.check("input[value=lines]", force=True)
+        page.fill("#text", "\n".join(f"kettle {number}" for number in range(60)))
+        page.click("#find")
+        page.wait_for_selector("text=Going on by itself")
+        page.wait_for_selector("text=32 of 60 texts answered")
+        assert "The service failed" in page.inner_text("#ask-problem")
+        page.click("text=Go on")
+        page.wait_for_selector("text=60 of 60 texts answered")
+        assert not page.is_visible("#ask-problem")
+
+
+def test_limits_and_a_lost_connection_are_sentences(browser: Any, model: Path) -> None:
+    limits = {"max_body": 3000, "max_text_chars": 500}
+    with running(model, **limits) as client, visiting(browser, client.base_url) as visit:
+        page = visit.page
+        for text, words in [
+            ("word " * 800, "more than the service takes at once"),
+            ("word " * 200, "did not accept this: texts[0]"),
+        ]:
+            page.fill("#text", text)
+            page.click("#find")
+            page.wait_for_selector(f"text={words}")
+            assert page.input_value("#text") == text
+        page.context.set_offline(True)
+        page.fill("#text", TEXT)
+        page.click("#find")
+        page.wait_for_selector("text=cannot be reached")
+        page.context.set_offline(False)
+        page.get_by_role("button", name="Try again").click()
+        page.wait_for_selector(".ranking")
+        page.reload()
+        page.wait_for_selector("#summary:has-text('knows')")
+        assert page.input_value("#text") == TEXT
+
+
+def test_the_token_is_asked_for_and_kept_for_the_tab(
+    browser: Any, model: Path, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.html"
+    report.write_text("<p>A report</p>", encoding="utf-8")
+    with (
+        running(model, token="s3cret", report=report) as client,
+        visiting(browser, client.base_url) as visit,
+    ):
+        page = visit.page
+        page.wait_for_selector("#token-dialog[open]")
+        page.keyboard.type("wrong")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#token-wrong:visible")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("text=wants a token")
+        page.fill("#text", "typed meanwhile")
+        page.keyboard.press("Control+Enter")
+        page.get_by_role("button", name="Try again").click()
+        page.wait_for_selector("#token-dialog[open]")
+        page.keyboard.type("s3cret")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#summary:has-text('knows')")
+        assert page.input_value("#text") == "typed meanwhile"
+        ask(page)
+        stored = "[JSON.stringify(sessionStorage), JSON.stringify(localStorage), document.cookie]"
+        tab, browser_wide, cookies = page.evaluate(stored)
+        assert "s3cret" in tab and "s3cret" not in browser_wide + cookies
+        page.goto(f"{client.base_url}/#/model")
+        with page.expect_download() as downloading:  # a link could not carry the token
+            page.click("text=Download the report")
+        assert Path(downloading.value.path()).read_text(encoding="utf-8") == "<p>A report</p>"
+        page.reload()
+        page.wait_for_selector("#model-facts section")
+        page.click("#forget-token")
+        page.wait_for_selector("#token-dialog[open]")
+        assert "s3cret" not in page.evaluate("JSON.stringify(sessionStorage)")
+
+
+def test_markup_in_labels_and_texts_is_text(browser: Any, tmp_path: Path) -> None:
+    prefix = "<img src=x onerror=alert(1)>"
+    fitted(prefix=prefix).save(tmp_path / "model")
+    with running(tmp_path / "model") as client, visiting(browser, client.base_url) as visit:
+        ask(visit.page, f"this red hat {prefix}")
+        assert names(visit.page)[0].startswith(prefix)
+        for view, place in (("labels", "#label-list"), ("tree", "#tree")):
+            visit.page.goto(f"{client.base_url}/#/{view}")
+            visit.page.locator(place).get_by_text(prefix).first.wait_for()
+        assert visit.page.locator("img").count() == 1  # our own mark

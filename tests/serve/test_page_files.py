@@ -1,0 +1,78 @@
+"""The page's files and the report, as they are sent."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelgrove.serve.page_files import FOLDER, TYPES
+from services import check_problem, running
+
+
+def test_the_page_and_its_files_are_sent_under_a_strict_policy(client: Any) -> None:
+    page = client.get("/")
+    assert page.status_code == 200 and page.text.startswith("<!DOCTYPE html>")
+    files = {file.name for file in FOLDER.iterdir() if file.suffix in TYPES}
+    assert files >= {"main.js", "style.css", "icon.svg"}
+    for path in ("/", *(f"/page/{name}" for name in files)):
+        answer = client.get(path)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        again = client.get(path, headers={"if-none-match": answer.headers["etag"]})
+        assert again.status_code == 304 and not again.content
+        assert client.head(path).headers["content-type"] == answer.headers["content-type"]
+    check_problem(client.get("/page/nothing.js"), 404, "not-found")
+    check_problem(client.get("/page/../app.py"), 404, "not-found")
+
+
+def test_every_file_that_is_named_exists() -> None:
+    """Names in the page, and imports between modules; none of another host."""
+    for file in FOLDER.iterdir():
+        text = file.read_text(encoding="utf-8")
+        outside = set(re.findall(r"https?://[^\s\"']+", text)) - {"http://www.w3.org/2000/svg"}
+        assert not outside
+        named = re.findall(r'(?:href|src)="page/([^"]+)"', text)
+        named += re.findall(r'from "\./([^"]+)"', text)
+        assert all((FOLDER / name).is_file() for name in named)
+        assert not re.search(r"\son\w+=|style=|<script>", text) or file.suffix != ".html"
+
+
+def test_every_element_that_scripts_look_for_exists() -> None:
+    page = (FOLDER / "index.html").read_text(encoding="utf-8")
+    ids = set(re.findall(r'id="([^"]+)"', page))
+    for file in FOLDER.glob("*.js"):
+        wanted = set(re.findall(r'byId\("([^"]+)"\)', file.read_text(encoding="utf-8")))
+        assert wanted <= ids, file.name
+
+
+def test_the_page_can_be_left_out(model_path: Path) -> None:
+    with running(model_path, page=False) as client:
+        check_problem(client.get("/"), 404, "not-found")
+        check_problem(client.get("/page/main.js"), 404, "not-found")
+
+
+def test_with_a_token_the_page_is_open_and_the_model_is_not(model_path: Path) -> None:
+    with running(model_path, token="s3cret") as client:
+        assert client.get("/").status_code == client.get("/page/main.js").status_code == 200
+        for path in ("/report", "/v1/tree", "/v1/model", "/page", "/pages/x"):
+            check_problem(client.get(path), 401, "no-token")
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_report(model_path: Path, tmp_path: Path, given: bool) -> None:
+    report = tmp_path / "report.html"
+    report.write_text("<!DOCTYPE html><h1>A report</h1>", encoding="utf-8")
+    with running(model_path, report=report if given else None) as client:
+        assert client.get("/v1/model").json()["report"] is given
+        if not given:
+            check_problem(client.get("/report"), 404, "no-report")
+            return
+        answer = client.get("/report")
+        assert "A report" in answer.text
+        assert "script-src" not in answer.headers["content-security-policy"]
+        report.unlink()
+        check_problem(client.get("/report"), 404, "no-report")

@@ -1,0 +1,141 @@
+"""Walking through label trees, as the service does and over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labelgrove import Ensemble, LabelIndex, Linear
+from labelgrove.serve.problems import Problem
+from labelgrove.serve.served import Served
+from labelgrove.serve.trees import TreeWalk, label_trees
+from labelgrove.tree import LabelTree, TreeParams
+from services import check_problem, fitted, running
+
+
+def leaves_below(walk: TreeWalk, node: str, limit: int) -> list[str]:
+    """All labels below a node, collected page by page."""
+    found: list[str] = []
+    offset = 0
+    while True:
+        page = walk.page(node, offset=offset, limit=limit)
+        assert page["node"]["children"] != 1
+        for child in page["children"]:
+            if child["label"] is not None:
+                found.append(child["label"]["id"])
+                assert child["labels"] == 1 and child["children"] == 0
+                continue
+            below = leaves_below(walk, child["id"], limit)
+            assert len(below) == child["labels"] and set(child["examples"]) <= set(below)
+            assert child["children"] > 1
+            found += below
+        offset += limit
+        if offset >= page["node"]["children"]:
+            return found
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> LabelTree:
+    """Trees of uneven width, with chains of only children."""
+    parents, above = [], 1
+    for _ in range(draw(st.integers(1, 4))):
+        counts = draw(st.lists(st.integers(1, 4), min_size=above, max_size=above))
+        parents.append(np.repeat(np.arange(above), counts))
+        above = len(parents[-1])
+    return LabelTree(parents, draw(st.permutations(range(above))))
+
+
+@given(trees(), st.integers(1, 5))
+def test_every_label_is_met_once(tree: LabelTree, limit: int) -> None:
+    index = LabelIndex([f"l{column}" for column in range(tree.labels)])
+    walk = TreeWalk(tree, index, np.arange(tree.labels))
+    if tree.labels == 1:
+        assert walk.page("root", offset=0, limit=limit)["node"]["label"]["id"] == "l0"
+        return
+    assert sorted(leaves_below(walk, "root", limit)) == sorted(index.ids)
+    for label in index.ids:
+        node, way = "root", []
+        while True:
+            page = walk.page(node, offset=0, limit=limit, label=label)
+            assert [one["id"] for one in page["path"]] == way
+            way.append(node)
+            (child,) = [one for one in page["children"] if one["id"] == page["toward"]]
+            if child["label"] is not None:
+                assert child["label"]["id"] == label
+                break
+            node = child["id"]
+
+
+def test_examples_are_the_most_frequent_labels() -> None:
+    tree = LabelTree([[0, 0], [0] * 5 + [1]], range(6))
+    walk = TreeWalk(tree, LabelIndex("abcdef"), np.array([1, 5, 3, 5, 0, 9]))
+    first, second = walk.page("root", offset=0, limit=9)["children"]
+    assert first["examples"] == ["b", "d", "c"]
+    assert second["label"] == {"id": "f", "name": "f", "training_documents": 9}
+    assert walk.page("root", offset=0, limit=9)["node"]["examples"] == ["f", "b", "d"]
+    without = TreeWalk(tree, LabelIndex("abcdef")).page("0.0", offset=3, limit=1)
+    assert [child["label"]["id"] for child in without["children"]] == ["d"]
+    assert without["children"][0]["label"]["training_documents"] is None
+
+
+@pytest.mark.parametrize(
+    "node", ["", "1", "9.0", "0.9", "-1.0", "0.x", "0.0.0", "٣.0", "0.99999999999"]
+)
+def test_nodes_that_do_not_exist_are_refused(node: str) -> None:
+    walk = TreeWalk(LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]), LabelIndex("abc"))
+    with pytest.raises(Problem, match="no node") as caught:
+        walk.page(node, offset=0, limit=1)
+    assert caught.value.status == 404
+
+
+def test_labels_elsewhere_are_refused() -> None:
+    walk = TreeWalk(LabelTree([[0, 0], [0, 0, 1, 1]], range(4)), LabelIndex("abcd"))
+    for node, label, why in (("root", "x", "no label"), ("0.0", "c", "not lie below")):
+        with pytest.raises(Problem, match=why):
+            walk.page(node, offset=0, limit=1, label=label)
+
+
+def test_models_have_the_trees_they_search() -> None:
+    several = Linear(n_trees=2).fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+    assert list(label_trees(several)) == ["tree 1", "tree 2"]
+    ensemble = Ensemble([Linear(), Linear(n_trees=2)]).fit(["red", "blue"], [["r"], ["b"]])
+    assert list(label_trees(ensemble)) == ["1 linear, tree", "2 linear, tree 1", "2 linear, tree 2"]
+    assert label_trees(object()) == {}
+
+
+def test_the_route(tmp_path: Path) -> None:
+    model = fitted()
+    model.set_params(tree=TreeParams(branching=2, max_leaf_size=2))
+    model.fit(
+        ["this red hat", "a blue lamp", "green chair"] * 3, [["red"], ["blue"], ["green"]] * 3
+    )
+    model.save(tmp_path / "model")
+    with running(tmp_path / "model") as client:
+        facts = client.get("/v1/model").json()
+        assert facts["trees"] == ["tree"]
+        root = client.get("/v1/tree").json()
+        assert root["model"] == facts["id"] and root["path"] == [] and root["node"]["labels"] == 3
+        found = client.get("/v1/tree", params={"label": "green"}).json()
+        assert found["toward"] in [child["id"] for child in found["children"]]
+        check_problem(client.get("/v1/tree", params={"node": "9.9"}), 404, "no-node")
+        check_problem(client.get("/v1/tree", params={"label": "zebra"}), 404, "no-label")
+        check_problem(client.get("/v1/tree", params={"tree": 1}), 404, "no-tree")
+        check_problem(client.get("/v1/tree", params={"limit": 0}), 422, "invalid-request")
+
+
+def test_methods_without_a_tree_say_so() -> None:
+    class Plain:
+        index_ = fitted().index_
+
+        def predict(self, X: Any, k: int = 5, *, threads: int | None = None) -> Any:
+            raise NotImplementedError
+
+    served = Served(Plain(), {"checksum": "sha256:abc", "method": "plain"}, threads=1)
+    assert served.facts()["trees"] == []
+    with pytest.raises(Problem, match="this plain searches its labels without a tree"):
+        served.tree_page(0, "root", offset=0, limit=1, label=None)

@@ -1,0 +1,117 @@
+"""Plans: sizes are right, and times are near what training then takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from labelgrove import Corpus, Linear
+from labelgrove.datasets import shop_corpus
+from labelgrove.features import Features
+from labelgrove.methods import create
+from labelgrove.planning import Estimate, Plan, expected_widths, plan_training
+from labelgrove.planning_linear import linear_work, sampled
+from labelgrove.solver import RankerParams
+from labelgrove.tree import TreeParams, build_tree
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return shop_corpus(6000, labels=800, seed=1)
+
+
+def test_a_plan_has_the_sizes_of_the_corpus(corpus: Corpus) -> None:
+    plan = plan_training(Linear(), corpus, calibrate=False)
+    counts = np.bincount(corpus.labels.indices, minlength=len(corpus.index))
+    assert (plan.documents, plan.labels) == (6000, len(corpus.index))
+    assert plan.rare_labels == sum(counts < 5)
+    assert plan.unused_labels == sum(counts == 0)
+    assert plan.labels_per_document == pytest.approx(corpus.labels.nnz / 6000, abs=1e-4)
+    assert plan.seconds is None
+    assert plan.memory_bytes == Linear().estimate_memory(corpus)
+
+
+@pytest.mark.parametrize("method", ["linear", "parabel"])
+def test_times_are_within_a_factor_of_two(corpus: Corpus, method: str) -> None:
+    # By CPU time, which other work on the machine disturbs less.
+    model = create(method, {"n_jobs": 1})
+    plan = plan_training(model, corpus)
+    model.fit(corpus)
+    spent = sum(timing.cpu for timing in model.timings_.values())
+    assert plan.cpu_seconds is not None
+    middle = np.sqrt(plan.cpu_seconds.low * plan.cpu_seconds.high)
+    assert 0.45 < spent / middle < 2.2
+    assert plan.calibration_seconds < 10
+    assert plan.terms_per_document == pytest.approx(33, abs=5)
+
+
+def test_the_memory_estimate_is_not_below_what_is_needed(corpus: Corpus) -> None:
+    from labelgrove.memory import peak_rss
+
+    plan = plan_training(Linear(), corpus, calibrate=False)
+    before = peak_rss() or 0
+    model = Linear().fit(corpus)
+    weights = sum(level.values.nbytes for level in model.ranker_.levels)
+    assert plan.memory_bytes > weights
+    assert (peak_rss() or 0) - before < plan.memory_bytes
+
+
+@pytest.mark.parametrize("labels", [1, 2, 7, 100, 101, 1000, 5000])
+@pytest.mark.parametrize("branching", [2, 16])
+def test_expected_trees_are_those_that_grow(labels: int, branching: int) -> None:
+    params = TreeParams(branching=branching, max_leaf_size=20, kmeans_iterations=1)
+    features = np.random.default_rng(0).random((labels, 3), np.float32)
+    assert expected_widths(params, labels) == build_tree(features, params).widths
+
+
+def test_more_documents_labels_and_trees_are_more_work(corpus: Corpus) -> None:
+    half = corpus.take(np.arange(3000))
+    shape = expected_widths(TreeParams(), len(corpus.index))
+    options: Any = {"terms": 30.0}
+    whole, part = (linear_work(c, shape, RankerParams(), **options) for c in (corpus, half))
+    assert part.ranker == pytest.approx(whole.ranker / 2, rel=0.05)
+    assert part.tfidf < whole.tfidf
+    thrice = linear_work(corpus, shape, RankerParams(), trees=3, **options)
+    assert thrice.ranker == pytest.approx(3 * whole.ranker)
+    alone = linear_work(corpus, shape, RankerParams(negatives="tfn"), **options)
+    assert alone.ranker < whole.ranker
+
+
+def test_samples_keep_only_labels_that_occur(corpus: Corpus) -> None:
+    sample = sampled(corpus, 50, seed=3)
+    assert len(sample) == 50
+    assert np.bincount(sample.labels.indices, minlength=len(sample.index)).min() >= 1
+    assert list(sampled(corpus, 50, seed=3).texts or []) == list(sample.texts or [])
+
+
+def test_tiny_and_odd_corpora_have_plans() -> None:
+    one = Corpus.from_lists(["red"], [["a"]])
+    assert plan_training(Linear(), one).seconds is not None
+    features = Corpus(
+        None, one.labels, one.index, features=Features(sparse=sparse.eye_array(1, format="csr"))
+    )
+    plan = plan_training(Linear(), features)
+    assert plan.seconds is not None
+    assert plan.terms_per_document == 1
+
+
+def test_ensembles_sum_their_members(corpus: Corpus) -> None:
+    members = [{"method": "linear"}, {"method": "parabel", "n_trees": 1}]
+    plan = plan_training(create("ensemble", {"members": members}), corpus)
+    assert list(plan.stages) == ["member 1 (linear)", "member 2 (linear)"]
+    assert plan.seconds is not None
+    assert plan.seconds.high > 0
+
+
+def test_lines_and_json() -> None:
+    plan = Plan(
+        "linear", 10, 4, 1.5, 2, 1, tree=(2, 4), stages={"ranker": Estimate(70, 200)}, notes=("x",)
+    )
+    text = "\n".join(plan.lines())
+    assert "2 labels with fewer than 5 documents (50%), 1 without any" in text
+    assert "70 s to 3 min (ranker 70 s to 3 min)" in text
+    assert plan.to_json()["seconds"] == [70, 200]
+    assert str(Estimate(0.1, 0.9)) == "under 1 s"

@@ -1,0 +1,194 @@
+"""docs/support.md tells the truth: every cell of its table is tried with a small fitted model."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import labelgrove
+import test_contract as contract
+from labelgrove import Corpus, Ensemble
+from labelgrove.callbacks import Event
+from labelgrove.errors import ConfigError, UnsupportedError
+from labelgrove.explain import explain
+from labelgrove.runs import RunFolder, run_status
+from labelgrove.tuning_space import built_in_space
+
+PAGE = Path(__file__).parent.parent / "docs" / "support.md"
+# One method of each class; other names are settings of these.
+METHODS = [
+    "linear",
+    "linear-vectors",
+    "lightxml",
+    "cascadexml",
+    "xtransformer",
+    "xrtransformer",
+    "ensemble",
+]
+TEXTS, LABELS = contract.planted(60)
+ROWS = np.tile(np.eye(4, dtype=np.float32), (15, 1))
+
+
+def quick(method: str) -> Any:
+    """A new model that is trained in a moment; what it has learnt plays no part here."""
+    if method not in ("linear", "ensemble"):
+        pytest.importorskip("torch")
+    model = contract.new(method)
+    if hasattr(model, "training"):
+        model.training.max_steps = 2
+    return model
+
+
+@cache
+def fitted(method: str) -> Any:
+    return quick(method).fit(TEXTS, LABELS)
+
+
+def masks(method: str, _: Path) -> None:
+    denied = fitted(method).index_.names[0]
+    found = fitted(method).predict(TEXTS[:2], k=len(fitted(method).index_), deny=[denied])
+    assert all(denied not in names for names in found.names())
+
+
+def score_labels(method: str, _: Path) -> None:
+    assert fitted(method).score_labels(TEXTS[:2], [LABELS[0][0]]).shape == (2, 1)
+
+
+def calibrate(method: str, folder: Path) -> None:
+    fitted(method).save(folder / "model")
+    model = labelgrove.load(folder / "model")
+    labelgrove.calibrate(model, TEXTS, LABELS)
+    assert model.predict(TEXTS[:1], k=1, min_score=0.0).score_kind == "probability"
+
+
+def explained(method: str, _: Path) -> None:
+    assert explain(fitted(method), TEXTS[0], LABELS[0][0]).id == LABELS[0][0]
+
+
+def serve(method: str, folder: Path) -> None:
+    pytest.importorskip("fastapi")
+    from labelgrove.serve.served import Options, Served
+
+    fitted(method).save(folder / "model")
+    served = Served.load(folder / "model", device="cpu", threads=1)
+    _, rows = served.answer(Options(2), TEXTS[:1])
+    assert len(rows[0]) == 2
+
+
+def in_ensembles(method: str, _: Path) -> None:
+    joined = Ensemble([fitted(method), fitted("linear")], rule="softmax").join()
+    assert len(joined.predict(TEXTS[:1], k=2).names()[0]) == 2
+
+
+def resume(method: str, folder: Path) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(event: Event) -> None:
+        if event.kind == "stage_end":
+            raise Killed
+
+    with contextlib.suppress(Killed), RunFolder(folder) as run:
+        quick(method).fit(TEXTS, LABELS, run=run, callbacks=[kill])
+    kept = {stage.key for stage in run_status(folder).stages}
+    assert kept
+    with RunFolder(folder) as run:
+        model = quick(method).fit(TEXTS, LABELS, run=run)
+    assert kept <= {stage.key for stage in run_status(folder).stages}
+    again = model.predict(TEXTS, k=3)
+    assert contract.same(again, fitted(method).predict(TEXTS, k=3))
+
+
+def features(method: str, _: Path) -> None:
+    quick(method).fit(ROWS, LABELS)
+
+
+def dense(method: str, _: Path) -> None:
+    quick(method).fit(Corpus.from_lists(TEXTS, LABELS).with_dense(ROWS))
+
+
+def argument_of_fit(name: str) -> Callable[[str, Path], None]:
+    def probe(method: str, _: Path) -> None:
+        if name not in inspect.signature(quick(method).fit).parameters:
+            raise UnsupportedError(f"fit has no {name}")
+
+    return probe
+
+
+def grow(method: str, folder: Path) -> None:
+    fitted(method).save(folder / "model")
+    model = labelgrove.load(folder / "model")
+    model.update([*TEXTS[:5], "a new thing"], [*LABELS[:5], ["new"]])
+    model.add_labels(["another"])
+    assert {"new", "another"} <= set(model.index_.names)
+
+
+def export(method: str, folder: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    labelgrove.export(fitted(method), folder / "exported")
+
+
+def tune(method: str, _: Path) -> None:
+    try:
+        assert built_in_space(quick(method))
+    except ConfigError as error:  # a space of one's own may still be given
+        raise UnsupportedError(str(error)) from error
+
+
+FEATURES: dict[str, Callable[[str, Path], None]] = {
+    "masks (`allow`, `deny`)": masks,
+    "scores of given labels (`score_labels`)": score_labels,
+    "`calibrate`, thresholds": calibrate,
+    "`explain`": explained,
+    "`serve`": serve,
+    "member of an ensemble": in_ensembles,
+    "run folder, `--resume`": resume,
+    "`add_labels`, `update`": grow,
+    "`export` without torch": export,
+    "`tune`": tune,
+    "features in place of texts": features,
+    "dense rows beside texts (`dense=`)": dense,
+    "a tree of your own (`label_tree=`)": argument_of_fit("label_tree"),
+    "weights of documents (`sample_weight=`)": argument_of_fit("sample_weight"),
+}
+
+
+def documented() -> dict[str, dict[str, bool]]:
+    """The table: feature, method, yes or no."""
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[0][1:] == METHODS
+    assert all(cell in ("yes", "no") for row in cells[2:] for cell in row[1:])
+    return {
+        row[0]: {method: cell == "yes" for method, cell in zip(METHODS, row[1:], strict=True)}
+        for row in cells[2:]
+    }
+
+
+def test_the_table_has_every_feature_that_is_tried() -> None:
+    assert list(documented()) == list(FEATURES)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("feature", FEATURES)
+def test_cell(feature: str, method: str, tmp_path: Path) -> None:
+    promised = documented()[feature][method]
+    try:
+        FEATURES[feature](method, tmp_path)
+    except UnsupportedError as error:
+        assert not promised, f"{method} does not support {feature}: {error}"
+    else:
+        assert promised, f"{method} supports {feature}, but docs/support.md says no"
+
+
+def test_what_is_not_supported_is_told_with_a_remedy() -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(UnsupportedError, match=r"lightxml reads text.*; train linear on them"):
+        features("lightxml", Path())

@@ -1,0 +1,233 @@
+"""Searches: nothing is computed twice, time is kept, studies go on, and the best is never worse."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("optuna")
+
+from labelgrove import Corpus, Linear, tune, tuning, tuning_study
+from labelgrove.datasets import shop_corpus
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.methods import create
+from labelgrove.params import read_toml
+from labelgrove.tuning import Tuned, parse_budget
+
+RANKER = {"ranker.C": {"low": 0.1, "high": 10, "log": True}, "ranker.threshold": [0.0, 0.1, 0.2]}
+
+
+@pytest.fixture(scope="module")
+def parts() -> tuple[Corpus, Corpus]:
+    train = shop_corpus(600, labels=60, seed=0)
+    dev = shop_corpus(200, labels=60, seed=0, part="dev")
+    return train, dev.reindex(train.index)
+
+
+def computed(folder: Path) -> list[str]:
+    lines = (folder / "stages" / "log.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    return [event["stage"] for event in events if event["kind"] == "stage_computing"]
+
+
+def test_features_and_trees_are_computed_once(parts: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    found = tune("linear", *parts, trials=6, space=RANKER, folder=folder)
+    assert len(found.trials) == 6
+    stages = computed(folder)
+    assert stages.count("tfidf") == 1
+    assert stages.count("tree") == 1
+    assert stages.count("ranker") == 6
+
+
+def test_settings_of_the_search_alone_train_nothing_again(parts: Any, tmp_path: Path) -> None:
+    space = {"search.beam": [5, 10, 20, 40]}
+    base = {"ranker": {"negatives": "tfn"}}
+    tune("linear", *parts, trials=5, space=space, base=base, folder=tmp_path / "study")
+    assert computed(tmp_path / "study") == ["tfidf", "tree", "ranker"]
+
+
+def test_without_reuse_nothing_is_shared(parts: Any, tmp_path: Path) -> None:
+    shared = tune("linear", *parts, trials=4, space=RANKER, seed=3)
+    alone = tune(
+        "linear", *parts, trials=4, space=RANKER, seed=3, reuse=False, folder=tmp_path / "s"
+    )
+    assert computed(tmp_path / "s") == []
+    assert [t.value for t in alone.trials] == [t.value for t in shared.trials]
+
+
+def test_the_best_is_what_a_model_with_its_settings_reaches(parts: Any, tmp_path: Path) -> None:
+    train, dev = parts
+    found = tune("linear", train, dev, trials=6, metric="P@3", folder=tmp_path / "study")
+    assert found.default_value is not None
+    assert found.value >= found.default_value
+    assert found.value == max(t.value for t in found.trials if t.value is not None)
+    config = read_toml(tmp_path / "study" / "best.toml")
+    model = create(config.pop("method"), config).fit(train)
+    from labelgrove.metrics import evaluate
+
+    again = evaluate(model.predict(dev, k=3), dev.labels, unknown=dev.unknown, metrics=["P@3"])
+    assert float(again["P@3"]) == pytest.approx(found.value)
+    assert found.create().ranker.C == model.ranker.C
+    first = found.trials[0]
+    defaults = {key: getattr(Linear().ranker, key) for key in ("C", "threshold", "negatives")}
+    assert {key: first.settings[f"ranker.{key}"] for key in defaults} == defaults
+
+
+def test_equal_seeds_try_equal_settings(parts: Any) -> None:
+    first, second = (tune("linear", *parts, trials=4, space=RANKER, seed=5) for _ in range(2))
+    assert [t.settings for t in first.trials] == [t.settings for t in second.trials]
+    other = tune("linear", *parts, trials=4, space=RANKER, seed=6)
+    assert [t.settings for t in other.trials] != [t.settings for t in first.trials]
+
+
+def test_a_study_goes_on_where_it_was(parts: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    tune("linear", *parts, trials=3, space=RANKER, folder=folder)
+
+    def stop(text: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune("linear", *parts, trials=3, space=RANKER, folder=folder, say=stop)
+    found = tune("linear", *parts, trials=2, space=RANKER, folder=folder)
+    assert [t.number for t in found.trials] == list(range(6))
+    assert len({t.settings["ranker.C"] for t in found.trials}) == 6  # none is tried again
+    assert computed(folder).count("tfidf") == 1
+    lines = (folder / "trials.jsonl").read_text().splitlines()
+    assert [json.loads(line)["value"] for line in lines] == [t.value for t in found.trials]
+
+
+def test_a_trial_that_was_killed_counts_as_failed(
+    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tuning_study.Study._measured
+    asked = []
+
+    def measured(self: Any, model: Any) -> float:
+        asked.append(model)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return real(self, model)
+
+    monkeypatch.setattr(tuning_study.Study, "_measured", measured)
+    with pytest.raises(KeyboardInterrupt):
+        tune("linear", *parts, trials=3, space=RANKER, folder=tmp_path / "s")
+    found = tune("linear", *parts, trials=1, space=RANKER, folder=tmp_path / "s")
+    assert [t.state for t in found.trials] == ["complete", "failed", "complete"]
+
+
+def test_another_search_does_not_mix_with_a_study(parts: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    tune("linear", *parts, trials=1, space=RANKER, folder=folder)
+    with pytest.raises(ConfigError, match="another metric"):
+        tune("linear", *parts, trials=1, space=RANKER, metric="P@1", folder=folder)
+    with pytest.raises(ConfigError, match="another data"):
+        few = parts[0].take(np.arange(300))
+        tune("linear", few, parts[1], trials=1, space=RANKER, folder=folder)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    with pytest.raises(ConfigError, match="no study"):
+        tune("linear", *parts, trials=1, space=RANKER, folder=tmp_path / "mine")
+
+
+def test_the_budget_is_kept_to_within_a_trial(parts: Any) -> None:
+    start = time.perf_counter()
+    told: list[str] = []
+    found = tune("linear", *parts, budget=1.0, space=RANKER, say=told.append)
+    spent = time.perf_counter() - start
+    longest = max(t.seconds for t in found.trials)
+    assert len(told) == len(found.trials) >= 1
+    assert found.seconds <= 1.0 + longest + 0.5
+    assert spent < 30
+    assert "(defaults)" in told[0]
+
+
+def test_poor_trials_are_given_up_early(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "HALVING_FROM", 100)
+    space = {"ranker.threshold": {"low": 0.05, "high": 1.5}}  # large ones drop too much
+    found = tune("linear", *parts, trials=8, space=space)
+    assert found.trials[0].state == "complete"
+    given_up = [t for t in found.trials if t.state == "pruned"]
+    assert given_up
+    assert all(t.settings["ranker.threshold"] > 0.1 and t.value is None for t in given_up)
+    assert found.to_json()["pruned"] == len(given_up)
+
+
+def test_stages_are_thrown_away_when_they_grow_too_large(
+    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning_study, "CACHE_BYTES", 1)
+    tune("linear", *parts, trials=2, space=RANKER, folder=tmp_path / "small")
+    assert not list((tmp_path / "small" / "stages" / "stages").glob("*/*"))
+    monkeypatch.undo()
+    tune("linear", *parts, trials=2, space=RANKER, folder=tmp_path / "large")
+    assert len(list((tmp_path / "large" / "stages" / "stages").glob("*/*"))) == 4
+
+
+def test_without_dev_a_part_of_the_corpus_chooses(parts: Any) -> None:
+    train, _ = parts
+    found = tune("linear", train, trials=1)
+    assert found.value > 0
+    with pytest.raises(DataError, match="too few"):
+        tune("linear", train.take(np.arange(12)), trials=1)
+
+
+def test_what_mattered_is_told(parts: Any) -> None:
+    space = {"ranker.threshold": [0.1, 9.0], "tree.kmeans_iterations": [1, 2]}
+    found = tune("linear", *parts, trials=10, space=space)
+    assert next(iter(found.importances)) == "ranker.threshold"
+    assert sum(found.importances.values()) == pytest.approx(1, abs=0.01)
+    assert "what mattered: ranker.threshold" in found.table()
+    assert found.to_json()["trials"] == 10
+
+
+def test_a_trial_that_fails_does_not_stop_the_others(parts: Any) -> None:
+    found = tune("linear", *parts, trials=6, space={"tfidf.min_df": ["auto", 10**6]}, seed=1)
+    assert {t.state for t in found.trials} == {"complete", "failed"}
+    assert any("min_df" in t.note for t in found.trials)
+    with pytest.raises(ConfigError, match="min_df"):
+        tune("linear", *parts, trials=2, base={"tfidf": {"min_df": 10**6}}, space=RANKER)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"budget": "soon"}, "10m"),
+        ({"budget": -1}, "10m"),
+        ({"metric": "Q@1"}, "Q"),
+        ({"trials": 0}, "at least 1"),
+        ({"space": {"ranker.D": [1]}}, r"space: ranker\.D: unknown key"),
+        ({"base": {"ranker": {"C": -1}}}, "ranker.C"),
+        ({"method": "liner"}, "linear"),
+        ({"method": "ensemble", "base": {"members": [{"method": "linear"}]}}, "search space"),
+    ],
+)
+def test_wrong_arguments(parts: Any, settings: dict[str, Any], message: str) -> None:
+    arguments = {"method": "linear"} | settings
+    with pytest.raises(ConfigError, match=message):
+        tune(arguments.pop("method"), *parts, **arguments)
+
+
+def test_budgets() -> None:
+    assert [parse_budget(b) for b in ("90s", "2m", "2 min", "1.5h", "7")] == [
+        90, 120, 120, 5400, 7,
+    ]  # fmt: skip
+
+
+def test_tables_of_results() -> None:
+    trial = tuning.Trial(0, {"ranker.C": 1.0}, 0.5, 2.0, "complete", defaults=True)
+    found = Tuned("linear", "P@1", {}, {"ranker.C": 1.0}, 0.5, 0.5, [trial], {}, 2.0)
+    assert "0 (defaults)" in found.table()
+    assert "50.00" in found.table()
+
+
+def test_defaults_outside_the_space_are_not_claimed(parts: Any) -> None:
+    found = tune("linear", *parts, trials=1, space={"ranker.C": [3.0]})
+    assert found.default_value is None
+    assert "defaults" not in found.table()

@@ -1,0 +1,82 @@
+"""Search spaces: what may stand in them, and that the built-in ones fit their methods."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from labelgrove.errors import ConfigError, MissingExtraError
+from labelgrove.methods import METHODS, create
+from labelgrove.tuning_space import (
+    Choice,
+    Range,
+    built_in_space,
+    checked_space,
+    laid_over,
+    parse_space,
+    value_of,
+)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "ensemble"])
+def test_built_in_spaces_fit_their_methods(method: str) -> None:
+    try:
+        model = create(method)
+    except MissingExtraError:
+        pytest.skip("needs torch")
+    space = checked_space(built_in_space(model), method, {})
+    for key, span in space.items():
+        assert all(create(method, laid_over({}, {key: value})) for value in span.ends)
+        value_of(model, key)  # every name leads somewhere
+
+
+def test_reranking_is_searched_where_it_is_on() -> None:
+    pytest.importorskip("torch")
+    without, with_it = (
+        built_in_space(create("cascadexml", {"rerank": {"enabled": on}})) for on in (False, True)
+    )
+    assert "rerank.share" in with_it
+    assert "rerank.share" not in without
+
+
+def test_spaces_from_toml() -> None:
+    text = """
+    [space]
+    "ranker.C" = {low = 0.1, high = 10, log = true}
+    "tree.branching" = {low = 4, high = 32, step = 4}
+    ranker.negatives = ["tfn", "tfn+man"]
+    "tfidf.ngram_range" = {values = [[1, 1], [1, 2]]}
+    """
+    space = checked_space(parse_space(tomllib.loads(text)["space"]), "linear", {})
+    assert space["ranker.C"] == Range(0.1, 10.0, log=True)
+    assert space["tree.branching"] == Range(4.0, 32.0, step=4.0, whole=True)
+    assert space["ranker.negatives"] == Choice(("tfn", "tfn+man"))
+    assert space["tfidf.ngram_range"] == Choice(((1, 1), (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({}, "nothing to search"),
+        ({"ranker.C": 3}, "list of values"),
+        ({"ranker.C": []}, "at least one"),
+        ({"ranker.C": {"low": 1}}, "numbers"),
+        ({"ranker.C": {"low": 1, "high": "x"}}, "numbers"),
+        ({"ranker.C": {"low": 2, "high": 1}}, "below"),
+        ({"ranker.C": {"low": 0, "high": 1, "log": True}}, "above 0"),
+        ({"ranker.C": {"low": 1, "high": 2, "log": "yes"}}, "true or false"),
+        ({"ranker.C": {"low": 1, "high": 2, "step": 0}}, "step"),
+        ({"ranker.C": {"low": 1, "hihg": 2}}, "did you mean ranker.C.high"),
+        ({"ranker.C": {"values": [1], "log": True}}, "stand alone"),
+        ({"ranker.C": {"low": -1, "high": 2}}, "greater than 0"),
+        ({"ranker.CC": [1.0]}, "unknown key"),
+        ({"rnker.C": [1.0]}, "did you mean ranker"),
+        ({"tree.branching": {"low": 2.5, "high": 8}}, "whole number"),
+        ({"ranker.a.b": [1]}, "one level deep"),
+    ],
+)
+def test_wrong_spaces_are_refused_with_their_name(space: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        checked_space(parse_space(space), "linear", {})
