@@ -223,6 +223,16 @@ def test_ensembles_grow_as_a_whole() -> None:
     assert all(vars(first)[name] is value for name, value in attributes.items())
 
 
+def test_a_calibrated_ensemble_has_groups_for_new_labels() -> None:
+    model = Ensemble([Linear(tree=SMALL), Linear(tree=SMALL, random_state=1)]).fit(*OLD)
+    for by in ("level", "frequency"):
+        labelgrove.calibrate(model, *planted(60, 5), by=by)
+        before = model.calibration_.groups
+        model.add_labels([f"new by {by}"])
+        assert np.array_equal(model.calibration_.groups[:-1], before)
+        assert model.predict(["a red hat"], k=3).score_kind == "probability"
+
+
 class _Strange:
     """A member whose method cannot grow."""
 

@@ -81,7 +81,9 @@ class Served:
         manifest = read_manifest(path, kind="model")
         model = load(path)
         facts = getattr(model, "facts_", None)
-        if facts is not None and (not facts.from_text or facts.width):
+        # Other methods make the dense block of a text by themselves.
+        takes_dense = "dense" in inspect.signature(model.predict).parameters
+        if facts is not None and (not facts.from_text or (takes_dense and facts.width)):
             raise ConfigError(
                 f"{path}: was trained on features; the service sends texts and nothing beside them"
             )
