@@ -56,7 +56,9 @@ def channel_sizes(source: Path, examples: Sequence[Mapping[str, Any]]) -> dict[s
     for name in names:
         model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
     with tempfile.TemporaryDirectory() as aside:
-        onnx.save(model, Path(aside) / source.name)
+        # Weights beside it: a file of this format ends at 2 GiB.
+        beside = {"save_as_external_data": True, "location": f"{source.name}.data"}
+        onnx.save(model, Path(aside) / source.name, **beside)
         session = open_session(Path(aside) / source.name, 1)
         found = [session.run(names, dict(example)) for example in examples]
     largest = (
