@@ -84,6 +84,7 @@ def tune(
     from labelgrove.cli.train import configured
     from labelgrove.disk.atomic import write_file
     from labelgrove.errors import ConfigError
+    from labelgrove.methods import create
     from labelgrove.params import read_toml
     from labelgrove.tuning import parse_budget, tune
 
@@ -91,8 +92,8 @@ def tune(
     parse_budget(budget)
     name, base = configured(method, config, settings or [], seed=seed, threads=threads)
     common.check_device(device)
-    if device != "auto":
-        base["device"] = device
+    if device != "auto" and hasattr(create(name, base), "device"):
+        base["device"] = device  # methods without a network have no choice
     folder = study or out.with_name(out.name + ".study")
     if out.exists() and not force and not folder.exists():
         raise ConfigError(f"{out} exists; add --force to replace it, or choose another --out")
