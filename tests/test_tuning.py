@@ -196,6 +196,27 @@ def test_a_trial_that_fails_does_not_stop_the_others(parts: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "error", [MemoryError("too large"), type("OutOfMemoryError", (RuntimeError,), {})("too large")]
+)
+def test_settings_that_do_not_fit_into_memory_are_a_failed_trial(
+    parts: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    fit = Linear.fit
+
+    def greedy(self: Any, *given: Any, **options: Any) -> Any:
+        if self.ranker.threshold != 0.1:
+            raise error
+        return fit(self, *given, **options)
+
+    monkeypatch.setattr(Linear, "fit", greedy)
+    found = tune("linear", *parts, trials=4, space={"ranker.threshold": [0.1, 0.2]}, seed=1)
+    assert {(t.settings["ranker.threshold"], t.state) for t in found.trials} == {
+        (0.1, "complete"),
+        (0.2, "failed"),
+    }
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"budget": "soon"}, "10m"),

@@ -120,7 +120,9 @@ class Study:
                         self.study.tell(trial, state=states.PRUNED)
                         self._tidy(before, best=False)
                         return f"trial {trial.number}: given up after a first look"
-        except LabelgroveError as error:
+        except Exception as error:
+            if not _is_about_settings(error):
+                raise
             trial.set_user_attr("note", str(error))
             self.study.tell(trial, state=states.FAIL)
             if first is None and not self._complete() and trial.number == 0:
@@ -263,6 +265,13 @@ class Study:
         except (ValueError, RuntimeError):  # no setting was common to all trials, or none varied
             return {}
         return {name: round(float(share), 4) for name, share in found.items()}
+
+
+def _is_about_settings(error: Exception) -> bool:
+    """Whether other settings may work: refused ones, or what did not fit into memory."""
+    # Of torch, which must not be imported for the linear methods' sake.
+    full_device = type(error).__name__ == "OutOfMemoryError"
+    return full_device or isinstance(error, (LabelgroveError, MemoryError))
 
 
 def _name(value: Any) -> Any:
