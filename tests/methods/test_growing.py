@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,22 @@ def test_labels_whose_text_has_no_known_word_are_spread_and_told_of(model: Linea
     tree = model.ranker_.tree
     assert np.diff(tree.children(len(tree.parents) - 1)).max() <= 6
     assert model.predict(["my sofa"], k=1).names() == [["sofa"]]
+
+
+def test_notes_do_not_tell_of_what_was_not_done(model: Linear) -> None:
+    growth = model.update(*NEW, params=GrowthParams(retrain="new"))
+    assert growth.retrained == ()
+    assert any("few documents to differ from" in note for note in growth.notes)
+    assert not any("moved" in note for note in growth.notes)
+
+
+def test_vectors_find_labels_whose_text_has_no_known_word() -> None:
+    pytest.importorskip("torch")
+    from exported_models import trained
+
+    model = copy.copy(trained("vectors of a pretrained encoder"))
+    growth = model.add_labels(["qqqq"])
+    assert growth.added == ("qqqq",) and growth.notes == ()
 
 
 def test_nothing_to_add_is_no_mistake(model: Linear) -> None:

@@ -194,7 +194,7 @@ def _grown_member(model: Any, view: View, task: _Task) -> tuple[dict[str, Any], 
         fresh = None if task.documents is None else view.read(task.documents, threads)
         old = None if task.old is None else view.read(task.old, threads)
         texts = None if len(silent) == 0 else _label_texts(model, view, task.index, silent)
-        if texts is not None and texts.features.sparse is not None:
+        if texts is not None and texts.features.sparse is not None and not texts.features.width:
             mute = int((np.diff(texts.features.sparse.indptr) == 0).sum())
     rankers = []
     with task.reporter.stage("train", total=len(view.rankers)) as stage:
@@ -360,7 +360,12 @@ def _report(
         have = 0 if task.old is None else len(task.old)
         notes.append(
             f"{have:,} of the {model.facts_.documents:,} documents that the model learnt from were "
-            "at hand: labels known before were moved, not trained anew"
+            "at hand: "
+            + (
+                "labels known before were moved, not trained anew"
+                if len(changed)
+                else "new labels had few documents to differ from"
+            )
         )
     if mute:
         notes.append(
