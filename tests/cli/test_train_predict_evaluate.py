@@ -295,7 +295,7 @@ def test_interrupt_says_how_to_go_on(folder: Path, tmp_path: Path) -> None:
         "main()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", hook, "train", str(folder / "train.jsonl"), "--out", "m"],
+        [sys.executable, "-c", hook, "train", str(folder / "train.jsonl"), "--out", "m", "-q"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -77,6 +77,7 @@ def train(
     how good the model is, where the time went, and what to do next. --plan stops after the first.
 
     Example: labelgrove train train.jsonl.xz --dev dev.jsonl.xz --out model --set ranker.C=2
+
     Example: labelgrove train train.jsonl.xz --method cascadexml --plan
     """
     from labelgrove.callbacks import RichProgress

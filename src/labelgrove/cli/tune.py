@@ -77,6 +77,7 @@ def tune(
     They share features, trees and embeddings. The same command continues a search.
 
     Example: labelgrove tune train.jsonl --dev dev.jsonl --budget 10m --out tuned.toml
+
     Example: labelgrove tune train.jsonl --method cascadexml --space space.toml --metric PSP@5
     """
     from labelgrove.callbacks import RichProgress

@@ -63,11 +63,9 @@ def update(
     New labels are added behind the old ones; they and the labels of the new documents are trained,
     all others keep their scores. Says when the model should be trained from scratch instead.
 
-    Examples:
+    Example: labelgrove update model --data new.jsonl --corpus train.jsonl --out model-2
 
-    labelgrove update model --data new.jsonl --corpus train.jsonl --out model-2
-
-    labelgrove update model --labels new_labels.tsv --out model-2
+    Example: labelgrove update model --labels new_labels.tsv --out model-2
     """
     from labelgrove.callbacks import RichProgress
     from labelgrove.growth_report import GrowthParams

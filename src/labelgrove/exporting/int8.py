@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.errors import MissingExtraError
-from labelgrove.exporting.onnx_encoder import open_session
+from labelgrove.exporting import onnx_encoder
 
 SMALLEST_WIDTH = 32  # narrower matrices are no work, and their scales would weigh as much
 LARGEST = 127
@@ -57,7 +57,7 @@ def channel_sizes(source: Path, examples: Sequence[Mapping[str, Any]]) -> dict[s
         model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
     with tempfile.TemporaryDirectory() as aside:
         onnx.save(model, Path(aside) / source.name)
-        session = open_session(Path(aside) / source.name, 1)
+        session = onnx_encoder.open_session(Path(aside) / source.name, 1)
         found = [session.run(names, dict(example)) for example in examples]
     largest = (
         np.max([np.abs(values).reshape(-1, values.shape[-1]).max(axis=0) for values in tensors], 0)
