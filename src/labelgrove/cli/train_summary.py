@@ -12,7 +12,7 @@ from labelgrove.cli import common
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from labelgrove.planning import Plan
+    from labelgrove.planning.plan import Plan
 
 SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10")
 
