@@ -83,7 +83,7 @@ def train(
     from labelgrove.cli.train_summary import print_summary, summary
     from labelgrove.memory import limit_memory, parse_size, peak_rss, require
     from labelgrove.methods import create
-    from labelgrove.planning import plan_training
+    from labelgrove.planning.plan import plan_training
 
     if out is None and not plan_only:
         raise typer.BadParameter("say where the model shall go", param_hint="--out")

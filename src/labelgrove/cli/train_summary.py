@@ -13,7 +13,7 @@ from labelgrove.held_out import held_out_metrics
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from labelgrove.planning import Plan
+    from labelgrove.planning.plan import Plan
 
 SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10")
 

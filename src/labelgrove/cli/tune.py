@@ -12,7 +12,7 @@ from labelgrove.cli import common, options
 from labelgrove.methods import METHODS
 
 if TYPE_CHECKING:
-    from labelgrove.tuning import Tuned
+    from labelgrove.tuning.search import Tuned
 
 
 def tune(
@@ -86,7 +86,7 @@ def tune(
     from labelgrove.errors import ConfigError
     from labelgrove.methods import create
     from labelgrove.params import read_toml
-    from labelgrove.tuning import parse_budget, tune
+    from labelgrove.tuning.search import parse_budget, tune
 
     console = common.stderr_console(quiet=quiet)
     parse_budget(budget)

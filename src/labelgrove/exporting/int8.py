@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.errors import MissingExtraError
-from labelgrove.exporting.onnx_encoder import open_session
+from labelgrove.exporting import onnx_encoder
 
 SMALLEST_WIDTH = 32  # narrower matrices are no work, and their scales would weigh as much
 LARGEST = 127
@@ -59,7 +59,7 @@ def channel_sizes(source: Path, examples: Sequence[Mapping[str, Any]]) -> dict[s
         # Weights beside it: a file of this format ends at 2 GiB.
         beside = {"save_as_external_data": True, "location": f"{source.name}.data"}
         onnx.save(model, Path(aside) / source.name, **beside)
-        session = open_session(Path(aside) / source.name, 1)
+        session = onnx_encoder.open_session(Path(aside) / source.name, 1)
         found = [session.run(names, dict(example)) for example in examples]
     largest = (
         np.max([np.abs(values).reshape(-1, values.shape[-1]).max(axis=0) for values in tensors], 0)

@@ -19,8 +19,8 @@ from labelgrove.disk.atomic import write_file
 from labelgrove.errors import ConfigError, DataError, LabelgroveError
 from labelgrove.methods import create
 from labelgrove.runs import RunFolder, run_status
-from labelgrove.tuning_result import Trial, Tuned
-from labelgrove.tuning_space import Choice, Space, laid_over, value_of
+from labelgrove.tuning.result import Trial, Tuned
+from labelgrove.tuning.space import Choice, Space, laid_over, value_of
 
 HALVING_SHARE = 4  # the first look is at one document in so many
 CACHE_BYTES = 8 << 30  # stages that trials may leave behind

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.planning import Estimate, expected_widths
+from labelgrove.planning.plan import Estimate, expected_widths
 from labelgrove.solver import RankerParams
 from labelgrove.tree import TreeParams
 
