@@ -72,6 +72,28 @@ def test_bytes_are_smaller_and_near(exported: Path, ready_graph: None, tmp_path:
     assert np.allclose(alone, found.scores, atol=1e-5)
 
 
+def test_bytes_that_change_the_states_too_much_are_refused(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    from labelgrove.exporting.int8 import check_likeness
+
+    helper, kinds = onnx.helper, onnx.TensorProto
+    for name, weight in (("exact", np.eye(4)), ("near", np.eye(4) + 0.01), ("far", -np.eye(4))):
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "weight"], ["states"])],
+            "g",
+            [helper.make_tensor_value_info("x", kinds.FLOAT, ["b", 4])],
+            [helper.make_tensor_value_info("states", kinds.FLOAT, ["b", 4])],
+            [onnx.numpy_helper.from_array(weight.astype(np.float32), "weight")],
+        )
+        opsets = [helper.make_opsetid("", 20)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        onnx.save(model, tmp_path / f"{name}.onnx")
+    example = {"x": np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)}
+    check_likeness(tmp_path / "exact.onnx", tmp_path / "near.onnx", example)
+    with pytest.raises(UnsupportedError, match="export it as fp32"):
+        check_likeness(tmp_path / "exact.onnx", tmp_path / "far.onnx", example)
+
+
 def test_bytes_of_a_graph_with_wide_matrices(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     from labelgrove.exporting.int8 import write_int8

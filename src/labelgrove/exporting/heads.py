@@ -158,6 +158,7 @@ class TreeHeads:
         self.kept = kept
         self.weighted = weighted
         self._everything = _Allowed(tree, None)
+        self._last: tuple[LabelMask, _Allowed] | None = None
 
     @property
     def text_width(self) -> int:
@@ -176,7 +177,7 @@ class TreeHeads:
         threads: int | None = None,
     ) -> TopK:
         """The k best columns of each document; nodes that lead to no allowed label are skipped."""
-        allowed = self._everything if mask is None else _Allowed(self.tree, mask)
+        allowed = self._everything if mask is None else self._masked(mask)
         keep = [max(pair) for pair in zip(self.kept, allowed.needed(k), strict=True)]
         vectors = self.reader.vectors(states)
         found = []
@@ -184,6 +185,12 @@ class TreeHeads:
             block = [level[start : start + DOCUMENTS_AT_ONCE] for level in vectors]
             found.append(self._search(block, k, keep, allowed, threads))
         return _stacked(found, k)
+
+    def _masked(self, mask: LabelMask) -> _Allowed:
+        """Made once for the batches of a call, which all come with the same mask."""
+        if self._last is None or self._last[0] is not mask:
+            self._last = mask, _Allowed(self.tree, mask)
+        return self._last[1]
 
     def _search(
         self,

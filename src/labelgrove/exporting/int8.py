@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.errors import MissingExtraError
+from labelgrove.errors import MissingExtraError, UnsupportedError
 from labelgrove.exporting import onnx_encoder
 
 SMALLEST_WIDTH = 32  # narrower matrices are no work, and their scales would weigh as much
+LEAST_LIKENESS = 0.9  # cosine of states; those of MiniLM and gte-small are above 0.99
 LARGEST = 127
 EVENING = 0.5  # of the differences between channels that the weights take over
 MIDDLE = 128  # stands for 0: kernels want one side of a product without signs
@@ -42,6 +43,22 @@ def write_int8(source: Path, target: Path, examples: Sequence[Mapping[str, Any]]
         model.opset_import.append(onnx.helper.make_opsetid(MICROSOFT, 1))
     large = model.ByteSize() > 1_500_000_000
     onnx.save(model, target, save_as_external_data=large, location=f"{target.name}.data")
+    check_likeness(source, target, examples[0])
+
+
+def check_likeness(source: Path, target: Path, example: Mapping[str, Any]) -> None:
+    """Raises where the states of a graph with bytes point elsewhere than those of the exact one."""
+    exact, rounded = (
+        onnx_encoder.open_session(file, 1).run(None, dict(example))[0].astype(np.float64)
+        for file in (source, target)
+    )
+    lengths = np.linalg.norm(exact, axis=-1) * np.linalg.norm(rounded, axis=-1)
+    cosine = float(np.median((exact * rounded).sum(axis=-1) / np.maximum(lengths, 1e-12)))
+    if not cosine >= LEAST_LIKENESS:  # NaN is refused as well
+        raise UnsupportedError(
+            f"int8 changes the states of this encoder too much (cosine {cosine:.2f} to the exact "
+            "ones); export it as fp32"
+        )
 
 
 def channel_sizes(source: Path, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from labelgrove.corpus import Corpus
 from labelgrove.disk.bundle import MANIFEST, read_manifest
 from labelgrove.errors import ConfigError
 from labelgrove.held_out import held_out_metrics
+from labelgrove.hub_files import without_paths
 from labelgrove.masks import LabelMask
 from labelgrove.predictions import Predictions
 from labelgrove.predictions_file import SCORE_DIGITS
@@ -142,7 +143,7 @@ class Served:
             "created": self.manifest.get("created"),
             "loaded": self.loaded,
             "versions": self.manifest.get("versions") or {},
-            "params": self.manifest.get("params") or {},
+            "params": without_paths(self.manifest.get("params") or {}),
             "supports": self.supports,
             "score_kind": self.score_kind,
             "calibration": _calibration_facts(getattr(self.model, "calibration_", None)),
