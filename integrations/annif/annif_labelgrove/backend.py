@@ -200,15 +200,18 @@ class LabelgroveBackend(AnnifLearningBackend):
             self._model.save(self.model_folder, overwrite=True)
 
     def _learn(self, corpus: DocumentCorpus, params: dict[str, Any]) -> None:
+        from labelgrove import load
+
         self.initialize()
         with as_annif(self.project.project_id):
             documents = self._documents(corpus, self._model)
             kept = read_corpus(self._kept) if self._kept.exists() else None
-            growth = self._model.update(documents, corpus=kept)
-            self._model.save(self.model_folder, overwrite=True)
+            model = load(self.model_folder)  # requests meanwhile go on with the one in use
+            growth = model.update(documents, corpus=kept)
+            model.save(self.model_folder, overwrite=True)
             if kept is not None:  # only now: no document may be kept that the model does not know
-                self._keep(kept, documents, self._model.index_)
-            self._use(self._model)
+                self._keep(kept, documents, model.index_)
+            self._use(model)
         self.info(str(growth))
         for reason in growth.reasons:
             self.warning(f"time to train the project again: {reason}")
