@@ -11,7 +11,7 @@ from labelgrove.cli import common, options
 
 
 def bench(
-    config: Annotated[Path, typer.Option("--config", help="TOML file with [[methods]] tables.")],
+    config: Annotated[Path, typer.Option("--config", help="TOML file with a table per method.")],
     data: Annotated[Path, typer.Option("--data", help="Folder with train.* and test.* or dev.*.")],
     folder: Annotated[
         Path | None,

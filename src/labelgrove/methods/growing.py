@@ -390,7 +390,8 @@ def _report(
         have = 0 if task.old is None else len(task.old)
         notes.append(
             f"{have:,} of the {model.facts_.documents:,} documents that the model learnt from were "
-            "at hand: labels known before were moved, not trained anew"
+            "at hand: labels known before were moved, not trained anew; corpus (--corpus) with all "
+            "of them does more"
         )
     if mute:
         notes.append(
