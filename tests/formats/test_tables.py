@@ -164,3 +164,23 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"labelgrove\[data\]"):
         read_corpus(path)
+
+
+def test_the_line_that_tells_excel_the_delimiter_is_no_header(tmp_path):
+    path = write(tmp_path, b"\xef\xbb\xbfsep=;\r\ntext;labels\r\nx;a|b\r\n")
+    assert read_corpus(path).label_lists() == [["a", "b"]]
+
+
+def test_commas_between_labels_are_told_of(tmp_path):
+    report = ReadReport()
+    corpus = read_corpus(write(tmp_path, b'text,labels\nx,"a,b"\ny,"b,c"\n'), report=report)
+    assert corpus.label_lists() == [["a,b"], ["b,c"]]
+    assert "label_separator=," in report.notes[0]
+
+
+def test_a_quoted_field_over_two_lines_of_a_tsv_is_told_of(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_bytes(b'text\tlabels\n"x\n1"\ta\n')
+    with pytest.raises(DataError, match="quoted=true"):
+        read_corpus(path)
+    assert list(read_corpus(path, options=ReadOptions(quoted=True)).texts) == ["x\n1"]

@@ -35,6 +35,8 @@ def iter_table(
         first = next(rows, None)
         if first is None:
             raise DataError("no documents", file=path)
+        if delimiter.join(first[1]).strip() == f"sep={delimiter}".strip():
+            first = next(rows, first)  # a line that tells Excel the delimiter
         names = [name.strip() for name in first[1]]
     wanted = options.text_fields()
     if not set(wanted) & set(names):
@@ -59,10 +61,20 @@ def iter_table(
             report.note(f"{path}: labels hold both | and ;, and are split at {separator!r} only")
         if separator != SEPARATORS[0]:
             report.note(split_note(path, separator))
+        elif not separators_in(cells) and sum("," in cell for cell in cells) > len(cells) / 2:
+            report.note(
+                f"{path}: labels are not split at commas; where they should be, set "
+                "label_separator (--read label_separator=,)"
+            )
     for number, row in itertools.chain(head, rows):
         try:
             if len(row) != len(names):
-                raise BadLine(f"has {len(row)} fields, but there are {len(names)} columns")
+                open_quote = delimiter == "\t" and not options.quoted and row[-1][:1] == '"'
+                hint = "; where quotes enclose fields, set quoted (--read quoted=true)"
+                raise BadLine(
+                    f"has {len(row)} fields, but there are {len(names)} columns"
+                    + (hint if open_quote else "")
+                )
             record = dict(zip(names, row, strict=True))
             document = parse_record(record, wanted, separator, options, report)
         except BadLine as error:
@@ -111,7 +123,8 @@ def _rows(
             row = next(reader, None)
             if bad_line:
                 raise BadLine(
-                    f"not valid {encoding}; convert the file to UTF-8 or set the encoding"
+                    f"not valid {encoding}; convert the file to UTF-8 or set encoding "
+                    "(--read encoding=latin-1)"
                 )
         except (csv.Error, BadLine) as error:
             where = bad_line or first_line
