@@ -36,7 +36,7 @@ def main() -> None:
 
     from labelgrove import Corpus
     from labelgrove.params import merge_settings
-    from labelgrove.tuning import tune
+    from labelgrove.tuning.search import tune
 
     train = read_part(options.data, options.corpus, "train", options.limit)
     dev = read_part(options.data, options.corpus, "dev", options.dev_limit)

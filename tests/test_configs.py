@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from labelgrove.bench_config import Bench
+from labelgrove.benching.config import Bench
 from labelgrove.methods import create
 from labelgrove.params import read_toml
 from test_contract import planted, tiny_training

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from labelgrove.arrays import as_csr
 from labelgrove.beam import SearchParams
+from labelgrove.errors import DataError
 from labelgrove.features import Features
 from labelgrove.growth import (
     Examples,
@@ -24,7 +25,7 @@ from labelgrove.growth import (
     with_labels,
 )
 from labelgrove.ranker import train_ranker
-from labelgrove.solver import RankerParams
+from labelgrove.solver import WIDEST_CLUSTER, RankerParams
 from labelgrove.tree import LabelTree
 from reference.growth import column
 
@@ -208,3 +209,10 @@ def test_one_cluster_tree_and_rows_put_together():
     assert with_labels(tree, [0, 0]).leaf_labels.tolist() == [1, 0, 2, 3]
     first, second = Features(sparse.eye_array(2)), Features(sparse.eye_array(2))
     assert stacked(first, second).sparse.shape == (4, 2)
+
+
+def test_a_cluster_wider_than_weights_can_number_is_refused():
+    widest = with_labels(TREE, np.ones(WIDEST_CLUSTER - 2, np.int32))
+    assert np.diff(widest.children(1)).max() == WIDEST_CLUSTER
+    with pytest.raises(DataError, match="65,537 labels; at most 65,536 fit"):
+        with_labels(widest, [0, 1])

@@ -50,7 +50,7 @@ def test_there_and_back(hub: FakeHub, model: Any) -> None:
 
 
 def test_a_copy_is_fetched_once_and_serves_when_the_hub_is_gone(hub: FakeHub, model: Any) -> None:
-    commit = labelgrove.push(model, "me/tags", **there(hub))
+    commit = model.push("me/tags", **there(hub))
     labelgrove.from_pretrained("me/tags", **there(hub))
     before = len(hub.requests)
     labelgrove.from_pretrained("me/tags", **there(hub))
@@ -173,3 +173,27 @@ def test_the_command_line(
     assert told["commit"] == hub.repositories["me/tags"].branches["main"]
     found = json.loads(run("predict", "hub:me/tags", "-", "--k", "1"))
     assert found["labels"] == model.predict(["a red hat"], k=1).names()[0]
+
+
+def test_two_processes_may_fetch_the_same_model(
+    hub: FakeHub, model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labelgrove.push(model, "me/tags", **there(hub))
+    download = hub_module._download
+
+    def overtaken(*given: Any) -> None:
+        monkeypatch.setattr(hub_module, "_download", download)
+        hub_module.fetch("me/tags", **there(hub))
+        download(*given)
+
+    monkeypatch.setattr(hub_module, "_download", overtaken)
+    folder = hub_module.fetch("me/tags", **there(hub))
+    assert labelgrove.load(folder).predict(["hat"], k=1).names() == [["hats"]]
+
+
+def test_a_note_of_the_last_commit_that_was_cut_off_is_no_copy(hub: FakeHub, model: Any) -> None:
+    labelgrove.push(model, "me/tags", **there(hub))
+    folder = hub_module.fetch("me/tags", **there(hub))
+    (folder.parent / "revisions" / "main").write_text("")
+    with pytest.raises(ConfigError, match="hub:me/tags"):
+        hub_module.fetch("me/tags", endpoint="http://127.0.0.1:9", token=TOKEN)

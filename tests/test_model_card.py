@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import labelgrove
+from labelgrove.datasets import shop_corpus
 from labelgrove.errors import ConfigError
 from labelgrove.model_card import model_card
 from labelgrove.part import Part
@@ -20,20 +21,19 @@ REPORT = {
 }
 
 
+ENCODER = {"encoder": {"encoder": "/home/somebody/gte-small", "max_tokens": 128}}
+
+
+def stored(folder: Path, method: str, params: dict[str, Any], **parts: Part) -> Path:
+    model = labelgrove.Linear().fit(["secret words", "other words"], [["a"], ["b"]])
+    own = {"labels": model.index_.state(), "training": model.facts_.state()}
+    save_model(folder, method=method, params=params, parts=own | parts)
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    model = labelgrove.Linear().fit(["secret words", "other words"], [["a"], ["b"]])
-    save_model(
-        tmp_path / "neural",
-        method="lightxml",
-        params={"encoder": {"encoder": "/home/somebody/gte-small", "max_tokens": 128}},
-        parts={
-            "labels": model.index_.state(),
-            "training": model.facts_.state(),
-            "network": Part({"report": REPORT}),
-        },
-    )
-    return tmp_path / "neural"
+    return stored(tmp_path / "neural", "lightxml", ENCODER, network=Part({"report": REPORT}))
 
 
 def card(folder: Path, **options: Any) -> str:
@@ -75,3 +75,28 @@ def test_a_linear_model(tmp_path: Path) -> None:
 def test_front_matter_cannot_be_broken_out_of(folder: Path, licence: str) -> None:
     with pytest.raises(ConfigError, match="licence"):
         card(folder, licence=licence)
+
+
+def test_an_ensemble_that_learnt_its_weights(tmp_path: Path) -> None:
+    members = [labelgrove.Linear(), labelgrove.Linear(n_trees=2)]
+    corpus = shop_corpus(200, labels=10)
+    model = labelgrove.Ensemble(members, rule="learnt", held_out=0.2).fit(corpus)
+    model.save(tmp_path / "model")
+    text = card(tmp_path / "model")
+    assert f"| P@1 | {100 * model.report_['ensemble'][0]:.2f} |" in text
+    assert "weights were chosen by them" in text
+
+
+def test_word_vectors_have_no_encoder_but_need_torch(tmp_path: Path) -> None:
+    settings = ENCODER | {"vectors": {"kind": "word2vec"}}
+    text = card(stored(tmp_path / "words", "linear-vectors", settings))
+    assert "gte-small" not in text and "tokens" not in text
+    assert "labelgrove[hub,torch]" in text
+
+
+def test_an_ensemble_needs_what_its_members_need(tmp_path: Path) -> None:
+    linear, neural = {"method": "linear"}, {"method": "lightxml"} | ENCODER
+    both = card(stored(tmp_path / "both", "ensemble", {"members": [linear, neural]}))
+    assert "labelgrove[hub,torch]" in both
+    alone = card(stored(tmp_path / "alone", "ensemble", {"members": [linear]}))
+    assert "labelgrove[hub]" in alone

@@ -19,7 +19,7 @@ from labelgrove.callbacks import Event
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.explain import explain
 from labelgrove.runs import RunFolder, run_status
-from labelgrove.tuning_space import built_in_space
+from labelgrove.tuning.space import built_in_space
 
 PAGE = Path(__file__).parent.parent / "docs" / "support.md"
 # One method of each class; other names are settings of these.

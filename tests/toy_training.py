@@ -125,7 +125,7 @@ def run(
 
     options = {"evaluate": evaluate, "device": "cpu", "seed": 5, "folder": folder} | options
     batches = options.pop("batches", None) or Batches()
-    return train(model, batches, loss_of, params, **options)
+    return train(model, batches, options.pop("loss", loss_of), params, **options)
 
 
 def child() -> None:

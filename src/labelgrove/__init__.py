@@ -38,7 +38,7 @@ _HOME = {
     "read_corpus": "labelgrove.formats",
     "scorer": "labelgrove.metrics",
     "text_analyzer": "labelgrove.text_feed",
-    "tune": "labelgrove.tuning",
+    "tune": "labelgrove.tuning.search",
     "write_corpus": "labelgrove.formats",
     "write_report": "labelgrove.report",
 }
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from labelgrove.text_feed import text_analyzer
     from labelgrove.tfidf import Tfidf, TfidfParams
     from labelgrove.tree import TreeParams
-    from labelgrove.tuning import tune
+    from labelgrove.tuning.search import tune
 
 
 def __getattr__(name: str) -> Any:

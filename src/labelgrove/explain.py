@@ -114,10 +114,10 @@ def _explained(
             model, text, column, examples=examples, gradient_steps=gradient_steps
         )
     else:
-        raise UnsupportedError(
-            f"the method {model.method} cannot be explained; train linear on the same documents "
-            "and ask it"
-        )
+        told = f"the method {model.method} cannot be explained; train linear on the same documents"
+        if hasattr(model, "engine"):
+            told = "an exported model has no gradients to explain it by; take the one it came from"
+        raise UnsupportedError(f"{told} and ask it")
     score = sum(path.weight * path.score for path in paths)
     return Explanation(
         id=model.index_.ids[column],

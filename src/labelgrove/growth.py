@@ -16,12 +16,13 @@ from scipy import sparse
 
 from labelgrove.arrays import CSR, Float32, Int32, Int64, as_csr
 from labelgrove.beam import BeamSearch, SearchParams, beam_per_level
+from labelgrove.errors import DataError
 from labelgrove.features import Features
 from labelgrove.label_features import keep_largest, l2_normalised
 from labelgrove.negatives import instance_lists, weighted
 from labelgrove.ranker import Ranker
 from labelgrove.relevance import costs, targets
-from labelgrove.solver import RankerParams, RowLists, Start, solve_level
+from labelgrove.solver import WIDEST_CLUSTER, RankerParams, RowLists, Start, solve_level
 from labelgrove.tree import LabelTree
 from labelgrove.weight_columns import Columns, read_columns, write_columns
 
@@ -122,6 +123,12 @@ def with_labels(tree: LabelTree, clusters: npt.ArrayLike) -> LabelTree:
     parents = np.concatenate([tree.parents[-1], below])
     order = np.argsort(parents, kind="stable")
     labels = np.concatenate([tree.leaf_labels, tree.labels + np.arange(len(below))])
+    widest = int(np.bincount(parents).max())
+    if widest > WIDEST_CLUSTER:
+        raise DataError(
+            f"a cluster would have {widest:,} labels; at most {WIDEST_CLUSTER:,} fit: train the "
+            "model from scratch"
+        )
     return LabelTree([*tree.parents[:-1], parents[order]], labels[order])
 
 

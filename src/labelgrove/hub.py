@@ -10,11 +10,11 @@ import logging
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from labelgrove.disk.atomic import write_folder
+from labelgrove.disk.atomic import write_file, write_folder
 from labelgrove.disk.bundle import MANIFEST, UNCHECKED, read_manifest
 from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
 from labelgrove.hub_files import published_files
@@ -133,19 +133,25 @@ def fetch(
         with _told(repo_id):
             commit = str(api.model_info(repo_id, revision=revision).sha)
     except ConfigError as error:
+        last = pointer.read_text() if pointer.exists() else ""
         outage = type(error.__cause__).__name__ in _OUTAGES
-        if outage and pointer.exists() and (home / pointer.read_text()).is_dir():
+        if outage and _COMMIT.fullmatch(last) and (home / last).is_dir():
             log.warning("%s; using the copy that is here", error)
-            return home / pointer.read_text()
+            return home / last
         raise
     if not _COMMIT.fullmatch(commit):
         raise ConfigError(f"{repo_id}: the Hub answered with the commit {commit!r}")
     target = home / commit
     if not target.is_dir():
-        with _told(repo_id):
-            write_folder(target, lambda folder: _download(api, repo_id, commit, folder))
+        try:
+            with _told(repo_id):
+                write_folder(target, lambda folder: _download(api, repo_id, commit, folder))
+        except ConfigError:
+            if not target.is_dir():  # else another process was quicker, and has the same
+                raise
     pointer.parent.mkdir(parents=True, exist_ok=True)
-    pointer.write_text(commit)
+    with suppress(FileNotFoundError):  # of two at once, the second may find it in place already
+        write_file(pointer, commit.encode(), exclusive=False)
     return target
 
 
@@ -160,7 +166,8 @@ def check_repository(repo_id: str) -> None:
 
 def _download(api: Any, repo_id: str, commit: str, folder: Path) -> None:
     """The manifest first: a repository that holds no model is not worth its gigabytes."""
-    with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
+    # Inside the folder, which the next download removes should this one be killed.
+    with tempfile.TemporaryDirectory(dir=folder) as aside:
         where: dict[str, Any] = {"revision": commit, "local_dir": aside}
         api.hf_hub_download(repo_id, MANIFEST, **where)
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove.errors import ConfigError
+from labelgrove.held_out import held_out_metrics
 from labelgrove.hub_files import plain_name
 from labelgrove.store import StoredModel, load_model, model_size
 
@@ -86,7 +87,7 @@ def _summary(stored: StoredModel, size: int) -> str:
         ("method", _ABOUT.get(stored.method, stored.method)),
         *(
             [("encoder", plain_name(stored.params["encoder"]["encoder"]))]
-            if "encoder" in stored.params
+            if _reads_by_encoder(stored.params)
             else []
         ),
         ("labels", f"{labels:,}"),
@@ -110,11 +111,14 @@ def _summary(stored: StoredModel, size: int) -> str:
 def _results(stored: StoredModel, measured: Mapping[str, float] | None, measured_on: str) -> str:
     lines = ["## Results"]
     report = held_out_report(stored)
-    ours, linear = report.get(stored.method) or {}, report.get("linear") or {}
+    ours, linear = report.get(stored.method, {}), report.get("linear", {})
     if ours:
-        about = "On documents that were held out of training"
-        chose = "; the checkpoint was chosen by them, so new documents may do slightly worse"
-        lines += ["", f"{about}{chose}." if stored.method != "ensemble" else f"{about}."]
+        chosen = "members' weights were" if stored.method == "ensemble" else "checkpoint was"
+        lines += [
+            "",
+            f"On documents that were held out of training; the {chosen} chosen by them, so new "
+            "documents may do slightly worse.",
+        ]
         lines += ["", *_table({"this model": ours, "linear on tf-idf": linear})]
     if measured:
         lines += ["", f"On {measured_on}:", "", *_table({"this model": measured})]
@@ -123,13 +127,13 @@ def _results(stored: StoredModel, measured: Mapping[str, float] | None, measured
     return "\n".join(lines)
 
 
-def held_out_report(stored: StoredModel) -> dict[str, Any]:
+def held_out_report(stored: StoredModel) -> dict[str, dict[str, float]]:
     """What training measured on held-out documents, by method; empty where it did not."""
     for part in ("network", "encoder", "ensemble"):
         if part in stored.parts:
             report = stored.parts[part].config.get("report")
             if isinstance(report, dict) and stored.method in report:
-                return report
+                return held_out_metrics(report)
     return {}
 
 
@@ -151,7 +155,7 @@ def _use(stored: StoredModel, name: str | None) -> str:
     extra = "hub"
     if "runtime" in stored.metadata:
         extra += ",onnx"
-    elif "encoder" in stored.params:
+    elif any("encoder" in params for params in (stored.params, *stored.params.get("members", ()))):
         extra += ",torch"
     return "\n".join(
         [
@@ -183,12 +187,17 @@ def _limits(stored: StoredModel) -> str:
         "- Texts unlike the training documents (another language, genre or time) get worse labels.",
         "- It repeats what its training labels got wrong or left out.",
     ]
-    if "encoder" in stored.params:
+    if _reads_by_encoder(stored.params):
         tokens = stored.params["encoder"]["max_tokens"]
         lines.insert(4, f"- The encoder reads the first {tokens} tokens of a text.")
     if "calibration" not in stored.parts:
         lines.append("- Scores order labels; they are not calibrated to be read as probabilities.")
     return "\n".join(lines)
+
+
+def _reads_by_encoder(params: Mapping[str, Any]) -> bool:
+    """Not so where word vectors were learnt: the settings of an encoder are there, but idle."""
+    return "encoder" in params and params.get("vectors", {}).get("kind") != "word2vec"
 
 
 def _word(value: str, field: str) -> str:

@@ -92,7 +92,7 @@ def test_a_neural_training_goes_on_from_its_checkpoint(
     train = ["train", folder / "train.jsonl", "--method", "lightxml", "--device", "cpu"]
     train += ["--set", f"encoder.encoder={encoder}", "--set", "encoder.max_tokens=8"]
     train += ["--set", "training.batch_size=16", "--set", "training.epochs=2", "--threads", 1]
-    train += ["--set", "training.checkpoint_minutes=0", "--set", "baseline=false"]
+    train += ["--set", "baseline=false"]
     run(*train, "--out", tmp_path / "whole")
     said = interrupted(
         AT_UPDATE, *train, "--out", tmp_path / "broken", "--run", tmp_path / "stages"
@@ -125,8 +125,8 @@ def test_a_bench_goes_on(folder: Path, tmp_path: Path) -> None:
     config = tmp_path / "bench.toml"
     config.write_text('[[methods]]\nmethod = "linear"\n')
     hook = (
-        "import os, signal; from labelgrove import bench; from labelgrove.cli import main\n"
-        "bench.run_bench = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
+        "import os, signal; from labelgrove.benching import run; from labelgrove.cli import main\n"
+        "run.run_bench = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
         "main()\n"
     )
     said = interrupted(hook, "bench", "--config", config, "--data", folder)

@@ -116,7 +116,7 @@ def test_tune_takes_spaces_from_files(call_both: Any, folder: Path, tmp_path: Pa
     pytest.importorskip("optuna")
     space = tmp_path / "space.toml"
     tune = ["tune", folder / "train.jsonl", "--space", space, "--trials", 1, "--json"]
-    tune += ["--out", tmp_path / "t.toml", "--dev", folder / "dev.jsonl"]
+    tune += ["--out", tmp_path / "t.toml", "--dev", folder / "dev.jsonl", "--device", "cpu"]
     space.write_text('[space]\n"ranker.C" = [3.0]\n')
     code, told, _ = call_both(*tune)
     assert (code, json.loads(told)["settings"]) == (0, {"ranker.C": 3.0})

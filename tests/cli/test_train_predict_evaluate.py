@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from labelgrove.runs import RunFolder
+
 CONTRACT_KEYS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10", "n", "seconds", "cpu_seconds"]
 
 
@@ -146,6 +148,17 @@ def test_a_failed_run_does_not_stand_in_the_way(run: Any, folder: Path, tmp_path
     train = ["train", folder / "train.jsonl", "--out", tmp_path / "m"]
     assert run(*train, "--set", "tfidf.min_df=99999", check=False).returncode == 1
     assert list(tmp_path.iterdir()) == []
+    run(*train)
+
+
+def test_force_does_not_take_the_run_folder_from_a_training_that_goes_on(
+    run: Any, folder: Path, tmp_path: Path
+) -> None:
+    train = ["train", folder / "train.jsonl", "--out", tmp_path / "m", "--force"]
+    with RunFolder(tmp_path / "m.run") as going_on:
+        done = run(*train, check=False)
+        assert done.returncode == 1 and "in use" in done.stderr
+        assert going_on.status()
     run(*train)
 
 
@@ -295,7 +308,7 @@ def test_interrupt_says_how_to_go_on(folder: Path, tmp_path: Path) -> None:
         "main()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", hook, "train", str(folder / "train.jsonl"), "--out", "m"],
+        [sys.executable, "-c", hook, "train", str(folder / "train.jsonl"), "--out", "m", "-q"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

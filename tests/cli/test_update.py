@@ -82,3 +82,17 @@ def test_files_of_two_forms_are_told_apart(
     assert done.returncode == 1
     assert "train.jsonl" in done.stderr and "labelgrove data convert" in done.stderr
     assert "(--corpus) with all of them" in run("update", model, *flags).stderr
+
+
+def test_notes_on_labels_of_the_table_are_told_beside_those_on_documents(
+    run: Any, model: Path, tmp_path: Path
+) -> None:
+    data = write(tmp_path / "new.jsonl", NEW)
+    table = tmp_path / "new_labels.tsv"
+    table.write_text("k:unheard\tzzyzx\n")
+    flags = ["--data", data, "--labels", table, "--set", "max_added=0.05"]
+    done = run("update", model, *flags, "--out", tmp_path / "grown", "--json")
+    result = json.loads(done.stdout)
+    assert any("were at hand" in note for note in result["notes"])
+    assert any("no term that tf-idf knows" in note for note in result["notes"])
+    assert sum("max_added" in reason for reason in result["reasons"]) == 1

@@ -14,6 +14,7 @@ from scipy import sparse
 import labelgrove
 from exported_models import MODELS, trained
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.explain import explain
 from labelgrove.exporting.model import ExportedModel
 from test_contract import planted
 
@@ -107,5 +108,23 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, quick_graphs: None) -> N
         ExportedModel.load(tmp_path / "plain")
     with pytest.raises(UnsupportedError, match="exported already"):
         labelgrove.export(out, tmp_path / "twice")
+    with pytest.raises(UnsupportedError, match="take the one it came from"):
+        explain(out, TEXTS[0], str(model.index_.ids[0]))
+    for grow in (lambda: out.add_labels(["new"]), lambda: out.update(["a"], [["new"]])):
+        with pytest.raises(UnsupportedError, match="cannot learn"):
+            grow()
     with pytest.raises(ConfigError, match="exists already"):
         labelgrove.export(model, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["lightxml", "vectors of a pretrained encoder"])
+def test_the_service_takes_it(name: str, tmp_path: Path, quick_graphs: None) -> None:
+    pytest.importorskip("fastapi")
+    from labelgrove.serve.served import Options, Served
+
+    model = trained(name)
+    labelgrove.export(model, tmp_path / "out")
+    served = Served.load(tmp_path / "out", threads=1)
+    _, rows = served.answer(Options(2, deny=(str(model.index_.ids[0]),)), TEXTS[:3])
+    wanted = model.predict(TEXTS[:3], k=2, deny=[str(model.index_.ids[0])]).names()
+    assert [[label["name"] for label in row] for row in rows] == wanted

@@ -106,6 +106,38 @@ def test_bytes_of_a_graph_with_wide_matrices(tmp_path: Path) -> None:
     assert np.abs(found - wanted).max() < 0.05 * wanted.std()
 
 
+def test_bytes_of_a_matrix_that_several_layers_share(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    from labelgrove.exporting.int8 import write_int8
+
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(64, 64)) / 8
+    channels = np.where(np.arange(64) < 4, 200.0, 1.0)  # other ones are large in the second layer
+    helper, kinds = onnx.helper, onnx.TensorProto
+    graph = helper.make_graph(
+        [
+            helper.make_node("Gather", ["table", "ids"], ["rows"]),
+            helper.make_node("MatMul", ["rows", "table"], ["first"]),
+            helper.make_node("Mul", ["first", "channels"], ["second"]),
+            helper.make_node("MatMul", ["second", "table"], ["states"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("ids", kinds.INT64, ["t"])],
+        [helper.make_tensor_value_info("states", kinds.FLOAT, ["t", 64])],
+        [
+            onnx.numpy_helper.from_array(values.astype(np.float32), name)
+            for name, values in (("table", table), ("channels", channels))
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    onnx.save(model, tmp_path / "plain.onnx")
+    ids = np.arange(40)
+    write_int8(tmp_path / "plain.onnx", tmp_path / "small.onnx", [{"ids": ids}])
+    found = open_session(tmp_path / "small.onnx", 1).run(None, {"ids": ids})[0]
+    wanted = (table[ids] @ table * channels) @ table
+    assert np.abs(found - wanted).max() < 0.1 * wanted.std()
+
+
 def test_the_command_line(exported: Path, ready_graph: None, tmp_path: Path) -> None:
     from typer.testing import CliRunner
 

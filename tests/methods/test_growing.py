@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,16 @@ def test_ensembles_grow_as_a_whole() -> None:
     assert all(vars(first)[name] is value for name, value in attributes.items())
 
 
+def test_a_calibrated_ensemble_has_groups_for_new_labels() -> None:
+    model = Ensemble([Linear(tree=SMALL), Linear(tree=SMALL, random_state=1)]).fit(*OLD)
+    for by in ("level", "frequency"):
+        labelgrove.calibrate(model, *planted(60, 5), by=by)
+        before = model.calibration_.groups
+        model.add_labels([f"new by {by}"])
+        assert np.array_equal(model.calibration_.groups[:-1], before)
+        assert model.predict(["a red hat"], k=3).score_kind == "probability"
+
+
 class _Strange:
     """A member whose method cannot grow."""
 
@@ -275,6 +286,22 @@ def test_labels_whose_text_has_no_known_word_are_spread_and_told_of(model: Linea
     tree = model.ranker_.tree
     assert np.diff(tree.children(len(tree.parents) - 1)).max() <= 6
     assert model.predict(["my sofa"], k=1).names() == [["sofa"]]
+
+
+def test_notes_do_not_tell_of_what_was_not_done(model: Linear) -> None:
+    growth = model.update(*NEW, params=GrowthParams(retrain="new"))
+    assert growth.retrained == ()
+    assert any("few documents to differ from" in note for note in growth.notes)
+    assert not any("moved" in note for note in growth.notes)
+
+
+def test_vectors_find_labels_whose_text_has_no_known_word() -> None:
+    pytest.importorskip("torch")
+    from exported_models import trained
+
+    model = copy.copy(trained("vectors of a pretrained encoder"))
+    growth = model.add_labels(["qqqq"])
+    assert growth.added == ("qqqq",) and growth.notes == ()
 
 
 def test_nothing_to_add_is_no_mistake(model: Linear) -> None:

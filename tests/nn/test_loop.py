@@ -121,6 +121,39 @@ def test_a_stopped_and_resumed_run_ends_with_the_same_bits(
     assert_same_bits(whole, again)
 
 
+def test_ctrl_c_waits_for_the_update_and_writes_a_checkpoint(tmp_path: Path) -> None:
+    params = replace(PARAMS, epochs=2, checkpoint_minutes=None)
+    whole, stopped = Model(), Model()
+    run(whole, params)
+    steps: list[int] = []
+
+    def press(model: Any, batch: Any) -> Any:
+        steps.append(1)
+        if len(steps) == 5:
+            signal.raise_signal(signal.SIGINT)
+        return loss_of(model, batch)
+
+    usual = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run(stopped, params, folder=tmp_path, loss=press)
+    assert signal.getsignal(signal.SIGINT) is usual
+    stopped = Model()
+    assert run(stopped, params, folder=tmp_path).resumed_from == 5
+    assert_same_bits(whole, stopped)
+
+
+def test_a_second_ctrl_c_and_one_without_checkpoints_work_at_once(tmp_path: Path) -> None:
+    for folder, presses in ((tmp_path, 2), (None, 1)):
+
+        def press(model: Any, batch: Any, presses: int = presses) -> Any:
+            for _ in range(presses):
+                signal.raise_signal(signal.SIGINT)
+            raise AssertionError("the interrupt came too late")
+
+        with pytest.raises(KeyboardInterrupt):
+            run(Model(), PARAMS, folder=folder, loss=press)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 def test_a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits(tmp_path: Path) -> None:
     settings = {"average": "swa"}

@@ -11,8 +11,8 @@ pytest.importorskip("torch")
 
 from labelgrove import Corpus
 from labelgrove.methods import create
-from labelgrove.planning import plan_training
-from labelgrove.planning_neural import token_passes
+from labelgrove.planning.neural import token_passes
+from labelgrove.planning.plan import plan_training
 from tiny_encoders import make_encoder
 
 WORDS = ["red", "blue", "shoe", "hat"]

@@ -246,6 +246,49 @@ def test_a_label_is_shown_in_the_tree(browser: Any, service: Any) -> None:
         page.wait_for_function("document.activeElement.classList.contains('label')")
 
 
+def test_of_two_ways_into_the_tree_the_later_one_is_shown(browser: Any, service: Any) -> None:
+    tree = service.get("/v1/tree").json()
+    label = service.get("/v1/labels").json()["labels"][0]["id"]
+    held: list[Any] = []
+
+    def hold_the_first(route: Any) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        page.wait_for_selector("#find:enabled")
+        page.route("**/v1/tree?*", hold_the_first)
+        page.evaluate("location.hash = '#/tree'")
+        page.wait_for_selector("#tree[aria-busy]")
+        page.evaluate("(label) => { location.hash = `#/tree?label=${label}` }", label)
+        page.wait_for_selector(".sought")
+        with page.expect_response("**/v1/tree?*"):
+            held[0].continue_()
+        page.wait_for_timeout(100)
+        assert page.locator("#tree > [role=treeitem]").count() == len(tree["children"])
+
+
+def test_of_two_texts_the_one_that_was_chosen_last_is_shown(browser: Any, service: Any) -> None:
+    held: list[Any] = []
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        page.check("input[value=lines]", force=True)
+        page.fill("#text", "a copper kettle\na green sofa")
+        page.click("#find")
+        page.wait_for_selector("text=2 of 2 texts answered")
+        page.route("**/v1/predict", lambda route: held.append(route), times=1)
+        page.locator(".excerpt", has_text="copper kettle").click()
+        page.wait_for_selector("#find[aria-busy]")
+        page.locator(".excerpt", has_text="green sofa").click()
+        page.wait_for_selector(".reading")
+        held[0].continue_()
+        page.wait_for_timeout(300)
+        assert page.inner_text(".reading blockquote") == "a green sofa"
+
+
 def test_keys_alone_are_enough(browser: Any, service: Any) -> None:
     with visiting(browser, service.base_url) as visit:
         page = visit.page

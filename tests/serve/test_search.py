@@ -47,3 +47,6 @@ def test_many_labels_are_searched_quickly() -> None:
     assert search.find("199999", limit=3).tolist() == [199_999]
     assert search.find("label number 77", limit=2).tolist() == [77, 770]
     assert len(search.find("a", limit=100)) == 100
+    assert search.find("", limit=2).tolist() == [0, 1]
+    search._frequencies = np.zeros(0)  # sorted once, not for each request
+    assert search.find(" ", limit=3).tolist() == [0, 1, 2]

@@ -100,6 +100,9 @@ class LabelgroveBackend(AnnifLearningBackend):
             elif settings.calibrate:
                 self.warning("too few documents to hold some out: scores are not calibrated")
             model.save(self.model_folder, overwrite=True)
+            if corpus != "cached" and not settings.keep_training_data:
+                # Of an earlier training; learning would take them for the documents of this one.
+                self._kept.unlink(missing_ok=True)
             self._use(model)
 
     def _check_rule(self, rule: str | None) -> None:
@@ -198,19 +201,13 @@ class LabelgroveBackend(AnnifLearningBackend):
 
     def _learn(self, corpus: DocumentCorpus, params: dict[str, Any]) -> None:
         self.initialize()
-        if not hasattr(self._model, "update"):
-            raise NotSupportedException(
-                f"the method {self._model.method} cannot learn from more documents; train the "
-                "project again with all of them",
-                project_id=self.project.project_id,
-            )
         with as_annif(self.project.project_id):
             documents = self._documents(corpus, self._model)
             kept = read_corpus(self._kept) if self._kept.exists() else None
             growth = self._model.update(documents, corpus=kept)
-            if kept is not None:
-                self._keep(kept, documents, self._model.index_)
             self._model.save(self.model_folder, overwrite=True)
+            if kept is not None:  # only now: no document may be kept that the model does not know
+                self._keep(kept, documents, self._model.index_)
             self._use(self._model)
         self.info(str(growth))
         for reason in growth.reasons:

@@ -229,9 +229,6 @@ def test_an_ensemble_inside_one_project(bench: Workbench) -> None:
 def test_learning_from_more_documents(bench: Workbench) -> None:
     bench.run("train", "linear", "train.tsv")
     write_tsv(Path("more.tsv"), documents(50, seed=5))
-    if not hasattr(labelgrove.Linear, "update"):
-        assert "train the project again" in bench.run("learn", "linear", "more.tsv", fails=True)
-        return
     with Path("things.tsv").open("a") as file:
         file.write(f"<{uri('bees')}>\tbees\n")
     bench.run("load-vocab", "things", "things.tsv", "--language", "en")
@@ -246,6 +243,17 @@ def test_learning_from_more_documents(bench: Workbench) -> None:
         assert model.index_.names[model.index_.column(uri("bees"))] == "bees"
     bench.run("train", "stemmed", "--cached")
     assert "bees" in labelgrove.load(bench.model("stemmed")).index_.names
+
+
+def test_documents_of_an_earlier_training_are_not_taken_for_those_of_the_last(
+    bench: Workbench,
+) -> None:
+    bench.run("train", "stemmed", "train.tsv")
+    assert list(bench.model("stemmed").parent.rglob("corpus.jsonl"))
+    write_tsv(Path("few.tsv"), documents(60, seed=6))
+    bench.run("train", "stemmed", "few.tsv", "-b", "labelgrove.keep_training_data=no")
+    said = bench.run("train", "stemmed", "--cached", fails=True)
+    assert "no training data was kept" in said
 
 
 def test_annifs_service_answers(bench: Workbench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import NoReturn
 
@@ -50,6 +51,10 @@ app.command("info")(info.info)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 app.add_typer(data.data, name="data")
+for command in (*app.registered_commands, *data.data.registered_commands):
+    # Help is shown at any width: only empty lines of a docstring separate paragraphs.
+    paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(lines.split("\n")) for lines in paragraphs)
 
 
 @app.callback(invoke_without_command=True)

@@ -36,9 +36,9 @@ def bench(
     """
     import sys
 
-    from labelgrove.bench import run_bench
-    from labelgrove.bench_config import Bench
-    from labelgrove.bench_table import bench_table
+    from labelgrove.benching.config import Bench
+    from labelgrove.benching.run import run_bench
+    from labelgrove.benching.table import bench_table
     from labelgrove.params import read_toml
 
     console = common.stderr_console()

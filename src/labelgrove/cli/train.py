@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,13 +76,14 @@ def train(
     how good the model is, where the time went, and what to do next. --plan stops after the first.
 
     Example: labelgrove train train.jsonl.xz --dev dev.jsonl.xz --out model --set ranker.C=2
+
     Example: labelgrove train train.jsonl.xz --method cascadexml --plan
     """
     from labelgrove.callbacks import RichProgress
     from labelgrove.cli.train_summary import print_summary, summary
     from labelgrove.memory import limit_memory, parse_size, peak_rss, require
     from labelgrove.methods import create
-    from labelgrove.planning import plan_training
+    from labelgrove.planning.plan import plan_training
 
     if out is None and not plan_only:
         raise typer.BadParameter("say where the model shall go", param_hint="--out")
@@ -183,7 +183,7 @@ def _training_run(
     out: Path | None, kept: Path | None, *, resume: bool, force: bool
 ) -> Iterator[RunFolder | None]:
     """The run folder while training. A private one stays only where it is worth resuming."""
-    from labelgrove.runs import RunFolder, run_status
+    from labelgrove.runs import RunFolder
 
     if out is None:
         yield None
@@ -191,8 +191,9 @@ def _training_run(
 
     path = kept or out.with_name(out.name + ".run")
     if force and not resume and kept is None and path.exists():
-        run_status(path)  # refuses to go on where this is no run folder
-        shutil.rmtree(path)
+        # Opened before it goes: refuses where it is no run folder, or another process uses it.
+        with RunFolder(path, resume=True) as old:
+            old.remove()
     with RunFolder(path, resume=resume or kept is not None) as run:
         try:
             yield run

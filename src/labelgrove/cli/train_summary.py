@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelgrove.cli import common
+from labelgrove.held_out import held_out_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from labelgrove.planning import Plan
+    from labelgrove.planning.plan import Plan
 
 SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10")
 
@@ -52,11 +53,11 @@ def summary(
 
 def _held_out(model: Any) -> dict[str, dict[str, float]]:
     """Metrics on the held-out part, in percent, by method: this one and the linear one."""
-    report: Mapping[str, Any] = getattr(model, "report_", None) or {}
+    report = held_out_metrics(getattr(model, "report_", None))
     return {
         name: {metric: round(100 * values[metric], 4) for metric in SHOWN if metric in values}
         for name, values in report.items()
-        if name in (model.method, "linear") and isinstance(values, Mapping) and values
+        if name in (model.method, "linear") and values
     }
 
 

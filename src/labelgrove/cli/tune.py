@@ -12,7 +12,7 @@ from labelgrove.cli import common, options
 from labelgrove.methods import METHODS
 
 if TYPE_CHECKING:
-    from labelgrove.tuning import Tuned
+    from labelgrove.tuning.search import Tuned
 
 
 def tune(
@@ -79,21 +79,23 @@ def tune(
     They share features, trees and embeddings. The same command continues a search.
 
     Example: labelgrove tune train.jsonl --dev dev.jsonl --budget 10m --out tuned.toml
+
     Example: labelgrove tune train.jsonl --method cascadexml --space space.toml --metric PSP@5
     """
     from labelgrove.callbacks import RichProgress
     from labelgrove.cli.train import configured
     from labelgrove.disk.atomic import write_file
     from labelgrove.errors import ConfigError
+    from labelgrove.methods import create
     from labelgrove.params import read_toml
-    from labelgrove.tuning import parse_budget, tune
+    from labelgrove.tuning.search import parse_budget, tune
 
     console = common.stderr_console(quiet=quiet)
     parse_budget(budget)
     name, base = configured(method, config, settings or [], seed=seed, threads=threads)
     common.check_device(device)
-    if device != "auto":
-        base["device"] = device
+    if device != "auto" and hasattr(create(name, base), "device"):
+        base["device"] = device  # methods without a network have no choice
     folder = study or out.with_name(out.name + ".study")
     if out.exists() and not force and not folder.exists():
         raise ConfigError(f"{out} exists; add --force to replace it, or choose another --out")

@@ -64,11 +64,9 @@ def update(
     New labels are added behind the old ones; they and the labels of the new documents are trained,
     all others keep their scores. Says when the model should be trained from scratch instead.
 
-    Examples:
+    Example: labelgrove update model --data new.jsonl --corpus train.jsonl --out model-2
 
-    labelgrove update model --data new.jsonl --corpus train.jsonl --out model-2
-
-    labelgrove update model --labels new_labels.tsv --out model-2
+    Example: labelgrove update model --labels new_labels.tsv --out model-2
     """
     from labelgrove.callbacks import RichProgress
     from labelgrove.growth_report import GrowthParams
@@ -155,5 +153,12 @@ def _joined(first: Growth | None, second: Growth) -> Growth:
         return second
     if not second.added:
         return first
-    reasons = dict.fromkeys([*first.reasons, *second.reasons])
-    return replace(first, added=first.added + second.added, reasons=tuple(reasons))
+    # What the labels added first have passed, the second report has passed as well; only it does
+    # not know the documents' terms.
+    terms = [reason for reason in first.reasons if "max_unknown_terms" in reason]
+    return replace(
+        first,
+        added=first.added + second.added,
+        reasons=tuple(dict.fromkeys([*second.reasons, *terms])),
+        notes=tuple(dict.fromkeys([*first.notes, *second.notes])),
+    )

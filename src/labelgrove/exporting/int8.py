@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.errors import MissingExtraError
-from labelgrove.exporting.onnx_encoder import open_session
+from labelgrove.exporting import onnx_encoder
 
 SMALLEST_WIDTH = 32  # narrower matrices are no work, and their scales would weigh as much
 LARGEST = 127
@@ -56,8 +56,10 @@ def channel_sizes(source: Path, examples: Sequence[Mapping[str, Any]]) -> dict[s
     for name in names:
         model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
     with tempfile.TemporaryDirectory() as aside:
-        onnx.save(model, Path(aside) / source.name)
-        session = open_session(Path(aside) / source.name, 1)
+        # Weights beside it: a file of this format ends at 2 GiB.
+        beside = {"save_as_external_data": True, "location": f"{source.name}.data"}
+        onnx.save(model, Path(aside) / source.name, **beside)
+        session = onnx_encoder.open_session(Path(aside) / source.name, 1)
         found = [session.run(names, dict(example)) for example in examples]
     largest = (
         np.max([np.abs(values).reshape(-1, values.shape[-1]).max(axis=0) for values in tensors], 0)
@@ -83,6 +85,7 @@ class _Rewriting:
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.nodes: list[Any] = []
         self.bytes_of: dict[str, tuple[str, str]] = {}  # tensor to its bytes and their scale
+        self.uneven = self.tensors_of_shared_weights()
 
     def run(self) -> None:
         zero = self.constant("int8/middle", np.array(MIDDLE, np.uint8))
@@ -107,6 +110,17 @@ class _Rewriting:
         if tensor is None or len(tensor.dims) != 2 or tensor.data_type != self.types.FLOAT:
             return False
         return bool(min(tensor.dims) >= SMALLEST_WIDTH)
+
+    def tensors_of_shared_weights(self) -> set[str]:
+        """Tensors that are multiplied with a matrix which other tensors are multiplied with, too.
+
+        It cannot take over the differences between the channels of several.
+        """
+        lefts: dict[str, set[str]] = {}
+        for node in self.graph.node:
+            if node.op_type == "MatMul" and self.is_weight(node.input[1]):
+                lefts.setdefault(node.input[1], set()).add(node.input[0])
+        return {name for names in lefts.values() if len(names) > 1 for name in names}
 
     def product(self, node: Any, zero: str) -> None:
         """x @ W by bytes: a scale per row of x, found as the graph runs, and per column of W."""
@@ -148,21 +162,23 @@ class _Rewriting:
 
     def evened(self, name: str) -> Any:
         """What each channel of a tensor is divided by, and the weights' rows multiplied with."""
+        if name in self.uneven:
+            return np.ones(len(self.sizes[name]), np.float32)
         sizes = np.maximum(self.sizes[name], 1e-3 * self.sizes[name].max() + 1e-9)
         return ((sizes / np.exp(np.log(sizes).mean())) ** EVENING).astype(np.float32)
 
     def look_up(self, node: Any) -> None:
         """Rows of a table that is kept in bytes, each times its own scale."""
         table, rows = node.input
-        if f"{table}/bytes" not in self.constants:
+        if f"{table}/rows" not in self.constants:
             values = self.numpy.to_array(self.constants[table])
             scale = _scales(values, axis=1)
-            self.constant(f"{table}/bytes", np.rint(values / scale).astype(np.int8))
-            self.constant(f"{table}/scale", scale)
+            self.constant(f"{table}/rows", np.rint(values / scale).astype(np.int8))
+            self.constant(f"{table}/scale-of-rows", scale)
         name = node.output[0]
-        found = self.add("Gather", [f"{table}/bytes", rows], f"{name}/found")
+        found = self.add("Gather", [f"{table}/rows", rows], f"{name}/found")
         floats = self.add("Cast", [found], f"{name}/found-floats", to=self.types.FLOAT)
-        scale = self.add("Gather", [f"{table}/scale", rows], f"{name}/found-scale")
+        scale = self.add("Gather", [f"{table}/scale-of-rows", rows], f"{name}/found-scale")
         self.add("Mul", [floats, scale], name)
 
     def add(self, kind: str, inputs: list[str], output: str, **attributes: Any) -> str:

@@ -6,13 +6,13 @@ Nothing here, and nothing that it calls, imports torch or transformers.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from labelgrove.calibration import Calibration
 from labelgrove.corpus import LabelIndex
-from labelgrove.errors import ConfigError, DataError, ModelFormatError
+from labelgrove.errors import ConfigError, DataError, ModelFormatError, UnsupportedError
 from labelgrove.exporting.engines import Engine, make_engine
 from labelgrove.exporting.onnx_encoder import GRAPH, TOKENIZER, WEIGHTS, OnnxEncoder
 from labelgrove.features import Features
@@ -85,6 +85,20 @@ class ExportedModel(Estimator):
         if isinstance(texts, Features):
             raise DataError(f"{self.method} reads text and cannot predict from features")
         return self.engine.predict(texts, k, mask, threads)
+
+    def add_labels(self, names: Sequence[str], **options: Any) -> NoReturn:
+        """Refused: what learns is the model that this one came from."""
+        raise UnsupportedError(
+            "an exported model cannot learn; add the labels to the model that it came from, and "
+            "export that again"
+        )
+
+    def update(self, X: Any, y: Any = None, **options: Any) -> NoReturn:
+        """Refused: what learns is the model that this one came from."""
+        raise UnsupportedError(
+            "an exported model cannot learn; update the model that it came from, and export that "
+            "again"
+        )
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes the folder again, with the calibration that it may have got."""

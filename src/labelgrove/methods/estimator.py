@@ -165,3 +165,15 @@ class Estimator(BaseEstimator):
         from labelgrove.methods.growing import update
 
         return update(self, X, y, **options)
+
+    def push(self, repo_id: str, **options: Any) -> str:
+        """Uploads the model to the Hugging Face Hub; :func:`labelgrove.push` has the options.
+
+        >>> from labelgrove import Linear
+        >>> Linear().fit(["red", "blue"], [["a"], ["b"]]).push("no owner")
+        Traceback (most recent call last):
+        labelgrove.errors.ConfigError: 'no owner' is not the name of a repository: owner/name
+        """
+        from labelgrove.hub import push
+
+        return push(self, repo_id, **options)

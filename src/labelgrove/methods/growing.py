@@ -7,7 +7,6 @@ written to.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -34,7 +33,8 @@ from labelgrove.growth import (
     with_labels,
 )
 from labelgrove.growth_report import Growth, GrowthParams, rebuild_reasons, unknown_terms
-from labelgrove.methods.base import TrainingFacts, check_fitted, training_corpus
+from labelgrove.methods.base import check_fitted, training_corpus
+from labelgrove.methods.growth_records import extended_index, grown_calibration, grown_facts
 from labelgrove.methods.growth_views import Read, View, view_of
 from labelgrove.ranker import Ranker
 from labelgrove.weight_columns import Columns
@@ -113,36 +113,6 @@ def add_labels(
     return _grow(model, grown, bearing, _old(corpus, grown), params, callbacks)
 
 
-def extended_index(
-    index: LabelIndex,
-    ids: Sequence[str],
-    *,
-    names: Sequence[str] | None = None,
-    texts: Sequence[str] | None = None,
-) -> LabelIndex:
-    """The index with more labels at its end; columns and groups stay.
-
-    >>> extended_index(LabelIndex(["a"]), ["b"], names=["bees"]).names
-    ['a', 'bees']
-    """
-    for label in ids:
-        if not isinstance(label, str) or not label:
-            raise DataError(f"a new label must be a string that is not empty, got {label!r}")
-    if len(set(ids)) != len(ids):
-        twice = next(label for number, label in enumerate(ids) if label in ids[:number])
-        raise DataError(f"the new label {twice!r} is given twice")
-    if not ids:
-        return index
-    own_names = list(ids if names is None else names)
-    all_names = None
-    if names is not None or index.names is not index.ids:
-        all_names = [*index.names, *own_names]
-    all_texts = None
-    if texts is not None or index.texts is not None:  # whoever has none is called by name
-        all_texts = [*(index.texts or index.names), *(own_names if texts is None else texts)]
-    return LabelIndex([*index.ids, *ids], names=all_names, texts=all_texts, groups=index.groups)
-
-
 @dataclass(frozen=True)
 class _Task:
     """What is to be done, the same for every member of an ensemble."""
@@ -201,9 +171,9 @@ def _planned(model: Any, task: _Task) -> tuple[list[tuple[Any, dict[str, Any]]],
         attributes, growth = _grown_member(model, view_of(model), task)
         changes = []
     attributes["index_"] = task.index
-    attributes["facts_"] = _facts(model.facts_, task)
+    attributes["facts_"] = grown_facts(model.facts_, task.index, task.documents)
     if model.calibration_ is not None:
-        attributes["calibration_"] = _calibration(model, attributes)
+        attributes["calibration_"] = grown_calibration(model, attributes, changes)
     for linear in filter(None, [attributes.get("linear_")]):
         linear.index_ = task.index
         linear.facts_ = replace(attributes["facts_"], from_text=False)
@@ -224,7 +194,7 @@ def _grown_member(model: Any, view: View, task: _Task) -> tuple[dict[str, Any], 
         fresh = None if task.documents is None else view.read(task.documents, threads)
         old = None if task.old is None else view.read(task.old, threads)
         texts = None if len(silent) == 0 else _label_texts(model, view, task.index, silent)
-        if texts is not None and texts.features.sparse is not None:
+        if texts is not None and texts.features.sparse is not None and not texts.features.width:
             mute = int((np.diff(texts.features.sparse.indptr) == 0).sum())
     rankers = []
     with task.reporter.stage("train", total=len(view.rankers)) as stage:
@@ -390,8 +360,13 @@ def _report(
         have = 0 if task.old is None else len(task.old)
         notes.append(
             f"{have:,} of the {model.facts_.documents:,} documents that the model learnt from were "
-            "at hand: labels known before were moved, not trained anew; corpus (--corpus) with all "
-            "of them does more"
+            "at hand: "
+            + (
+                "labels known before were moved, not trained anew"
+                if len(changed)
+                else "new labels had few documents to differ from"
+            )
+            + "; corpus (--corpus) with all of them does more"
         )
     if mute:
         notes.append(
@@ -416,33 +391,3 @@ def _report(
         ),
         notes=tuple(notes),
     )
-
-
-def _facts(facts: TrainingFacts, task: _Task) -> TrainingFacts:
-    """Facts that count the new documents and labels, too."""
-    new = len(task.index) - len(facts.frequencies)
-    frequencies = np.concatenate([facts.frequencies, np.zeros(new, np.int64)])
-    documents = facts.documents
-    if task.documents is not None:
-        counts = np.bincount(task.documents.labels.indices, minlength=len(task.index))
-        frequencies = frequencies + counts
-        documents += len(task.documents)
-    return replace(facts, documents=documents, frequencies=frequencies, grown=facts.grown + new)
-
-
-def _calibration(model: Any, attributes: dict[str, Any]) -> Any:
-    """The calibration with room for new labels; what it says of others stays."""
-    from labelgrove.calibration import label_groups
-
-    kept = model.calibration_
-    known, labels = len(model.index_), len(attributes["index_"])
-    groups, own = kept.groups, kept.label_thresholds
-    if groups is not None and labels > known:
-        grown = copy.copy(model)
-        vars(grown).update(attributes)
-        found = label_groups(grown, kept.by)
-        assert found is not None
-        groups = np.concatenate([groups, found[known:]])
-    if own is not None:
-        own = np.concatenate([own, np.full(labels - known, np.nan, np.float32)])
-    return replace(kept, groups=groups, label_thresholds=own)

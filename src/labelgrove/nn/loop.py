@@ -22,6 +22,7 @@ from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
 from labelgrove.nn.checkpoint import BestWeights, fill, from_part, to_part
 from labelgrove.nn.devices import Workers, memory_in_use, own_settings
+from labelgrove.nn.interrupts import interrupts_held_back
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.rows import RowTable
 from labelgrove.nn.schedules import rate_factor
@@ -173,11 +174,12 @@ class _Run:
         self.started = self.saved = time.monotonic()
         self.aside = 0.0  # seconds since then that went to evaluation and checkpoints
         self.logged_at = 0.0, self.progress.tokens
+        self.interrupted: Callable[[], bool] = lambda: False
 
     def train(self, reporter: Reporter, stage_name: str) -> LoopResult:
         progress = self.progress
         if not progress.finished:
-            with reporter.stage(stage_name, total=self.total) as stage:
+            with self._interruptible(), reporter.stage(stage_name, total=self.total) as stage:
                 stage.advance(progress.step)
                 while not self._is_over():
                     self._epoch(stage)
@@ -194,6 +196,15 @@ class _Run:
             stopped_early=progress.stopped_early,
             resumed_from=self.resumed_from,
         )
+
+    @contextlib.contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Ctrl-C waits for the end of an update where its work can be kept."""
+        if self.checkpoints is None or self.workers.count > 1:
+            yield
+            return
+        with interrupts_held_back() as self.interrupted:
+            yield
 
     def _is_over(self) -> bool:
         return self.progress.step >= self.total or self.progress.stopped_early
@@ -245,6 +256,9 @@ class _Run:
             self._save()
             self.saved = time.monotonic()
         self.aside += time.monotonic() - before
+        if self.interrupted() and not self._is_over():
+            self._save()
+            raise KeyboardInterrupt
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started - self.aside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy.typing as npt
 
 from labelgrove.corpus import LabelIndex
 
-# Hits looked at per kind of match; among so many the most frequent labels come first.
+# Hits looked at per kind of match, and labels given without a query; among so many the most
+# frequent labels come first.
 _HITS = 1000
 
 
@@ -35,7 +37,7 @@ class LabelSearch:
         """Columns of the best ``limit`` labels; without a query, of the most frequent ones."""
         wanted = _folded(query)
         if not wanted:
-            return self._by_frequency(np.arange(len(self._frequencies)))[:limit]
+            return self._most_frequent[:limit]
         found: dict[int, None] = {}
         for pattern in (b"\n%b\n", b"\n%b", b" %b", b"%b"):
             for lines in self._lines:
@@ -44,6 +46,11 @@ class LabelSearch:
             if len(found) >= limit:
                 break
         return np.array(list(found)[:limit], np.int64)
+
+    @cached_property
+    def _most_frequent(self) -> npt.NDArray[np.int64]:
+        # What the page asks for first, each time; sorting a million labels takes 0.2 seconds.
+        return self._by_frequency(np.arange(len(self._frequencies)))[:_HITS].copy()
 
     def _by_frequency(self, columns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return columns[np.argsort(-self._frequencies[columns], kind="stable")]

@@ -22,6 +22,7 @@ from labelgrove import explain as explaining
 from labelgrove.corpus import Corpus
 from labelgrove.disk.bundle import MANIFEST, read_manifest
 from labelgrove.errors import ConfigError
+from labelgrove.held_out import held_out_metrics
 from labelgrove.masks import LabelMask
 from labelgrove.predictions import Predictions
 from labelgrove.predictions_file import SCORE_DIGITS
@@ -200,21 +201,6 @@ class Served:
     @cached_property
     def _search(self) -> LabelSearch:
         return LabelSearch(self.model.index_, self._frequencies)
-
-
-def held_out_metrics(report: dict[str, Any] | None) -> dict[str, dict[str, float]]:
-    """What ``fit`` measured on its held-out part, in one form for all methods.
-
-    >>> held_out_metrics({"lightxml": {"P@1": 0.5}, "linear": None, "1 ova": [0.5, 0.4, 0.3]})
-    {'lightxml': {'P@1': 0.5}, '1 ova': {'P@1': 0.5, 'P@3': 0.4, 'P@5': 0.3}}
-    """
-    found: dict[str, dict[str, float]] = {}
-    for name, measured in (report or {}).items():
-        if isinstance(measured, dict):
-            found[name] = {metric: float(value) for metric, value in measured.items()}
-        elif isinstance(measured, list) and name != "shortlist_recall":  # an ensemble's parts
-            found[name] = dict(zip(("P@1", "P@3", "P@5"), map(float, measured), strict=True))
-    return found
 
 
 def _calibration_facts(calibration: Any) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ let lines = 0;
 export function startTree(app) {
   const root = byId("tree");
   let drawn = null; // which model's tree, and which of them
+  let drawing = 0; // how often: what was asked for an earlier one comes too late
 
   async function draw(toward = null) {
     const { trees, id } = app.model();
@@ -28,6 +29,7 @@ export function startTree(app) {
     const wanted = `${id} ${byId("which-tree").value}`;
     if (drawn === wanted && toward === null) return;
     drawn = wanted;
+    drawing += 1;
     root.replaceChildren();
     await fill(root, "root", { label: toward });
   }
@@ -35,6 +37,7 @@ export function startTree(app) {
   // Fetches children into a list; with a label, opens every branch on the way to it.
   async function fill(list, node, { label = null, offset = 0, first = false } = {}) {
     const level = Number(list.dataset.level ?? 1);
+    const mine = drawing;
     list.setAttribute("aria-busy", "true");
     try {
       const page = await get("v1/tree", {
@@ -44,6 +47,7 @@ export function startTree(app) {
         limit: PAGE,
         tree: byId("which-tree").value || 0,
       });
+      if (mine !== drawing) return;
       hideProblem(byId("tree-problem"));
       const items = page.children.map((child, number) =>
         item(child, level, page.offset + number + 1, page.node.children),
@@ -60,12 +64,13 @@ export function startTree(app) {
       if (first) select(items[0]);
       if (page.toward !== null) await follow(items, page.toward, label);
     } catch (error) {
+      if (mine !== drawing) return;
       showProblem(byId("tree-problem"), error, () => {
         drawn = null;
         draw(label);
       });
     } finally {
-      list.removeAttribute("aria-busy");
+      if (mine === drawing) list.removeAttribute("aria-busy");
     }
   }
 

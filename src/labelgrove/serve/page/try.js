@@ -138,6 +138,7 @@ export function startTry(app) {
   const batch = createBatch(app, body, {
     problem: byId("ask-problem"),
     look: (given, wanted, back) => {
+      asking?.abort();
       asking = new AbortController();
       return one(given.text, wanted, asking, back);
     },

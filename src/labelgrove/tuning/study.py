@@ -19,8 +19,8 @@ from labelgrove.disk.atomic import write_file
 from labelgrove.errors import ConfigError, DataError, LabelgroveError
 from labelgrove.methods import create
 from labelgrove.runs import RunFolder, run_status
-from labelgrove.tuning_result import Trial, Tuned
-from labelgrove.tuning_space import Choice, Space, laid_over, value_of
+from labelgrove.tuning.result import Trial, Tuned
+from labelgrove.tuning.space import Choice, Space, laid_over, value_of
 
 HALVING_SHARE = 4  # the first look is at one document in so many
 CACHE_BYTES = 8 << 30  # stages that trials may leave behind
@@ -120,7 +120,9 @@ class Study:
                         self.study.tell(trial, state=states.PRUNED)
                         self._tidy(before, best=False)
                         return f"trial {trial.number}: given up after a first look"
-        except LabelgroveError as error:
+        except Exception as error:
+            if not _is_about_settings(error):
+                raise
             trial.set_user_attr("note", str(error))
             self.study.tell(trial, state=states.FAIL)
             if first is None and not self._complete() and trial.number == 0:
@@ -263,6 +265,13 @@ class Study:
         except (ValueError, RuntimeError):  # no setting was common to all trials, or none varied
             return {}
         return {name: round(float(share), 4) for name, share in found.items()}
+
+
+def _is_about_settings(error: Exception) -> bool:
+    """Whether other settings may work: refused ones, or what did not fit into memory."""
+    # Of torch, which must not be imported for the linear methods' sake.
+    full_device = type(error).__name__ == "OutOfMemoryError"
+    return full_device or isinstance(error, (LabelgroveError, MemoryError))
 
 
 def _name(value: Any) -> Any:

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import labelgrove
-from labelgrove.bench_config import Bench, BenchParams, Row, create_row
-from labelgrove.bench_table import METRICS, add_gains
+from labelgrove.benching.config import Bench, BenchParams, Row, create_row
+from labelgrove.benching.table import METRICS, add_gains
 from labelgrove.disk import jsonio
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions

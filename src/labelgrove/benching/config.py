@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from labelgrove.bench_table import METRICS
+from labelgrove.benching.table import METRICS
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create, method_class
 from labelgrove.params import Params, merge_settings, param, read_toml, unknown_key

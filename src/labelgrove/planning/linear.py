@@ -16,17 +16,18 @@ from typing import Any
 import numpy as np
 
 from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.planning import Estimate, expected_widths
+from labelgrove.planning.plan import Estimate, expected_widths
 from labelgrove.solver import RankerParams
 from labelgrove.tree import TreeParams
 
-FIRST_SAMPLE = 250  # documents; each further sample is twice as large
+WARM_UP, FIRST_SAMPLE = 30, 250  # documents; each further sample is two or four times as large
 LONGEST = 0.5  # seconds for one sample; then it is large enough
 LARGEST_SHARE = 8  # no more than one in so many documents, unless there are few
 MARGIN = {"tfidf": 1.6, "tree": 2.0, "ranker": 1.7}  # what measured cases asked for
 MINED = 8  # nodes, where ranker.mined_nodes leaves it open; 3 where documents are short
 SHORT = 40  # terms per document
-GROWTH = 0.1  # a unit of work costs so much more in a larger problem: caches, larger clusters
+# A unit of work costs more in a larger problem (caches, larger clusters): as documents^so much.
+GROWTH = {"tfidf": 0.0, "tree": 0.0, "ranker": 0.1}
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ def linear_work(
     per_document = corpus.labels.nnz / max(documents, 1)
     size = terms + corpus.width
     counts = np.bincount(corpus.labels.indices, minlength=1).astype(np.float64)
-    # The documents of a label share terms; see Linear.estimate_memory.
-    label_terms = float((counts**0.8).sum()) * size
+    # The documents of a label share terms: n have about n^0.7 times those of one.
+    label_terms = float((counts**0.7).sum()) * size
     clusters = widths[-2] if len(widths) > 1 else 1
     ranked = 0.0
     for level, width in enumerate(widths):
@@ -110,27 +111,29 @@ def linear_rates(model: Any, corpus: Corpus, *, tree: TreeParams, ranker: Ranker
     """Fits ever larger samples until one takes long enough to be believed."""
     from labelgrove.methods.linear import Linear
 
-    most = max(min(len(corpus), FIRST_SAMPLE), len(corpus) // LARGEST_SHARE)
-    size = min(FIRST_SAMPLE, len(corpus))
-    while True:
+    probe = Linear(
+        tfidf=model.tfidf,
+        tree=tree,
+        ranker=ranker,
+        search=getattr(model, "search", None),
+        random_state=model.random_state,
+        n_jobs=model.n_jobs,
+    )
+
+    def fitted(size: int) -> tuple[Corpus, float]:
         sample = sampled(corpus, size, seed=model.random_state)
-        if sample.labels.nnz == 0:
-            sample = corpus
-        probe = Linear(
-            tfidf=model.tfidf,
-            tree=tree,
-            ranker=ranker,
-            random_state=model.random_state,
-            n_jobs=model.n_jobs,
-        )
-        if hasattr(model, "search"):
-            probe.search = model.search
+        sample = sample if sample.labels.nnz else corpus
         start = time.perf_counter()
         probe.fit(sample)
-        spent = time.perf_counter() - start
-        if spent > LONGEST or size >= most:
-            break
+        return sample, time.perf_counter() - start
+
+    most = max(min(len(corpus), FIRST_SAMPLE), len(corpus) // LARGEST_SHARE)
+    size = min(FIRST_SAMPLE, len(corpus))
+    fitted(min(WARM_UP, size))  # what a process does once is not to be multiplied
+    sample, spent = fitted(size)
+    while spent <= LONGEST and size < most:
         size = min(most, size * 4 if spent < LONGEST / 8 else size * 2)
+        sample, spent = fitted(size)
     return _rates(probe, sample)
 
 
@@ -159,11 +162,12 @@ def estimated(
 ) -> dict[str, Estimate]:
     """Seconds by stage for so much work of so many documents at these rates."""
     per_unit = getattr(rates, kind)
-    growth = max(1.0, documents / rates.documents) ** GROWTH
-    return {
-        name: Estimate.around(growth * getattr(per_unit, name) * getattr(work, name), margin)
-        for name, margin in MARGIN.items()
-    }
+    larger = max(1.0, documents / rates.documents)
+    found = {}
+    for name, margin in MARGIN.items():
+        seconds = getattr(per_unit, name) * getattr(work, name) * larger ** GROWTH[name]
+        found[name] = Estimate.around(seconds, margin)
+    return found
 
 
 def describe_linear(model: Any, corpus: Corpus, label_tree: Any, calibrate: bool) -> dict[str, Any]:

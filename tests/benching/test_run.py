@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import labelgrove
-from labelgrove.bench import run_bench
-from labelgrove.bench_config import Bench, create_row
-from labelgrove.bench_table import METRICS, add_gains, bench_table
+from labelgrove.benching.config import Bench, create_row
+from labelgrove.benching.run import run_bench
+from labelgrove.benching.table import METRICS, add_gains, bench_table
 from labelgrove.errors import ConfigError
 from test_contract import planted
 

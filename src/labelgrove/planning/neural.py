@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from labelgrove.corpus import Corpus
-from labelgrove.planning import Estimate, expected_widths
-from labelgrove.planning_linear import estimated, linear_rates, linear_work
+from labelgrove.planning.linear import estimated, linear_rates, linear_work
+from labelgrove.planning.plan import Estimate, expected_widths
 from labelgrove.solver import RankerParams
 from labelgrove.tree import TreeParams
 

@@ -31,10 +31,10 @@ from labelgrove.methods.base import hold_out
 from labelgrove.metrics.scoring import scorer
 from labelgrove.runs import RunFolder
 from labelgrove.strings import StringTable
-from labelgrove.tuning_result import Trial as Trial
-from labelgrove.tuning_result import Tuned as Tuned
-from labelgrove.tuning_space import built_in_space, checked_space, parse_space
-from labelgrove.tuning_study import Study
+from labelgrove.tuning.result import Trial as Trial
+from labelgrove.tuning.result import Tuned as Tuned
+from labelgrove.tuning.space import built_in_space, checked_space, parse_space
+from labelgrove.tuning.study import Study
 
 _BUDGET = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)?\s*")
 _SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
@@ -64,7 +64,7 @@ def tune(
     Without ``dev``, a ``held_out`` share of ``corpus`` stands in for it. Report the result on other
     documents than these. The first trial has the defaults, where ``space`` has them, too. No trial
     begins after ``budget`` (such as "10m" or seconds), or after so many ``trials``. ``space`` maps
-    dotted names to choices or ranges (see :func:`labelgrove.tuning_space.parse_space`); ``base``
+    dotted names to choices or ranges (see :func:`labelgrove.tuning.space.parse_space`); ``base``
     are settings that all trials share. With ``halving``, a trial first learns from a quarter of
     the documents and goes on only if it is among the better half there. With a ``folder`` the
     study can be continued. ``reuse`` shares stages between trials; ``say`` is told each trial's

@@ -9,7 +9,7 @@ import pytest
 
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.methods import METHODS, create
-from labelgrove.tuning_space import (
+from labelgrove.tuning.space import (
     Choice,
     Range,
     built_in_space,

@@ -12,12 +12,13 @@ import pytest
 
 pytest.importorskip("optuna")
 
-from labelgrove import Corpus, Linear, tune, tuning, tuning_study
+from labelgrove import Corpus, Linear, tune
 from labelgrove.datasets import shop_corpus
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
 from labelgrove.params import read_toml
-from labelgrove.tuning import Tuned, parse_budget
+from labelgrove.tuning import search, study
+from labelgrove.tuning.search import Tuned, parse_budget
 
 RANKER = {"ranker.C": {"low": 0.1, "high": 10, "log": True}, "ranker.threshold": [0.0, 0.1, 0.2]}
 
@@ -106,7 +107,7 @@ def test_a_study_goes_on_where_it_was(parts: Any, tmp_path: Path) -> None:
 def test_a_trial_that_was_killed_counts_as_failed(
     parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = tuning_study.Study._measured
+    real = study.Study._measured
     asked = []
 
     def measured(self: Any, model: Any) -> float:
@@ -115,7 +116,7 @@ def test_a_trial_that_was_killed_counts_as_failed(
             raise KeyboardInterrupt
         return real(self, model)
 
-    monkeypatch.setattr(tuning_study.Study, "_measured", measured)
+    monkeypatch.setattr(study.Study, "_measured", measured)
     with pytest.raises(KeyboardInterrupt):
         tune("linear", *parts, trials=3, space=RANKER, folder=tmp_path / "s")
     found = tune("linear", *parts, trials=1, space=RANKER, folder=tmp_path / "s")
@@ -149,7 +150,7 @@ def test_the_budget_is_kept_to_within_a_trial(parts: Any) -> None:
 
 
 def test_poor_trials_are_given_up_early(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "HALVING_FROM", 100)
+    monkeypatch.setattr(search, "HALVING_FROM", 100)
     space = {"ranker.threshold": {"low": 0.05, "high": 1.5}}  # large ones drop too much
     found = tune("linear", *parts, trials=8, space=space)
     assert found.trials[0].state == "complete"
@@ -162,7 +163,7 @@ def test_poor_trials_are_given_up_early(parts: Any, monkeypatch: pytest.MonkeyPa
 def test_stages_are_thrown_away_when_they_grow_too_large(
     parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning_study, "CACHE_BYTES", 1)
+    monkeypatch.setattr(study, "CACHE_BYTES", 1)
     tune("linear", *parts, trials=2, space=RANKER, folder=tmp_path / "small")
     assert not list((tmp_path / "small" / "stages" / "stages").glob("*/*"))
     monkeypatch.undo()
@@ -196,6 +197,27 @@ def test_a_trial_that_fails_does_not_stop_the_others(parts: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "error", [MemoryError("too large"), type("OutOfMemoryError", (RuntimeError,), {})("too large")]
+)
+def test_settings_that_do_not_fit_into_memory_are_a_failed_trial(
+    parts: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    fit = Linear.fit
+
+    def greedy(self: Any, *given: Any, **options: Any) -> Any:
+        if self.ranker.threshold != 0.1:
+            raise error
+        return fit(self, *given, **options)
+
+    monkeypatch.setattr(Linear, "fit", greedy)
+    found = tune("linear", *parts, trials=4, space={"ranker.threshold": [0.1, 0.2]}, seed=1)
+    assert {(t.settings["ranker.threshold"], t.state) for t in found.trials} == {
+        (0.1, "complete"),
+        (0.2, "failed"),
+    }
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"budget": "soon"}, "10m"),
@@ -221,7 +243,7 @@ def test_budgets() -> None:
 
 
 def test_tables_of_results() -> None:
-    trial = tuning.Trial(0, {"ranker.C": 1.0}, 0.5, 2.0, "complete", defaults=True)
+    trial = search.Trial(0, {"ranker.C": 1.0}, 0.5, 2.0, "complete", defaults=True)
     found = Tuned("linear", "P@1", {}, {"ranker.C": 1.0}, 0.5, 0.5, [trial], {}, 2.0)
     assert "0 (defaults)" in found.table()
     assert "50.00" in found.table()

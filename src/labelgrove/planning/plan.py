@@ -1,7 +1,7 @@
 """What a training will be: sizes, memory and time, said before the work begins.
 
 Times come from rates that are measured here and now: a small fit for the linear parts
-(:mod:`labelgrove.planning_linear`), a few updates for an encoder (``nn/probe.py``). They are given
+(:mod:`labelgrove.planning.linear`), a few updates for an encoder (``nn/probe.py``). They are given
 as a range, because a sample is not the corpus and a machine is not always idle.
 """
 
@@ -179,10 +179,10 @@ def _describe(model: Any) -> Callable[..., dict[str, Any]]:
     if hasattr(model, "members"):
         return _describe_members
     if hasattr(model, "encoder"):
-        from labelgrove.planning_neural import describe_neural
+        from labelgrove.planning.neural import describe_neural
 
         return describe_neural
-    from labelgrove.planning_linear import describe_linear
+    from labelgrove.planning.linear import describe_linear
 
     return describe_linear
 

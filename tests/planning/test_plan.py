@@ -12,8 +12,8 @@ from labelgrove import Corpus, Linear
 from labelgrove.datasets import shop_corpus
 from labelgrove.features import Features
 from labelgrove.methods import create
-from labelgrove.planning import Estimate, Plan, expected_widths, plan_training
-from labelgrove.planning_linear import linear_work, sampled
+from labelgrove.planning.linear import linear_work, sampled
+from labelgrove.planning.plan import Estimate, Plan, expected_widths, plan_training
 from labelgrove.solver import RankerParams
 from labelgrove.tree import TreeParams, build_tree
 

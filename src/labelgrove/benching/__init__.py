@@ -1,0 +1,1 @@
+"""Several methods on one corpus, measured alike, in one table."""

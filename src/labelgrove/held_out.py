@@ -1,0 +1,21 @@
+"""What training measured on documents that it held out, in one form for all methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def held_out_metrics(report: Mapping[str, Any] | None) -> dict[str, dict[str, float]]:
+    """The metrics of each method, or of an ensemble and its members, in a model's ``report_``.
+
+    >>> held_out_metrics({"lightxml": {"P@1": 0.5}, "linear": None, "1 ova": [0.5, 0.4, 0.3]})
+    {'lightxml': {'P@1': 0.5}, '1 ova': {'P@1': 0.5, 'P@3': 0.4, 'P@5': 0.3}}
+    """
+    found: dict[str, dict[str, float]] = {}
+    for name, measured in (report or {}).items():
+        if isinstance(measured, dict):
+            found[name] = {metric: float(value) for metric, value in measured.items()}
+        elif isinstance(measured, list) and name != "shortlist_recall":  # an ensemble's parts
+            found[name] = dict(zip(("P@1", "P@3", "P@5"), map(float, measured), strict=True))
+    return found

@@ -1,0 +1,1 @@
+"""What a training will take, said before it begins: sizes, memory, time."""

@@ -1,0 +1,1 @@
+"""The search for settings: what may be chosen, the trials, the outcome (extra: tune)."""
