@@ -305,7 +305,10 @@ class Ensemble(Estimator):
         if isinstance(self.members, str) or not isinstance(self.members, Sequence):
             raise ConfigError(f"members: must be a list of models, got {self.members!r}")
         if not self.members:
-            raise ConfigError("members: an ensemble needs at least one model")
+            raise ConfigError(
+                "members: an ensemble needs at least one model; in a config file each is a "
+                "[[members]] table with its method"
+            )
         for number, member in enumerate(self.members, 1):
             if not all(hasattr(member, name) for name in ("method", "fit", "predict", "save")):
                 raise ConfigError(f"members: number {number} is no labelgrove model: {member!r}")

@@ -67,3 +67,14 @@ def test_mistakes_are_told(folder: Path, model: Path) -> None:
         done = CliRunner().invoke(app, [str(word) for word in command], input="x\n")
         assert isinstance(done.exception, ConfigError)
         assert message in str(done.exception)
+
+
+def test_a_precision_that_is_out_of_reach_is_told(run: Any, model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "wrong.jsonl"  # half of the labels are not those of the text
+    lines = [
+        {"text": f"a red shoe {n}", "labels": ["c:red" if n % 2 else "c:blue", "k:lamp"]}
+        for n in range(20)
+    ]
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run("calibrate", model, "--data", data, "--precision", 0.99, "--out", tmp_path / "m")
+    assert "a precision of 99 % was not reached" in done.stderr

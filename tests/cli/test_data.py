@@ -52,6 +52,12 @@ def test_rarer_reading_options_work_here_too(tmp_path):
     table.write_bytes("text;labels\nGrün;a,b\n".encode("latin-1"))
     flags = ["--read", "encoding=latin-1", "--read", "label_separator=,", "--json"]
     assert json.loads(run("stats", table, *flags).stdout)["labels"] == 2
+    quoted = tmp_path / "a.tsv"
+    quoted.write_bytes(b'text\tlabels\n"a\nb"\tx\n')
+    flags = ["--read", "quoted=true", "--json"]
+    assert json.loads(run("stats", quoted, *flags).stdout)["documents"] == 1
+    with pytest.raises(ConfigError, match="must be true or false, got 'yes'"):
+        run("stats", quoted, "--read", "quoted=yes")
     with pytest.raises(ConfigError, match="did you mean delimiter"):
         run("stats", table, "--read", "delimeter=;")
 

@@ -121,6 +121,18 @@ def test_a_search_goes_on(run: Any, folder: Path, tmp_path: Path) -> None:
     assert "trial 0 " not in done.stdout
 
 
+def test_a_bench_goes_on(folder: Path, tmp_path: Path) -> None:
+    config = tmp_path / "bench.toml"
+    config.write_text('[[methods]]\nmethod = "linear"\n')
+    hook = (
+        "import os, signal; from labelgrove.benching import run; from labelgrove.cli import main\n"
+        "run.run_bench = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
+        "main()\n"
+    )
+    said = interrupted(hook, "bench", "--config", config, "--data", folder)
+    assert f"the same command goes on with {tmp_path / 'bench.bench'}" in " ".join(said.split())
+
+
 @pytest.mark.parametrize("verb", ["predict", "evaluate"])
 def test_other_verbs_end_with_130(verb: str, folder: Path, model: Path) -> None:
     hook = (

@@ -89,6 +89,10 @@ def test_what_cannot_be_served_is_said_in_a_sentence(run: Any, model: Path, tmp_
     done = run("serve", tmp_path / "nothing", check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "no such folder" in done.stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run("serve", model, "--port", taken.getsockname()[1], check=False)
+    assert done.returncode == 1
+    assert "in use; choose another" in done.stderr
     done = run("serve", model, "--set", "max_kk=2", check=False)
     assert done.returncode == 1
     assert "did you mean max_k?" in done.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import labelgrove
+from labelgrove.cli import app
 
 
 def test_info_shows_method_labels_and_params(run: Any, model: Path) -> None:
@@ -54,6 +55,19 @@ def test_version_and_help(run: Any) -> None:
     for verb in ("train", "predict", "evaluate", "explain", "info", "doctor", "demo", "data"):
         assert verb in run("--help").stdout
         assert "xample" in run(verb, "--help").stdout, verb
+
+
+def test_no_help_is_taken_for_markup() -> None:
+    # rich would leave out what stands in square brackets
+    from typer.main import get_command
+
+    def commands(group: Any) -> Any:
+        for command in group.commands.values():
+            yield from commands(command) if hasattr(command, "commands") else (command,)
+
+    for command in commands(get_command(app)):
+        for option in command.params:
+            assert "[" not in (getattr(option, "help", None) or ""), (command.name, option.name)
 
 
 def test_an_unknown_verb_is_a_usage_error(run: Any) -> None:

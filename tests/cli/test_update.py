@@ -72,6 +72,18 @@ def test_mistakes(run: Any, model: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
 
 
+def test_files_of_two_forms_are_told_apart(
+    run: Any, folder: Path, model: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "new.tsv"
+    data.write_text("Titel\tlabels\na red sofa\tc:red|k:sofa\n", encoding="utf-8")
+    flags = ["--data", data, "--text-field", "Titel", "--out", tmp_path / "grown"]
+    done = run("update", model, *flags, "--corpus", folder / "train.jsonl", check=False)
+    assert done.returncode == 1
+    assert "train.jsonl" in done.stderr and "labelgrove data convert" in done.stderr
+    assert "(--corpus) with all of them" in run("update", model, *flags).stderr
+
+
 def test_notes_on_labels_of_the_table_are_told_beside_those_on_documents(
     run: Any, model: Path, tmp_path: Path
 ) -> None:

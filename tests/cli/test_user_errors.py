@@ -150,6 +150,9 @@ def test_places_that_cannot_be_written(call: Call, place: Path, arguments: list[
     ("arguments", "code", "reason"),
     [
         (["predict", "model", "dev.jsonl", "--k", "0"], 2, "--k"),
+        (["predict", "model", "dev.jsonl", "--threshold", "auto"], 1, "labelgrove calibrate"),
+        (["evaluate", "nowhere", "dev.jsonl"], 1, "nowhere: does not exist; the folder holds"),
+        (["data", "convert", "dev.jsonl", "dev.xlsx"], 1, "--to"),
         (["predict", "model", "dev.jsonl", "--k", "many"], 2, "--k"),
         (["explain", "model", "--text", "x", "--k", "0"], 2, "--k"),
         (["predict", "model", "dev.jsonl", "--allow", "nobody"], 1, "nobody"),

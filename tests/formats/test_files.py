@@ -153,7 +153,7 @@ def test_standard_input(monkeypatch, peekable):
 def test_unknown_formats_and_files(tmp_path):
     path = tmp_path / "a.docx"
     path.write_bytes(b"PK\x03\x04")
-    with pytest.raises(DataError, match="name the format, one of jsonl"):
+    with pytest.raises(DataError, match=r"name the format \(--format\), one of jsonl"):
         detect_format(path)
     with pytest.raises(ConfigError, match="'yaml' is none of jsonl"):
         read_corpus(path, options=ReadOptions(format="yaml"))

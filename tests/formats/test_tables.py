@@ -58,7 +58,7 @@ def test_a_file_without_a_header_needs_column_names(tmp_path):
     [
         (b"y", "has 1 fields, but there are 2 columns"),
         (b"y,a,b", "has 3 fields"),
-        (b"y,a||b", "empty label"),
+        (b'y,"[""a"", """"]"', "empty label"),
         (b"\xff,a", "not valid utf-8"),
         (b'"y"z,a', "expected"),
     ],
@@ -72,6 +72,19 @@ def test_bad_rows_stop_the_reading_or_are_counted(tmp_path, row, reason):
     corpus = read_corpus(path, options=ReadOptions(skip_bad=True), report=report)
     assert list(corpus.texts) == ["x\n1", "z"]
     assert report.bad_lines == 1
+
+
+def test_separators_too_many_hold_no_label(tmp_path):
+    path = write(tmp_path, b"text,labels\nx,a;b;\ny,; a;;c\nz,;\n")
+    assert read_corpus(path).label_lists() == [["a", "b"], ["a", "c"], []]
+
+
+def test_a_wrong_name_of_the_labels_column_is_told_with_the_right_ones(tmp_path):
+    report = ReadReport()
+    read_corpus(write(tmp_path, b"text,Subjects\nx,a\n"), report=report)
+    (note,) = report.notes
+    assert "no column 'labels'" in note
+    assert "'text', 'Subjects'" in note and "--labels-field" in note
 
 
 def test_an_open_quote_at_the_end_is_an_error(tmp_path):
@@ -151,3 +164,23 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"labelgrove\[data\]"):
         read_corpus(path)
+
+
+def test_the_line_that_tells_excel_the_delimiter_is_no_header(tmp_path):
+    path = write(tmp_path, b"\xef\xbb\xbfsep=;\r\ntext;labels\r\nx;a|b\r\n")
+    assert read_corpus(path).label_lists() == [["a", "b"]]
+
+
+def test_commas_between_labels_are_told_of(tmp_path):
+    report = ReadReport()
+    corpus = read_corpus(write(tmp_path, b'text,labels\nx,"a,b"\ny,"b,c"\n'), report=report)
+    assert corpus.label_lists() == [["a,b"], ["b,c"]]
+    assert "label_separator=," in report.notes[0]
+
+
+def test_a_quoted_field_over_two_lines_of_a_tsv_is_told_of(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_bytes(b'text\tlabels\n"x\n1"\ta\n')
+    with pytest.raises(DataError, match="quoted=true"):
+        read_corpus(path)
+    assert list(read_corpus(path, options=ReadOptions(quoted=True)).texts) == ["x\n1"]

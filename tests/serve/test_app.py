@@ -57,6 +57,19 @@ def test_threshold_allow_and_deny(client: Any) -> None:
     check_problem(predict(client, text, allow=[]), 422, "refused-by-model")
 
 
+def test_the_thresholds_of_a_calibrated_model_are_auto(client: Any, model_path: Path) -> None:
+    problem = check_problem(predict(client, "a hat", threshold="auto"), 422, "not-supported")
+    assert "labelgrove calibrate" in problem["detail"]
+    served = Served.load(model_path)
+    texts = ["this red hat", "the blue lamp"] * 20
+    calibrate(served.model, texts, [["red", "hat"], ["blue", "lamp"]] * 20)
+    _, rows = served.answer(Options(9, threshold="auto"), ["this red hat"])
+    least = served.model.calibration_.threshold
+    _, everything = served.answer(Options(9), ["this red hat"])
+    assert rows[0] == [label for label in everything[0] if label["score"] >= least - 1e-6]
+    assert 0 < len(rows[0]) < len(everything[0])
+
+
 def test_masks_are_made_once_and_thresholds_reach_the_method(model_path: Path) -> None:
     served = Served.load(model_path)
     asked: list[dict[str, Any]] = []
@@ -216,10 +229,22 @@ def test_json_that_is_no_request_is_a_problem(client: Any, content: bytes) -> No
     check_problem(response, 422, "invalid-request")
 
 
+def test_bytes_of_another_encoding_are_a_problem(client: Any) -> None:
+    response = client.post(
+        "/v1/predict",
+        content='{"texts": ["grün"]}'.encode("latin-1"),
+        headers={"content-type": "application/json"},
+    )
+    assert "UTF-8" in check_problem(response, 400, "invalid-json")["detail"]
+
+
 def test_a_body_of_another_type_is_a_problem(client: Any) -> None:
     content = json.dumps({"texts": ["a"]}).encode()
-    response = client.post("/v1/predict", content=content, headers={"content-type": "text/plain"})
-    check_problem(response, 422, "invalid-request")
+    # curl -d says the second unless told otherwise
+    for kind in ("text/plain", "application/x-www-form-urlencoded"):
+        response = client.post("/v1/predict", content=content, headers={"content-type": kind})
+        problem = check_problem(response, 422, "invalid-request")
+        assert "Content-Type: application/json" in problem["detail"]
 
 
 def test_a_large_body_is_refused_whether_it_says_its_length_or_not(client: Any) -> None:

@@ -126,9 +126,9 @@ def test_a_trial_that_was_killed_counts_as_failed(
 def test_another_search_does_not_mix_with_a_study(parts: Any, tmp_path: Path) -> None:
     folder = tmp_path / "study"
     tune("linear", *parts, trials=1, space=RANKER, folder=folder)
-    with pytest.raises(ConfigError, match="another metric"):
+    with pytest.raises(ConfigError, match="differs in metric"):
         tune("linear", *parts, trials=1, space=RANKER, metric="P@1", folder=folder)
-    with pytest.raises(ConfigError, match="another data"):
+    with pytest.raises(ConfigError, match="differs in data"):
         few = parts[0].take(np.arange(300))
         tune("linear", few, parts[1], trials=1, space=RANKER, folder=folder)
     (tmp_path / "mine").mkdir()

@@ -11,7 +11,7 @@ from labelgrove.cli import common, options
 
 
 def bench(
-    config: Annotated[Path, typer.Option("--config", help="TOML file with [[methods]] tables.")],
+    config: Annotated[Path, typer.Option("--config", help="TOML file with a table per method.")],
     data: Annotated[Path, typer.Option("--data", help="Folder with train.* and test.* or dev.*.")],
     folder: Annotated[
         Path | None,
@@ -45,15 +45,20 @@ def bench(
     common.check_device(device)
     wanted = Bench.from_config(read_toml(config), settings=settings or [], folder=config.parent)
     flags = [] if threads is None else ["--threads", str(threads)]
-    records = run_bench(
-        wanted,
-        data,
-        folder or config.with_name(f"{config.stem}.bench"),
-        only=only or [],
-        flags=[*flags, "--device", device],
-        settle=lambda model: common.use_device(model, device),
-        say=lambda text: console.print(text, markup=False),
-    )
+    folder = folder or config.with_name(f"{config.stem}.bench")
+    try:
+        records = run_bench(
+            wanted,
+            data,
+            folder,
+            only=only or [],
+            flags=[*flags, "--device", device],
+            settle=lambda model: common.use_device(model, device),
+            say=lambda text: console.print(text, markup=False),
+        )
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; the same command goes on with {folder}", err=True)
+        raise typer.Exit(common.INTERRUPTED) from None
     if as_json:
         for record in records:
             common.print_json(record)

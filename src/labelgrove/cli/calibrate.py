@@ -98,4 +98,8 @@ def calibrate(
         f"{100 * reached['recall']:.1f} %, F1 {100 * reached['f1']:.1f} %, "
         f"{reached['labels_per_document']:.2f} labels per document"
     )
+    if precision is not None and reached["precision"] < precision:
+        console.print(
+            f"note: a precision of {100 * precision:g} % was not reached on these documents"
+        )
     console.print(f"model: {out or model}", markup=False)

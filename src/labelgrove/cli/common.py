@@ -63,12 +63,18 @@ def read_options(
         "id_field": id_field,
         "skip_bad": skip_bad,
     }
-    rarer = ["encoding", "part", "delimiter", "label_separator", "column_names", "weights_field"]
+    rarer = ["encoding", "part", "delimiter", "quoted", "label_separator", "column_names"]
+    rarer += ["weights_field"]
     for setting in read or []:
         key, _, value = setting.partition("=")
         if key not in rarer:
             raise ConfigError(f"--read {unknown_key(key, rarer)}")
-        values[key] = value.split(",") if key == "column_names" else value
+        if key == "quoted":
+            if value not in ("true", "false"):
+                raise ConfigError(f"--read quoted: must be true or false, got {value!r}")
+            values[key] = value == "true"
+        else:
+            values[key] = value.split(",") if key == "column_names" else value
     return ReadOptions(**values)
 
 

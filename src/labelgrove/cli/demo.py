@@ -61,7 +61,7 @@ def demo(
     labelgrove = common.command_name()
     for command in (
         f"{labelgrove} info {out}",
-        f"echo 'a waterproof jacket for long walks' | {labelgrove} predict {out} - --k 5",
+        f"echo 'a waterproof raincoat in navy' | {labelgrove} predict {out} - --k 5",
         f"{labelgrove} data make --documents 100000 --labels 50000 --out shop",
         f"{labelgrove} train YOUR.jsonl --out model",
     ):

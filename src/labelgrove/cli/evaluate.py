@@ -52,11 +52,12 @@ def evaluate(
     Example: labelgrove evaluate model test.jsonl --json
     """
     from labelgrove.formats import read_filter_pairs
+    from labelgrove.formats.files import existing
     from labelgrove.metrics import Propensity
 
     console = common.stderr_console()
     common.check_device(device)
-    model = common.local_model(model)
+    model = existing(common.local_model(model))
     how = common.read_options(
         input_format, text_field, labels_field, id_field, skip_bad, read, part="test"
     )

@@ -53,6 +53,12 @@ def info(
     console = common.stdout_console()
     for name, value in facts.items():
         shown = format_size(value) if name == "bytes" else value
+        if name == "verified":
+            shown = (
+                "all content"
+                if verify
+                else "up to 512 MiB all, beyond that samples (--verify: all)"
+            )
         if isinstance(shown, dict):
             shown = ", ".join(f"{k} {v}" for k, v in shown.items())
         elif isinstance(shown, int) and not isinstance(shown, bool):

@@ -28,7 +28,7 @@ Read = Annotated[
     typer.Option(
         "--read",
         help="Any other reading option, repeatable: encoding=latin-1, label_separator=;, "
-        "delimiter=;, column_names=text,labels, part=test.",
+        "delimiter=;, quoted=true, column_names=text,labels, part=test.",
     ),
 ]
 SkipBad = Annotated[

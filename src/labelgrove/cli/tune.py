@@ -36,7 +36,9 @@ def tune(
     ] = "nDCG@5",
     space: Annotated[
         Path | None,
-        typer.Option("--space", help="TOML file with a [space] table; default: the method's own."),
+        typer.Option(
+            "--space", help="TOML file with a table named space; default: the method's own."
+        ),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="TOML file with settings all trials share.")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from labelgrove.cli import common, options
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from labelgrove.corpus import Corpus
     from labelgrove.growth_report import Growth
 
 
@@ -93,7 +94,7 @@ def update(
     if data is not None:
         documents = common.read_corpus(data, labels=labels, dense=dense, **reading)
     if corpus is not None:
-        old = common.read_corpus(corpus, dense=corpus_dense, **reading)
+        old = _read_old(corpus, corpus_dense, reading)
     wall, cpu = time.perf_counter(), time.process_time()
     growth: Growth | None = None
     with RichProgress() as progress:
@@ -117,6 +118,19 @@ def update(
         for reason in growth.reasons:
             console.print(f"  {reason}", markup=False)
     console.print(f"model: {out}", markup=False)
+
+
+def _read_old(corpus: Path, dense: Path | None, reading: dict[str, Any]) -> Corpus:
+    """Reads --corpus; the flags that say how --data is written are taken to hold for it too."""
+    try:
+        return common.read_corpus(corpus, dense=dense, **reading)
+    except DataError as error:
+        if reading["options"] == common.read_options():
+            raise
+        raise DataError(
+            f"{error}. What --text-field, --labels-field, --format and --read say holds for --data "
+            "and --corpus alike: bring both to one form with labelgrove data convert"
+        ) from error
 
 
 def _add_from_table(model: Any, table: Path, common_options: dict[str, Any]) -> Growth:

@@ -117,7 +117,8 @@ def _of_file(file: Path) -> str:
     found = _by_content(file) or by_name
     if found is None:
         raise DataError(
-            f"unknown kind of file; name the format, one of {', '.join(FORMATS)}", file=file
+            f"unknown kind of file; name the format (--format), one of {', '.join(FORMATS)}",
+            file=file,
         )
     return found
 

@@ -213,7 +213,7 @@ def decode(raw: bytes, encoding: str) -> str:
     except UnicodeDecodeError as error:
         raise BadLine(
             f"not valid {encoding}: byte 0x{raw[error.start]:02x} at position {error.start}; "
-            "convert the file to UTF-8 or set the encoding"
+            "convert the file to UTF-8 or set encoding (--read encoding=latin-1)"
         ) from error
 
 

@@ -9,7 +9,14 @@ from typing import Any
 from labelgrove.errors import DataError, MissingExtraError
 from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.formats.files import refuse
-from labelgrove.formats.tables import ROWS_LOOKED_AT, SEPARATORS, guess_separator, parse_record
+from labelgrove.formats.tables import (
+    ROWS_LOOKED_AT,
+    SEPARATORS,
+    guess_separator,
+    no_labels_note,
+    parse_record,
+    split_note,
+)
 
 BATCH_ROWS = 1024
 
@@ -52,11 +59,11 @@ def _columns(
     if not set(text_fields) & set(names):
         raise DataError(
             f"no column {' or '.join(map(repr, text_fields))}; the columns are "
-            f"{', '.join(map(repr, names))}. Set text_field",
+            f"{', '.join(map(repr, names))}. Set text_field (--text-field)",
             file=path,
         )
     if options.labels_field not in names:
-        report.note(f"{path}: no column {options.labels_field!r}, so documents have no labels")
+        report.note(no_labels_note(path, options.labels_field, names))
     others = (options.labels_field, options.weights_field, options.id_field)
     return [name for name in dict.fromkeys((*text_fields, *others)) if name in names]
 
@@ -66,7 +73,7 @@ def _separator(batch: Any, path: Path | str, options: ReadOptions, report: ReadR
     cells = (record.get(options.labels_field) for record in _records(batch[:ROWS_LOOKED_AT]))
     separator = guess_separator(cell for cell in cells if isinstance(cell, str))
     if separator != SEPARATORS[0]:
-        report.note(f"{path}: labels are split at {separator!r}; set label_separator if wrong")
+        report.note(split_note(path, separator))
     return separator
 
 

@@ -35,20 +35,22 @@ def iter_table(
         first = next(rows, None)
         if first is None:
             raise DataError("no documents", file=path)
+        if delimiter.join(first[1]).strip() == f"sep={delimiter}".strip():
+            first = next(rows, first)  # a line that tells Excel the delimiter
         names = [name.strip() for name in first[1]]
     wanted = options.text_fields()
     if not set(wanted) & set(names):
         raise DataError(
             f"no column {' or '.join(map(repr, wanted))}; the columns are "
-            f"{', '.join(map(repr, names))}. Set text_field, or column_names where the file has "
-            "no header line",
+            f"{', '.join(map(repr, names))}. Set text_field (--text-field), or column_names "
+            "(--read column_names=text,labels) where the file has no header line",
             file=path,
             line=1,
         )
     if len(set(names)) != len(names):
         raise DataError("two columns have the same name", file=path, line=1)
     if options.labels_field not in names:
-        report.note(f"{path}: no column {options.labels_field!r}, so documents have no labels")
+        report.note(no_labels_note(path, options.labels_field, names))
     head = list(itertools.islice(rows, ROWS_LOOKED_AT))
     separator = options.label_separator
     if separator is None:
@@ -58,11 +60,21 @@ def iter_table(
         if len(separators_in(cells)) > 1:
             report.note(f"{path}: labels hold both | and ;, and are split at {separator!r} only")
         if separator != SEPARATORS[0]:
-            report.note(f"{path}: labels are split at {separator!r}; set label_separator if wrong")
+            report.note(split_note(path, separator))
+        elif not separators_in(cells) and sum("," in cell for cell in cells) > len(cells) / 2:
+            report.note(
+                f"{path}: labels are not split at commas; where they should be, set "
+                "label_separator (--read label_separator=,)"
+            )
     for number, row in itertools.chain(head, rows):
         try:
             if len(row) != len(names):
-                raise BadLine(f"has {len(row)} fields, but there are {len(names)} columns")
+                open_quote = delimiter == "\t" and not options.quoted and row[-1][:1] == '"'
+                hint = "; where quotes enclose fields, set quoted (--read quoted=true)"
+                raise BadLine(
+                    f"has {len(row)} fields, but there are {len(names)} columns"
+                    + (hint if open_quote else "")
+                )
             record = dict(zip(names, row, strict=True))
             document = parse_record(record, wanted, separator, options, report)
         except BadLine as error:
@@ -111,7 +123,8 @@ def _rows(
             row = next(reader, None)
             if bad_line:
                 raise BadLine(
-                    f"not valid {encoding}; convert the file to UTF-8 or set the encoding"
+                    f"not valid {encoding}; convert the file to UTF-8 or set encoding "
+                    "(--read encoding=latin-1)"
                 )
         except (csv.Error, BadLine) as error:
             where = bad_line or first_line
@@ -142,11 +155,29 @@ def separators_in(cells: Iterable[str]) -> set[str]:
     return {separator for cell in cells for separator in SEPARATORS if separator in cell}
 
 
+def split_note(path: Path | str, separator: str) -> str:
+    """Says at what labels were split where nobody said so."""
+    return (
+        f"{path}: labels are split at {separator!r}; "
+        "set label_separator (--read label_separator=...) if wrong"
+    )
+
+
+def no_labels_note(path: Path | str, wanted: str, names: Iterable[str]) -> str:
+    """Says that the labels' column is not there, and which columns are."""
+    return (
+        f"{path}: no column {wanted!r}, so documents have no labels; the columns are "
+        f"{', '.join(map(repr, names))}, and labels_field (--labels-field) names another"
+    )
+
+
 def split_labels(cell: str, separator: str) -> list[Any]:
     """Labels of one cell, without the white space around them.
 
-    >>> split_labels("red | blue", "|"), split_labels('["red"]', "|"), split_labels(" ", "|")
-    (['red', 'blue'], ['red'], [])
+    Spreadsheets like to leave separators at the end or twice: nothing stands between them.
+
+    >>> split_labels("red | blue;|", "|"), split_labels('["red"]', "|"), split_labels(" ", "|")
+    (['red', 'blue;'], ['red'], [])
     """
     if not separator:
         raise ConfigError("label_separator: must not be empty")
@@ -161,7 +192,7 @@ def split_labels(cell: str, separator: str) -> list[Any]:
         else:
             if isinstance(labels, list):
                 return labels
-    return [label.strip() for label in cell.split(separator)]
+    return [label for part in cell.split(separator) if (label := part.strip())]
 
 
 def parse_record(

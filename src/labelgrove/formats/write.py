@@ -39,7 +39,10 @@ def write_corpus(
     target = Path(path)
     format = format or EXTENSIONS.get(Path(bare_name(target)).suffix.lower())
     if format not in ("jsonl", "xc"):
-        raise ConfigError(f"{target}: cannot tell what to write; set format to jsonl or xc")
+        raise ConfigError(
+            f"{target}: cannot tell what to write; choose a name that ends in .jsonl, or set "
+            "format (data convert --to) to jsonl or xc"
+        )
     if format == "xc" and not isinstance(corpus, Corpus):
         raise DataError("the repository format is written from a Corpus with features", file=target)
     with replacing(target) as file:

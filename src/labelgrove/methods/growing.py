@@ -366,6 +366,7 @@ def _report(
                 if len(changed)
                 else "new labels had few documents to differ from"
             )
+            + "; corpus (--corpus) with all of them does more"
         )
     if mute:
         notes.append(

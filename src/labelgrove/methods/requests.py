@@ -60,7 +60,8 @@ class Request:
         if min_score == "auto":
             if calibration is None:
                 raise ConfigError(
-                    "min_score: auto needs a calibrated model and no raw scores; see calibrate"
+                    "min_score: auto needs a calibrated model and no raw scores; calibrate it "
+                    "first: labelgrove calibrate MODEL --data DEV"
                 )
             least = calibration.minimum()
         elif min_score is not None:

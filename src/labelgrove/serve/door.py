@@ -101,7 +101,9 @@ class Door:
             raise Problem(
                 401,
                 "no-token",
-                "send the service's token: Authorization: Bearer TOKEN",
+                "the token is not the service's"
+                if given
+                else "send the service's token: Authorization: Bearer TOKEN",
                 headers={"WWW-Authenticate": "Bearer"},
             )
 

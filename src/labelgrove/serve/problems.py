@@ -109,6 +109,8 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, RequestValidationError):
         return _invalid_request(error)
     if isinstance(error, HTTPException):
+        if isinstance(error.__cause__, UnicodeDecodeError):
+            return Problem(400, "invalid-json", "the body is not valid UTF-8")
         code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
         return Problem(error.status_code, code, str(error.detail), headers=_plain(error.headers))
     if isinstance(error, (DataError, ConfigError)):
@@ -151,6 +153,11 @@ def _invalid_request(error: RequestValidationError) -> Problem:
     if bad_json:
         why = bad_json[0].get("ctx", {}).get("error", "cannot be parsed")
         return Problem(400, "invalid-json", f"the body is not valid JSON: {why}")
+    if found[0]["type"] == "model_attributes_type" and isinstance(error.body, bytes):
+        # Not read as JSON at all: curl -d says it sends a form unless told otherwise.
+        return Problem(
+            422, "invalid-request", "send JSON with the header Content-Type: application/json"
+        )
     errors = [{"field": _field(item["loc"]), "message": str(item["msg"])} for item in found[:20]]
     detail = f"{errors[0]['field']}: {errors[0]['message']}"
     return Problem(422, "invalid-request", detail, errors=errors)
@@ -160,6 +167,8 @@ def _field(location: Sequence[Any]) -> str:
     """A path such as texts[3]; where in the request it stands goes without saying."""
     path = ""
     for step in location[1:]:
+        if step in ("float", "literal['auto']"):  # which kind of threshold was tried
+            continue
         path += f"[{step}]" if isinstance(step, int) else f".{step}"
     return path.lstrip(".") or str(location[0])
 

@@ -53,7 +53,16 @@ def serve(
     folder = ModelFolder(model, device=device, threads=threads, train=train)
     options = uvicorn_options(params)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family, backlog=2048)
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        # What a socket adds to the system's words is the address again.
+        known = error.errno is not None and not isinstance(error, socket.gaierror)
+        why = os.strerror(error.errno or 0) if known else error.strerror
+        raise ConfigError(
+            f"cannot listen on {host}, port {port}: {why}; choose another --host or --port "
+            "(--port 0 takes a free one)"
+        ) from error
     port = listening.getsockname()[1]
     announce(folder.current, f"http://{f'[{host}]' if ':' in host else host}:{port}")
     if workers == 1:

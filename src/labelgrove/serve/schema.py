@@ -15,6 +15,9 @@ def _whole(value: Any) -> Any:
 Whole = Annotated[int, BeforeValidator(_whole)]
 
 
+Threshold = float | Literal["auto"] | None
+
+
 class RequestFields(BaseModel):
     """The fields of a request to predict, without limits."""
 
@@ -22,7 +25,7 @@ class RequestFields(BaseModel):
 
     texts: list[str]
     k: Whole = 5
-    threshold: float | None = None
+    threshold: Threshold = None
     allow: list[str] | None = None
     deny: list[str] | None = None
     explain: bool = False
@@ -46,8 +49,10 @@ def limited_request(params: ServeParams) -> type[RequestFields]:
         k: Whole = Field(
             default=min(5, params.max_k), ge=1, le=params.max_k, description="labels per text"
         )
-        threshold: float | None = Field(
-            default=None, description="only labels with at least this score"
+        threshold: Threshold = Field(
+            default=None,
+            description="only labels with at least this score; auto: those worth giving, by the "
+            "thresholds of a calibrated model",
         )
         allow: list[str] | None = Field(
             default=None,

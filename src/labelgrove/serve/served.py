@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from labelgrove import explain as explaining
 from labelgrove.corpus import Corpus
@@ -43,7 +43,7 @@ class Options:
     """What a request asks for besides its texts; equal options can share a batch."""
 
     k: int
-    threshold: float | None = None
+    threshold: float | Literal["auto"] | None = None
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] | None = None
     explain: bool = False
@@ -109,13 +109,21 @@ class Served:
         if options.allow is not None or options.deny is not None:
             given["allow"] = self._mask(options.allow, options.deny)
         least = options.threshold
-        if least is not None:
+        if least == "auto":
+            if getattr(self.model, "calibration_", None) is None:
+                raise Problem(
+                    422,
+                    "not-supported",
+                    "threshold: auto needs a calibrated model; labelgrove calibrate makes one",
+                )
+            given["min_score"] = least
+        elif least is not None:
             # Scores are of single precision, and no label can be told from beyond its range.
             least = max(-_LARGEST, min(_LARGEST, least))
             if "min_score" in self._takes:
                 given["min_score"] = least
         found = self.model.predict(texts, k=options.k, threads=self._threads, **given)
-        if least is not None and "min_score" not in given:
+        if isinstance(least, float) and "min_score" not in given:
             found = found.above(least)
         rows = labelled(found)
         if options.explain:

@@ -165,7 +165,8 @@ def _open_folder(place: Path, identity: Mapping[str, Any]) -> None:
             k for k in identity if not isinstance(there, dict) or there.get(k) != identity[k]
         ]
         raise ConfigError(
-            f"{place}: holds a study with another {' and '.join(differs)}; choose another folder"
+            f"{place}: holds a study that differs in {' and '.join(differs)}; choose another "
+            "folder (--study or --out), or delete this one"
         )
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise ConfigError(f"{place}: is there already and is no study; choose another folder")

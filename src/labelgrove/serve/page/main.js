@@ -42,7 +42,7 @@ async function loadModel() {
   const chances = model.score_kind === "probability";
   byId("least-label").textContent = chances ? "Minimum, in %" : "Minimum score";
   byId("least").placeholder = model.calibration
-    ? `none; ${Math.round(100 * model.calibration.threshold)} is best`
+    ? `none; best ${Math.round(100 * model.calibration.threshold)}`
     : "none";
   byId("labels-lede").textContent = `All ${count(model.labels)} labels, the most frequent first.`;
 }
