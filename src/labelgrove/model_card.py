@@ -120,6 +120,9 @@ def _results(stored: StoredModel, measured: Mapping[str, float] | None, measured
             "documents may do slightly worse.",
         ]
         lines += ["", *_table({"this model": ours, "linear on tf-idf": linear})]
+    if dev := stored.metadata.get("dev_metrics"):
+        lines += ["", "On the dev documents that training was given:", ""]
+        lines += _table({"this model": dev})
     if measured:
         lines += ["", f"On {measured_on}:", "", *_table({"this model": measured})]
     if len(lines) == 1:

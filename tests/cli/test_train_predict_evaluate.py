@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import labelgrove
 from labelgrove.runs import RunFolder
 
 CONTRACT_KEYS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10", "n", "seconds", "cpu_seconds"]
@@ -32,6 +33,19 @@ def test_evaluate_prints_one_json_object(run: Any, model: Path, folder: Path) ->
     assert result["n"] == 20
     assert (result["propensity_A"], result["propensity_B"]) == (0.55, 1.5)
     assert result["unit"] == "percent"
+
+
+def test_what_dev_measured_stays_with_the_model(run: Any, folder: Path, tmp_path: Path) -> None:
+    train, dev = folder / "train.jsonl", folder / "dev.jsonl"
+    run("train", train, "--dev", dev, "--out", tmp_path / "m", "-q")
+    told = json.loads(run("evaluate", tmp_path / "m", dev, "--json").stdout)
+    kept = labelgrove.load(tmp_path / "m").dev_metrics_
+    assert 100 * kept["P@1"] == pytest.approx(told["P@1"])
+    bare = tmp_path / "bare.jsonl"
+    bare.write_text('{"text": "a red hat", "labels": []}\n')
+    done = run("train", train, "--dev", bare, "--out", tmp_path / "n", check=False)
+    assert done.returncode == 1 and "nothing to measure" in done.stderr
+    assert not list(tmp_path.glob("n*"))
 
 
 def test_propensity_parameters_are_printed_and_used(run: Any, model: Path, folder: Path) -> None:

@@ -89,13 +89,15 @@ def test_masks_are_made_once_and_thresholds_reach_the_method(model_path: Path) -
 def test_what_training_measured_is_told(model_path: Path) -> None:
     served = Served.load(model_path)
     facts = served.facts()
-    assert facts["held_out"] == {} and facts["calibration"] is None
+    assert facts["held_out"] == {} and facts["dev"] == {} and facts["calibration"] is None
     assert list(facts["training_seconds"]) == ["tfidf", "tree", "ranker"]
     assert facts["score_kind"] == "product"
+    served.model.dev_metrics_ = {"P@1": 0.7}
     served.model.report_ = {"lightxml": {"P@1": 0.5}, "linear": {"P@1": 0.4}}
     calibrate(served.model, ["this red hat"] * 20, [["red", "hat"]] * 20)
     facts = served.facts()
     assert facts["held_out"] == {"lightxml": {"P@1": 0.5}, "linear": {"P@1": 0.4}}
+    assert facts["dev"] == {"P@1": 0.7}
     assert facts["calibration"]["kind"] in ("isotonic", "beta")
     schema.CalibrationFacts.model_validate(facts["calibration"])
 

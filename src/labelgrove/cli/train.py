@@ -81,6 +81,7 @@ def train(
     """
     from labelgrove.callbacks import RichProgress
     from labelgrove.cli.train_summary import print_summary, summary
+    from labelgrove.errors import DataError
     from labelgrove.memory import limit_memory, parse_size, peak_rss, require
     from labelgrove.methods import create
     from labelgrove.planning.plan import plan_training
@@ -108,6 +109,8 @@ def train(
             held_out = common.read_corpus(
                 dev, index=documents.index, dense=dev_dense, options=how, console=console
             )
+            if held_out.labels.nnz == 0 and not held_out.unknown.any():
+                raise DataError(f"{dev}: no document has a label, so there is nothing to measure")
         given: dict[str, Any] = {}
         if label_tree is not None:
             from labelgrove.tree_given import read_label_groups, read_label_tree
@@ -131,8 +134,11 @@ def train(
         with RichProgress() as progress:
             model.fit(documents, callbacks=[] if quiet else [progress], run=run, **given)
         assert out is not None
+        measured = None
+        if held_out is not None:
+            measured = common.evaluate_model(model, held_out)
+            model.dev_metrics_ = measured.evaluation.values
         model.save(out, overwrite=force)
-    measured = None if held_out is None else common.evaluate_model(model, held_out)
     told = summary(model, out, plan, measured, dev=dev)
     if as_json:
         common.print_json(told)

@@ -299,6 +299,9 @@ def save_estimator(
     if getattr(model, "calibration_", None) is not None:
         shared["calibration"] = model.calibration_.state()
     timings: dict[str, Timing] = getattr(model, "timings_", {})
+    metadata: dict[str, Any] = {"timings": {name: asdict(t) for name, t in timings.items()}}
+    if getattr(model, "dev_metrics_", None):
+        metadata["dev_metrics"] = model.dev_metrics_
     config = to_config(model)
 
     def write_more(folder: Path) -> None:
@@ -311,7 +314,7 @@ def save_estimator(
         path,
         method=model.method,
         params=config,
-        metadata={"timings": {name: asdict(t) for name, t in timings.items()}},
+        metadata=metadata,
         parts=shared | parts,
         extra=write_more,
         **options,
@@ -337,6 +340,7 @@ def load_estimator(cls: Any, path: str | Path, **options: Any) -> tuple[Any, dic
         from labelgrove.calibration import Calibration
 
         model.calibration_ = Calibration.from_state(stored.parts["calibration"])
+    model.dev_metrics_ = stored.metadata.get("dev_metrics")
     kept = stored.metadata.get("timings", {})
     model.timings_ = {name: Timing(**timing) for name, timing in kept.items()}
     return model, stored.parts

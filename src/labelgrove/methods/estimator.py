@@ -32,12 +32,14 @@ class Estimator(BaseEstimator):
     index_: LabelIndex
     facts_: TrainingFacts
     calibration_: Calibration | None
+    dev_metrics_: dict[str, float] | None  # that the command measured after training
 
     def _remember(self, corpus: Corpus) -> None:
-        """Makes the model a fitted one; how an earlier one was calibrated holds no longer."""
+        """Makes the model a fitted one; what was found out of an earlier one holds no longer."""
         self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus)
         self.calibration_ = None
+        self.dev_metrics_ = None
 
     def _best_labels(
         self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None

@@ -171,6 +171,7 @@ def _planned(model: Any, task: _Task) -> tuple[list[tuple[Any, dict[str, Any]]],
         attributes, growth = _grown_member(model, view_of(model), task)
         changes = []
     attributes["index_"] = task.index
+    attributes["dev_metrics_"] = None
     attributes["facts_"] = grown_facts(model.facts_, task.index, task.documents)
     if model.calibration_ is not None:
         attributes["calibration_"] = grown_calibration(model, attributes, changes)

@@ -146,6 +146,7 @@ class ModelResponse(BaseModel):
     held_out: dict[str, dict[str, float]] = Field(
         description="metrics on documents that training held out, of this method and of others"
     )
+    dev: dict[str, float] = Field(description="metrics on the documents of train --dev")
     training_seconds: dict[str, float] = Field(description="by stage, in order")
     report: bool = Field(description="whether GET /report shows an evaluation")
     limits: dict[str, float]

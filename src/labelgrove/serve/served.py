@@ -157,6 +157,7 @@ class Served:
             "calibration": _calibration_facts(getattr(self.model, "calibration_", None)),
             "trees": list(self._trees),
             "held_out": held_out_metrics(getattr(self.model, "report_", None)),
+            "dev": getattr(self.model, "dev_metrics_", None) or {},
             "training_seconds": {
                 stage: round(timing.wall, 3)
                 for stage, timing in getattr(self.model, "timings_", {}).items()

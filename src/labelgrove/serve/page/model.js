@@ -53,7 +53,9 @@ const list = (rows) =>
   );
 
 function heldOut(model) {
-  const runs = Object.entries(model.held_out);
+  const given = Object.keys(model.dev).length > 0;
+  const dev = given ? [["on dev", model.dev]] : [];
+  const runs = [...dev, ...Object.entries(model.held_out)];
   if (!runs.length) {
     return card(
       "How good it is",
@@ -77,7 +79,7 @@ function heldOut(model) {
       return h(
         "td",
         {},
-        value !== undefined && value === best[metric] && runs.length > 1
+        !given && value !== undefined && value === best[metric] && runs.length > 1
           ? h("strong", {}, shown)
           : shown,
       );
@@ -116,7 +118,10 @@ function heldOut(model) {
     h(
       "p",
       { class: "muted small" },
-      "On documents that training held out and chose its settings by; on others it may do a little worse.",
+      given ? "The dev documents are those that training was given to measure by. " : "",
+      runs.length > dev.length
+        ? "Other rows are of documents that training held out and chose its settings by; on new ones it may do a little worse."
+        : "",
     ),
   );
 }
