@@ -23,6 +23,14 @@ def test_plan_alone_writes_nothing(call_both: Any, folder: Path, tmp_path: Path)
     assert sorted(folder.iterdir()) == before
 
 
+def test_a_plan_without_an_estimate_measures_nothing(call_both: Any, folder: Path) -> None:
+    code, out, said = call_both(
+        "train", folder / "train.jsonl", "--plan", "--no-estimate", "--json"
+    )
+    assert code == 0 and json.loads(out)["seconds"] is None
+    assert "plan: linear on 100 documents" in said and "time" not in said
+
+
 def test_the_plan_is_of_the_method_asked_for(call_both: Any, folder: Path) -> None:
     train = ["train", folder / "train.jsonl", "--plan", "--json", "--quiet"]
     code, out, said = call_both(*train, "--method", "parabel", "--set", "tree.max_leaf_size=2")

@@ -171,7 +171,7 @@ class _Place:
         }
         given = [part for flag, value in reading.items() if value for part in (flag, value)]
         command = [sys.executable, "-m", "labelgrove", "train", self.files.train, "--json"]
-        command += ["--config", config, "--out", out, "--run", cache, "--force"]
+        command += ["--config", config, "--out", out, "--run", cache, "--force", "--no-estimate"]
         # What goes wrong is told on standard error, which is ours.
         done = subprocess.run(
             [*map(str, command), *given, *self.flags], stdout=subprocess.PIPE, check=False

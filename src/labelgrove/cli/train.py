@@ -67,6 +67,12 @@ def train(
     labels_field: options.LabelsField = "labels",
     id_field: options.IdField = "id",
     read: options.Read = None,
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            help="Whether the plan tells a time, for which a sample is trained first.",
+        ),
+    ] = True,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
@@ -119,7 +125,8 @@ def train(
             groups = read_label_groups(label_tree, documents.index)  # for masks at prediction
             documents = replace(documents, index=documents.index.with_groups(groups))
             console.print(f"{label_tree}: {settled}", markup=False)
-        plan = plan_training(model, documents, calibrate=plan_only or not quiet, **given)
+        measures = estimate and (plan_only or not quiet)
+        plan = plan_training(model, documents, calibrate=measures, **given)
         for line in plan.lines():
             console.print(line, markup=False)
         if run is not None and run.status().stages:
