@@ -147,6 +147,8 @@ def test_texts_without_any_known_word_and_empty_texts() -> None:
         why = explain(model, text, "colour red")
         check_sums(why)
         assert why.reasons == () and why.highlights() == []
+        assert "no word of the text counts" in why.notes[0]
+    assert explain(model, "red", "colour red").notes == ()
 
 
 def test_predictions_are_the_same_after_explaining() -> None:

@@ -35,6 +35,8 @@ from labelgrove.term_spans import terms_by_column
 
 __all__ = ["Explanation", "explain", "explain_best"]
 
+NO_REASON = "no word of the text counts here: the model does not know them, or not for this label"
+
 
 def explain(
     model: Any,
@@ -119,15 +121,19 @@ def _explained(
             told = "an exported model has no gradients to explain it by; take the one it came from"
         raise UnsupportedError(f"{told} and ask it")
     score = sum(path.weight * path.score for path in paths)
+    reasons = added_up(paths)
+    by_vector = any(step.vector for path in paths for step in path.steps)
+    silent = isinstance(text, str) and not reasons and not by_vector
     return Explanation(
         id=model.index_.ids[column],
         name=model.index_.names[column],
         method=model.method,
         score=score,
         score_kind=kind,
-        reasons=strongest(added_up(paths), top),
+        reasons=strongest(reasons, top),
         paths=tuple(_shortened(path, top) for path in paths),
         calibrated=_calibrated(model, score, column),
+        notes=(NO_REASON,) if silent else (),
     )
 
 
