@@ -20,7 +20,7 @@ from labelgrove.datasets import shop_corpus
 from labelgrove.tree import TreeParams
 from services import fitted, running
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 TEXT = "A <b>kettle</b> 🫖 of copper for camping, in forest green. Not for cat lovers."
 
 
