@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -37,7 +38,7 @@ class Visit:
         self.complaints: list[str] = []
         self.address = address
         self.page = context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(10_000)
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", self._noted)
@@ -46,6 +47,17 @@ class Visit:
         # A refused request is no fault of the page; the tests look at what it makes of it.
         if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
             self.complaints.append(message.text)
+
+    def wait_until(self, script: str) -> None:
+        """Waits until an expression is true.
+
+        Playwright's wait_for_function would do it inside the page, whose policy forbids to run
+        strings: it works only where the first look finds the expression true.
+        """
+        last = time.monotonic() + 10
+        while not self.page.evaluate(script):
+            assert time.monotonic() < last, f"never came true: {script}"
+            self.page.wait_for_timeout(20)
 
     def check(self) -> None:
         """Nothing was asked of other hosts, and nothing was forbidden or failed."""

@@ -20,7 +20,7 @@ from labelgrove.datasets import shop_corpus
 from labelgrove.tree import TreeParams
 from services import fitted, running
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(60)
 TEXT = "A <b>kettle</b> 🫖 of copper for camping, in forest green. Not for cat lovers."
 
 
@@ -162,7 +162,7 @@ def test_other_files(browser: Any, service: Any) -> None:
     with visiting(browser, service.base_url) as visit:
         page = visit.page
         drop(page, "one.txt", "A kettle\nof copper")
-        page.wait_for_function("document.getElementById('text').value !== ''")
+        visit.wait_until("document.getElementById('text').value !== ''")
         assert page.input_value("#text") == "A kettle\nof copper"
         lines = [{"id": number, "text": f"hat {number}"} for number in range(3)]
         drop(page, "some.jsonl", "\n".join(map(json.dumps, lines)) + "\n\n")
@@ -240,10 +240,9 @@ def test_a_label_is_shown_in_the_tree(browser: Any, service: Any) -> None:
         page.go_back()
         assert page.is_visible(".ranking")
         page.click("text=Leave this label out")
-        page.wait_for_function(
-            "(best) => !document.querySelector('.ranking').innerText.startsWith(best)", arg=best
-        )
-        page.wait_for_function("document.activeElement.classList.contains('label')")
+        first = f"document.querySelector('.ranking')?.innerText.startsWith({json.dumps(best)})"
+        visit.wait_until(f"{first} === false")
+        visit.wait_until("document.activeElement.classList.contains('label')")
 
 
 def test_of_two_ways_into_the_tree_the_later_one_is_shown(browser: Any, service: Any) -> None:
