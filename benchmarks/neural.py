@@ -2,12 +2,14 @@
 
     python benchmarks/neural.py --data PATH --corpus eurlex57k --config configs/NAME.toml
         [--encoder FOLDER] [--set training.epochs=3 ...] [--run FOLDER] [--seed N] [--bare]
+        [--keep FILE.npz]
 
 The config names the method and its settings. Tokens per second count what is not padding and
 leave out evaluation; ``steady`` is the median between two log lines, which leaves out compilation.
 The linear method is trained on the same documents and stands beside it.
 ``--bare`` times the encoder alone on the same batches, in the same precision, compiled if training
-was. With ``--run`` an interrupted training continues.
+was. With ``--run`` an interrupted training continues. ``--keep`` writes the best labels of the dev
+part to a file, for ``neural_ensemble.py``.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from typing import Any
 
 from common import arguments, read_part, report
 
+KEPT = 50  # labels per document that --keep writes
+
 
 def main() -> None:
     parser = arguments(__doc__ or "", corpus="eurlex57k")
@@ -28,6 +32,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="run folder, to continue an interrupted training")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--bare", action="store_true", help="time the bare encoder as well")
+    parser.add_argument("--keep", type=Path, help="file for the best labels of the dev part")
     options = parser.parse_args()
     train = read_part(options.data, options.corpus, "train", options.limit)
     dev = read_part(options.data, options.corpus, "dev", options.limit)
@@ -56,6 +61,8 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
     start = time.perf_counter()
     predictions = model.predict(judged.texts, k=10)
     predicted = time.perf_counter() - start
+    if options.keep is not None:
+        keep(model.predict(judged.texts, k=KEPT), options.keep)
     memory = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
     bare = bare_encoder(model, learnt.texts[:8192], options.seed) if options.bare else None
     described = to_config(model)
@@ -148,6 +155,14 @@ def accuracy(predictions: Any, judged: Any, learnt: Any) -> dict[str, float]:
         n_train=len(learnt),
     ).values
     return {name: round(100 * value, 3) for name, value in values.items()}
+
+
+def keep(predictions: Any, file: Path) -> None:
+    """Writes columns and scores; the columns are those of the training part's labels."""
+    import numpy as np
+
+    columns = np.asarray(predictions.columns, np.int32)
+    np.savez_compressed(file, columns=columns, scores=np.asarray(predictions.scores, np.float16))
 
 
 def without_rerank(model: Any, judged: Any, learnt: Any) -> dict[str, float] | None:

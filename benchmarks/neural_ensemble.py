@@ -1,0 +1,62 @@
+"""Models that were trained elsewhere, joined by the rules of ensembles.
+
+    python benchmarks/neural_ensemble.py --data PATH --corpus eurlex57k A.npz B.npz C.npz
+
+The files are what ``neural.py --keep`` wrote: the best labels of the dev part by each model. All
+have the same weight. ``gain`` is in P@5 over the best of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from common import arguments, read_part, report
+from neural import KEPT, accuracy
+
+RULES = ("mean", "rank", "softmax", "sigmoid")
+
+
+def main() -> None:
+    parser = arguments(__doc__ or "", corpus="eurlex57k")
+    parser.add_argument("files", nargs="+", type=Path, help="files that neural.py --keep wrote")
+    options = parser.parse_args()
+
+    from labelgrove import Corpus
+    from labelgrove.merging import merge
+
+    train = read_part(options.data, options.corpus, "train", options.limit)
+    dev = read_part(options.data, options.corpus, "dev", options.limit)
+    learnt = Corpus.from_lists(train.texts, train.labels)
+    judged = Corpus.from_lists(dev.texts, dev.labels, index=learnt.index)
+    members = {file.stem: kept(file, learnt.index) for file in options.files}
+    values = {name: accuracy(found, judged, learnt) for name, found in members.items()}
+    best = max(value["P@5"] for value in values.values())
+    for rule in RULES:
+        joined = merge(
+            list(members.values()), k=10, rule=rule, weights=[1.0] * len(members), places=KEPT
+        )
+        values[rule] = accuracy(joined, judged, learnt)
+        values[rule]["gain"] = round(values[rule]["P@5"] - best, 3)
+    for name, value in values.items():
+        print(f"{name:12s} {value}")
+    report(
+        "neural_ensemble",
+        {"corpus": options.corpus, "data_sha256": train.sha256, "dev": values},
+        save=not options.no_save,
+    )
+
+
+def kept(file: Path, index: Any) -> Any:
+    import numpy as np
+
+    from labelgrove.predictions import Predictions
+
+    with np.load(file) as arrays:
+        columns, scores = arrays["columns"], arrays["scores"].astype(np.float32)
+    counts = (columns >= 0).sum(1).astype(np.int32)
+    return Predictions(columns, scores, counts, index, "as written")
+
+
+if __name__ == "__main__":
+    main()
