@@ -47,7 +47,7 @@ from labelgrove.tree import LabelTree, TreeParams
 class LightXML(Estimator):
     """The last layers of an encoder, read by one head over all labels, or by groups and labels.
 
-    Scores are probabilities, of groups times labels. ``held_out`` is the share of the documents
+    Scores are probabilities of labels (``heads.score``). ``held_out`` is the share of the documents
     that choose the checkpoint; nothing is learnt from them. ``baseline`` trains the linear method,
     too, and reports both on them.
     """

@@ -40,7 +40,7 @@ from labelgrove.tree import LabelTree
 
 @dataclass
 class LightXmlParams(Params):
-    """LightXML's heads; defaults are the published code's, the paper's forms are switches.
+    """LightXML's heads; where paper and code differ, both are there. Defaults are what did better.
 
     >>> LightXmlParams(reduction="sum", truth="joined").validate().groups_kept
     75
@@ -72,8 +72,8 @@ class LightXmlParams(Params):
         "mean", help="of a document's losses over groups, and over labels: mean (code), sum (paper)"
     )
     score: Literal["level", "weighted"] = param(
-        "weighted",
-        help="with groups; level: the label's probability; weighted: times that of its group",
+        "level",
+        help="with groups; level: the label's probability; weighted: times its group's (published)",
     )
     max_candidates: int | None = param(
         None, ge=1, help="most labels scored per training document, true ones first; none = all"
