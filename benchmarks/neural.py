@@ -50,6 +50,8 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
 
     config = settings(options)
     name = config.pop("method")
+    if options.bare and name not in ("lightxml", "cascadexml"):
+        raise SystemExit(f"--bare: {name} keeps no network with an encoder to time")
     model = create(name, config | {"random_state": options.seed})
     learnt = Corpus.from_lists(train.texts, train.labels)
     run = None if options.run is None else RunFolder(options.run)
@@ -161,8 +163,12 @@ def keep(predictions: Any, file: Path) -> None:
     """Writes columns and scores; the columns are those of the training part's labels."""
     import numpy as np
 
-    columns = np.asarray(predictions.columns, np.int32)
-    np.savez_compressed(file, columns=columns, scores=np.asarray(predictions.scores, np.float16))
+    np.savez_compressed(
+        file,
+        columns=np.asarray(predictions.columns, np.int32),
+        scores=np.asarray(predictions.scores, np.float16),
+        kind=predictions.score_kind,
+    )
 
 
 def without_rerank(model: Any, judged: Any, learnt: Any) -> dict[str, float] | None:

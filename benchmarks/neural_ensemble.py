@@ -23,6 +23,7 @@ def main() -> None:
     options = parser.parse_args()
 
     from labelgrove import Corpus
+    from labelgrove.errors import ConfigError
     from labelgrove.merging import merge
 
     train = read_part(options.data, options.corpus, "train", options.limit)
@@ -33,9 +34,11 @@ def main() -> None:
     values = {name: accuracy(found, judged, learnt) for name, found in members.items()}
     best = max(value["P@5"] for value in values.values())
     for rule in RULES:
-        joined = merge(
-            list(members.values()), k=10, rule=rule, weights=[1.0] * len(members), places=KEPT
-        )
+        try:
+            joined = merge(list(members.values()), k=10, rule=rule, places=KEPT)
+        except ConfigError as error:  # margins and probabilities have no mean
+            print(f"{rule}: {error}")
+            continue
         values[rule] = accuracy(joined, judged, learnt)
         values[rule]["gain"] = round(values[rule]["P@5"] - best, 3)
     for name, value in values.items():
@@ -54,8 +57,9 @@ def kept(file: Path, index: Any) -> Any:
 
     with np.load(file) as arrays:
         columns, scores = arrays["columns"], arrays["scores"].astype(np.float32)
+        kind = str(arrays["kind"])
     counts = (columns >= 0).sum(1).astype(np.int32)
-    return Predictions(columns, scores, counts, index, "as written")
+    return Predictions(columns, scores, counts, index, kind)
 
 
 if __name__ == "__main__":

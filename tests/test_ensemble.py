@@ -118,9 +118,14 @@ def test_learnt_weights_come_from_documents_that_no_member_saw() -> None:
         model.report_[name][0] for name in ("1 linear", "2 linear")
     )
     assert any(text.startswith("held-out P@1/3/5: ensemble") for text in heard)
-    # On so few documents nothing can be learnt.
-    few = two(rule="learnt").fit(texts[:20], labels[:20])
-    assert (few.rule_, few.weights_, few.report_) == ("mean", [1.0, 1.0], {})
+    heard.clear()
+    few = two(rule="learnt").fit(
+        texts[:20],
+        labels[:20],
+        callbacks=[lambda event: heard.append(event.values.get("text", ""))],
+    )
+    assert any(text.startswith("too few documents to learn weights") for text in heard)
+    assert (few.rule_, few.weights_, few.report_) == ("rank", [1.0, 1.0], {})
     assert [member.facts_.documents for member in few.members_] == [20, 20]
 
 

@@ -196,17 +196,19 @@ class Ensemble(Estimator):
             member.index_ = first  # one object, so that nobody compares the labels again
         self.members_ = members
         self.index_ = first
-        # With too few documents to learn from, "learnt" is the mean.
-        rule: Rule = "mean" if self.rule == "learnt" else self.rule
-        weights = None if self.weights is None else [float(w) for w in self.weights]
+        self.dev_metrics_ = None
         self.report_: dict[str, Any] = {}
-        if self.rule == "learnt" and held_out is not None:
+        # Where nothing can be learnt, ranks: they go together whatever scores the members have.
+        self.rule_: Rule = "rank" if self.rule == "learnt" else self.rule
+        given = [1.0] * len(members) if self.weights is None else self.weights
+        self.weights_ = [float(weight) for weight in given]
+        if self.rule == "learnt" and held_out is None:
+            reporter.message("too few documents to learn weights from; ranks with equal weights")
+        elif self.rule == "learnt" and held_out is not None:
             learnt, alone = self._learn(held_out)
-            rule, weights = learnt.rule, list(learnt.weights)
+            self.rule_, self.weights_ = learnt.rule, list(learnt.weights)
             self.report_ = {"held_out": len(held_out), "ensemble": list(learnt.precision)} | alone
             reporter.message(_sentence(learnt, alone))
-        self.rule_ = rule
-        self.weights_ = [1.0] * len(members) if weights is None else weights
 
     def _learn(self, held_out: Corpus) -> tuple[Learnt, dict[str, Any]]:
         places = self._places(1)

@@ -63,14 +63,12 @@ def check_same_labels(first: LabelIndex, other: LabelIndex, who: str) -> None:
     advice = "fit all members with one label index: fit(..., index=)"
     if len(other) != len(first):
         raise DataError(f"{who} has {len(other):,} labels, member 1 {len(first):,}; {advice}")
-    column = next(
-        c
-        for c, pairs in enumerate(zip(first.ids, first.names, other.ids, other.names, strict=True))
-        if pairs[:2] != pairs[2:]
-    )
+    ours, theirs = (list(zip(index.ids, index.names, strict=True)) for index in (first, other))
+    column = next(c for c, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1])
+    there, here = (" ".join(map(repr, dict.fromkeys(pairs[column]))) for pairs in (theirs, ours))
     raise DataError(
         f"{who} has other labels than member 1, or another order: column {column} is "
-        f"{other.ids[column]!r} there and {first.ids[column]!r} here; {advice}"
+        f"{there} there and {here} here; {advice}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any, Literal
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from labelgrove import _native
 from labelgrove.arrays import CSR, CsrParts, Float32, Int32, Int64, as_csr
-from labelgrove.errors import DataError
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import DenseBlock, Features, as_features
 from labelgrove.params import Params, param
 
@@ -87,6 +87,22 @@ class RankerParams(Params):
     storage: Literal["float32", "float16", "int8"] = param(
         "float16", help="how the weights of sparse features are kept; see Ranker.compressed"
     )
+
+
+NEGATIVES = ("negatives", "mined_levels", "mined_nodes")
+
+
+def refuse_idle(params: RankerParams, group: str, names: Sequence[str], why: str) -> None:
+    """Refuses settings that would do nothing: whoever sets them expects something.
+
+    >>> refuse_idle(RankerParams(negatives="man"), "matcher", NEGATIVES, "negatives are mined")
+    Traceback (most recent call last):
+    labelgrove.errors.ConfigError: matcher.negatives: has no effect, negatives are mined
+    """
+    usual = RankerParams()
+    for name in names:
+        if getattr(params, name) != getattr(usual, name):
+            raise ConfigError(f"{group}.{name}: has no effect, {why}")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,21 @@ def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None
     assert "C 0.5: not measured" in bench_table(again)
     with pytest.raises(ConfigError, match="--only nothing: no such row"):
         run_bench(bench, data, folder, only=["nothing"])
+
+
+def test_a_changed_file_beside_the_corpus_is_measured_anew(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(data, folder)
+    table = folder / "labels.tsv"
+    table.write_text("red\trot\n")
+    bench = Bench.from_config({"intervals": 0, "methods": [{"method": "linear"}]})
+    said: list[str] = []
+    for _ in range(2):
+        run_bench(bench, folder, tmp_path / "bench", say=said.append)
+    table.write_text("red\trouge\n")
+    run_bench(bench, folder, tmp_path / "bench", say=said.append)
+    training, before = "linear: training and measuring", "linear: measured before"
+    assert said == [training, before, training]
 
 
 def test_a_row_that_fails_is_told_and_stops_no_other(data: Path, tmp_path: Path) -> None:

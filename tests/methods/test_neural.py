@@ -48,6 +48,55 @@ def test_held_out_documents_are_a_share_and_never_all() -> None:
         hold_out(corpus, 1.0, seed=0)
 
 
+def test_held_out_documents_have_labels() -> None:
+    texts, labels = planted(100)
+    labels = [row if number % 3 == 0 else [] for number, row in enumerate(labels)]
+    train, held_out = hold_out(Corpus.from_lists(texts, labels), 0.2, seed=0)
+    assert held_out is not None
+    assert (len(train), len(held_out)) == (80, 20)
+    assert np.diff(held_out.labels.indptr).min() > 0
+    few = Corpus.from_lists(texts, [*labels[:1], *([[]] * 99)])
+    assert hold_out(few, 0.2, seed=0)[1] is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"held_out": "0.1"}, "held_out: must be a number"),
+        ({"baseline": "no"}, "baseline: must be true or false"),
+        (
+            {"rerank": {"enabled": True}, "ranker": {"negatives": "given"}},
+            r"ranker\.negatives: has no effect",
+        ),
+        (
+            {"rerank": {"enabled": True}, "ranker": {"mined_nodes": 3}},
+            r"ranker\.mined_nodes: has no effect",
+        ),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_before_training(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        new("lightxml", **settings).fit(*planted(20))
+
+
+def test_stages_are_used_again_where_nothing_they_depend_on_changed(tmp_path: Path) -> None:
+    texts, labels = planted(60)
+
+    def computed(**settings: Any) -> set[str]:
+        log = tmp_path / "run" / "log.jsonl"
+        before = len(log.read_text().splitlines()) if log.exists() else 0
+        new("lightxml", **settings).fit(texts, labels, run=RunFolder(tmp_path / "run"))
+        events = [json.loads(line) for line in log.read_text().splitlines()[before:]]
+        return {event["stage"] for event in events if event["kind"] == "stage_computing"}
+
+    assert "network" in computed()
+    assert computed(rerank={"enabled": True}) == {"tree", "rerank"}
+    assert computed(rerank={"enabled": True, "share": 0.5}) == set()
+    assert computed(rerank={"enabled": True, "shortlist": 5}) == {"rerank"}
+
+
 def test_a_label_that_only_held_out_documents_bear_stays_in_the_model() -> None:
     texts, labels = planted(100)
     _, held_out = hold_out(Corpus.from_lists(texts, labels), 0.1, seed=0)

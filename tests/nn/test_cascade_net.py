@@ -297,8 +297,17 @@ def test_widths_may_be_given_if_they_grow_evenly():
     params = cascade_tree_params(100, CascadeParams(clusters=[2, 8]), TreeParams())
     tree = build_tree(np.random.default_rng(0).random((100, 3)), params)
     assert tree.widths == (2, 8, 100)
-    with pytest.raises(ConfigError, match="same whole factor"):
-        cascade_tree_params(100, CascadeParams(clusters=[2, 8, 16]), TreeParams())
+    for uneven in ([2, 8, 16], [4, 4], [8, 4], [3], [2, 7]):
+        with pytest.raises(ConfigError, match=r"heads\.clusters: must be powers of two"):
+            cascade_tree_params(100, CascadeParams(clusters=uneven), TreeParams())
+    with pytest.raises(ConfigError, match=r"tree\.kind"):
+        cascade_tree_params(100, CascadeParams(), TreeParams(kind="kway"))
+
+
+@pytest.mark.parametrize(("labels", "widths"), [(100, (2, 8, 100)), (8, (2, 8)), (2, (2,))])
+def test_levels_that_are_not_coarser_than_the_labels_are_left_out(labels, widths):
+    params = cascade_tree_params(labels, CascadeParams(clusters=[2, 8]), TreeParams())
+    assert build_tree(np.random.default_rng(0).random((labels, 3)), params).widths == widths
 
 
 def test_more_clusters_are_kept_where_k_labels_are_a_must():
@@ -321,7 +330,7 @@ def test_the_output_layer_is_in_the_order_of_the_columns(monkeypatch, rows_per_c
 
 def test_wrong_settings_are_refused():
     tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
-    with pytest.raises(ConfigError, match=r"cascadexml\.kept: 1 values wanted, got 3"):
+    with pytest.raises(ConfigError, match=r"heads\.kept: 1 values wanted, got 3"):
         CascadeNet(4, tree, CascadeParams(kept=[1, 2, 3]))
     with pytest.raises(ConfigError, match="3 layer states wanted, got 2"):
         CascadeNet(4, tree).predict([torch.ones(1, 4)] * 2, 1)

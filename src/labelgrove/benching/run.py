@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions
 from labelgrove.disk.hashing import content_hash
 from labelgrove.errors import ConfigError, LabelgroveError
+from labelgrove.formats.sources import source_files
+from labelgrove.nn.encoder_files import EncoderContent, find_encoder
 from labelgrove.params import to_toml
 
 WARM_UP = 5  # documents before the clock runs
@@ -52,8 +55,11 @@ class Files:
         train = _file(data, params.train, ("train",))
         test = _file(data, params.test, ("test", "dev"))
         held_out = _file(data, params.held_out, ()) if params.held_out else None
-        contents = [_sha256(path) for path in (train, test, held_out) if path is not None]
-        return cls(train, test, held_out, content_hash(contents))
+        paths = [path for path in (train, test, held_out) if path is not None]
+        files = [file for path in paths for file in source_files(path)]
+        if params.labels:
+            files.append(_file(data, params.labels, ()))
+        return cls(train, test, held_out, content_hash([_sha256(file) for file in files]))
 
 
 def _sha256(path: Path) -> str:
@@ -73,6 +79,20 @@ def _file(data: Path, given: str, stems: Sequence[str]) -> Path:
         if found:
             raise ConfigError(f"{data}: has several files {stem}.*; name one as {stems[0]} = ...")
     raise ConfigError(f"{data}: has no file {' or '.join(f'{stem}.*' for stem in stems)}")
+
+
+def _encoders(row: Row) -> list[EncoderContent]:
+    """The encoders of a row, whose files may change under the same name."""
+    if row.settings is None:
+        return []
+    model = create_row(row)
+    readers = [one for one in (model, *getattr(model, "members", ())) if hasattr(one, "encoder")]
+    found = []
+    for reader in readers:
+        with suppress(LabelgroveError):  # what is missing is told when the row is trained
+            find_encoder(reader.encoder.encoder)
+            found.append(EncoderContent(reader.encoder))
+    return found
 
 
 def run_bench(
@@ -127,7 +147,7 @@ class _Place:
         members = [self.key(self.rows[name]) for name in row.of]
         shared = self.params.get_params() | {"baseline": None}
         return content_hash(
-            labelgrove.__version__, self.files.digest, shared, row.settings, members
+            labelgrove.__version__, self.files.digest, shared, row.settings, members, _encoders(row)
         )
 
     def record(self, row: Row) -> dict[str, Any] | None:

@@ -132,7 +132,7 @@ def check_texts_alone(method: str, corpus: Corpus) -> None:
 
 
 def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | None]:
-    """The documents to learn from, and those that only choose; None if too few.
+    """The documents to learn from, and those that only choose, all with labels; None if too few.
 
     >>> train, held_out = hold_out(Corpus.from_lists(["x"] * 200, [["a"]] * 200), 0.05, 0)
     >>> len(train), len(held_out)
@@ -141,12 +141,11 @@ def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | 
     if not 0 <= share < 1:
         raise ConfigError(f"held_out: must be at least 0 and below 1, got {share}")
     count = round(share * len(corpus))
-    if count < FEWEST_HELD_OUT:
+    labelled = np.flatnonzero(np.diff(corpus.labels.indptr))
+    if not FEWEST_HELD_OUT <= count < len(labelled):
         return corpus, None
     chosen = np.zeros(len(corpus), bool)
-    chosen[np.random.default_rng([seed, 0]).choice(len(corpus), count, replace=False)] = True
-    if corpus.labels[~chosen].nnz == 0:
-        return corpus, None
+    chosen[np.random.default_rng([seed, 0]).choice(labelled, count, replace=False)] = True
     return corpus.take(~chosen), corpus.take(chosen)
 
 
@@ -279,6 +278,12 @@ def check_params(model: Any) -> None:
             raise ConfigError(f"{name}: must be a whole number, got {value!r}")
     if model.random_state < 0:
         raise ConfigError(f"random_state: must be at least 0, got {model.random_state}")
+    held_out = getattr(model, "held_out", 0.0)
+    if isinstance(held_out, bool) or not isinstance(held_out, (int, float, np.number)):
+        raise ConfigError(f"held_out: must be a number, got {held_out!r}")
+    for name in ("baseline", "refine"):
+        if not isinstance(getattr(model, name, False), (bool, np.bool_)):
+            raise ConfigError(f"{name}: must be true or false, got {getattr(model, name)!r}")
 
 
 def save_estimator(

@@ -29,7 +29,7 @@ from labelgrove.methods.neural import (
     restore_network,
 )
 from labelgrove.methods.preparation import prepare, tree_stage
-from labelgrove.methods.reranking import RerankParams
+from labelgrove.methods.reranking import RerankParams, check_reranking
 from labelgrove.nn.cascade_net import CascadeNet
 from labelgrove.nn.cascade_params import CascadeParams, cascade_layers, cascade_tree_params
 from labelgrove.nn.devices import choose_device
@@ -107,6 +107,7 @@ class CascadeXML(Estimator):
     ) -> Self:
         """Fine-tunes from texts and labels; with a ``run`` folder, goes on where it stopped."""
         check_params(self)
+        check_reranking(self.rerank, self.ranker)
         corpus = training_corpus(X, y, index)
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)

@@ -29,7 +29,7 @@ from labelgrove.methods.neural import (
     restore_network,
 )
 from labelgrove.methods.preparation import prepare, tree_stage
-from labelgrove.methods.reranking import RerankParams
+from labelgrove.methods.reranking import RerankParams, check_reranking
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams
 from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams
@@ -103,12 +103,13 @@ class LightXML(Estimator):
     ) -> Self:
         """Fine-tunes from texts and labels; with a ``run`` folder, goes on where it stopped."""
         check_params(self)
+        check_reranking(self.rerank, self.ranker)
         corpus = training_corpus(X, y, index)
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
         data = prepare(self, corpus, stages)
         grouped = len(corpus.index) > self.heads.one_head_up_to
-        tree = None
+        tree = None  # of the groups, or for the ranker alone
         if grouped or self.rerank.enabled:
             tree = tree_stage(
                 stages,
@@ -118,9 +119,10 @@ class LightXML(Estimator):
                 seed=self.random_state,
                 threads=self.n_jobs,
             )
-        heads = self._heads(len(corpus.index), tree if grouped else None)
-        trained = network_stage(self, data, heads, {"tree": tree, "heads": self.heads}, stages)
         self.tree_ = tree if grouped else None
+        heads = self._heads(len(corpus.index), self.tree_)
+        inputs = {"tree": self.tree_, "heads": self.heads}
+        trained = network_stage(self, data, heads, inputs, stages)
         self.network_ = network_from_part(trained, heads)
         self.story_ = trained.config["story"]
         self._remember(corpus)

@@ -23,7 +23,8 @@ from labelgrove.methods.neural import make_runner, network_stage
 from labelgrove.methods.preparation import Prepared
 from labelgrove.nn.devices import choose_device
 from labelgrove.nn.embed import embed
-from labelgrove.nn.encoder import Encoder, EncoderParams, load_encoder
+from labelgrove.nn.encoder import Encoder, load_encoder
+from labelgrove.nn.encoder_files import EncoderContent, EncoderParams
 from labelgrove.nn.matcher_net import MatcherNet, MatcherParams
 from labelgrove.nn.network import MakeHeads, Network, Runner, network_from_part
 from labelgrove.nn.tokens import Tokens
@@ -75,7 +76,7 @@ def indexed_labels(model: Any, data: Prepared, stages: Stages) -> LabelTree:
         return clusters(
             lambda: by_own_text(strings, encoder, device=model.device, threads=threads),
             strings=strings,
-            encoder=encoder,
+            encoder=EncoderContent(encoder),
         )
     if params.vectors == "pifa-neural" and params.embeddings == "pretrained":
         device = choose_device(model.device)
@@ -85,7 +86,7 @@ def indexed_labels(model: Any, data: Prepared, stages: Stages) -> LabelTree:
             ),
             labels=labels,
             tokens=stages.key("tokens"),
-            encoder=model.encoder,
+            encoder=EncoderContent(model.encoder),
         )
     first = clusters(
         lambda: by_documents(data.features.rows, labels, threads=threads),

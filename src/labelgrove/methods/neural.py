@@ -20,7 +20,7 @@ from labelgrove.methods.reranking import Reranker, train_reranker
 from labelgrove.nn.batches import Batches, prefetched
 from labelgrove.nn.devices import choose_device, choose_precision, derived_seed
 from labelgrove.nn.encoder import Encoder
-from labelgrove.nn.encoder_files import find_encoder
+from labelgrove.nn.encoder_files import EncoderContent, find_encoder
 from labelgrove.nn.loop import LoopParams, LoopResult, train
 from labelgrove.nn.network import (
     LabelledBatches,
@@ -71,7 +71,7 @@ def network_stage(
         "tokens": stages.key("tokens"),
         "held_out": stages.key("held-out-tokens"),
         "labels": data.corpus.labels,
-        "encoder": model.encoder,
+        "encoder": EncoderContent(model.encoder),
         "training": model.training.identity(),
         "seed": seed,
     }
@@ -167,7 +167,7 @@ def rerank_stage(
         "network": stages.key("network"),
         "features": stages.key("tfidf"),
         "tree": stages.key("tree"),
-        "rerank": model.rerank,
+        "rerank": [getattr(model.rerank, name) for name in ("shortlist", "start", "normalise")],
         "ranker": model.ranker,
     }
     ranker = Ranker.from_state(stages("rerank", inputs, compute))

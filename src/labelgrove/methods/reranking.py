@@ -22,7 +22,7 @@ from labelgrove.nn.tokens import Tokens
 from labelgrove.params import Params, param
 from labelgrove.part import Part
 from labelgrove.ranker import Ranker, train_ranker
-from labelgrove.solver import RankerParams, Start
+from labelgrove.solver import NEGATIVES, RankerParams, Start, refuse_idle
 from labelgrove.tfidf import Tfidf
 from labelgrove.topk import top_k
 from labelgrove.tree import LabelTree
@@ -101,6 +101,16 @@ class Reranker:
             return None
         ranker = Ranker.from_state(parts["rerank-ranker"])
         return cls(Tfidf.from_state(parts["rerank-tfidf"]), ranker, params)
+
+
+def check_reranking(params: RerankParams, ranker: RankerParams) -> None:
+    """Refuses settings that do not go together, before hours of training.
+
+    >>> check_reranking(RerankParams(enabled=True), RankerParams())
+    """
+    if params.enabled:
+        why = "rerank.shortlist says which documents are negatives"
+        refuse_idle(ranker, "ranker", NEGATIVES, why)
 
 
 def train_reranker(

@@ -43,7 +43,7 @@ from labelgrove.methods.preparation import prepare, tfidf_stage, tokens_stage
 from labelgrove.nn.devices import choose_device
 from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoder import Encoder, load_encoder
-from labelgrove.nn.encoder_files import EncoderParams
+from labelgrove.nn.encoder_files import EncoderContent, EncoderParams
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.matcher_net import MatcherParams
 from labelgrove.nn.network import Network, network_part
@@ -202,7 +202,7 @@ class LinearVectors(Estimator):
         def compute(progress: Any) -> Part:
             return Part({}, {"dense": self._embed(encoder, tokens, progress=progress.update)})
 
-        inputs = {"tokens": stages.key("tokens"), "encoder": self.encoder}
+        inputs = {"tokens": stages.key("tokens"), "encoder": EncoderContent(self.encoder)}
         return encoder, corpus, stages("vectors", inputs, compute).arrays["dense"]
 
     def _from_fine_tuned(self, corpus: Corpus, stages: Stages) -> tuple[Any, Corpus, DenseBlock]:

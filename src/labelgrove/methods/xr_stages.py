@@ -35,6 +35,7 @@ from labelgrove.methods.xr_vectors import Standard, beside, embedded, network_of
 from labelgrove.metrics import evaluate
 from labelgrove.nn.batches import prefetched
 from labelgrove.nn.devices import choose_device, derived_seed
+from labelgrove.nn.encoder_files import EncoderContent
 from labelgrove.nn.loop import LoopParams, LoopResult, train
 from labelgrove.nn.network import Network, network_part
 from labelgrove.nn.xr_net import LevelBatches, XrHead, level_tree, nodes_of_labels
@@ -130,7 +131,7 @@ def vectors_stage(descent: Descent, level: int, network: Part | None) -> Vectors
         return Part({}, arrays)
 
     inputs = {
-        "network": descent.model.encoder if network is None else stages.key(f"network-{level}"),
+        "network": stages.key(f"network-{level}") if network else EncoderContent(model.encoder),
         "tokens": stages.key("tokens"),
         "held_out": stages.key("held-out-tokens"),
         "precision": model.training.precision,
@@ -210,7 +211,7 @@ def level_stage(
         return network_part(network, result.story())
 
     inputs = descent.keys | {
-        "encoder": model.encoder,
+        "encoder": EncoderContent(model.encoder),
         "standard": stages.key("standard"),
         "training": loop.identity(),
         "before": stages.key(f"network-{level - 1}"),

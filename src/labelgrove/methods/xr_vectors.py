@@ -15,6 +15,7 @@ from labelgrove.methods.preparation import Prepared
 from labelgrove.nn.checkpoint import fill
 from labelgrove.nn.devices import choose_device, choose_precision
 from labelgrove.nn.encoder import Encoder
+from labelgrove.nn.encoder_files import EncoderContent
 from labelgrove.nn.network import Network, Runner
 from labelgrove.nn.tokens import Tokens
 from labelgrove.part import Part
@@ -56,7 +57,7 @@ def standard_stage(model: Any, data: Prepared, stages: Stages) -> Standard | Non
         return Part({}, {n: getattr(network, n).cpu().numpy() for n in ("mean", "scale")})
 
     inputs = {
-        "encoder": model.encoder,
+        "encoder": EncoderContent(model.encoder),
         "tokens": stages.key("tokens"),
         "precision": model.training.precision,
     }

@@ -303,5 +303,5 @@ def _dropouts(given: float | list[float] | None, levels: int) -> float | list[fl
 def _per_level(value: Number | list[Number], levels: int, name: str) -> list[Number]:
     values = list(value) if isinstance(value, list) else [value] * levels
     if len(values) != levels:
-        raise ConfigError(f"cascadexml.{name}: {levels} values wanted, got {len(values)}")
+        raise ConfigError(f"heads.{name}: {levels} values wanted, got {len(values)}")
     return values

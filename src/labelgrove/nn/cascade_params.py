@@ -36,7 +36,10 @@ class CascadeParams(Params):
         help="spread: coarse levels read earlier layers; last: all read the last, as an ablation",
     )
     clusters: list[int] = param(
-        [], ge=1, help="nodes of each cluster level, 8 times apart; empty = by the number of labels"
+        [],
+        ge=1,
+        help="nodes of cluster levels: powers of two, evenly apart; levels no coarser than the "
+        "labels are left out; empty = by the number of labels, 8 times apart",
     )
     row_table_from: int = param(
         300_000, ge=0, help="from so many labels on, an update touches only the rows in use"
@@ -109,12 +112,19 @@ def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) ->
     >>> cascade_tree_params(670_091, CascadeParams(), TreeParams()).max_leaf_size
     11
     """
+    if tree.kind != "balanced":
+        raise ConfigError(f"tree.kind: a cascade's levels are a balanced tree's, got {tree.kind!r}")
     widths = params.clusters or cascade_clusters(labels)
     shape: dict[str, Any] = {"max_leaf_size": max(1, labels)}
     if widths:
         steps = {after / before for before, after in pairwise(widths)} or {APART}
-        if len(steps) > 1 or not float(min(steps)).is_integer():
-            raise ConfigError(f"heads.clusters: must grow by the same whole factor, got {widths}")
-        leaf = -(-labels // widths[-1])
-        shape = {"branching": int(min(steps)), "max_leaf_size": leaf, "top_width": widths[0]}
-    return TreeParams(**tree.get_params() | {"kind": "balanced"} | shape)
+        if len(steps) > 1 or min(steps) < 2 or any(width & (width - 1) for width in widths):
+            raise ConfigError(
+                "heads.clusters: must be powers of two that grow by the same factor, "
+                f"got {list(widths)}"
+            )
+        coarser = [width for width in widths if width < labels]
+        if coarser:
+            leaf = -(-labels // coarser[-1])
+            shape = {"branching": int(min(steps)), "max_leaf_size": leaf, "top_width": coarser[0]}
+    return TreeParams(**tree.get_params() | shape)

@@ -6,14 +6,16 @@ carries weights, or the Hugging Face Hub (its local cache first, so that work go
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import os
 import shutil
 import zipfile
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from labelgrove.disk.atomic import write_folder
 from labelgrove.errors import ConfigError, MissingExtraError
@@ -108,6 +110,41 @@ def saved_pooling(folder: Path) -> Pooling | None:
         ):
             return ours
     return None
+
+
+class EncoderContent:
+    """Stands for an encoder in the keys of stages: its settings, and what its files hold.
+
+    The name alone would not do: the weights of a folder may be trained on. Files are read when a
+    key is made, and again only if they changed.
+
+    >>> content = EncoderContent(EncoderParams(max_tokens=16))
+    >>> sorted(content.state())[-3:]
+    ['files', 'freeze', 'gradient_checkpointing']
+    """
+
+    def __init__(self, params: EncoderParams) -> None:
+        self.params = params
+
+    def state(self) -> dict[str, Any]:
+        """What is hashed."""
+        folder = find_encoder(self.params.encoder)
+        files = [folder / "config.json", folder / "1_Pooling" / "config.json"]
+        files += sorted(folder.glob("*.safetensors"))
+        settings = self.params.get_params()
+        del settings["encoder"]
+        return settings | {"files": [_file_hash(file) for file in files if file.exists()]}
+
+
+def _file_hash(file: Path) -> str:
+    known = file.stat()
+    return _hash_of(str(file.absolute()), known.st_size, known.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _hash_of(file: str, size: int, changed: int) -> str:
+    with Path(file).open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def cache_folder() -> Path:

@@ -71,7 +71,9 @@ class LoopParams(Params):
     swa_start: float = param(
         0.5, ge=0, help="update after which averaging begins; below 1 a fraction of all"
     )
-    swa_every: int = param(100, ge=1, help="updates between two samples of the mean (swa)")
+    swa_every: int = param(
+        100, ge=1, help="updates between two samples of the mean (swa); fewer in short trainings"
+    )
     ema_decay: float = param(0.999, ge=0, le=1, help="how much of the mean an update keeps (ema)")
     evaluations_per_epoch: float = param(
         1.0, ge=0, help="evaluations on held-out documents; 0 = one at the end"

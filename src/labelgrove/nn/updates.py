@@ -17,6 +17,8 @@ from labelgrove.nn.rows import RowOptimizer, RowTable, row_tables
 from labelgrove.nn.schedules import first_beta, rate_factor, share_of_steps
 from labelgrove.nn.shares import Share
 
+FEWEST_SAMPLES = 3  # after the first of a mean of weights; one alone would be all that is kept
+
 try:
     import torch
     from torch import Tensor, nn
@@ -176,10 +178,11 @@ def _average(
     tensors: dict[str, Tensor] = {n: p for n, p in model.named_parameters() if p.requires_grad}
     for name, table in tables.items() if params.average_tables else ():
         tensors |= {f"{name}.{part}": values for part, values in table.named_buffers()}
+    start = max(1, share_of_steps(params.swa_start, total))
     return Average(
         tensors,
         params.average,
-        start=max(1, share_of_steps(params.swa_start, total)),
-        every=params.swa_every,
+        start=start,
+        every=min(params.swa_every, max(1, (total - start) // FEWEST_SAMPLES)),
         decay=params.ema_decay,
     )
