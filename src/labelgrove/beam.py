@@ -65,6 +65,9 @@ class SearchParams(Params):
         return "margin" if raw else "product"
 
 
+OWN_MARGIN = SearchParams(last_level="noop")  # a label by itself, whatever stands above it
+
+
 def beam_per_level(beam: int | list[int] | Literal["auto"], widths: Sequence[int]) -> list[int]:
     """The beam of each level, these being so many nodes wide; more numbers of a list are left out.
 

@@ -10,7 +10,6 @@ from scipy import sparse
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.errors import DataError  # noqa: E402
 from labelgrove.nn.candidates import (  # noqa: E402
     TreeIndex,
     best,
@@ -19,7 +18,7 @@ from labelgrove.nn.candidates import (  # noqa: E402
     occurrences,
     shortlist,
 )
-from labelgrove.nn.ragged import NO_NODE, RaggedLabels, check_positives  # noqa: E402
+from labelgrove.nn.ragged import NO_NODE, RaggedLabels  # noqa: E402
 from nn_problems import random_labels, random_tree  # noqa: E402
 
 seeds = st.integers(0, 2**32 - 1)
@@ -158,6 +157,3 @@ def test_labels_of_a_batch_from_rows_and_csr_are_the_same():
     assert given_rows.padded()[0, :3].tolist() == [3, 1, NO_NODE]
     empty = RaggedLabels.from_rows([[], []])
     assert (empty.padded() == NO_NODE).all()
-    check_positives(empty, 1)
-    with pytest.raises(DataError, match="a label column lies outside"):
-        check_positives(given_rows, 3)

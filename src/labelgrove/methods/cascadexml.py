@@ -136,7 +136,7 @@ class CascadeXML(Estimator):
         def make(encoder: Encoder) -> tuple[torch.nn.Module, Sequence[int]]:
             levels = cascade_layers(encoder.depth, len(tree.widths), self.heads.layers)
             table = None
-            if tree.labels > self.heads.row_table_from:
+            if tree.labels >= self.heads.row_table_from:
                 table = RowTable(tree.labels, encoder.width, bias=True, device=device)
             heads = CascadeNet(encoder.width, tree, self.heads, table=table)
             return heads, [layer for level in levels for layer in level]

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from labelgrove.arrays import CSR, Float32, Int32, Int64, as_csr
-from labelgrove.beam import SearchParams
+from labelgrove.beam import OWN_MARGIN
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.features import DenseBlock, Features
 from labelgrove.label_features import l2_normalised
@@ -27,7 +27,6 @@ from labelgrove.solver import RankerParams
 from labelgrove.topk import top_k
 from labelgrove.tree import LabelTree
 
-OWN_MARGIN = SearchParams(last_level="noop")
 PAIRS_AT_ONCE = 1 << 22  # of a document and a label
 NEWTON_STEPS = 50
 

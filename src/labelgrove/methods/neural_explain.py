@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from labelgrove.beam import SearchParams
+from labelgrove.beam import OWN_MARGIN, SearchParams
 from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.explanation import Path, Reason, Step
 from labelgrove.features import Features
@@ -44,7 +44,6 @@ from labelgrove.term_spans import terms_by_column
 from labelgrove.tfidf import Tfidf
 from labelgrove.tree import LabelTree
 
-OWN_MARGIN = SearchParams(last_level="noop")
 Rows = npt.NDArray[np.float64]
 
 

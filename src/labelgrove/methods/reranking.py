@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from labelgrove.arrays import CSR, Float32, Int32, as_csr
-from labelgrove.beam import SearchParams
+from labelgrove.beam import OWN_MARGIN
 from labelgrove.features import Features
 from labelgrove.masks import LabelMask
 from labelgrove.nn.tokens import Tokens
@@ -29,8 +29,6 @@ from labelgrove.tree import LabelTree
 
 if TYPE_CHECKING:  # exported models rerank without torch
     from labelgrove.nn.network import Runner
-
-OWN_MARGIN = SearchParams(last_level="noop")
 
 
 @dataclass

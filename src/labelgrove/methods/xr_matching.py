@@ -16,14 +16,13 @@ import torch
 from scipy import sparse
 
 from labelgrove.arrays import CSR, Float32, Int64
-from labelgrove.beam import SearchParams
+from labelgrove.beam import OWN_MARGIN
 from labelgrove.features import Features, row_blocks
 from labelgrove.ranker import Ranker, train_ranker
 from labelgrove.solver import ChunkedWeights, RankerParams
 from labelgrove.topk import top_k
 from labelgrove.tree import LabelTree
 
-OWN_MARGIN = SearchParams(last_level="noop")
 CANDIDATES = 1 << 22  # scored together
 
 # Margins of some documents (a slice of rows) at the stored places of a pattern of these rows.

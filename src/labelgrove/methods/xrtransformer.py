@@ -42,9 +42,10 @@ from labelgrove.methods.xr_stages import (
 from labelgrove.methods.xr_vectors import Standard, beside, embedded, restore, standard_stage
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams, find_encoder
+from labelgrove.nn.heads import per_level
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.tokens import tokenize
-from labelgrove.nn.xr_net import XrParams, fine_tuned_levels, level_training, per_level
+from labelgrove.nn.xr_net import XrParams, fine_tuned_levels, level_training
 from labelgrove.params import Params
 from labelgrove.part import Part
 from labelgrove.predictions import Predictions

@@ -7,7 +7,7 @@ lists; at prediction nobody knows them. A level's loss reaches the layers it rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,14 +35,13 @@ from labelgrove.nn.heads import (
     TopLabels,
     full_logits,
     log_odds,
+    per_level,
     shortlist_logits,
     top_labels,
 )
 from labelgrove.nn.losses import document_losses
 from labelgrove.nn.ragged import RaggedLabels
 from labelgrove.tree import LabelTree
-
-Number = TypeVar("Number", int, float)
 
 ROWS_PER_COPY = 1 << 16
 
@@ -81,9 +80,9 @@ class CascadeNet(nn.Module):
         self.params = (params or CascadeParams()).validate("cascadexml")
         self.index = TreeIndex(tree)
         levels = len(tree.widths)
-        self.kept = _per_level(self.params.kept, levels - 1, "kept")
-        self.dropout = _per_level(_dropouts(self.params.dropout, levels), levels, "dropout")
-        self.weights = _per_level(self.params.level_weights or 1.0, levels, "level_weights")
+        self.kept = per_level(self.params.kept, levels - 1, "kept")
+        self.dropout = per_level(_dropouts(self.params.dropout, levels), levels, "dropout")
+        self.weights = per_level(self.params.level_weights or 1.0, levels, "level_weights")
         self.mix = nn.Linear(2 * width, width)
         self.text_width = width
         tables: list[Any] = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]
@@ -298,10 +297,3 @@ def _dropouts(given: float | list[float] | None, levels: int) -> float | list[fl
     published = {3: [0.3, 0.3, 0.4], 4: [0.2, 0.25, 0.4, 0.5]}
     steps = [0.3 + 0.2 * level / max(1, levels - 1) for level in range(levels)]
     return published.get(levels, steps)
-
-
-def _per_level(value: Number | list[Number], levels: int, name: str) -> list[Number]:
-    values = list(value) if isinstance(value, list) else [value] * levels
-    if len(values) != levels:
-        raise ConfigError(f"heads.{name}: {levels} values wanted, got {len(values)}")
-    return values

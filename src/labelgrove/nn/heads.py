@@ -8,13 +8,16 @@ touches only the rows in use has the same names.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from labelgrove.errors import ConfigError
+
+Number = TypeVar("Number", int, float)
 LogitForm: TypeAlias = Literal["auto", "union", "gather", "full"]
 
 # Lists that are together so many times as long as the table use most of it: then marking, copying
@@ -202,3 +205,15 @@ def used_rows(ids: Tensor, mask: Tensor, rows: int) -> tuple[Tensor, Tensor]:
 def _own_rows(hidden: Tensor, weights: Tensor, bias: Tensor | None, ids: Tensor) -> Tensor:
     logits = torch.bmm(functional.embedding(ids, weights), hidden[:, :, None]).squeeze(-1).float()
     return logits if bias is None else logits + bias[ids]
+
+
+def per_level(value: Number | list[Number], levels: int, name: str) -> list[Number]:
+    """One value for each level.
+
+    >>> per_level(5, 2, "kept")
+    [5, 5]
+    """
+    values = list(value) if isinstance(value, list) else [value] * levels
+    if len(values) != levels:
+        raise ConfigError(f"heads.{name}: {levels} values wanted, one per level, got {len(values)}")
+    return values

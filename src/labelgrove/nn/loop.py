@@ -11,7 +11,7 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from labelgrove.nn.checkpoint import BestWeights, fill, from_part, to_part
 from labelgrove.nn.devices import Workers, memory_in_use, own_settings
 from labelgrove.nn.interrupts import interrupts_held_back
 from labelgrove.nn.loop_params import LoopParams
-from labelgrove.nn.rows import RowTable
 from labelgrove.nn.schedules import rate_factor
 from labelgrove.nn.shares import BatchesLike, BatchLike, Share, processes_sharing, shared
 from labelgrove.nn.updates import LossOf, Updates
@@ -78,8 +77,6 @@ def train(
     reporter: Reporter | None = None,
     device: str | torch.device | None = None,
     seed: int = 0,
-    sparse_tables: Mapping[str, RowTable] | None = None,
-    groups: list[dict[str, Any]] | None = None,
     prefetch: Prefetch | None = None,
     stage: str = "train",
 ) -> LoopResult:
@@ -89,9 +86,8 @@ def train(
     torch. ``evaluate()`` scores the model on held-out documents, higher is better; it is called in
     evaluation mode, without gradients, in the first process only. With a ``folder`` (such as that
     of ``RunFolder.checkpoint``) the run writes checkpoints there and continues from the last one.
-    Parameters of ``model.encoder`` are the encoder's and all others the heads', unless ``groups``
-    says it (see ``parameter_groups``); tables are those found in the model unless given.
-    ``prefetch`` brings batches to the device ahead of their use.
+    Parameters of ``model.encoder`` are the encoder's and all others the heads'. ``prefetch`` brings
+    batches to the device ahead of their use.
 
     >>> model = nn.Sequential(nn.Linear(1, 1))
     >>> @dataclass
@@ -123,8 +119,6 @@ def train(
             total=params.max_steps or math.ceil(params.epochs * per_epoch),
             workers=workers,
             seed=seed,
-            tables=sparse_tables,
-            groups=groups,
         )
         place = None if folder is None else Path(folder)
         run = _Run(model, batches, updates, per_epoch, evaluate, place, prefetch or _moved)

@@ -1,7 +1,7 @@
 """Optimisers: AdamW over groups of dense parameters, and what happens to gradients before it.
 
 The parts for large label tables are in :mod:`labelgrove.nn.rows`, learning rates in
-:mod:`labelgrove.nn.schedules`; both are at hand here, too.
+:mod:`labelgrove.nn.schedules`.
 """
 
 from __future__ import annotations
@@ -12,28 +12,12 @@ from typing import Any
 
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.nn.loop_params import LoopParams
-from labelgrove.nn.rows import RowOptimizer, RowTable, row_tables
-from labelgrove.nn.schedules import first_beta, rate_factor, share_of_steps
 
 try:
     import torch
     from torch import Tensor, nn
 except ImportError as missing:
     raise MissingExtraError("torch", "training a neural model") from missing
-
-__all__ = [
-    "LossScale",
-    "RowOptimizer",
-    "RowTable",
-    "adamw",
-    "clip_gradients",
-    "first_beta",
-    "parameter_groups",
-    "rate_factor",
-    "row_tables",
-    "share_of_steps",
-    "split_parameters",
-]
 
 Named = Iterable[tuple[str, nn.Parameter]]
 

@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelgrove.errors import DataError
-
 NO_NODE = 2**62  # fills rows of true nodes; larger than any node, so that sorted rows end with it
 WIDTH_MULTIPLE = 8  # lists are as wide as a multiple of this, so that shapes recur
 
@@ -117,15 +115,3 @@ def round_up(width: int) -> int:
     16
     """
     return max(1, -(-width // WIDTH_MULTIPLE)) * WIDTH_MULTIPLE
-
-
-def check_positives(positives: RaggedLabels, labels: int) -> None:
-    """Refuses label columns outside the label set; reads them, so call it before they travel.
-
-    >>> check_positives(RaggedLabels.from_rows([[1]]), labels=2)
-    """
-    if (
-        len(positives.indices)
-        and not 0 <= int(positives.indices.min()) <= int(positives.indices.max()) < labels
-    ):
-        raise DataError(f"a label column lies outside 0..{labels - 1}")

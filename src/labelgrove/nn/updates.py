@@ -43,12 +43,10 @@ class Updates:
         total: int,
         workers: Workers,
         seed: int,
-        tables: Mapping[str, RowTable] | None = None,
-        groups: list[dict[str, Any]] | None = None,
     ) -> None:
         self.params, self.total, self.workers, self.seed = params, total, workers, seed
         device = workers.device
-        self.tables = dict(row_tables(model) if tables is None else tables)
+        self.tables = row_tables(model)
         if not self.tables and not any(p.requires_grad for p in model.parameters()):
             raise ConfigError("the model has nothing to train: no parameter asks for a gradient")
         self.precision = choose_precision(params.precision, device)
@@ -61,7 +59,7 @@ class Updates:
             encoder.compile(dynamic=True, **options)
         cast = _WithLoss(model, loss_of, lambda: autocast(self.precision, device))
         self.module = workers.wrap(cast)
-        self.optimizer = adamw(groups or parameter_groups(*split_parameters(model), params), params)
+        self.optimizer = adamw(parameter_groups(*split_parameters(model), params), params)
         self.rows = RowOptimizer(
             self.tables,
             kind=params.table_optimizer,

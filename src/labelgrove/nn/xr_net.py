@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from labelgrove.nn.candidates import (
     shortlist,
     valid_nodes,
 )
-from labelgrove.nn.heads import LabelTable, LogitForm, full_logits, shortlist_logits
+from labelgrove.nn.heads import LabelTable, LogitForm, full_logits, per_level, shortlist_logits
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.losses import LossKind, document_losses, full_losses, relevance_weights
 from labelgrove.nn.network import labels_of
@@ -35,8 +35,6 @@ from labelgrove.nn.ragged import RaggedLabels
 from labelgrove.nn.rows import RowTable
 from labelgrove.params import Params, param
 from labelgrove.tree import LabelTree
-
-Number = TypeVar("Number", int, float)
 
 FIRST_STD = 0.02  # of weights that nothing is known of
 
@@ -146,18 +144,6 @@ def level_training(params: XrParams, training: LoopParams, levels: int) -> list[
         replace(training, epochs=training.epochs * share, max_steps=count, lr=rate)
         for share, count, rate in zip(shares, steps, rates, strict=True)
     ]
-
-
-def per_level(value: Number | list[Number], levels: int, name: str) -> list[Number]:
-    """One value for each level.
-
-    >>> per_level(5, 2, "kept")
-    [5, 5]
-    """
-    values = list(value) if isinstance(value, list) else [value] * levels
-    if len(values) != levels:
-        raise ConfigError(f"heads.{name}: {levels} values wanted, one per level, got {len(values)}")
-    return values
 
 
 def level_tree(tree: LabelTree, level: int) -> LabelTree:
