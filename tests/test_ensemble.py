@@ -13,7 +13,15 @@ import pytest
 from sklearn.base import clone
 
 import labelgrove
-from labelgrove import Corpus, Ensemble, LabelIndex, Linear, RankerParams, TfidfParams
+from labelgrove import (
+    Corpus,
+    Ensemble,
+    LabelIndex,
+    Linear,
+    RankerParams,
+    SearchParams,
+    TfidfParams,
+)
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
 from labelgrove.merging import merge
 from labelgrove.methods import create
@@ -80,8 +88,10 @@ def test_weights_are_used() -> None:
         ({"candidates": True}, "candidates: must be a whole number"),
         ({"members": []}, "needs at least one"),
         ({"members": ["linear"]}, "number 1 is no labelgrove model"),
+        ({"members": [Linear, Linear]}, "number 1 is no labelgrove model"),
         ({"members": 7}, "must be a list"),
         ({"held_out": 1.0, "rule": "learnt"}, "held_out"),
+        ({"held_out": 0, "rule": "learnt"}, "held_out: must be above 0"),
     ],
 )
 def test_wrong_arguments_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -102,6 +112,20 @@ def test_members_over_different_labels_are_refused() -> None:
         Ensemble([first, turned]).join()
     with pytest.raises(NotFittedError, match="member 2"):
         Ensemble([first, Linear()]).join()
+
+
+def test_margins_have_no_mean_with_probabilities() -> None:
+    mixed = [Linear(), Linear(search=SearchParams(last_level="noop"))]
+    texts, labels = planted()
+    events: list[Any] = []
+    with pytest.raises(ConfigError, match="2 linear gives margins and 1 linear scores"):
+        Ensemble(mixed).fit(texts, labels, callbacks=[events.append])
+    assert not events  # nothing was trained
+    trained = [member.fit(texts, labels) for member in mixed]
+    with pytest.raises(ConfigError, match="whose mean says nothing"):
+        Ensemble(trained).join()
+    found = Ensemble(mixed, rule="rank").fit(texts, labels).predict(texts[:3], k=2)
+    assert found.score_kind == "margin"
 
 
 def test_learnt_weights_come_from_documents_that_no_member_saw() -> None:
@@ -218,7 +242,7 @@ def test_config_tables() -> None:
         "ranker": {"C": 2.0},
         "members": [
             {"method": "parabel", "ranker": {"eps": 0.2}, "random_state": 1},
-            {"ranker": {"C": 3.0}},
+            {"method": "linear", "ranker": {"C": 3.0}},
         ],
     }
     model = create("ensemble", tables)
@@ -226,9 +250,11 @@ def test_config_tables() -> None:
     assert (first.n_trees, first.ranker.C, first.ranker.eps, first.random_state) == (3, 2.0, 0.2, 1)
     assert (second.ranker.C, second.random_state, model.random_state) == (3.0, 7, 7)
     with pytest.raises(ConfigError, match=r"ranke: unknown key; did you mean ranker\?"):
-        create("ensemble", {"members": [{}], "ranke": {}})
+        create("ensemble", {"members": [{"method": "linear"}], "ranke": {}})
     with pytest.raises(ConfigError, match=r"ranker.Z: unknown key"):
-        create("ensemble", {"members": [{"ranker": {"Z": 1}}]})
+        create("ensemble", {"members": [{"method": "linear", "ranker": {"Z": 1}}]})
+    with pytest.raises(ConfigError, match="number 2 has no method"):
+        create("ensemble", {"members": [{"method": "linear"}, {"ranker": {"C": 3.0}}]})
     with pytest.raises(ConfigError, match="unknown method"):
         create("ensemble", {"members": [{"method": "liner"}]})
     with pytest.raises(ConfigError, match=r"\[\[members\]\]"):

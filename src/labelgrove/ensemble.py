@@ -12,6 +12,7 @@ from sklearn.base import clone
 from labelgrove.callbacks import Callback, Reporter, Timing
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.ensemble_members import (
+    check_kinds,
     check_same_labels,
     prefixed,
     stages_in,
@@ -142,6 +143,7 @@ class Ensemble(Estimator):
         if self.rule == "learnt":
             learnt_from, held_out = hold_out(corpus, self.held_out, self.random_state)
         members = [clone(member) for member in self.members]
+        check_kinds(members, self.rule)
         timings: dict[str, Timing] = {}
         with stages_in(run) as shared:
             for number, member in enumerate(members, 1):
@@ -177,6 +179,7 @@ class Ensemble(Estimator):
                     f"member {number} ({member.method}) is not fitted; fit it first, "
                     "or fit the whole ensemble"
                 )
+        check_kinds(self.members, self.rule)
         documents = None
         if held_out is not None:
             documents = training_corpus(held_out, y, self.members[0].index_)
@@ -312,13 +315,12 @@ class Ensemble(Estimator):
                 "[[members]] table with its method"
             )
         for number, member in enumerate(self.members, 1):
-            if not all(hasattr(member, name) for name in ("method", "fit", "predict", "save")):
+            wanted = all(hasattr(member, name) for name in ("method", "fit", "predict", "save"))
+            if not wanted or isinstance(member, type):
                 raise ConfigError(f"members: number {number} is no labelgrove model: {member!r}")
-        rules = (*get_args(Rule), "learnt")
-        if self.rule not in rules:
-            raise ConfigError(f"rule: must be one of {', '.join(rules)}, got {self.rule!r}")
-        if self.weights is not None:
-            _check_weights(self.weights, len(self.members), self.rule)
+        check_rule(self.rule, self.weights, len(self.members))
+        if self.rule == "learnt" and self.held_out == 0:
+            raise ConfigError('held_out: must be above 0, for rule "learnt" learns from that share')
         whole = isinstance(self.candidates, (int, np.integer))
         if not whole or isinstance(self.candidates, bool) or self.candidates < 1:
             raise ConfigError(
@@ -326,7 +328,16 @@ class Ensemble(Estimator):
             )
 
 
-def _check_weights(weights: Any, members: int, rule: str) -> None:
+def check_rule(rule: Any, weights: Any, members: int) -> None:
+    """Refuses unknown rules, and weights that do not go with the rule or the members.
+
+    >>> check_rule("mean", [1.0, 2.0], members=2)
+    """
+    rules = (*get_args(Rule), "learnt")
+    if rule not in rules:
+        raise ConfigError(f"rule: must be one of {', '.join(rules)}, got {rule!r}")
+    if weights is None:
+        return
     if rule in ("round-robin", "learnt"):
         raise ConfigError(f'weights: must be left out with rule "{rule}"')
     numbers = np.asarray(weights, dtype=object)

@@ -23,7 +23,8 @@ def with_members(cls: Any, config: Mapping[str, Any]) -> dict[str, Any]:
     Keys that are no arguments of the ensemble, and ``random_state`` and ``n_jobs``, are defaults
     for the members that know them.
 
-    >>> tables = {"members": [{"method": "linear"}, {"ranker": {"C": 3.0}}], "ranker": {"C": 2.0}}
+    >>> other = {"method": "linear", "ranker": {"C": 3.0}}
+    >>> tables = {"members": [{"method": "linear"}, other], "ranker": {"C": 2.0}}
     >>> from labelgrove import Ensemble
     >>> [member.ranker.C for member in with_members(Ensemble, tables)["members"]]
     [2.0, 3.0]
@@ -40,8 +41,10 @@ def with_members(cls: Any, config: Mapping[str, Any]) -> dict[str, Any]:
         if key not in own or key in ("random_state", "n_jobs")
     }
     members, known = [], set(own)
-    for table in tables:
-        named = table.get("method", "linear")
+    for number, table in enumerate(tables, 1):
+        if "method" not in table:
+            raise ConfigError(f"members: number {number} has no method")
+        named = table["method"]
         arguments = list(inspect.signature(method_class(named)).parameters)
         known.update(arguments)
         settings = {key: value for key, value in defaults.items() if key in arguments}
@@ -55,6 +58,37 @@ def with_members(cls: Any, config: Mapping[str, Any]) -> dict[str, Any]:
         if key not in known:
             raise ConfigError(unknown_key(key, sorted(known)))
     return {key: value for key, value in config.items() if key in own} | {"members": members}
+
+
+def check_kinds(members: Sequence[Any], rule: str) -> None:
+    """Refuses the mean of scores that have none, before anything is trained.
+
+    >>> from labelgrove import Linear, SearchParams
+    >>> check_kinds([Linear(), Linear(search=SearchParams(last_level="noop"))], "mean")
+    Traceback (most recent call last):
+    labelgrove.errors.ConfigError: rule: 2 linear gives margins and 1 linear scores between 0 and \
+1, whose mean says nothing; choose rank, softmax, sigmoid, round-robin or learnt
+    """
+    kinds: dict[bool, str] = {}
+    for number, member in enumerate(members, 1):
+        kind = _kind_of(member)
+        if kind is not None:
+            kinds.setdefault(kind == "margin", f"{number} {member.method}")
+    if rule == "mean" and len(kinds) > 1:
+        raise ConfigError(
+            f"rule: {kinds[True]} gives margins and {kinds[False]} scores between 0 and 1, whose "
+            "mean says nothing; choose rank, softmax, sigmoid, round-robin or learnt"
+        )
+
+
+def _kind_of(member: Any) -> str | None:
+    """What a member's scores are by its settings; None where only a prediction tells."""
+    if getattr(member, "calibration_", None) is not None:
+        return "probability"
+    says = getattr(member, "ranking", None) or getattr(member, "search", None)
+    if says is not None:
+        return str(says.score_kind)
+    return "product" if hasattr(member, "heads") else None
 
 
 def check_same_labels(first: LabelIndex, other: LabelIndex, who: str) -> None:

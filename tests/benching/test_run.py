@@ -138,6 +138,19 @@ def test_a_row_that_fails_is_told_and_stops_no_other(data: Path, tmp_path: Path)
         ({"methods": [{"name": "e", "of": ["linear"]}]}, "'linear', which is no method above it"),
         ({"methods": [{"name": "e", "of": "linear"}]}, "of must be a list"),
         ({"methods": [{"method": "linear"}], "interval": 3}, "did you mean intervals"),
+        ({"methods": [{"method": "linear"}], "baseline": "linaer"}, "baseline.linaer: unknown key"),
+        (
+            {"methods": [{"method": "linear"}, {"name": "e", "of": ["linear"], "rule": "best"}]},
+            "e: rule: must be one of",
+        ),
+        (
+            {"methods": [{"method": "linear"}, {"name": "e", "of": ["linear"], "weights": [1, 2]}]},
+            "e: weights: must be 1 numbers",
+        ),
+        (
+            {"methods": [{"method": "linear"}, {"name": "e", "of": ["linear"], "rule": "learnt"}]},
+            'e: rule "learnt" learns from documents that no row has seen',
+        ),
     ],
 )
 def test_wrong_configs_are_refused_before_the_work(config: dict[str, Any], message: str) -> None:
@@ -179,6 +192,21 @@ def test_files_are_found_or_named(data: Path, tmp_path: Path) -> None:
     named = {"test": "none.jsonl", "methods": [{"name": "x", "published": {"P@1": 1.0}}]}
     with pytest.raises(ConfigError, match=r"none\.jsonl: no such file"):
         run_bench(Bench.from_config(named), data, tmp_path / "run")
+
+
+def test_weights_are_not_learnt_from_what_is_measured(data: Path, tmp_path: Path) -> None:
+    for name in ("train.jsonl", "dev.jsonl"):
+        bench = Bench.from_config({"held_out": name, "methods": [{"method": "linear"}]})
+        with pytest.raises(ConfigError, match="must hold other documents"):
+            run_bench(bench, data, tmp_path)
+
+
+def test_joined_rows_leave_a_model(finished: Any) -> None:
+    folder, records = finished
+    model = labelgrove.load(folder / "models" / "both")
+    assert [member.method for member in model.members_] == ["linear", "linear"]
+    assert model.predict(["a red hat"], k=2).k == 2
+    assert records[3]["metrics"]["P@1"] > 90
 
 
 def test_the_table_has_what_was_published_below() -> None:

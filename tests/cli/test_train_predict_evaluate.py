@@ -271,6 +271,20 @@ def test_memory_budget_that_suffices_is_kept(run: Any, folder: Path, tmp_path: P
     assert summary["peak_memory_bytes"] < 2 * 1024**3
 
 
+def test_a_refused_setting_leaves_nothing_that_blocks_the_corrected_command(
+    run: Any, folder: Path, tmp_path: Path
+) -> None:
+    command = ["train", folder / "train.jsonl", "--out", tmp_path / "m", "--no-estimate"]
+    refused = run(*command, "--set", "ranker.negatives=given", check=False)
+    assert refused.returncode == 1
+    assert "ranker.negatives" in refused.stderr
+    assert not (tmp_path / "m.run").exists()
+    run(*command)
+    missing = run("train", tmp_path / "no.jsonl", "--out", tmp_path / "n", check=False)
+    assert "does not exist" in missing.stderr
+    assert "n.run" not in missing.stderr
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_killed_run_resumes(run: Any, folder: Path, tmp_path: Path, model: Path) -> None:
     out, run_folder = tmp_path / "m", tmp_path / "m.run"

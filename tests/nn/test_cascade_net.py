@@ -330,7 +330,7 @@ def test_the_output_layer_is_in_the_order_of_the_columns(monkeypatch, rows_per_c
 
 def test_wrong_settings_are_refused():
     tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
-    with pytest.raises(ConfigError, match=r"heads\.kept: 1 values wanted, got 3"):
+    with pytest.raises(ConfigError, match=r"heads\.kept: 1 values wanted, one per level, got 3"):
         CascadeNet(4, tree, CascadeParams(kept=[1, 2, 3]))
     with pytest.raises(ConfigError, match="3 layer states wanted, got 2"):
         CascadeNet(4, tree).predict([torch.ones(1, 4)] * 2, 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove.benching.table import METRICS
+from labelgrove.ensemble import check_rule
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create, method_class
 from labelgrove.params import Params, merge_settings, param, read_toml, unknown_key
@@ -91,10 +92,30 @@ class Bench:
                 raise ConfigError(f"methods: two rows are called {row.name!r}; give them a name")
             rows.append(row)
         rows = _with_flags(rows, settings)
-        for row in rows:
-            if row.settings is not None:
-                create_row(row)  # what is wrong is told before the work begins
-        return cls(BenchParams.from_dict(shared), tuple(rows))
+        bench = cls(BenchParams.from_dict(shared), tuple(rows))
+        bench.check(named_baseline="baseline" in shared)
+        return bench
+
+    def check(self, *, named_baseline: bool) -> None:
+        """What is wrong is told before the work begins."""
+        names = [row.name for row in self.rows]
+        if named_baseline and self.params.baseline not in names:
+            raise ConfigError(unknown_key(self.params.baseline, names, "baseline"))
+        for row in self.rows:
+            if row.settings is None:
+                continue
+            model = create_row(row)
+            if not row.of:
+                continue
+            try:
+                check_rule(model.rule, model.weights, len(row.of))
+            except ConfigError as error:
+                raise ConfigError(f"{row.name}: {error}") from error
+            if model.rule == "learnt" and not self.params.held_out:
+                raise ConfigError(
+                    f'{row.name}: rule "learnt" learns from documents that no row has seen; name '
+                    'their file: held_out = "FILE"'
+                )
 
 
 def _row(table: Mapping[str, Any], number: int, above: Sequence[Row], folder: Path) -> Row:

@@ -56,10 +56,15 @@ class Files:
         test = _file(data, params.test, ("test", "dev"))
         held_out = _file(data, params.held_out, ()) if params.held_out else None
         paths = [path for path in (train, test, held_out) if path is not None]
-        files = [file for path in paths for file in source_files(path)]
+        contents = [[_sha256(file) for file in source_files(path)] for path in paths]
+        if held_out is not None and contents[2][0] in (contents[0][0], contents[1][0]):
+            raise ConfigError(
+                f"held_out: {held_out} must hold other documents than rows are trained or measured "
+                "on"
+            )
         if params.labels:
-            files.append(_file(data, params.labels, ()))
-        return cls(train, test, held_out, content_hash([_sha256(file) for file in files]))
+            contents.append([_sha256(_file(data, params.labels, ()))])
+        return cls(train, test, held_out, content_hash(contents))
 
 
 def _sha256(path: Path) -> str:
@@ -197,7 +202,9 @@ class _Place:
             [*map(str, command), *given, *self.flags], stdout=subprocess.PIPE, check=False
         )
         if done.returncode:
-            raise LabelgroveError(f"{row.name}: labelgrove train ended with {done.returncode}")
+            raise LabelgroveError(
+                f"labelgrove train ended with {done.returncode}; what it said is above"
+            )
         told = json.loads(done.stdout)
         stages = _stage_seconds(cache, before)
         costs = {
@@ -214,7 +221,9 @@ class _Place:
         for name in row.of:
             record = self.record(self.rows[name])
             if record is None:
-                raise LabelgroveError(f"{row.name}: its member {name} was not trained")
+                raise LabelgroveError(
+                    f"its member {name} was not trained; with --only, name it, too"
+                )
             records.append(record)
             members.append(labelgrove.load(self.folder / "models" / self.rows[name].slug))
         model = create_row(row)
@@ -225,6 +234,7 @@ class _Place:
         start = time.perf_counter()
         model.join(held_out if model.rule == "learnt" else None)
         joining = time.perf_counter() - start
+        model.save(self.folder / "models" / row.slug, overwrite=True)
         stages: dict[str, float] = {}
         for record in records:
             stages |= record["stages"]  # what members share counts once

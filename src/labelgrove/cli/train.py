@@ -88,6 +88,7 @@ def train(
     from labelgrove.callbacks import RichProgress
     from labelgrove.cli.train_summary import print_summary, summary
     from labelgrove.errors import DataError
+    from labelgrove.formats.files import existing
     from labelgrove.memory import limit_memory, parse_size, peak_rss, require
     from labelgrove.methods import create
     from labelgrove.planning.plan import plan_training
@@ -101,6 +102,8 @@ def train(
     how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
     _check_out(None if plan_only else out, force=force)
     _check_extras(model, dev, dense, dev_dense, label_tree)
+    if str(corpus) != "-":
+        existing(corpus)  # before the run folder lies beside it
     place = None if plan_only else out
     with _training_run(place, run_folder, resume=resume, force=force) as run:
         if budget is not None:
@@ -196,6 +199,7 @@ def _training_run(
     out: Path | None, kept: Path | None, *, resume: bool, force: bool
 ) -> Iterator[RunFolder | None]:
     """The run folder while training. A private one stays only where it is worth resuming."""
+    from labelgrove.errors import ConfigError
     from labelgrove.runs import RunFolder
 
     if out is None:
@@ -212,7 +216,10 @@ def _training_run(
             yield run
         except BaseException as error:
             status = run.status()
-            worth_resuming = bool(status.stages or status.checkpoints)
+            # After a refused setting, what took seconds would only stand in the way of another try.
+            costly = any(stage.name.startswith("network") for stage in status.stages)
+            refused = isinstance(error, ConfigError)
+            worth_resuming = bool(status.checkpoints or costly or (status.stages and not refused))
             if kept is None and not worth_resuming:
                 run.remove()
             if not isinstance(error, KeyboardInterrupt):
