@@ -58,13 +58,15 @@ Callback = Callable[[Event], None]
 class Timing:
     """Seconds spent in a stage, over all its runs: by the clock, and by all our threads.
 
-    ``peak_memory`` is the most bytes that the process had held when the stage last ended.
+    ``peak_memory`` is the most bytes that the process had held when the stage last ended. A stage
+    was ``reused`` if its result was found and only read.
     """
 
     wall: float = 0.0
     cpu: float = 0.0
     runs: int = 0
     peak_memory: int | None = None
+    reused: bool = False
 
 
 class Reporter:
@@ -137,6 +139,7 @@ class Reporter:
             timing.cpu += cpu
             timing.runs += 1
             timing.peak_memory = peak_rss()
+            timing.reused = stage.reused
             values |= {"wall_seconds": wall, "cpu_seconds": cpu}
             # What went wrong first is what the caller must see, not a listener's second complaint.
             with contextlib.suppress(Exception) if "error" in values else contextlib.nullcontext():
@@ -150,6 +153,7 @@ class Stage:
         self.name = name
         self.total = total
         self.done: float = 0
+        self.reused = False
         self._reporter = reporter
         self._sent = time.monotonic()
 

@@ -31,7 +31,13 @@ class Stages:
             if self.run is None:
                 return compute(progress)
             self._keys[name] = stage_key(name, inputs)
-            return self.run.stage(name, {"key": self._keys[name]}, lambda: compute(progress))
+            progress.reused = True
+
+            def computing() -> Part:
+                progress.reused = False
+                return compute(progress)
+
+            return self.run.stage(name, {"key": self._keys[name]}, computing)
 
     def key(self, name: str) -> str:
         """What stands for an earlier stage's result among the inputs of a later one.

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import labelgrove
+
 
 def test_plan_alone_writes_nothing(call_both: Any, folder: Path, tmp_path: Path) -> None:
     before = sorted(folder.iterdir())
@@ -64,6 +66,18 @@ def test_the_summary_for_programs(call_both: Any, folder: Path, tmp_path: Path) 
     assert set(told["stages"]) == {"tfidf", "tree", "ranker"}
     assert len(told["next"]) == 3
     assert told["peak_memory_bytes"] > 0
+
+
+def test_the_summary_says_what_was_not_computed_again(
+    call_both: Any, folder: Path, tmp_path: Path
+) -> None:
+    train = ["train", folder / "train.jsonl", "--run", tmp_path / "run", "--no-estimate"]
+    _, out, _ = call_both(*train, "--out", tmp_path / "a", "--json")
+    assert json.loads(out)["reused"] == []
+    _, _, said = call_both(*train, "--out", tmp_path / "b", "--set", "ranker.C=2")
+    assert re.search(r"^trained in [^:]*: ranker [^,]*$", said, re.MULTILINE)
+    assert "used again: tfidf, tree" in said
+    assert labelgrove.load(tmp_path / "b").timings_["tree"].reused
 
 
 def test_without_dev_it_says_so(call_both: Any, folder: Path, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def summary(
         "train_seconds": round(sum(t.wall for t in model.timings_.values()), 3),
         "train_cpu_seconds": round(sum(t.cpu for t in model.timings_.values()), 3),
         "stages": {name: round(t.wall, 3) for name, t in model.timings_.items()},
+        "reused": [name for name, t in model.timings_.items() if t.reused],
         "model_bytes": model_size(out),
         "peak_memory_bytes": peak_rss(),
         "plan": plan.to_json(),
@@ -83,12 +84,16 @@ def print_summary(
         console.print(text, markup=False)
 
     total = told["train_seconds"]
-    largest = sorted(told["stages"].items(), key=lambda item: -item[1])
+    reused = told["reused"]
+    computed = {name: value for name, value in told["stages"].items() if name not in reused}
+    largest = sorted(computed.items(), key=lambda item: -item[1])
     shares = ", ".join(
         f"{name} {common.human_seconds(seconds)} ({seconds / max(total, 1e-9):.0%})"
         for name, seconds in largest
     )
-    say(f"trained in {common.human_seconds(total)}: {shares}")
+    say(f"trained in {common.human_seconds(total)}: {shares or 'nothing was computed'}")
+    if reused:
+        say(f"used again: {', '.join(reused)}")
     held_out = told.get("held_out", {})
     if held_out:
         say("held-out part of the training documents, percent:")
