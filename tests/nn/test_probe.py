@@ -70,6 +70,15 @@ def test_passes_over_the_documents(encoder: Path) -> None:
     assert token_passes(vectors, 100) == (0, 1)
 
 
+def test_trees_are_told_as_they_will_be(encoder: Path) -> None:
+    clusters = create("xtransformer", settings(encoder) | {"indexing": {"clusters": 2}})
+    assert plan_training(clusters, corpus(20), calibrate=False).tree == (2, 4)
+    clusters.set_params(indexing__clusters=8)
+    assert "8 clusters, but only 4 labels" in plan_training(clusters, corpus(20)).notes[0]
+    several = create("parabel-pretrained", {"encoder": {"encoder": str(encoder)}})
+    assert plan_training(several, corpus(20), calibrate=False).trees == 3
+
+
 def test_an_encoder_that_is_missing_leaves_a_plan_without_times(tmp_path: Path) -> None:
     from labelgrove.errors import LabelgroveError
 

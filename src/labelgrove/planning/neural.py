@@ -25,7 +25,8 @@ MARGIN = 1.6
 def describe_neural(model: Any, corpus: Corpus, label_tree: Any, calibrate: bool) -> dict[str, Any]:
     """The parts of a plan that methods with an encoder know."""
     widths = _widths(model, len(corpus.index))
-    facts: dict[str, Any] = {"tree": widths}
+    trees = getattr(model, "n_trees", 1)
+    facts: dict[str, Any] = {"tree": widths, "trees": trees}
     if not calibrate or corpus.texts is None:
         return facts
     stages: dict[str, Estimate] = {}
@@ -37,7 +38,7 @@ def describe_neural(model: Any, corpus: Corpus, label_tree: Any, calibrate: bool
     tree, ranker = getattr(model, "tree", TreeParams()), getattr(model, "ranker", RankerParams())
     rates = linear_rates(model, corpus, tree=tree, ranker=ranker)
     terms = rates.terms_per_document
-    own = linear_work(corpus, widths, ranker, terms=terms, trees=getattr(model, "n_trees", 1))
+    own = linear_work(corpus, widths, ranker, terms=terms, trees=trees)
     linear = estimated(rates, own, len(corpus))
     if not _has_ranker(model):
         del linear["ranker"]
@@ -55,6 +56,10 @@ def _widths(model: Any, labels: int) -> tuple[int, ...]:
         from labelgrove.nn.cascade_params import cascade_tree_params
 
         return expected_widths(cascade_tree_params(labels, model.heads, model.tree), labels)
+    if model.method == "xtransformer":
+        from labelgrove.methods.indexing import cluster_count
+
+        return cluster_count(labels, model.indexing.clusters), labels
     if model.method == "lightxml" and labels <= model.heads.one_head_up_to:
         return (labels,)
     return expected_widths(getattr(model, "tree", TreeParams()), labels)
