@@ -57,7 +57,7 @@ class Files:
         held_out = _file(data, params.held_out, ()) if params.held_out else None
         paths = [path for path in (train, test, held_out) if path is not None]
         contents = [[_sha256(file) for file in source_files(path)] for path in paths]
-        if held_out is not None and contents[2][0] in (contents[0][0], contents[1][0]):
+        if held_out is not None and contents[2][:1] in (contents[0][:1], contents[1][:1]):
             raise ConfigError(
                 f"held_out: {held_out} must hold other documents than rows are trained or measured "
                 "on"
@@ -202,9 +202,9 @@ class _Place:
             [*map(str, command), *given, *self.flags], stdout=subprocess.PIPE, check=False
         )
         if done.returncode:
-            raise LabelgroveError(
-                f"labelgrove train ended with {done.returncode}; what it said is above"
-            )
+            why = [e["why"] for e in _events(cache, before) if e["kind"] == "run_failed"]
+            said = why[-1] if why else "what it said is above"
+            raise LabelgroveError(f"labelgrove train ended with {done.returncode}: {said}")
         told = json.loads(done.stdout)
         stages = _stage_seconds(cache, before)
         costs = {
@@ -328,13 +328,20 @@ def _stage_seconds(cache: Path, before: int) -> dict[str, float]:
     """Seconds of all stages that the last run used, those that an earlier row had computed too."""
     from labelgrove.runs import run_status
 
-    with (cache / "log.jsonl").open("rb") as log:
-        log.seek(before)
-        events = [json.loads(line) for line in log]
     used = {
         (event["stage"], event["key"])
-        for event in events
+        for event in _events(cache, before)
         if event["kind"] in ("stage_reused", "stage_stored")
     }
     stages = [s for s in run_status(cache).stages if (s.name, s.key) in used]
     return {f"{stage.name} {stage.key}": float(stage.seconds or 0.0) for stage in stages}
+
+
+def _events(cache: Path, before: int) -> list[dict[str, Any]]:
+    """What a run folder's log has beyond so many bytes."""
+    log = cache / "log.jsonl"
+    if not log.exists():
+        return []
+    with log.open("rb") as lines:
+        lines.seek(before)
+        return [json.loads(line) for line in lines]

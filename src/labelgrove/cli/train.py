@@ -222,6 +222,8 @@ def _training_run(
             worth_resuming = bool(status.checkpoints or costly or (status.stages and not refused))
             if kept is None and not worth_resuming:
                 run.remove()
+            else:
+                run.log({"kind": "run_failed", "why": str(error) or type(error).__name__})
             if not isinstance(error, KeyboardInterrupt):
                 raise
             typer.echo(f"interrupted; {_how_to_go_on(path, status)}", err=True)

@@ -119,10 +119,10 @@ class LightXML(Estimator):
                 seed=self.random_state,
                 threads=self.n_jobs,
             )
-        self.tree_ = tree if grouped else None
-        heads = self._heads(len(corpus.index), self.tree_)
-        inputs = {"tree": self.tree_, "heads": self.heads}
-        trained = network_stage(self, data, heads, inputs, stages)
+        groups = tree if grouped else None
+        heads = self._heads(len(corpus.index), groups)
+        trained = network_stage(self, data, heads, {"tree": groups, "heads": self.heads}, stages)
+        self.tree_ = groups
         self.network_ = network_from_part(trained, heads)
         self.story_ = trained.config["story"]
         self._remember(corpus)
