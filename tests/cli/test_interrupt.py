@@ -98,6 +98,7 @@ def test_a_neural_training_goes_on_from_its_checkpoint(
         AT_UPDATE, *train, "--out", tmp_path / "broken", "--run", tmp_path / "stages"
     )
     assert list((tmp_path / "stages" / "checkpoints").glob("network/*/step-*"))
+    assert re.search(r"tokens.*, network up to step \d+\)", said)
     run(*advice(said))
     whole, broken = (tmp_path / name / "network.safetensors" for name in ("whole", "broken"))
     assert broken.read_bytes() == whole.read_bytes()

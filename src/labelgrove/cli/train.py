@@ -259,7 +259,9 @@ def _how_to_go_on(path: Path, status: RunStatus) -> str:
     """The command that continues from what an interrupted run left behind."""
     if not (status.stages or status.checkpoints):
         return "nothing was done yet"
-    names = ", ".join(dict.fromkeys(stage.name for stage in status.stages))
+    done = list(dict.fromkeys(stage.name for stage in status.stages))
+    steps = {one.name: one.step for one in status.checkpoints}  # the last of each
+    done += [f"{name} up to step {step}" for name, step in steps.items()]
     arguments = [a for a in sys.argv[1:] if a != "--resume"]
     command = shlex.join([common.command_name(), *arguments, "--resume"])
-    return f"{path} keeps what was done ({names or 'a checkpoint'}). Go on with:\n  {command}"
+    return f"{path} keeps what was done ({', '.join(done)}). Go on with:\n  {command}"
