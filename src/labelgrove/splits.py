@@ -43,6 +43,18 @@ class HashSplit:
         return "dev" if place >= self._dev else "train"
 
 
+def repeated_texts(judged: Iterable[str], learnt: Iterable[str]) -> int:
+    """How many of the texts that judge a model are among those that it learns from.
+
+    >>> repeated_texts(["a red shoe", "a grey hat"], ["a grey hat", "a hat"])
+    1
+    """
+    judged = list(judged)
+    wanted = set(judged)
+    met = {text for text in learnt if text in wanted}
+    return sum(text in met for text in judged)
+
+
 def sample_documents(documents: Iterable[T], n: int, *, seed: int = 0) -> list[T]:
     """``n`` documents at random, each with the same chance, in their order; holds only ``n``.
 

@@ -80,6 +80,14 @@ def test_the_summary_says_what_was_not_computed_again(
     assert labelgrove.load(tmp_path / "b").timings_["tree"].reused
 
 
+def test_a_dev_part_that_was_learnt_from_is_noticed(
+    call_both: Any, folder: Path, tmp_path: Path
+) -> None:
+    train = ["train", folder / "train.jsonl", "--out", tmp_path / "m", "--no-estimate"]
+    _, _, said = call_both(*train, "--dev", folder / "train.jsonl")
+    assert "100 of 100 texts are in" in said
+
+
 def test_without_dev_it_says_so(call_both: Any, folder: Path, tmp_path: Path) -> None:
     _, _, said = call_both("train", folder / "train.jsonl", "--out", tmp_path / "m")
     assert "nothing was held out" in said

@@ -92,6 +92,7 @@ def train(
     from labelgrove.memory import limit_memory, parse_size, peak_rss, require
     from labelgrove.methods import create
     from labelgrove.planning.plan import plan_training
+    from labelgrove.splits import repeated_texts
 
     if out is None and not plan_only:
         raise typer.BadParameter("say where the model shall go", param_hint="--out")
@@ -120,6 +121,12 @@ def train(
             )
             if held_out.labels.nnz == 0 and not held_out.unknown.any():
                 raise DataError(f"{dev}: no document has a label, so there is nothing to measure")
+            if held_out.texts is not None and documents.texts is not None:
+                known = repeated_texts(held_out.texts, documents.texts)
+                if known:
+                    counts = f"{known:,} of {len(held_out):,} texts"
+                    note = f"{dev}: {counts} are in {corpus}, too: their numbers flatter"
+                    console.print(note, markup=False)
         given: dict[str, Any] = {}
         if label_tree is not None:
             from labelgrove.tree_given import read_label_groups, read_label_tree

@@ -20,6 +20,7 @@ from labelgrove.nn.encoder import Encoder, load_encoder
 from labelgrove.nn.tokens import Tokens, tokenize
 from labelgrove.part import Part
 from labelgrove.predictions import Predictions
+from labelgrove.splits import repeated_texts
 from labelgrove.stages import Stages
 from labelgrove.tfidf import Tfidf, TfidfParams
 from labelgrove.tree import LabelTree, TreeParams, build_tree
@@ -166,6 +167,12 @@ def prepare(model: Any, corpus: Corpus, stages: Stages) -> Prepared:
     check_texts_alone(model.method, corpus)
     seed, threads = model.random_state, model.n_jobs
     learnt_from, held_out = hold_out(corpus, model.held_out, seed)
+    if held_out is not None:
+        assert held_out.texts is not None and learnt_from.texts is not None
+        known = repeated_texts(held_out.texts, learnt_from.texts)
+        if known:
+            counts = f"{known:,} of {len(held_out):,} held-out texts"
+            stages.reporter.message(f"{counts} are learnt from, too: their numbers flatter")
     encoder = load_encoder(model.encoder)
     features = tfidf_stage(stages, learnt_from.texts, model.tfidf, threads=threads)
     linear = {}
