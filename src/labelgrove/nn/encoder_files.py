@@ -118,9 +118,12 @@ class EncoderContent:
     The name alone would not do: the weights of a folder may be trained on. Files are read when a
     key is made, and again only if they changed.
 
-    >>> content = EncoderContent(EncoderParams(max_tokens=16))
-    >>> sorted(content.state())[-3:]
-    ['files', 'freeze', 'gradient_checkpointing']
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "config.json").write_text("{}")
+    >>> _ = (folder / "model.safetensors").write_bytes(b"weights")
+    >>> len(EncoderContent(EncoderParams(encoder=str(folder))).state()["files"])
+    2
     """
 
     def __init__(self, params: EncoderParams) -> None:
