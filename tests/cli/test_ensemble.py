@@ -64,7 +64,9 @@ def test_info_shows_the_members(run: Any, ensemble: Path) -> None:
 
 
 def test_a_wrong_key_of_a_member_is_an_error(run: Any, folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "e.toml").write_text('method = "ensemble"\n[[members]]\nmethod = "linear"\nn_tree = 2\n')
+    (tmp_path / "e.toml").write_text(
+        'method = "ensemble"\n[[members]]\nmethod = "linear"\nn_tree = 2\n'
+    )
     arguments = ["train", folder / "train.jsonl", "--config", tmp_path / "e.toml"]
     done = run(*arguments, "--out", tmp_path / "m", check=False)
     assert done.returncode == 1
