@@ -14,6 +14,8 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
+TEXT = "A <b>kettle</b> 🫖 of copper for camping, in forest green. Not for cat lovers."
+
 
 @contextmanager
 def browser() -> Iterator[Any]:
@@ -79,3 +81,13 @@ def visiting(started: Any, address: Any, view: str = "try", **options: Any) -> I
         visit.check()
     finally:
         context.close()
+
+
+def ask(page: Any, text: str = TEXT) -> None:
+    page.fill("#text", text)
+    page.click("#find")
+    page.wait_for_selector(".ranking .why .words")
+
+
+def names(page: Any) -> list[str]:
+    return [name.split("\n")[0] for name in page.locator(".ranking .name").all_inner_texts()]

@@ -89,15 +89,15 @@ class RankerParams(Params):
     )
 
 
-NEGATIVES = ("negatives", "mined_levels", "mined_nodes")
+NEGATIVE_SETTINGS = ("negatives", "mined_levels", "mined_nodes")
 
 
 def refuse_idle(params: RankerParams, group: str, names: Sequence[str], why: str) -> None:
     """Refuses settings that would do nothing: whoever sets them expects something.
 
-    >>> refuse_idle(RankerParams(negatives="man"), "matcher", NEGATIVES, "negatives are mined")
+    >>> refuse_idle(RankerParams(label_C=2.0), "matcher", ["label_C"], "levels have one C")
     Traceback (most recent call last):
-    labelgrove.errors.ConfigError: matcher.negatives: has no effect, negatives are mined
+    labelgrove.errors.ConfigError: matcher.label_C: has no effect, levels have one C
     """
     usual = RankerParams()
     for name in names:

@@ -13,6 +13,9 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("httpx")
 
 from browsing import browser as started_browser
+from labelgrove import Corpus, Linear
+from labelgrove.datasets import shop_corpus
+from labelgrove.tree import TreeParams
 from services import fitted, running
 
 
@@ -20,6 +23,18 @@ from services import fitted, running
 def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("served") / "model"
     fitted().save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def shop() -> Corpus:
+    return shop_corpus(1200, labels=120)
+
+
+@pytest.fixture(scope="session")
+def shop_model(shop: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "model"
+    Linear(tree=TreeParams(branching=4, max_leaf_size=8)).fit(shop).save(path)
     return path
 
 

@@ -13,7 +13,6 @@ the bench's folder::
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -31,7 +30,7 @@ from labelgrove.benching.table import METRICS, add_gains
 from labelgrove.disk import jsonio
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions
-from labelgrove.disk.hashing import content_hash
+from labelgrove.disk.hashing import content_hash, file_hash
 from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.formats.sources import source_files
 from labelgrove.nn.encoder_files import EncoderContent, find_encoder
@@ -56,20 +55,15 @@ class Files:
         test = _file(data, params.test, ("test", "dev"))
         held_out = _file(data, params.held_out, ()) if params.held_out else None
         paths = [path for path in (train, test, held_out) if path is not None]
-        contents = [[_sha256(file) for file in source_files(path)] for path in paths]
+        contents = [[file_hash(file) for file in source_files(path)] for path in paths]
         if held_out is not None and contents[2][:1] in (contents[0][:1], contents[1][:1]):
             raise ConfigError(
                 f"held_out: {held_out} must hold other documents than rows are trained or measured "
                 "on"
             )
         if params.labels:
-            contents.append([_sha256(_file(data, params.labels, ()))])
+            contents.append([file_hash(_file(data, params.labels, ()))])
         return cls(train, test, held_out, content_hash(contents))
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _file(data: Path, given: str, stems: Sequence[str]) -> Path:

@@ -24,6 +24,7 @@ from typing import Any, Literal
 import labelgrove
 from labelgrove.disk import jsonio
 from labelgrove.disk.atomic import leftovers, write_file, write_folder
+from labelgrove.disk.hashing import file_hash
 from labelgrove.disk.tensors import read_tensors, write_tensors
 from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.part import Part
@@ -259,7 +260,7 @@ def _check_file(folder: Path, name: str, entry: Mapping[str, Any], verify: Verif
         )
     try:
         if verify == "full":
-            same = _sha256(file) == entry["sha256"]
+            same = file_hash(file) == entry["sha256"]
         elif verify == "quick":
             same = _sample_sha256(file, size) == entry["sample_sha256"]
         else:
@@ -284,17 +285,12 @@ def _listed(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{name!r} cannot be part of a model folder: not a plain file")
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
-    return _described(file, _sha256(file))
+    return _described(file, file_hash(file))
 
 
 def _described(file: Path, sha256: str) -> dict[str, Any]:
     size = file.stat().st_size
     return {"size": size, "sha256": sha256, "sample_sha256": _sample_sha256(file, size)}
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _sample_sha256(file: Path, size: int) -> str:

@@ -12,6 +12,7 @@ import struct
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,20 @@ def content_hash(*objects: Any) -> str:
     False
     """
     return _digest(list(objects), "input").hex()
+
+
+def file_hash(file: Path) -> str:
+    """SHA-256, in hex, of what a file holds.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a"
+    >>> file.write_bytes(b"a")
+    1
+    >>> file_hash(file)[:8]
+    'ca978112'
+    """
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _digest(value: Any, where: str) -> bytes:

@@ -22,7 +22,7 @@ from labelgrove.nn.tokens import Tokens
 from labelgrove.params import Params, param
 from labelgrove.part import Part
 from labelgrove.ranker import Ranker, train_ranker
-from labelgrove.solver import NEGATIVES, RankerParams, Start, refuse_idle
+from labelgrove.solver import NEGATIVE_SETTINGS, RankerParams, Start, refuse_idle
 from labelgrove.tfidf import Tfidf
 from labelgrove.topk import top_k
 from labelgrove.tree import LabelTree
@@ -108,7 +108,7 @@ def check_reranking(params: RerankParams, ranker: RankerParams) -> None:
     """
     if params.enabled:
         why = "rerank.shortlist says which documents are negatives"
-        refuse_idle(ranker, "ranker", NEGATIVES, why)
+        refuse_idle(ranker, "ranker", NEGATIVE_SETTINGS, why)
 
 
 def train_reranker(

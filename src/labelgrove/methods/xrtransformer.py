@@ -51,7 +51,7 @@ from labelgrove.part import Part
 from labelgrove.predictions import Predictions
 from labelgrove.ranker import Ranker, train_ranker
 from labelgrove.runs import RunFolder
-from labelgrove.solver import NEGATIVES, RankerParams, refuse_idle
+from labelgrove.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
 from labelgrove.stages import Stages
 from labelgrove.tfidf import Tfidf, TfidfParams
 from labelgrove.tree import LabelTree, TreeParams, build_tree
@@ -140,7 +140,7 @@ class XRTransformer(Estimator):
         if self.ranker.negatives == "given":
             raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
         why = "nodes learn from the documents that heads.kept brings them"
-        refuse_idle(self.matcher, "matcher", NEGATIVES, why)
+        refuse_idle(self.matcher, "matcher", NEGATIVE_SETTINGS, why)
         refuse_idle(self.matcher, "matcher", ["label_C"], "nodes of one level have the same C")
         corpus = training_corpus(X, y, index)
         reporter = Reporter(callbacks)

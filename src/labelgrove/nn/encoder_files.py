@@ -6,7 +6,6 @@ carries weights, or the Hugging Face Hub (its local cache first, so that work go
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from labelgrove.disk.atomic import write_folder
+from labelgrove.disk.hashing import file_hash
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.params import Params, param
 
@@ -136,18 +136,14 @@ class EncoderContent:
         files += sorted(folder.glob("*.safetensors"))
         settings = self.params.get_params()
         del settings["encoder"]
-        return settings | {"files": [_file_hash(file) for file in files if file.exists()]}
-
-
-def _file_hash(file: Path) -> str:
-    known = file.stat()
-    return _hash_of(str(file.absolute()), known.st_size, known.st_mtime_ns)
+        there = [(file.absolute(), file.stat()) for file in files if file.exists()]
+        hashes = [_hash_of(file, about.st_size, about.st_mtime_ns) for file, about in there]
+        return settings | {"files": hashes}
 
 
 @lru_cache(maxsize=64)
-def _hash_of(file: str, size: int, changed: int) -> str:
-    with Path(file).open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+def _hash_of(file: Path, size: int, changed: int) -> str:
+    return file_hash(file)  # size and time of change are there for the cache alone
 
 
 def cache_folder() -> Path:

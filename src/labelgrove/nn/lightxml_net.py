@@ -40,7 +40,9 @@ from labelgrove.tree import LabelTree
 
 @dataclass
 class LightXmlParams(Params):
-    """LightXML's heads; where paper and code differ, both are there. Defaults are what did better.
+    """LightXML's heads: forms of the paper and of its code, by default the code's but for three.
+
+    ``standardise``, ``priors`` and ``score`` are not as published: what they are did better.
 
     >>> LightXmlParams(reduction="sum", truth="joined").validate().groups_kept
     75
