@@ -48,9 +48,10 @@ def made_small(method: str, config: dict[str, Any]) -> dict[str, Any]:
     if "indexing" in small:
         small["indexing"]["clusters"] = 4
     small["training"]["compile"] = False
-    levels = small["heads"].get("clusters") or small["heads"].get("kept")
+    heads = small["heads"]
+    levels = heads.get("level_weights", [])[1:] or heads.get("clusters") or heads.get("kept")
     if isinstance(levels, list):
-        small["heads"]["clusters"] = [2**n for n in range(1, len(levels) + 1)]
+        heads["clusters"] = [2**n for n in range(1, len(levels) + 1)]
     if "one_head_up_to" in small["heads"]:
         small["tree"] = small["tree"] | {"max_leaf_size": 3, "branching": 2}
     if method == "xrtransformer":

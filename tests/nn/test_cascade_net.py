@@ -29,10 +29,10 @@ from reference import cascadexml as reference  # noqa: E402
 WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 5
 
 FORMS = [
-    pytest.param({}, id="code"),
-    pytest.param({"truth": "joined", "rescale": True}, id="paper"),
-    pytest.param({"truth": "joined"}, id="joined"),
-    pytest.param({"rescale": True}, id="rescaled"),
+    pytest.param({"rescale": False}, id="code"),
+    pytest.param({"truth": "joined"}, id="paper"),
+    pytest.param({"truth": "joined", "rescale": False}, id="joined"),
+    pytest.param({}, id="rescaled"),
     pytest.param({"reduction": "sum", "level_weights": [0.5, 1.0, 2.0]}, id="weighted sums"),
     pytest.param({"kept": 1}, id="more true clusters than kept"),
     pytest.param({"kept": 1, "truth": "joined"}, id="one cluster and the truth"),
@@ -202,7 +202,7 @@ def test_prediction_knows_no_labels():
 
 
 def test_a_document_costs_the_same_in_any_batch():
-    net, _, rows, states = problem(10, rescale=True)
+    net, _, rows, states = problem(10)
     together, _ = net.loss(states, RaggedLabels.from_rows(rows))
     alone = [
         net.loss([s[d : d + 1] for s in states], RaggedLabels.from_rows([rows[d]]))[0]
@@ -220,7 +220,7 @@ def test_it_learns_a_planted_problem(truth):
     rows = [rng.choice(250, 3, replace=False).tolist() for _ in range(100)]
     params = CascadeParams(kept=[4, 8], dropout=0.1, truth=truth)
     net = CascadeNet(64, tree, params)
-    assert overfit(net, states, rows, steps=100, lr=0.01) > 0.99
+    assert overfit(net, states, rows, steps=150, lr=0.01) > 0.99
     recall = net.shortlist_recall(states, RaggedLabels.from_rows(rows))
     assert (recall[:, 0] / recall[:, 1] > 0.95).all()
 

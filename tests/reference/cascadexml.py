@@ -44,7 +44,7 @@ def document_loss(
     kept,
     truth="forced",
     reduction="mean",
-    rescale=False,
+    rescale=True,
     level_weights=None,
 ):
     """``vectors`` is what each level reads, after mixing; ``kept`` clusters per cluster level."""
@@ -63,7 +63,7 @@ def document_loss(
             shortlist = children(best(logits, kept[level], favoured), parents[level + 1])
             shortlist += sorted(truths[level + 1] - set(shortlist))
     factors = list(level_weights or [1.0] * len(losses))
-    if rescale:
+    if rescale and reduction == "mean":
         factors = [f * size / min(sizes) for f, size in zip(factors, sizes, strict=True)]
     return sum(f * loss for f, loss in zip(factors, losses, strict=True))
 

@@ -139,8 +139,9 @@ class CascadeNet(nn.Module):
                 stats[f"recall.{number + 1}"] = found[0] / found[1].clamp(min=1)
         fewest = torch.stack(sizes).amin(0).clamp(min=1)
         total = torch.zeros_like(losses[0])
+        rescaled = self.params.rescale and self.params.reduction == "mean"
         for factor, size, values in zip(self.weights, sizes, losses, strict=True):
-            scaled = values * (size / fewest) if self.params.rescale else values
+            scaled = values * (size / fewest) if rescaled else values
             total = total + factor * scaled
         mean = total.mean()
         return mean, {"loss": mean.detach()} | stats

@@ -62,7 +62,9 @@ class CascadeParams(Params):
         "mean", help="of a document's losses over the candidates of a level"
     )
     rescale: bool = param(
-        False, help="a level's loss times its candidates / the fewest of any level (paper)"
+        True,
+        help="a level's mean loss times its candidates / the fewest of any level (paper); false = "
+        "means count alike (code); sums need no rescaling",
     )
     level_weights: list[float] = param([], ge=0, help="factor on each level's loss; empty = 1")
     score: Literal["level", "weighted"] = param(
