@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import labelgrove
-from labelgrove.benching.config import Bench, create_row
-from labelgrove.benching.run import run_bench
+from labelgrove.benching.config import Bench, Row, create_row
+from labelgrove.benching.run import encoders_of, run_bench
 from labelgrove.benching.table import METRICS, add_gains, bench_table
 from labelgrove.errors import ConfigError
 from test_contract import planted
@@ -113,6 +113,18 @@ def test_a_changed_file_beside_the_corpus_is_measured_anew(data: Path, tmp_path:
     assert said == [training, before, training]
 
 
+def test_a_row_is_known_by_all_its_encoders(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from tiny_encoders import make_encoder
+
+    texts, labels = (str(make_encoder(tmp_path / name, "bert")) for name in ("texts", "labels"))
+    settings = {"method": "xtransformer", "encoder": {"encoder": texts}}
+    assert [content.params.encoder for content in encoders_of(Row("x", settings))] == [texts]
+    settings["indexing"] = {"vectors": "text-emb", "text_encoder": labels}
+    found = [content.params.encoder for content in encoders_of(Row("x", settings))]
+    assert found == [texts, labels]
+
+
 def test_a_row_that_fails_is_told_and_stops_no_other(data: Path, tmp_path: Path) -> None:
     tables = [{"name": "bad", "method": "linear", "n_trees": 0}, {"method": "ova"}]
     tables.append({"name": "both", "of": ["bad", "ova"]})
@@ -121,8 +133,11 @@ def test_a_row_that_fails_is_told_and_stops_no_other(data: Path, tmp_path: Path)
     assert records[0]["error"].startswith("labelgrove train ended with 1: n_trees")
     assert records[1]["metrics"]["P@1"] > 90
     assert records[1]["intervals"] == {}
-    assert "its member bad was not trained" in records[2]["error"]
+    assert "its member bad has not been trained" in records[2]["error"]
     assert "bad: failed" in bench_table(records)
+
+
+MARGINS = {"name": "m", "method": "linear", "search": {"last_level": "noop"}}
 
 
 @pytest.mark.parametrize(
@@ -150,6 +165,10 @@ def test_a_row_that_fails_is_told_and_stops_no_other(data: Path, tmp_path: Path)
         (
             {"methods": [{"method": "linear"}, {"name": "e", "of": ["linear"], "rule": "learnt"}]},
             'e: rule "learnt" learns from documents that no row has seen',
+        ),
+        (
+            {"methods": [{"method": "linear"}, MARGINS, {"name": "e", "of": ["linear", "m"]}]},
+            "e: rule: 2 linear gives margins",
         ),
     ],
 )

@@ -112,9 +112,22 @@ def test_neural_methods_stand_beside_the_linear_one(
     assert told["plan"]["tokens_per_document"] > 3
     assert "tokens" in said
     _, _, said = call_both(*train, "--force")
-    assert "held-out part of the training documents" in said
+    assert "on the held-out documents, by which checkpoint" in said
     if told["held_out"]["lightxml"]["P@1"] < told["held_out"]["linear"]["P@1"]:
         assert "the linear method is better here" in said
+
+
+def test_a_learnt_ensemble_stands_beside_its_members(
+    call_both: Any, folder: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "both.toml"
+    members = '[[members]]\nmethod = "linear"\n[[members]]\nmethod = "ova"\n'
+    config.write_text(f'method = "ensemble"\nrule = "learnt"\nheld_out = 0.2\n{members}')
+    train = ["train", folder / "train.jsonl", "--config", config, "--no-estimate", "--force"]
+    _, out, _ = call_both(*train, "--out", tmp_path / "m", "--json")
+    assert set(json.loads(out)["held_out"]) == {"ensemble", "1 linear", "2 linear"}
+    _, _, said = call_both(*train, "--out", tmp_path / "m")
+    assert "checkpoint or weights were chosen" in said and "1 linear" in said
 
 
 def test_tune_writes_a_config_that_train_takes(

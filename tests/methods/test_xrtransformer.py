@@ -158,6 +158,11 @@ def test_a_run_with_another_ranker_trains_only_the_ranker(tmp_path: Path) -> Non
         new({"kept": [2, 3]}, **training).fit(texts, labels, run=run)
     below = ["matcher-2", "bootstrap-3", "network-3", "vectors-3", "refined-tree", "ranker"]
     assert computed(folder) == below
+    inherit = {"matcher": "head", "bootstrap": "inherit"}
+    for heads, matcher in ((inherit, {}), (inherit | {"bootstrap_C": 2.0}, {"C": 2.0})):
+        with RunFolder(folder) as run:
+            new(heads, **training, matcher=matcher).fit(texts, labels, run=run)
+    assert computed(folder) == []  # neither of the two is asked for
 
 
 @pytest.mark.parametrize("level", [1, 2, 3])

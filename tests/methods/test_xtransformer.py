@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 import labelgrove
+from labelgrove.corpus import LabelIndex
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
 from labelgrove.methods.cluster_ranking import (
@@ -335,8 +336,48 @@ def test_other_ranker_settings_train_only_the_ranker(tmp_path: Path) -> None:
     with RunFolder(tmp_path / "run") as run:
         new(ranking={"features": "tfidf", "clusters_kept": 1}).fit(texts, labels, run=run)
     assert computed(tmp_path / "run") == [*first, "ranker", "ranker"]
+    with RunFolder(tmp_path / "run") as run:
+        new(ranking={"clusters_kept": 50}).fit(texts, labels, run=run)
+    assert computed(tmp_path / "run") == [*first, "ranker", "ranker", "ranker"]
     fresh = new(ranking={"combine": "product"}).fit(texts, labels)
     assert again.predict(texts, k=3).scores.tobytes() == fresh.predict(texts, k=3).scores.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("indexing", "stage"),
+    [
+        ({"vectors": "text-emb"}, "label-vectors"),
+        ({"vectors": "pifa-neural", "embeddings": "pretrained"}, "pretrained-vectors"),
+    ],
+)
+def test_other_clusters_of_the_same_vectors_need_no_encoder(
+    tmp_path: Path, indexing: dict[str, Any], stage: str
+) -> None:
+    texts, labels = planted(60)
+    for clusters in (2, 4):
+        with RunFolder(tmp_path / "run") as run:
+            new(indexing=indexing | {"clusters": clusters}).fit(texts, labels, run=run)
+    assert computed(tmp_path / "run").count(stage) == 1
+    assert computed(tmp_path / "run").count("clusters") == 2
+
+
+def test_held_out_documents_are_read_once(tmp_path: Path) -> None:
+    texts, labels = planted(60)
+    for C in (1.0, 2.0):
+        with RunFolder(tmp_path / "run") as run:
+            model = new(held_out=0.2, ranker={"C": C}).fit(texts, labels, run=run)
+    assert computed(tmp_path / "run").count("held-out-matching") == 1
+    assert model.report_ == new(held_out=0.2, ranker={"C": 2.0}).fit(texts, labels).report_
+
+
+@pytest.mark.parametrize("names", [None, ["colour", "thing"]])
+def test_labels_without_names_are_told(names: list[str] | None) -> None:
+    index = LabelIndex(["c1", "c2"], names=names)
+    texts, labels = ["red", "hat"] * 20, [["c1"], ["c2"]] * 20
+    said: list[str] = []
+    model = new(indexing={"vectors": "text-emb", "clusters": 2})
+    model.fit(texts, labels, index=index, callbacks=[lambda event: said.append(str(event.values))])
+    assert any("labels have no names" in line for line in said) == (names is None)
 
 
 def test_indexing_by_embeddings_uses_the_matcher_that_is_there(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from labelgrove.benching.table import METRICS
 from labelgrove.ensemble import check_rule
+from labelgrove.ensemble_members import check_kinds
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create, method_class
 from labelgrove.params import Params, merge_settings, param, read_toml, unknown_key
@@ -98,9 +99,9 @@ class Bench:
 
     def check(self, *, named_baseline: bool) -> None:
         """What is wrong is told before the work begins."""
-        names = [row.name for row in self.rows]
-        if named_baseline and self.params.baseline not in names:
-            raise ConfigError(unknown_key(self.params.baseline, names, "baseline"))
+        rows = {row.name: row for row in self.rows}
+        if named_baseline and self.params.baseline not in rows:
+            raise ConfigError(unknown_key(self.params.baseline, list(rows), "baseline"))
         for row in self.rows:
             if row.settings is None:
                 continue
@@ -109,6 +110,7 @@ class Bench:
                 continue
             try:
                 check_rule(model.rule, model.weights, len(row.of))
+                check_kinds([create_row(rows[name]) for name in row.of], model.rule)
             except ConfigError as error:
                 raise ConfigError(f"{row.name}: {error}") from error
             if model.rule == "learnt" and not self.params.held_out:

@@ -33,7 +33,7 @@ from labelgrove.disk.bundle import library_versions
 from labelgrove.disk.hashing import content_hash, file_hash
 from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.formats.sources import source_files
-from labelgrove.nn.encoder_files import EncoderContent, find_encoder
+from labelgrove.nn.encoder_files import EncoderContent, EncoderParams, find_encoder
 from labelgrove.params import to_toml
 
 WARM_UP = 5  # documents before the clock runs
@@ -80,17 +80,26 @@ def _file(data: Path, given: str, stems: Sequence[str]) -> Path:
     raise ConfigError(f"{data}: has no file {' or '.join(f'{stem}.*' for stem in stems)}")
 
 
-def _encoders(row: Row) -> list[EncoderContent]:
-    """The encoders of a row, whose files may change under the same name."""
+def encoders_of(row: Row) -> list[EncoderContent]:
+    """The encoders of a row, whose files may change under the same name.
+
+    >>> encoders_of(Row("linear", {"method": "linear"}))
+    []
+    """
     if row.settings is None:
         return []
     model = create_row(row)
     readers = [one for one in (model, *getattr(model, "members", ())) if hasattr(one, "encoder")]
-    found = []
+    wanted = [reader.encoder for reader in readers]
     for reader in readers:
+        own = getattr(getattr(reader, "indexing", None), "text_encoder", None)
+        if own is not None:  # reads the labels' names
+            wanted.append(EncoderParams(**reader.encoder.get_params() | {"encoder": own}))
+    found = []
+    for encoder in wanted:
         with suppress(LabelgroveError):  # what is missing is told when the row is trained
-            find_encoder(reader.encoder.encoder)
-            found.append(EncoderContent(reader.encoder))
+            find_encoder(encoder.encoder)
+            found.append(EncoderContent(encoder))
     return found
 
 
@@ -146,7 +155,12 @@ class _Place:
         members = [self.key(self.rows[name]) for name in row.of]
         shared = self.params.get_params() | {"baseline": None}
         return content_hash(
-            labelgrove.__version__, self.files.digest, shared, row.settings, members, _encoders(row)
+            labelgrove.__version__,
+            self.files.digest,
+            shared,
+            row.settings,
+            members,
+            encoders_of(row),
         )
 
     def record(self, row: Row) -> dict[str, Any] | None:
@@ -216,7 +230,8 @@ class _Place:
             record = self.record(self.rows[name])
             if record is None:
                 raise LabelgroveError(
-                    f"its member {name} was not trained; with --only, name it, too"
+                    f"its member {name} has not been trained: name it with --only, too, or see why "
+                    "it failed"
                 )
             records.append(record)
             members.append(labelgrove.load(self.folder / "models" / self.rows[name].slug))

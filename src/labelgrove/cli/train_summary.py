@@ -53,12 +53,12 @@ def summary(
 
 
 def _held_out(model: Any) -> dict[str, dict[str, float]]:
-    """Metrics on the held-out part, in percent, by method: this one and the linear one."""
+    """Metrics on the held-out part, in percent: of this method, beside linear or its members."""
     report = held_out_metrics(getattr(model, "report_", None))
     return {
         name: {metric: round(100 * values[metric], 4) for metric in SHOWN if metric in values}
         for name, values in report.items()
-        if name in (model.method, "linear") and values
+        if values and (model.method == "ensemble" or name in (model.method, "linear"))
     }
 
 
@@ -96,7 +96,7 @@ def print_summary(
         say(f"used again: {', '.join(reused)}")
     held_out = told.get("held_out", {})
     if held_out:
-        say("held-out part of the training documents, percent:")
+        say("on the held-out documents, by which checkpoint or weights were chosen, percent:")
         for line in _beside(held_out):
             say(f"  {line}")
         if _behind(held_out, told["method"]):

@@ -7,7 +7,7 @@ can be trained anew without the encoder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.features import Features
 from labelgrove.label_features import l2_normalised, label_strings
 from labelgrove.masks import LabelMask
 from labelgrove.methods.cluster_ranking import Matched
@@ -33,8 +34,8 @@ from labelgrove.relevance import targets
 from labelgrove.stages import Stages
 from labelgrove.tree import LabelTree, TreeParams
 
-# Best clusters that are remembered of a training document: fewer can be tried without the encoder.
-REMEMBERED = 20
+# Best clusters that are remembered of a document: fewer can be tried without the encoder.
+REMEMBERED = 100
 # While text vectors are made: 1,024 numbers (of the widest encoders) in single precision, scaled,
 # and in half precision.
 BYTES_PER_VECTOR = 10 * 1024
@@ -71,22 +72,32 @@ def indexed_labels(model: Any, data: Prepared, stages: Stages) -> LabelTree:
         encoder = EncoderParams(**model.encoder.get_params())
         if params.text_encoder is not None:
             encoder.encoder = params.text_encoder
-        strings = label_strings(TreeParams(label_features="text"), data.corpus.index)
+        index = data.corpus.index
+        if index.names is index.ids and index.texts is None:
+            stages.reporter.message(
+                "labels have no names: text-emb reads their ids in place of them"
+            )
+        strings = label_strings(TreeParams(label_features="text"), index)
         assert strings is not None
-        return clusters(
-            lambda: by_own_text(strings, encoder, device=model.device, threads=threads),
-            strings=strings,
-            encoder=EncoderContent(encoder),
+        vectors = _vectors_stage(
+            stages,
+            "label-vectors",
+            {"strings": strings, "encoder": EncoderContent(encoder)},
+            lambda: by_own_text(strings, encoder, device=model.device, threads=threads).dense,
         )
+        return clusters(lambda: Features(None, vectors), vectors=stages.key("label-vectors"))
     if params.vectors == "pifa-neural" and params.embeddings == "pretrained":
         device = choose_device(model.device)
+        vectors = _vectors_stage(
+            stages,
+            "pretrained-vectors",
+            {"tokens": stages.key("tokens"), "encoder": EncoderContent(model.encoder)},
+            lambda: embed(data.encoder, data.tokens, device=device),
+        )
         return clusters(
-            lambda: by_documents(
-                embed(data.encoder, data.tokens, device=device), labels, threads=threads
-            ),
+            lambda: by_documents(vectors, labels, threads=threads),
             labels=labels,
-            tokens=stages.key("tokens"),
-            encoder=EncoderContent(model.encoder),
+            vectors=stages.key("pretrained-vectors"),
         )
     first = clusters(
         lambda: by_documents(data.features.rows, labels, threads=threads),
@@ -96,12 +107,19 @@ def indexed_labels(model: Any, data: Prepared, stages: Stages) -> LabelTree:
     if params.vectors == "pifa-tfidf":
         return first
     network, _ = matcher_stage(model, data, first, stages)
-    matched = matching_stage(model, data, network, stages)
+    matched = matching_stage(model, data.tokens, network, stages)
     return clusters(
         lambda: by_documents(matched.vectors, labels, threads=threads),
         labels=labels,
         matching=stages.key("matching"),
     )
+
+
+def _vectors_stage(
+    stages: Stages, name: str, inputs: dict[str, Any], compute: Callable[[], Any]
+) -> Any:
+    """Text vectors as a stage of their own: other clusters of them need no encoder."""
+    return stages(name, inputs, lambda _: Part({}, {"vectors": compute()})).arrays["vectors"]
 
 
 def matcher_stage(
@@ -132,15 +150,26 @@ def clustered(data: Prepared, tree: LabelTree) -> Prepared:
 
 
 def matching_stage(
-    model: Any, data: Prepared, network: Network, stages: Stages, *, most: int = REMEMBERED
+    model: Any,
+    tokens: Tokens,
+    network: Network,
+    stages: Stages,
+    *,
+    at_least: int = 1,
+    part: str = "",
 ) -> Matched:
-    """What the matcher makes of the training documents, with their ``most`` best clusters."""
+    """What the matcher makes of documents: their vectors and best clusters, more than are needed.
+
+    ``part`` goes before the names of the stages: "held-out-" for the documents held out.
+    """
+    most = max(REMEMBERED, at_least)
 
     def compute(_: Any) -> Part:
-        return Part({}, vars(match(make_runner(network, model), data.tokens, most)))
+        return Part({}, vars(match(make_runner(network, model), tokens, most)))
 
-    inputs = {"network": stages.key("network"), "tokens": stages.key("tokens"), "most": most}
-    return Matched(**stages("matching", inputs, compute).arrays)
+    read = stages.key(f"{part}tokens")
+    inputs = {"network": stages.key("network"), "tokens": read, "most": most}
+    return Matched(**stages(f"{part}matching", inputs, compute).arrays)
 
 
 def match(runner: Runner, tokens: Tokens, most: int, *, mask: LabelMask | None = None) -> Matched:

@@ -28,6 +28,7 @@ from labelgrove.tree import LabelTree, TreeParams, build_tree
 # What the checkpoint is chosen by (their mean), and what is reported of the held-out part.
 CHOSEN_BY = ("P@1", "P@3", "P@5")
 REPORTED = (*CHOSEN_BY, "nDCG@5", "R@10")
+SPLIT_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -104,13 +105,12 @@ def baseline_stage(
     corpus: Corpus,
     held_out: Corpus,
     *,
-    seed: int,
     threads: int | None,
 ) -> dict[str, float]:
     """What the linear method reaches on the held-out part, trained on the same documents."""
 
     def compute(_: Any) -> Part:
-        model = Linear(random_state=seed, n_jobs=threads)
+        model = Linear(n_jobs=threads)
         model.fit(features.rows, corpus.labels, index=corpus.index)
         assert held_out.texts is not None
         found = model.predict(features.vectorizer.transform(held_out.texts), k=10)
@@ -121,7 +121,6 @@ def baseline_stage(
         "features": stages.key("tfidf"),
         "labels": corpus.labels,
         "held_out": [held_out.texts, held_out.labels],
-        "seed": seed,
     }
     return stages("linear-baseline", inputs, compute).config
 
@@ -163,10 +162,13 @@ class Prepared:
 
 
 def prepare(model: Any, corpus: Corpus, stages: Stages) -> Prepared:
-    """Splits the documents, makes tf-idf and tokens, and trains the linear baseline."""
+    """Splits the documents, makes tf-idf and tokens, and trains the linear baseline.
+
+    All that is the same for any ``random_state``, so that models with several seeds share it.
+    """
     check_texts_alone(model.method, corpus)
-    seed, threads = model.random_state, model.n_jobs
-    learnt_from, held_out = hold_out(corpus, model.held_out, seed)
+    threads = model.n_jobs
+    learnt_from, held_out = hold_out(corpus, model.held_out, SPLIT_SEED)
     if held_out is not None:
         assert held_out.texts is not None and learnt_from.texts is not None
         known = repeated_texts(held_out.texts, learnt_from.texts)
@@ -177,7 +179,7 @@ def prepare(model: Any, corpus: Corpus, stages: Stages) -> Prepared:
     features = tfidf_stage(stages, learnt_from.texts, model.tfidf, threads=threads)
     linear = {}
     if model.baseline and held_out is not None:
-        linear = baseline_stage(stages, features, learnt_from, held_out, seed=seed, threads=threads)
+        linear = baseline_stage(stages, features, learnt_from, held_out, threads=threads)
     tokens = tokens_stage(stages, "tokens", learnt_from.texts, encoder, threads=threads)
     held_out_tokens = None
     if held_out is not None:

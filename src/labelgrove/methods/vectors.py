@@ -209,7 +209,7 @@ class LinearVectors(Estimator):
         data = prepare(self, corpus, stages)
         tree = indexed_labels(self, data, stages)
         network, self.story_ = matcher_stage(self, data, tree, stages)
-        matched = matching_stage(self, data, network, stages)
+        matched = matching_stage(self, data.tokens, network, stages)
         return network, data.learnt_from, matched.vectors
 
     def _embed(self, encoder: Encoder, tokens: Any, **options: Any) -> DenseBlock:

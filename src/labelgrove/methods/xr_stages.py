@@ -176,11 +176,12 @@ def bootstrap_stage(
             )
         return Part({}, {"weights": weights, "bias": bias})
 
+    solved = () if kind == "inherit" else ("bootstrap_C", "bootstrap_scaled", "negatives")
     inputs = descent.keys | {
         "network": stages.key(f"network-{level - 1}"),
         "vectors": stages.key(f"vectors-{level - 1}"),
         "shortlists": stages.key(f"matcher-{level - 1}"),
-        "heads": descent.settings("bootstrap", "bootstrap_C", "bootstrap_scaled", "negatives"),
+        "heads": descent.settings("bootstrap", *solved),
     }
     return stages(f"bootstrap-{level}", inputs, compute)
 
@@ -312,8 +313,9 @@ def matcher_stage(
         "features": stages.key("tfidf"),
         "vectors": stages.key(f"vectors-{level}"),
         "above": stages.key(f"matcher-{level - 1}"),
-        "heads": descent.settings("matcher", "negatives") | {"kept": keep},
-        "matcher": model.matcher,
+        "heads": descent.settings("matcher", *(("negatives",) if level > 1 else ()))
+        | {"kept": keep},
+        "matcher": None if model.heads.matcher == "head" else model.matcher,
     }
     made = stages(f"matcher-{level}", inputs, compute)
     held_out = None if vectors.held_out is None else csr_from_arrays(made.arrays, "held_out")

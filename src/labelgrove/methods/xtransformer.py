@@ -31,7 +31,6 @@ from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.indexing import IndexingParams
 from labelgrove.methods.matching import (
     BYTES_PER_VECTOR,
-    REMEMBERED,
     indexed_labels,
     match,
     matcher_stage,
@@ -129,14 +128,15 @@ class XTransformer(Estimator):
         check_ranking(self.ranking, self.ranker, held_out=data.held_out is not None)
         tree = indexed_labels(self, data, stages)
         network, self.story_ = matcher_stage(self, data, tree, stages)
-        most = max(REMEMBERED, self.ranking.clusters_kept)
-        matched = matching_stage(self, data, network, stages, most=most)
+        matched = matching_stage(
+            self, data.tokens, network, stages, at_least=self.ranking.clusters_kept
+        )
         ranker = self._train_ranker(data, tree, matched, stages)
         self.network_ = network
         self.vectorizer_ = data.features.vectorizer
         self.ranker_ = ClusterRanker(ranker, self.ranking)
         self._remember(corpus)
-        self.report_ = self._held_out_report(data, reporter)
+        self.report_ = self._held_out_report(data, stages)
         self.timings_ = reporter.timings
         return self
 
@@ -168,13 +168,19 @@ class XTransformer(Estimator):
         }
         return Ranker.from_state(stages("ranker", inputs, compute))
 
-    def _held_out_report(self, data: Prepared, reporter: Reporter) -> dict[str, Any]:
+    def _held_out_report(self, data: Prepared, stages: Stages) -> dict[str, Any]:
         """This method beside the linear one on the held-out part, where there is one."""
         if data.held_out is None or data.held_out_tokens is None:
             return {}
         threads = self.n_jobs
-        runner = prediction_runner(self)
-        matched = match(runner, data.held_out_tokens, self.ranker_.clusters_for(10))
+        matched = matching_stage(
+            self,
+            data.held_out_tokens,
+            self.network_,
+            stages,
+            at_least=self.ranker_.clusters_for(10),
+            part="held-out-",
+        )
         assert data.held_out.texts is not None
         terms = self.vectorizer_.transform(data.held_out.texts)
         if self.ranking.combine == "learnt":
@@ -183,7 +189,7 @@ class XTransformer(Estimator):
         kind = self.ranking.score_kind
         found_labels = Predictions(*found, self.index_, kind)
         ours = measured(found_labels, data.held_out, data.learnt_from)
-        reporter.message(comparison(self.method, ours, data.linear))
+        stages.reporter.message(comparison(self.method, ours, data.linear))
         recall = [self.ranker_.recall(matched, data.held_out.labels)]
         return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}
 
