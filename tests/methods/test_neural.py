@@ -19,7 +19,10 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
 from labelgrove.methods.neural import comparison
 from labelgrove.methods.preparation import hold_out
+from labelgrove.nn.batches import Batches
+from labelgrove.nn.ragged import RaggedLabels
 from labelgrove.nn.rows import RowTable
+from labelgrove.nn.tokens import tokenize
 from labelgrove.runs import RunFolder
 from test_contract import planted, tiny_training
 
@@ -32,6 +35,40 @@ HEADS: dict[str, dict[str, Any]] = {
 
 def new(method: str, **settings: Any) -> Any:
     return create(method, tiny_training() | {"heads": HEADS[method], **settings})
+
+
+def test_lightxml_reads_the_last_layers() -> None:
+    model = new("lightxml", heads={"layers": 2}).fit(*planted(20))
+    assert model.network_.layers == (-2, -1)  # of three
+
+
+def test_a_coarse_level_of_cascadexml_reaches_no_layer_above_its_own() -> None:
+    model = new("cascadexml", encoder=tiny_training()["encoder"] | {"pooling": "first"})
+    network = model.fit(*planted(60)).network_
+    assert network.layers == (1, 2, 3, 3)  # 2 and 4 clusters, then labels: a sixth of 3 apart
+    tokens = tokenize(planted(4)[0], network.encoder, 16)
+    (batch,) = Batches(tokens, 4, pad_id=network.encoder.pad_id).epoch(0)
+    network.heads.weights = [1.0, 0.0, 0.0]
+    network.heads.loss(network.states(batch), RaggedLabels.from_rows([[0]] * 4))[0].backward()
+    reached = [
+        any(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in layer.parameters())
+        for layer in network.encoder.model.encoder.layer
+    ]
+    assert reached == [True, True, False]
+
+
+def test_memory_counts_as_many_states_as_a_label_reads() -> None:
+    corpus = Corpus.from_lists(["red hat"] * 100, [[str(n)] for n in range(100)])
+    one, five = (new("lightxml", heads={"layers": n}).estimate_memory(corpus) for n in (1, 5))
+    assert five - one == 5 * 4 * 4 * 512 * 100
+
+
+def test_lists_for_other_levels_are_refused_before_the_work() -> None:
+    said: list[str] = []
+    model = new("cascadexml", heads={"clusters": [2, 4], "kept": [2, 2, 2]})
+    with pytest.raises(ConfigError, match="2 values wanted, got 3: 11 labels get 2 levels"):
+        model.fit(*planted(60), callbacks=[lambda event: said.append(event.stage)])
+    assert said == []
 
 
 def test_held_out_documents_are_a_share_and_never_all() -> None:

@@ -201,6 +201,12 @@ def test_prediction_knows_no_labels():
         assert float(stats["recall.1"]) == 0.0
 
 
+def test_defaults_are_what_did_better_on_tibkat():
+    params = CascadeParams()
+    found = (params.reduction, params.rescale, params.truth, params.score)
+    assert found == ("mean", True, "forced", "level")
+
+
 def test_a_document_costs_the_same_in_any_batch():
     net, _, rows, states = problem(10)
     together, _ = net.loss(states, RaggedLabels.from_rows(rows))

@@ -137,7 +137,7 @@ def test_the_pooler_is_used_when_asked_for_and_else_taken_out(load: Load) -> Non
     assert torch.equal(last, raw.pooler_output)
     assert torch.equal(first, raw.hidden_states[1][:, 0])
     assert not any("pooler" in name for name, _ in load("bert").named_parameters())
-    with pytest.raises(ConfigError, match="no pooler; choose first or mean"):
+    with pytest.raises(ConfigError, match="no pooler; choose first, mean or last"):
         load("distilbert", pooling="pooler")
 
 

@@ -92,6 +92,12 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
     assert float(stats["loss.groups"] + stats["loss.labels"]) == pytest.approx(loss.item())
 
 
+def test_defaults_are_what_did_better_on_tibkat():
+    params = LightXmlParams()
+    found = (params.reduction, params.truth, params.bottleneck_sigmoid, params.score)
+    assert found == ("sum", "forced", False, "level")
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("tree", [None, LabelTree([np.zeros(LABELS)], np.arange(LABELS))])
 @pytest.mark.parametrize("chunk", [None, 7])

@@ -252,6 +252,20 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
         run(other, params, folder=tmp_path)
 
 
+def test_gradients_are_clipped() -> None:
+    """Adam takes steps of the same size whatever the gradients, until these are near its eps."""
+    quiet = replace(PARAMS, weight_decay=0.0, head_weight_decay=0.0, keep="last", max_steps=3)
+
+    def moved(clip_norm: float | None) -> dict[str, float]:
+        model, start = Model(), Model()
+        train(model, Batches(), loss_of, replace(quiet, clip_norm=clip_norm), device="cpu")
+        before = dict(start.named_parameters())
+        return {n: (p - before[n]).abs().max().item() for n, p in model.named_parameters()}
+
+    free, clipped = moved(None), moved(1e-11)
+    assert all(clipped[name] < 0.01 * free[name] for name in free)
+
+
 @pytest.mark.parametrize("clip_norm", [None, 0.05])
 def test_accumulation_equals_the_large_batch(clip_norm: float | None) -> None:
     params = replace(PARAMS, clip_norm=clip_norm, keep="last")

@@ -109,6 +109,7 @@ class CascadeXML(Estimator):
         check_params(self)
         check_reranking(self.rerank, self.ranker)
         corpus = training_corpus(X, y, index)
+        shape = cascade_tree_params(len(corpus.index), self.heads, self.tree)
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
         data = prepare(self, corpus, stages)
@@ -116,7 +117,7 @@ class CascadeXML(Estimator):
             stages,
             data.features,
             data.learnt_from,
-            cascade_tree_params(len(corpus.index), self.heads, self.tree),
+            shape,
             seed=self.random_state,
             threads=self.n_jobs,
         )

@@ -146,7 +146,8 @@ class LightXML(Estimator):
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes of main memory that fitting will need at its peak, a cautious guess."""
-        return estimate_memory(self, corpus)
+        one_head = len(corpus.index) <= self.heads.one_head_up_to
+        return estimate_memory(self, corpus, layers=self.heads.layers if one_head else 1)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a model folder that needs no other file, the encoder included."""

@@ -20,7 +20,7 @@ from labelgrove.methods.reranking import Reranker, train_reranker
 from labelgrove.nn.batches import Batches, prefetched
 from labelgrove.nn.devices import choose_device, choose_precision, derived_seed
 from labelgrove.nn.encoder import Encoder
-from labelgrove.nn.encoder_files import EncoderContent, find_encoder
+from labelgrove.nn.encoder_files import EncoderContent, find_encoder, states_width
 from labelgrove.nn.loop import LoopParams, LoopResult, train
 from labelgrove.nn.network import (
     LabelledBatches,
@@ -268,18 +268,19 @@ def best_labels(
     return Predictions(columns, scores, counts, index, "product")
 
 
-def estimate_memory(model: Any, corpus: Corpus) -> int:
+def estimate_memory(model: Any, corpus: Corpus, *, layers: int = 1) -> int:
     """Bytes of main memory for fitting: tf-idf and the baseline, or the network with its optimiser.
 
-    The encoder is counted as its files are; a GPU's memory is another matter.
+    A label's vector is as wide as ``layers`` states of the encoder. The encoder is counted as its
+    files are; a GPU's memory is another matter.
     """
     linear = Linear(tfidf=model.tfidf).estimate_memory(corpus)
-    weights = sum(
-        f.stat().st_size for f in find_encoder(model.encoder.encoder).glob("*.safetensors")
-    )
+    folder = find_encoder(model.encoder.encoder)
+    weights = sum(f.stat().st_size for f in folder.glob("*.safetensors"))
     tokens = 4 * model.encoder.max_tokens * len(corpus)
+    label = 4 * layers * max(512, states_width(folder))
     # Weights, their gradients, two moments, and one copy for the best checkpoint.
-    return int(linear + tokens + 5 * (2 * weights + 4 * 512 * len(corpus.index)))
+    return int(linear + tokens + 5 * (2 * weights + label * len(corpus.index)))
 
 
 def comparison(name: str, ours: Mapping[str, float], linear: Mapping[str, float]) -> str:

@@ -118,6 +118,8 @@ def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) ->
         raise ConfigError(f"tree.kind: a cascade's levels are a balanced tree's, got {tree.kind!r}")
     widths = params.clusters or cascade_clusters(labels)
     shape: dict[str, Any] = {"max_leaf_size": max(1, labels)}
+    coarser = [width for width in widths if width < labels]
+    _check_lists(params, len(coarser), labels)
     if widths:
         steps = {after / before for before, after in pairwise(widths)} or {APART}
         if len(steps) > 1 or min(steps) < 2 or any(width & (width - 1) for width in widths):
@@ -125,8 +127,19 @@ def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) ->
                 "heads.clusters: must be powers of two that grow by the same factor, "
                 f"got {list(widths)}"
             )
-        coarser = [width for width in widths if width < labels]
         if coarser:
             leaf = -(-labels // coarser[-1])
             shape = {"branching": int(min(steps)), "max_leaf_size": leaf, "top_width": coarser[0]}
     return TreeParams(**tree.get_params() | shape)
+
+
+def _check_lists(params: CascadeParams, clusters: int, labels: int) -> None:
+    """Refuses lists that do not fit the levels that so many labels get, before any training."""
+    wanted = {"kept": clusters, "dropout": clusters + 1, "level_weights": clusters + 1}
+    for name, levels in wanted.items():
+        given = getattr(params, name)
+        if isinstance(given, list) and given and len(given) != levels:
+            raise ConfigError(
+                f"heads.{name}: {levels} values wanted, got {len(given)}: {labels:,} labels get "
+                f"{clusters} levels of clusters (heads.clusters), and the labels are one more level"
+            )

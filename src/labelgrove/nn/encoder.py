@@ -330,7 +330,7 @@ def _load_model(config: Any, folder: Path, params: EncoderParams) -> Any:
         )
     if params.pooling == "pooler" and report["missing_keys"]:
         raise ConfigError(
-            f"encoder.pooling: {params.encoder!r} has no trained pooler; choose first or mean"
+            f"encoder.pooling: {params.encoder!r} has no trained pooler; choose first, mean or last"
         )
     return model.float()  # some are stored in float16
 

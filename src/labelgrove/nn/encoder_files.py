@@ -89,6 +89,20 @@ def find_encoder(name: str) -> Path:
     return _in_packages(name) or _on_hub(name)
 
 
+def states_width(folder: Path) -> int:
+    """How many numbers a state of the encoder in a folder has, without loading it.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "config.json").write_text('{"hidden_size": 384}')
+    >>> states_width(folder)
+    384
+    """
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    names = ("hidden_size", "d_model", "dim")  # XLNet's and DistilBERT's are the latter two
+    return int(next(config[name] for name in names if name in config))
+
+
 def saved_pooling(folder: Path) -> Pooling | None:
     """The pooling that a sentence-transformers folder was trained with, where it says so.
 

@@ -32,7 +32,7 @@ def drop_unused(model: Any, pooling: Pooling) -> None:
     if pooling != "pooler" and getattr(model, "pooler", None) is not None:
         model.pooler = None
     if pooling == "pooler" and getattr(model, "pooler", None) is None:
-        raise ConfigError("encoder.pooling: this encoder has no pooler; choose first or mean")
+        raise ConfigError("encoder.pooling: this encoder has no pooler; choose first, mean or last")
     if hasattr(model, "mask_emb"):  # XLNet's; used in pretraining alone
         model.mask_emb.requires_grad_(False)
 
@@ -46,6 +46,9 @@ def freeze(model: Any, part: str | int | None) -> None:
         return
     embeddings = getattr(model, "embeddings", None) or model.get_input_embeddings()
     embeddings.requires_grad_(False)
+    wider = getattr(model, "embeddings_project", None)  # ELECTRA's, where embeddings are narrower
+    if wider is not None:
+        wider.requires_grad_(False)
     if isinstance(part, int) and part > 0:
         depth = model.config.num_hidden_layers
         lists = (m for m in model.modules() if isinstance(m, torch.nn.ModuleList))
