@@ -239,6 +239,7 @@ def test_other_processes_of_a_distributed_run_are_silent(monkeypatch: pytest.Mon
         stream = Tty()
         monkeypatch.setattr(sys, "stderr", stream)
         monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("WORLD_SIZE", "2")
         monkeypatch.setenv("TERM", "xterm")
         with Reporter([RichProgress()]).stage("x", total=1) as stage:
             stage.advance()

@@ -7,7 +7,6 @@ A callback is any function of one :class:`Event`. What a callback raises reaches
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +17,7 @@ from typing import Any, Literal, Self
 from labelgrove.disk import jsonio
 from labelgrove.errors import ConfigError
 from labelgrove.memory import peak_rss
+from labelgrove.processes import is_first_process
 
 Kind = Literal["stage_start", "progress", "stage_end", "metrics", "message"]
 
@@ -222,7 +222,7 @@ class RichProgress:
     """
 
     def __init__(self, *, console: Any = None) -> None:
-        if console is None and sys.stderr.isatty() and os.environ.get("RANK", "0") == "0":
+        if console is None and sys.stderr.isatty() and is_first_process():
             from rich.console import Console
 
             console = Console(stderr=True)

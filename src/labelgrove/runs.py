@@ -30,6 +30,7 @@ from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.locks import FileLock, lock_holder
 from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.part import Part
+from labelgrove.processes import is_first_process
 
 _STAGE_NAME = re.compile(r"[a-z0-9_-]+(/[a-z0-9_-]+)*")
 _RUN, _LOCK, _LOG = "run.json", "lock", "log.jsonl"
@@ -51,7 +52,8 @@ class RunFolder:
     """A folder for one training run, used by one process at a time.
 
     With ``resume`` finished stages are used again. Without it a folder that already holds a run is
-    an error, so that nobody continues an old run by accident.
+    an error, so that nobody continues an old run by accident. Of processes that train one model
+    together only the first writes; the others read what is there and keep the rest to themselves.
 
     >>> import tempfile
     >>> with RunFolder(Path(tempfile.mkdtemp()) / "run") as run:
@@ -65,6 +67,10 @@ class RunFolder:
         self.path = Path(path)
         _check_usable(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
+        self._computing: dict[str, str] = {}
+        self._writes = is_first_process()
+        if not self._writes:
+            return
         self._log = JsonlLog(self.path / _LOG)
         self._lock = FileLock(self.path / _LOCK)
         try:
@@ -74,7 +80,6 @@ class RunFolder:
         except BaseException:
             self._lock.release()
             raise
-        self._computing: dict[str, str] = {}
 
     def _open(self, resume: bool) -> None:
         about = _read_run(self.path)
@@ -108,7 +113,8 @@ class RunFolder:
                 result = read_bundle(folder, kind="stage").parts["result"]
             except (ModelFormatError, KeyError) as error:
                 self.log({"kind": "stage_damaged", "stage": name, "key": key, "why": str(error)})
-                shutil.rmtree(folder)
+                if self._writes:
+                    shutil.rmtree(folder)
             else:
                 self.log({"kind": "stage_reused", "stage": name, "key": key})
                 return result
@@ -121,6 +127,8 @@ class RunFolder:
             part = compute()
         finally:
             del self._computing[name]
+        if not self._writes:
+            return part
         fields = {"stage": name, "inputs": hashes, "seconds": time.perf_counter() - start}
         write_bundle(folder, kind="stage", fields=fields, parts={"result": part})
         shutil.rmtree(self._folder("checkpoints", name, key), ignore_errors=True)
@@ -135,6 +143,8 @@ class RunFolder:
 
     def log(self, event: Event | Mapping[str, Any]) -> None:
         """Appends an event to ``log.jsonl``; this method can be a callback."""
+        if not self._writes:
+            return
         if isinstance(event, Event):
             self._log(event)
         else:
@@ -142,6 +152,8 @@ class RunFolder:
 
     def finish(self) -> None:
         """Notes that the run came to its end; its stages stay for later runs."""
+        if not self._writes:
+            return
         self._write_about(finished=True)
         self.log({"kind": "run_finished"})
 
@@ -151,11 +163,13 @@ class RunFolder:
 
     def close(self) -> None:
         """Lets another process use the folder."""
-        self._lock.release()
+        if self._writes:
+            self._lock.release()
 
     def remove(self) -> None:
         """Deletes the folder; for runs whose result is safe elsewhere."""
-        shutil.rmtree(self.path)
+        if self._writes:
+            shutil.rmtree(self.path)
 
     def __enter__(self) -> Self:
         return self

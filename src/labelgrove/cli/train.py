@@ -92,10 +92,12 @@ def train(
     from labelgrove.memory import limit_memory, parse_size, peak_rss, require
     from labelgrove.methods import create
     from labelgrove.planning.plan import plan_training
+    from labelgrove.processes import is_first_process, process_count, wait_for_all
     from labelgrove.splits import repeated_texts
 
     if out is None and not plan_only:
         raise typer.BadParameter("say where the model shall go", param_hint="--out")
+    quiet = quiet or not is_first_process()
     console = common.stderr_console(quiet=quiet)
     model = create(*configured(method, config, settings or [], seed=seed, threads=threads))
     common.use_device(model, device)
@@ -106,7 +108,8 @@ def train(
     if str(corpus) != "-":
         existing(corpus)  # before the run folder lies beside it
     place = None if plan_only else out
-    with _training_run(place, run_folder, resume=resume, force=force) as run:
+    where = getattr(model, "device", None)
+    with _training_run(place, run_folder, resume=resume, force=force, device=where) as run:
         if budget is not None:
             require(budget, peak_rss() or 0, "starting labelgrove")
             limit_memory(budget)
@@ -135,7 +138,8 @@ def train(
             groups = read_label_groups(label_tree, documents.index)  # for masks at prediction
             documents = replace(documents, index=documents.index.with_groups(groups))
             console.print(f"{label_tree}: {settled}", markup=False)
-        measures = estimate and (plan_only or not quiet)
+        # What is timed is a training: with several processes the others would have to join in.
+        measures = estimate and (plan_only or not quiet) and process_count() == 1
         plan = plan_training(model, documents, calibrate=measures, **given)
         for line in plan.lines():
             console.print(line, markup=False)
@@ -150,6 +154,9 @@ def train(
             require(budget, plan.memory_bytes, what)
         with RichProgress() as progress:
             model.fit(documents, callbacks=[] if quiet else [progress], run=run, **given)
+        wait_for_all(where)  # nobody needs the run folder any longer
+        if not is_first_process():
+            return
         assert out is not None
         measured = None
         if held_out is not None:
@@ -203,22 +210,27 @@ def _check_extras(
 
 @contextmanager
 def _training_run(
-    out: Path | None, kept: Path | None, *, resume: bool, force: bool
+    out: Path | None, kept: Path | None, *, resume: bool, force: bool, device: str | None
 ) -> Iterator[RunFolder | None]:
     """The run folder while training. A private one stays only where it is worth resuming."""
     from labelgrove.errors import ConfigError
+    from labelgrove.processes import is_first_process, wait_for_all
     from labelgrove.runs import RunFolder
 
     if out is None:
         yield None
         return
 
+    if not is_first_process():
+        wait_for_all(device)  # the first one has tidied up
     path = kept or out.with_name(out.name + ".run")
     if force and not resume and kept is None and path.exists():
         # Opened before it goes: refuses where it is no run folder, or another process uses it.
         with RunFolder(path, resume=True) as old:
             old.remove()
     with RunFolder(path, resume=resume or kept is not None) as run:
+        if is_first_process():
+            wait_for_all(device)
         try:
             yield run
         except BaseException as error:
