@@ -10,12 +10,12 @@ import os
 
 
 def process_count() -> int:
-    """How many processes train together.
+    """How many processes train together: launchers tell each its rank, too.
 
     >>> process_count()
     1
     """
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
 
 
 def is_first_process() -> bool:
@@ -24,7 +24,7 @@ def is_first_process() -> bool:
     >>> is_first_process()
     True
     """
-    return process_count() == 1 or os.environ.get("RANK", "0") == "0"
+    return process_count() == 1 or os.environ["RANK"] == "0"
 
 
 def wait_for_all(device: str | None = None) -> None:

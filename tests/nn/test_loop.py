@@ -239,7 +239,10 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> Non
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     whole, resumed = Model(), Model()
     run(whole, params)
-    assert run(resumed, params, folder=tmp_path).resumed_from == 3
+    said: list[Any] = []
+    reporter = Reporter([lambda event: said.append(event.values.get("text"))])
+    assert run(resumed, params, folder=tmp_path, reporter=reporter).resumed_from == 3
+    assert "train: goes on after 3 of 36 updates" in said
     assert_same_bits(whole, resumed)
 
 

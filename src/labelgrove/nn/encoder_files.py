@@ -100,7 +100,7 @@ def states_width(folder: Path) -> int:
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     names = ("hidden_size", "d_model", "dim")  # XLNet's and DistilBERT's are the latter two
-    return int(next(config[name] for name in names if name in config))
+    return int(next((config[name] for name in names if name in config), 1024))
 
 
 def saved_pooling(folder: Path) -> Pooling | None:

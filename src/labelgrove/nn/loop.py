@@ -173,6 +173,9 @@ class _Run:
     def train(self, reporter: Reporter, stage_name: str) -> LoopResult:
         progress = self.progress
         if not progress.finished:
+            if progress.step:
+                done = f"{progress.step:,} of {self.total:,} updates"
+                reporter.message(f"{stage_name}: goes on after {done}")
             with self._interruptible(), reporter.stage(stage_name, total=self.total) as stage:
                 stage.advance(progress.step)
                 while not self._is_over():
