@@ -125,9 +125,11 @@ def test_a_learnt_ensemble_stands_beside_its_members(
     config.write_text(f'method = "ensemble"\nrule = "learnt"\nheld_out = 0.2\n{members}')
     train = ["train", folder / "train.jsonl", "--config", config, "--no-estimate", "--force"]
     _, out, _ = call_both(*train, "--out", tmp_path / "m", "--json")
-    assert set(json.loads(out)["held_out"]) == {"ensemble", "1 linear", "2 linear"}
+    told = json.loads(out)
+    assert set(told["held_out"]) == {"ensemble", "1 linear", "2 linear"}
     _, _, said = call_both(*train, "--out", tmp_path / "m")
     assert "checkpoint or weights were chosen" in said and "1 linear" in said
+    assert f"members are joined by {told['rule']}, with weights" in said
 
 
 def test_tune_writes_a_config_that_train_takes(

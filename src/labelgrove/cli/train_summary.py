@@ -44,6 +44,8 @@ def summary(
         "plan": plan.to_json(),
         "next": next_commands(model, out, dev),
     }
+    if model.method == "ensemble":
+        told |= {"rule": model.rule_, "weights": model.weights_}
     held_out = _held_out(model)
     if held_out:
         told["held_out"] = held_out
@@ -94,6 +96,9 @@ def print_summary(
     say(f"trained in {common.human_seconds(total)}: {shares or 'nothing was computed'}")
     if reused:
         say(f"used again: {', '.join(reused)}")
+    if "rule" in told:
+        weights = ", ".join(f"{weight:g}" for weight in told["weights"])
+        say(f"members are joined by {told['rule']}, with weights {weights}")
     held_out = told.get("held_out", {})
     if held_out:
         say("on the held-out documents, by which checkpoint or weights were chosen, percent:")
