@@ -115,6 +115,11 @@ def test_neural_methods_stand_beside_the_linear_one(
     assert "on the held-out documents, by which checkpoint" in said
     if told["held_out"]["lightxml"]["P@1"] < told["held_out"]["linear"]["P@1"]:
         assert "the linear method is better here" in said
+    timed = []
+    for _ in range(2):
+        _, _, said = call_both(*train, "--force", "--run", tmp_path / "run")
+        timed.append("  time  " in said)
+    assert timed == [True, False]  # the second one begins with a trained network
 
 
 def test_a_learnt_ensemble_stands_beside_its_members(

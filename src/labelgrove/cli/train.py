@@ -138,12 +138,16 @@ def train(
             groups = read_label_groups(label_tree, documents.index)  # for masks at prediction
             documents = replace(documents, index=documents.index.with_groups(groups))
             console.print(f"{label_tree}: {settled}", markup=False)
-        # What is timed is a training: with several processes the others would have to join in.
-        measures = estimate and (plan_only or not quiet) and process_count() == 1
+        stages = [] if run is None else [stage.name for stage in run.status().stages]
+        # What is timed is a training. With several processes the others would have to join in, and
+        # of one that begins with a trained network it says nothing.
+        trained = any(name.startswith("network") for name in stages)
+        telling = process_count() == 1 and not trained
+        measures = estimate and (plan_only or not quiet) and telling
         plan = plan_training(model, documents, calibrate=measures, **given)
         for line in plan.lines():
             console.print(line, markup=False)
-        if run is not None and run.status().stages:
+        if run is not None and stages:
             console.print(f"  note     what fits of {run.path} is used again", markup=False)
         if run is None:
             if as_json:
