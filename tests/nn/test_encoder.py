@@ -208,6 +208,13 @@ def test_freezing(load: Load) -> None:
         load("bert", freeze="some")
 
 
+def test_narrow_embeddings_are_frozen_with_what_widens_them(tmp_path: Path) -> None:
+    make_encoder(tmp_path / "electra", "electra", embedding_size=8)
+    params = EncoderParams(encoder=str(tmp_path / "electra"), max_tokens=16, freeze=1)
+    names = {n for n, p in load_encoder(params).named_parameters() if p.requires_grad}
+    assert names and not any("embeddings" in name or "layer.0." in name for name in names)
+
+
 @pytest.mark.parametrize("freeze", [None, 1])
 def test_gradient_checkpointing_gives_the_same_gradients(load: Load, freeze: int | None) -> None:
     gradients = []

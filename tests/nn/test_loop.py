@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from labelgrove.nn.loop import LoopParams, train  # noqa: E402
 from labelgrove.nn.rows import RowTable  # noqa: E402
 from labelgrove.part import Part  # noqa: E402
 from labelgrove.runs import RunFolder, run_status  # noqa: E402
+from together import run_together  # noqa: E402
 from toy_training import PARAMS, Batches, Model, first_four, loss_of, run  # noqa: E402
 
 
@@ -413,22 +413,8 @@ def test_batches_shared_among_another_number_of_processes_are_refused() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
 def test_two_processes_make_the_updates_of_one_with_twice_the_batches(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    shared |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, toy_training.__file__, str(tmp_path)],
-            env={**shared, "RANK": rank, "LOCAL_RANK": rank},
-            stderr=subprocess.PIPE,
-        )
-        for rank in ("0", "1")
-    ]
-    for worker in workers:
-        errors = worker.communicate(timeout=120)[1]
-        assert worker.returncode == 0, errors.decode()
+    for ended in run_together(toy_training.__file__, tmp_path):
+        assert ended.code == 0, ended.errors
     alone = toy_training.gradients_of_updates(replace(PARAMS, epochs=1.5, accumulate=2))
     first, second = (read_tensors(tmp_path / f"{rank}.safetensors") for rank in (0, 1))
     # The processes were stopped after four updates and went on: they saw updates 4 to 8.

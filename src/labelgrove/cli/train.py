@@ -142,8 +142,8 @@ def train(
         # What is timed is a training. With several processes the others would have to join in, and
         # of one that begins with a trained network it says nothing.
         trained = any(name.startswith("network") for name in stages)
-        telling = process_count() == 1 and not trained
-        measures = estimate and (plan_only or not quiet) and telling
+        worth_timing = process_count() == 1 and not trained
+        measures = estimate and (plan_only or not quiet) and worth_timing
         plan = plan_training(model, documents, calibrate=measures, **given)
         for line in plan.lines():
             console.print(line, markup=False)

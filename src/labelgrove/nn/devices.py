@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.errors import ConfigError, MissingExtraError
+from labelgrove.processes import process_count
 
 try:
     import torch
@@ -134,7 +134,7 @@ class Workers:
     @classmethod
     def start(cls, device: str | torch.device | None = None) -> Workers:
         """Joins the processes that ``torchrun`` or ``accelerate launch`` started, if any did."""
-        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        if process_count() == 1:
             return cls(choose_device(device))
         try:
             import accelerate
