@@ -262,11 +262,14 @@ class Ensemble(Estimator):
     ) -> Predictions:
         places = self._places(k)
         given = {"dense": dense, "allow": mask}
+        asked = [i for i, weight in enumerate(self.weights_) if weight]  # 0 would count for nothing
         found = [
-            member.predict(X, k=places, threads=threads, **understood(number, member, given))
-            for number, member in enumerate(self.members_, 1)
+            self.members_[i].predict(
+                X, k=places, threads=threads, **understood(i + 1, self.members_[i], given)
+            )
+            for i in asked
         ]
-        weights = None if self.rule_ == "round-robin" else self.weights_
+        weights = None if self.rule_ == "round-robin" else [self.weights_[i] for i in asked]
         return merge(found, k=k, rule=self.rule_, weights=weights, places=places, threads=threads)
 
     def estimate_memory(self, corpus: Corpus) -> int:

@@ -71,6 +71,25 @@ def test_lists_for_other_levels_are_refused_before_the_work() -> None:
     assert said == []
 
 
+@pytest.mark.parametrize(
+    ("heads", "sentence"),
+    [
+        ({"groups_kept": 5, "score": "weighted"}, "heads.groups_kept, heads.score: without effect"),
+        ({"one_head_up_to": 1, "full_chunk": 9}, "heads.full_chunk: without effect, 11 labels get"),
+        ({"one_head_up_to": 1, "groups_kept": 5}, ""),
+    ],
+)
+def test_lightxml_says_which_settings_its_form_does_not_read(
+    heads: dict[str, Any], sentence: str
+) -> None:
+    said: list[str] = []
+    new("lightxml", heads=heads).fit(
+        *planted(40), callbacks=[lambda event: said.append(event.values.get("text", ""))]
+    )
+    found = [text for text in said if "without effect" in text]
+    assert len(found) == bool(sentence) and all(sentence in text for text in found)
+
+
 def test_held_out_documents_are_a_share_and_never_all() -> None:
     texts, labels = planted(100)
     corpus = Corpus.from_lists(texts, labels)

@@ -32,7 +32,7 @@ from labelgrove.methods.preparation import prepare, tree_stage
 from labelgrove.methods.reranking import RerankParams, check_reranking
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams
-from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams
+from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams, idle_settings
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.network import MakeHeads, network_from_part
 from labelgrove.params import Params
@@ -107,8 +107,14 @@ class LightXML(Estimator):
         corpus = training_corpus(X, y, index)
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
-        data = prepare(self, corpus, stages)
         grouped = len(corpus.index) > self.heads.one_head_up_to
+        if idle := idle_settings(self.heads, grouped=grouped):
+            form = "groups" if grouped else "one head without groups"
+            reporter.message(
+                f"{', '.join(idle)}: without effect, {len(corpus.index):,} labels get {form} "
+                f"(heads.one_head_up_to={self.heads.one_head_up_to})"
+            )
+        data = prepare(self, corpus, stages)
         tree = None  # of the groups, or for the ranker alone
         if grouped or self.rerank.enabled:
             tree = tree_stage(

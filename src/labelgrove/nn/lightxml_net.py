@@ -37,6 +37,9 @@ from labelgrove.nn.ragged import RaggedLabels
 from labelgrove.params import Params, param
 from labelgrove.tree import LabelTree
 
+_OF_GROUPS = ("bottleneck", "bottleneck_sigmoid", "groups_kept", "truth", "score", "max_candidates")
+_OF_ONE_HEAD = ("full_chunk",)
+
 
 @dataclass
 class LightXmlParams(Params):
@@ -86,6 +89,17 @@ class LightXmlParams(Params):
         help="labels that a head without groups scores at a time, to save memory; none = all",
     )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
+
+
+def idle_settings(params: LightXmlParams, *, grouped: bool) -> list[str]:
+    """Names of settings that were changed and that this form of the heads does not read.
+
+    >>> idle_settings(LightXmlParams(groups_kept=150), grouped=False)
+    ['heads.groups_kept']
+    """
+    unread = _OF_ONE_HEAD if grouped else _OF_GROUPS
+    usual = LightXmlParams()
+    return [f"heads.{name}" for name in unread if getattr(params, name) != getattr(usual, name)]
 
 
 class LightXmlNet(nn.Module):
