@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ from labelgrove.methods.neural import comparison
 from labelgrove.methods.preparation import hold_out
 from labelgrove.nn.batches import Batches
 from labelgrove.nn.ragged import RaggedLabels
-from labelgrove.nn.rows import RowTable
+from labelgrove.nn.rows import row_tables
 from labelgrove.nn.tokens import tokenize
 from labelgrove.runs import RunFolder
-from test_contract import planted, tiny_training
+from test_contract import planted, same, tiny_training
 
 METHODS = ("lightxml", "cascadexml")
 HEADS: dict[str, dict[str, Any]] = {
@@ -280,10 +281,18 @@ def test_train_and_predict_from_the_command_line(tmp_path: Path) -> None:
     assert sum(set(b) == set(y) for b, y in zip(best, labels, strict=True)) > 50
 
 
-def test_a_large_label_table_is_drawn_on_the_device_that_trains_it() -> None:
-    model = new("cascadexml", heads=HEADS["cascadexml"] | {"row_table_from": 3}).fit(*planted(40))
-    assert isinstance(model.network_.heads.tables[-1], RowTable)
-    made, _ = model._heads(model.tree_, torch.device("meta"))(model.network_.encoder)
-    assert made.tables[-1].weight.device.type == "meta"
-    made, _ = model._heads(model.tree_)(model.network_.encoder)
-    assert made.tables[-1].weight.device.type == "cpu"  # a loaded model may go anywhere
+@pytest.mark.parametrize("method", METHODS)
+def test_a_large_label_table_is_trained_by_rows_on_its_own_device(
+    method: str, tmp_path: Path
+) -> None:
+    heads = {"lightxml": {"one_head_up_to": 1, "bottleneck": 6}, "cascadexml": HEADS["cascadexml"]}
+    tree = {"max_leaf_size": 3, "branching": 2}
+    model = new(method, heads=heads[method] | {"row_table_from": 3}, tree=tree).fit(*planted(40))
+    made_on = model._heads if method == "cascadexml" else partial(model._heads, 11)
+    assert [len(table) for table in row_tables(model.network_).values()] == [11]
+    for device, wanted in ((torch.device("meta"), "meta"), (None, "cpu")):  # loaded: anywhere
+        made, _ = made_on(model.tree_, device)(model.network_.encoder)
+        assert [t.weight.device.type for t in row_tables(made).values()] == [wanted]
+    model.save(tmp_path / "model")
+    texts = planted(40)[0]
+    assert same(labelgrove.load(tmp_path / "model").predict(texts), model.predict(texts))

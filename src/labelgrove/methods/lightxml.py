@@ -30,11 +30,13 @@ from labelgrove.methods.neural import (
 )
 from labelgrove.methods.preparation import prepare, tree_stage
 from labelgrove.methods.reranking import RerankParams, check_reranking
+from labelgrove.nn.devices import choose_device
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams
 from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams, idle_settings
 from labelgrove.nn.loop_params import LoopParams
 from labelgrove.nn.network import MakeHeads, network_from_part
+from labelgrove.nn.rows import RowTable
 from labelgrove.params import Params
 from labelgrove.predictions import Predictions
 from labelgrove.runs import RunFolder
@@ -126,10 +128,11 @@ class LightXML(Estimator):
                 threads=self.n_jobs,
             )
         groups = tree if grouped else None
-        heads = self._heads(len(corpus.index), groups)
+        # A large label table is drawn where it is trained.
+        heads = self._heads(len(corpus.index), groups, choose_device(self.device))
         trained = network_stage(self, data, heads, {"tree": groups, "heads": self.heads}, stages)
         self.tree_ = groups
-        self.network_ = network_from_part(trained, heads)
+        self.network_ = network_from_part(trained, self._heads(len(corpus.index), groups))
         self.story_ = trained.config["story"]
         self._remember(corpus)
         self.reranker_ = rerank_stage(self, data, tree, stages)
@@ -137,11 +140,17 @@ class LightXML(Estimator):
         self.timings_ = reporter.timings
         return self
 
-    def _heads(self, labels: int, tree: LabelTree | None) -> MakeHeads:
+    def _heads(
+        self, labels: int, tree: LabelTree | None, device: torch.device | None = None
+    ) -> MakeHeads:
         def make(encoder: Encoder) -> tuple[torch.nn.Module, Sequence[int]]:
             layers = min(self.heads.layers, encoder.depth)
             params = LightXmlParams(**self.heads.get_params() | {"layers": layers})
-            return LightXmlNet(encoder.width, labels, tree, params), range(-layers, 0)
+            table = None
+            if tree is not None and labels >= params.row_table_from:
+                table = RowTable(labels, params.bottleneck, device=device)
+            heads = LightXmlNet(encoder.width, labels, tree, params, table=table)
+            return heads, range(-layers, 0)
 
         return make
 

@@ -37,7 +37,10 @@ from labelgrove.nn.ragged import RaggedLabels
 from labelgrove.params import Params, param
 from labelgrove.tree import LabelTree
 
-_OF_GROUPS = ("bottleneck", "bottleneck_sigmoid", "groups_kept", "truth", "score", "max_candidates")
+_OF_GROUPS = (
+    *("bottleneck", "bottleneck_sigmoid", "row_table_from"),
+    *("groups_kept", "truth", "score", "max_candidates"),
+)
 _OF_ONE_HEAD = ("full_chunk",)
 
 
@@ -66,6 +69,9 @@ class LightXmlParams(Params):
     bottleneck: int = param(400, ge=1, help="width of label vectors; label sets with groups only")
     bottleneck_sigmoid: bool = param(
         False, help="sigmoid on the bottleneck: in the paper, not in its code"
+    )
+    row_table_from: int = param(
+        300_000, ge=0, help="from so many labels on, an update touches only the rows in use"
     )
     groups_kept: int = param(75, ge=1, help="best groups whose labels are candidates")
     truth: Literal["forced", "joined"] = param(
