@@ -72,6 +72,22 @@ def test_half_precision():
     assert table.weight.grad.dtype == torch.float32
 
 
+def test_small_gradients_survive_float16_under_a_loss_scale():
+    table, hidden = LabelTable(20_000, 8), torch.randn(4, 8)
+    torch.nn.init.constant_(table.bias, -8.0)  # most labels are known to be absent
+    truth = RaggedLabels.from_rows([[n] for n in range(4)]).padded()
+
+    def gradient(precision):
+        table.zero_grad()
+        with torch.autocast("cpu", dtype=precision, enabled=precision != torch.float32):
+            loss = full_head_loss(hidden, table, truth, chunk=5000, reduction="mean")
+        (2.0**16 * loss).backward()
+        return table.weight.grad.clone()
+
+    exact = gradient(torch.float32)
+    assert (gradient(torch.float16) - exact).norm() < 1e-3 * exact.norm()
+
+
 @pytest.mark.parametrize("k", [1, 4, 50])
 @pytest.mark.parametrize("chunk", [1, 5, 100])
 def test_best_labels(k, chunk):

@@ -170,26 +170,6 @@ def test_a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits(tmp_pa
     assert_same_bits(whole, resumed)
 
 
-def test_weights_of_the_best_evaluation_survive_a_stop(tmp_path: Path) -> None:
-    scores = iter([1.0, 3.0, 2.0, 2.5, 0.0, 0.5, 0.2])
-    seen = []
-    model = Model()
-
-    def evaluate() -> float:
-        seen.append(model.head.weight.clone())
-        return next(scores)
-
-    params = replace(PARAMS, checkpoint_minutes=0, evaluations_per_epoch=3)
-    with pytest.raises(StopIteration):
-        run(model, params, folder=tmp_path, evaluate=evaluate)
-    model = Model()
-    result = run(model, params, folder=tmp_path, evaluate=lambda: 0.1)
-    assert (result.best_score, result.best_step) == (3.0, 8)
-    assert torch.equal(model.head.weight, seen[1])
-    # All others are gone; this one the last checkpoint but one still names.
-    assert [p.name for p in (tmp_path / "best").iterdir()] == ["step-000000000008"]
-
-
 def test_a_stage_of_a_run_folder_keeps_the_checkpoints_and_drops_them_when_it_is_done(
     tmp_path: Path,
 ) -> None:
@@ -279,72 +259,6 @@ def test_accumulation_equals_the_large_batch(clip_norm: float | None) -> None:
     assert result.steps == 3 * 4  # the last update of an epoch has three batches, one of them of 2
     for name, value in one.state_dict().items():
         assert torch.allclose(value, other.state_dict()[name], atol=2e-5), name
-
-
-def test_dropout_is_on_again_after_an_evaluation_and_frozen_parts_stay_as_they_were() -> None:
-    class Watched(Model):
-        modes: list[tuple[bool, bool]]
-
-        def train(self, mode: bool = True) -> Watched:
-            super().train(mode)
-            self.head.eval()  # somebody's frozen part
-            return self
-
-    model = Watched()
-    model.modes = []
-
-    def watched_loss(model: Watched, batch: Any) -> torch.Tensor:
-        model.modes.append((model.training, model.encoder[2].training, model.head.training))
-        return loss_of(model, batch)
-
-    params = replace(PARAMS, max_steps=6, evaluations_per_epoch=6)
-    train(model, Batches(), watched_loss, params, evaluate=lambda: 0.0, device="cpu")
-    assert model.modes == [(True, True, False)] * 6
-
-
-@pytest.mark.parametrize(
-    ("settings", "samples"),
-    [({"swa_start": 2, "swa_every": 2}, [2, 4, 6]), ({"swa_start": 0.5}, [4, 5, 6, 7])],
-    ids=["as told", "more often in a short training"],
-)
-def test_evaluation_sees_the_mean_and_no_gradients(
-    settings: dict[str, Any], samples: list[int]
-) -> None:
-    model = Model()
-    after: list[torch.Tensor] = []
-    evaluated: list[torch.Tensor] = []
-
-    def noted_loss(model: Model, batch: Any) -> torch.Tensor:
-        after.append(model.head.weight.detach().clone())
-        return loss_of(model, batch)
-
-    def evaluate() -> float:
-        assert not torch.is_grad_enabled()
-        evaluated.append(model.head.weight.detach().clone())
-        return float(len(evaluated))
-
-    params = replace(PARAMS, max_steps=8, average="swa", evaluations_per_epoch=12 / 7, **settings)
-    result = train(model, Batches(), noted_loss, params, evaluate=evaluate, device="cpu")
-    assert len(evaluated) == 2
-    # `after` holds the weights before each update, so after[k] is what k updates made of them.
-    expected = torch.stack([after[number] for number in samples]).mean(0)
-    assert torch.allclose(evaluated[0], expected, atol=1e-6)
-    assert result.best_step == 8
-    assert torch.equal(model.head.weight, evaluated[1])
-
-
-def test_training_stops_when_the_score_stops_rising() -> None:
-    scores = [0.1, 0.5, 0.4, float("nan"), 0.45]
-    left = iter(scores)
-    params = replace(PARAMS, epochs=50, evaluations_per_epoch=4, patience=3)
-    result = run(Model(), params, evaluate=lambda: next(left))
-    assert (result.steps, result.best_score, result.best_step) == (15, 0.5, 6)
-    assert result.stopped_early
-
-
-def test_a_loss_that_is_no_number_stops_the_run_with_advice() -> None:
-    with pytest.raises(ConfigError, match=r"the loss became nan between updates 0 and 4; lower lr"):
-        train(Model(), Batches(), lambda m, b: loss_of(m, b) * torch.nan, PARAMS, device="cpu")
 
 
 def test_fp16_leaves_out_updates_that_overflow() -> None:

@@ -123,6 +123,11 @@ def make_batches(
             "training.packed: needs a BERT or RoBERTa encoder pooled by first token or mean, "
             "without gradient checkpointing; leave it unset"
         )
+    if params.batch_tokens is not None and tokens.longest > params.batch_tokens:
+        raise ConfigError(
+            f"training.batch_tokens: {params.batch_tokens} are too few for a text of "
+            f"{tokens.longest}; raise it, or lower encoder.max_tokens"
+        )
     quick = encoder.packs_quickly(device, choose_precision(params.precision, device))
     if quick if params.packed is None else params.packed:
         return PackedBatches(

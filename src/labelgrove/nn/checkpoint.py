@@ -145,6 +145,18 @@ class BestWeights:
         part = read_bundle(path, kind="weights").parts["m"]
         fill(model.state_dict(), from_part(part, "model"), str(path))
 
+    def readable(self, step: int) -> bool:
+        """Whether the weights of ``step`` are in the folder, and undamaged.
+
+        >>> BestWeights(Path("nowhere")).readable(10)
+        False
+        """
+        try:
+            read_bundle(self._path(step), kind="weights")
+        except ModelFormatError:
+            return False
+        return True
+
     def named_by_checkpoint(self, step: int | None) -> None:
         """Drops all weights that the last two checkpoints, of which this is the last, do not name.
 

@@ -116,19 +116,21 @@ class _ChunkedLoss(torch.autograd.Function):
             # A negative's slope is that of a positive with the opposite logit, turned around.
             slopes = entry_slope(-logits, kind).neg_()
             change = entry_slope(picked, kind) + entry_slope(-picked, kind)
-            slopes.scatter_add_(1, places, change.masked_fill(~here, 0.0)).mul_(scale)
+            slopes.scatter_add_(1, places, change.masked_fill(~here, 0.0))
             part = slice(start, start + chunk)
             of_hidden += torch.mm(slopes, weight[part].to(slopes.dtype))
             of_weight[part] = torch.mm(slopes.T, hidden.to(slopes.dtype))
             if of_bias is not None:
                 of_bias[part] = slopes.sum(0)
-        ctx.gradients = of_hidden.to(hidden.dtype), of_weight, of_bias
+        ctx.gradients, ctx.scale, ctx.dtype = (of_hidden, of_weight, of_bias), scale, hidden.dtype
         return total * scale
 
     @staticmethod
     def backward(ctx: Any, outer: Tensor) -> tuple[Any, ...]:
         # A gradient that nobody else holds becomes the parameter's; otherwise it would be copied.
         gradients, ctx.gradients = ctx.gradients, None
-        scaled = [None if gradient is None else gradient.mul_(outer) for gradient in gradients]
+        # Only now, with the loss scale: small shares alone would be 0 in float16.
+        share = outer * ctx.scale
+        scaled = [None if gradient is None else gradient.mul_(share) for gradient in gradients]
         del gradients
-        return *scaled, None, None, None, None, None
+        return scaled[0].to(ctx.dtype), *scaled[1:], None, None, None, None, None

@@ -279,7 +279,7 @@ class LightXmlNet(nn.Module):
     @property
     def text_width(self) -> int:
         """Size of :meth:`text`."""
-        return int(self.output_layer()[0].shape[1])
+        return self.full.in_features if self.index is None else self.params.bottleneck
 
     def text(self, states: Sequence[Tensor]) -> Tensor:
         """What the output layer reads, without dropout."""

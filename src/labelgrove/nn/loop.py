@@ -176,6 +176,7 @@ class _Run:
             if progress.step:
                 done = f"{progress.step:,} of {self.total:,} updates"
                 reporter.message(f"{stage_name}: goes on after {done}")
+                self._check_best(reporter)
             with self._interruptible(), reporter.stage(stage_name, total=self.total) as stage:
                 stage.advance(progress.step)
                 while not self._is_over():
@@ -242,12 +243,13 @@ class _Run:
         """What happens between two updates: logging, evaluation, a checkpoint."""
         progress, params = self.progress, self.params
         at_end = progress.step >= self.total
-        if progress.step % params.log_every == 0 or at_end:
-            self._log(stage)
+        judge = self.evaluate if self._evaluation_is_due() or at_end else None
+        if progress.step % params.log_every == 0 or at_end or judge is not None:
+            self._log(stage)  # before a broken network could be judged, and kept
         before = time.monotonic()
         progress.seconds = self.seconds_before + self._seconds()
-        if self.evaluate is not None and (self._evaluation_is_due() or at_end):
-            self._evaluate(stage, self.evaluate)
+        if judge is not None:
+            self._evaluate(stage, judge)
         minutes = params.checkpoint_minutes
         if minutes is not None and before - self.saved >= 60 * minutes and not self._is_over():
             self._save()
@@ -300,7 +302,8 @@ class _Run:
                     mine = float(evaluate()) if self.workers.rank == 0 else math.nan
                 score = self.workers.agree(mine)
                 best = -math.inf if progress.best_score is None else progress.best_score
-                progress.not_better += 1
+                # Patience begins with averaging: weights that are not averaged yet prove nothing.
+                progress.not_better += average is None or average.samples > 0
                 if score > best:
                     progress.best_score, progress.best_step = score, progress.step
                     progress.not_better = 0
@@ -376,6 +379,19 @@ class _Run:
             if progress.best_score is not None:
                 self.best.named_by_checkpoint(progress.best_step)
         return progress
+
+    def _check_best(self, reporter: Reporter) -> None:
+        """Forgets the best weights where they cannot be read: the end will be judged, too."""
+        progress = self.progress
+        if self.params.keep != "best" or progress.best_score is None:
+            return
+        if self.workers.agree(self.best.readable(progress.best_step)):
+            return
+        reporter.message(
+            f"the best weights so far, of update {progress.best_step:,}, cannot be read any more; "
+            "they are chosen from the rest of the training"
+        )
+        progress.best_score, progress.best_step, progress.not_better = None, 0, 0
 
     def _latest(self) -> Part | None:
         if self.checkpoints is None:

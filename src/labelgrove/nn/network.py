@@ -201,8 +201,8 @@ class Runner:
 
     def _batches(self, tokens: Tokens) -> Batches | PackedBatches:
         encoder = self.network.encoder
+        most = max(self.batch_tokens, tokens.longest)
         if self.packed:
-            most = max(self.batch_tokens, 2 * tokens.longest + 1024)
             return PackedBatches(tokens, PACKED_DOCUMENTS, pad_id=encoder.pad_id, max_tokens=most)
         return Batches(
             tokens,
@@ -210,7 +210,7 @@ class Runner:
             pad_id=encoder.pad_id,
             pad_left=encoder.pad_left,
             shuffle=False,
-            max_tokens=max(self.batch_tokens, tokens.longest),
+            max_tokens=most,
         )
 
     def standardise(self, tokens: Tokens) -> None:

@@ -9,8 +9,10 @@ each is a fair sample of the corpus.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -93,18 +95,14 @@ class PackedBatches:
         self.tokens, self.pad_id, self.seed = tokens, pad_id, seed
         lengths = np.sort(tokens.lengths)[::-1]
         self.longest = max(int(lengths[0]), 1)
-        count = -(-len(lengths) // size)
-        if max_tokens is not None:
-            if self.longest + multiple > max_tokens:
-                raise ConfigError(
-                    f"max_tokens: a batch of {max_tokens} tokens is too small for packing texts "
-                    f"of {self.longest}"
-                )
-            count = max(count, -(-int(lengths.sum()) // (max_tokens - self.longest - multiple + 1)))
-        self._count = min(count, len(lengths))
+        if max_tokens is not None and self.longest > max_tokens:
+            raise ConfigError(
+                f"max_tokens: a batch of {max_tokens} tokens cannot hold a text of {self.longest}"
+            )
+        self._count = _fewest_batches(lengths, -(-len(lengths) // size), max_tokens)
         self.rounds = -(-len(lengths) // self._count)
-        # The most that a batch can be dealt, whatever the cards: the longest of every round.
-        self.capacity = -(-int(lengths[:: self._count].sum()) // multiple) * multiple
+        capacity = -(-_most_dealt(lengths, self._count) // multiple) * multiple
+        self.capacity = capacity if max_tokens is None else min(capacity, max_tokens)
         least = int(lengths[self._count - 1 :: self._count].sum())
         self._fillers = -(-(self.capacity - least) // self.longest)
 
@@ -165,3 +163,17 @@ class PackedBatches:
             self.longest,
             used,
         )
+
+
+def _most_dealt(descending: Any, count: int) -> int:
+    """The most tokens that one of ``count`` batches can be dealt: the longest of every round."""
+    return max(int(descending[::count].sum()), 1)
+
+
+def _fewest_batches(descending: Any, least: int, max_tokens: int | None) -> int:
+    """The fewest batches, at least ``least``, of which none is ever dealt too many tokens."""
+    if max_tokens is None:
+        return least
+    counts = range(least, len(descending) + 1)
+    # More batches, less in the fullest: the first that fits is found by halving.
+    return counts[bisect_left(counts, -max_tokens, key=lambda n: -_most_dealt(descending, n))]
