@@ -64,6 +64,16 @@ def test_memory_counts_as_many_states_as_a_label_reads() -> None:
     assert five - one == 5 * 4 * 4 * 512 * 100
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_memory_counts_the_vectors_that_a_reranker_learns_from(method: str) -> None:
+    corpus = Corpus.from_lists(["red hat"] * 50_000, [["hats"]] * 50_000)
+    off, on = (
+        new(method, rerank={"enabled": enabled}).estimate_memory(corpus)
+        for enabled in (False, True)
+    )
+    assert on - off > 2 * 4 * 64 * 50_000  # the tiny encoder's width, twice
+
+
 def test_lists_for_other_levels_are_refused_before_the_work() -> None:
     said: list[str] = []
     model = new("cascadexml", heads={"clusters": [2, 4], "kept": [2, 2, 2]})

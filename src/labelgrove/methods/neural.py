@@ -285,7 +285,13 @@ def estimate_memory(model: Any, corpus: Corpus, *, layers: int = 1) -> int:
     tokens = 4 * model.encoder.max_tokens * len(corpus)
     label = 4 * layers * max(512, states_width(folder))
     # Weights, their gradients, two moments, and one copy for the best checkpoint.
-    return int(linear + tokens + 5 * (2 * weights + label * len(corpus.index)))
+    training = 5 * (2 * weights + label * len(corpus.index))
+    if not model.rerank.enabled:
+        return int(linear + tokens + training)
+    # The documents' vectors, twice and with temporaries, their shortlists, the ranker's weights.
+    document = 3 * label + 40 * model.rerank.shortlist
+    reranking = 2 * weights + document * len(corpus) + 2 * label * len(corpus.index)
+    return int(linear + tokens + max(training, reranking))
 
 
 def comparison(name: str, ours: Mapping[str, float], linear: Mapping[str, float]) -> str:

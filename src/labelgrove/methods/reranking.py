@@ -125,16 +125,15 @@ def train_reranker(
 ) -> Ranker:
     """The ranker for a trained network; ``terms`` are the tf-idf rows of the same documents."""
     columns, _, vectors = runner.read(tokens, min(params.shortlist, tree.labels), vectors=True)
-    lengths = np.linalg.norm(vectors, axis=1)
-    features = _features(terms, vectors, params)
-    start = None
-    if params.start != "none":
-        weights, bias = runner.network.heads.output_layer()
-        # Rows of unit length have lost what the layer was trained with; on average this is it.
-        start = Start(weights * (lengths.mean() if params.normalise else 1.0), bias)
-    settings = ranker.get_params()
+    settings, start = ranker.get_params(), None
     if params.start != "none":
         settings["start"] = params.start
+        weights, bias = runner.network.heads.output_layer()
+        # Rows of unit length have lost what the layer was trained with; on average this is it.
+        length = np.linalg.norm(vectors, axis=1).mean() if params.normalise else 1.0
+        start = Start(weights * length, bias)
+    features = _features(terms, vectors, params)
+    del vectors  # features have a copy of their own, and these are large
     return train_ranker(
         features,
         labels,
