@@ -216,18 +216,23 @@ def test_closing_gives_the_terminal_back_in_mid_stage() -> None:
     progress(Event("stage_end", "a", done=2, total=2))
 
 
-def test_without_a_terminal_nothing_is_shown_and_rich_is_not_imported() -> None:
+def test_without_a_terminal_lines_are_written_and_rich_is_not_imported() -> None:
     code = (
         "import sys\n"
-        "from labelgrove.callbacks import Reporter, RichProgress\n"
+        "from labelgrove.callbacks import Event, Reporter, RichProgress\n"
         "reporter = Reporter([RichProgress()])\n"
         "with reporter.stage('x', total=1) as stage:\n"
         "    stage.advance()\n"
         "reporter.message('hello')\n"
+        "for at, values in ((100, {'loss': 3}), (130, {'loss': 2}), (131, {'score': 0.25}),\n"
+        "                   (161, {'loss': 1})):\n"
+        "    reporter.send(Event('metrics', 'training', values=values, time=at))\n"
         "assert 'rich' not in sys.modules\n"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert result.stdout == result.stderr == b""
+    assert result.stdout == b""
+    lines = result.stderr.decode().splitlines()
+    assert lines == ["hello", "training loss 3", "training score 0.25", "training loss 1"]
 
 
 def test_other_processes_of_a_distributed_run_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:

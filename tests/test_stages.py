@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from labelgrove.callbacks import Event, Reporter
+from labelgrove.errors import ConfigError
 from labelgrove.part import Part
-from labelgrove.runs import RunFolder
+from labelgrove.runs import Checkpoints, RunFolder
 from labelgrove.stages import Stages
 
 
@@ -42,3 +45,34 @@ def test_without_a_run_folder_nothing_is_kept() -> None:
     stages = Stages(Reporter())
     assert stages("s", {"x": object()}, lambda _: Part({"a": 1})).config == {"a": 1}
     assert stages.key("s") == ""
+
+
+def test_a_path_is_no_run_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"run: must be a run folder: .*RunFolder\("):
+        Stages(Reporter(), str(tmp_path))  # type: ignore[arg-type]
+
+
+def test_checkpoints_of_other_inputs_are_told_of(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def attempt(x: int, *, finishes: bool) -> None:
+        with RunFolder(tmp_path / "run") as run:
+            stages = Stages(Reporter([lambda event: said.append(event.values.get("text"))]), run)
+
+            def compute(_: object) -> Part:
+                folder = stages.checkpoint_folder("network")
+                assert folder is not None
+                Checkpoints(folder).save(Part({}), step=5)
+                if not finishes:
+                    raise KeyboardInterrupt
+                return Part({})
+
+            stages("network", {"x": x}, compute)
+
+    for _ in range(2):  # the second goes on with its own
+        with pytest.raises(KeyboardInterrupt):
+            attempt(1, finishes=False)
+    assert not any(said)
+    attempt(2, finishes=True)
+    (text,) = filter(None, said)
+    assert text.startswith("network: begins anew, the checkpoints in")

@@ -100,7 +100,7 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
         top_k([[1.0]], 0)
     with pytest.raises(ConfigError, match="threads"):
-        top_k([[1.0]], 1, threads=-1)
+        top_k([[1.0]], 1, threads=-2)
     with pytest.raises(DataError, match="two dimensions"):
         top_k([1.0, 2.0], 1)
 

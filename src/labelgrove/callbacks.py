@@ -212,28 +212,33 @@ class JsonlLog:
 
 
 class RichProgress:
-    """Progress bars on the terminal (stderr); silent elsewhere, and in all but the first process.
+    """Progress bars on the terminal (stderr), plain lines in a log; in the first process alone.
 
-    The display lives while a stage is open, so that the terminal is whole again when the last one
+    A log gets what is said and every evaluation, and of other measurements one a minute. The
+    display lives while a stage is open, so that the terminal is whole again when the last one
     ends, also by an error or Ctrl-C. As a context manager it makes doubly sure.
 
-    >>> with RichProgress() as progress:  # here stderr is no terminal: nothing is shown
+    >>> with RichProgress() as progress:  # here stderr is no terminal: no bar is shown
     ...     progress(Event("stage_start", "tf-idf", total=3))
     """
 
+    PAUSE = 60.0  # seconds between two lines of measurements in a log
+
     def __init__(self, *, console: Any = None) -> None:
-        if console is None and sys.stderr.isatty() and is_first_process():
+        self._speaks = is_first_process()
+        if console is None and sys.stderr.isatty() and self._speaks:
             from rich.console import Console
 
             console = Console(stderr=True)
         self._console = console
+        self._measured = 0.0  # when a measurement was last written to a log
         self._progress: Any = None
         self._tasks: dict[str, list[Any]] = {}
 
     def __call__(self, event: Event) -> None:
         if self._console is None:
-            return
-        if event.kind == "stage_start":
+            self._log(event)
+        elif event.kind == "stage_start":
             bar = self._display().add_task(event.stage, total=event.total)
             self._tasks.setdefault(event.stage, []).append(bar)
         elif event.kind == "progress" and self._tasks.get(event.stage):
@@ -241,11 +246,8 @@ class RichProgress:
             self._progress.update(bar, completed=event.done, total=event.total)
         elif event.kind == "stage_end" and self._tasks.get(event.stage):
             self._end(event)
-        elif event.kind == "message":
-            self._console.print(event.values.get("text", ""), markup=False)
-        elif event.kind == "metrics":
-            shown = "  ".join(f"{k} {_short(v)}" for k, v in event.values.items())
-            self._console.print(f"{event.stage} {shown}".strip(), markup=False, highlight=False)
+        elif event.kind in ("message", "metrics"):
+            self._console.print(_line(event), markup=False, highlight=event.kind == "message")
 
     def close(self) -> None:
         """Takes the bars down and gives the terminal back.
@@ -288,6 +290,15 @@ class RichProgress:
             self._progress.start()
         return self._progress
 
+    def _log(self, event: Event) -> None:
+        if not self._speaks or event.kind not in ("message", "metrics"):
+            return
+        if event.kind == "metrics" and "score" not in event.values:
+            if event.time - self._measured < self.PAUSE:
+                return
+            self._measured = event.time
+        print(_line(event), file=sys.stderr, flush=True)
+
     def _end(self, event: Event) -> None:
         try:
             bar = self._tasks[event.stage].pop()
@@ -304,6 +315,13 @@ def _recordable(value: Any) -> Any:
         return jsonio.plain(value)
     except ConfigError:
         return str(value)  # an odd value in a log is no reason to stop a day's training
+
+
+def _line(event: Event) -> str:
+    if event.kind == "message":
+        return str(event.values.get("text", ""))
+    shown = "  ".join(f"{k} {_short(v)}" for k, v in event.values.items())
+    return f"{event.stage} {shown}".strip()
 
 
 def _short(value: Any) -> str:

@@ -226,6 +226,10 @@ class Checkpoints:
                 shutil.rmtree(self._path(step), ignore_errors=True)
         return None
 
+    def others(self) -> bool:
+        """Whether the stage has checkpoints of other inputs, which are of no use to this one."""
+        return any(p.parent != self.folder for p in self.folder.parent.glob("*/step-*"))
+
     def steps(self) -> list[int]:
         """The steps of which checkpoints exist, in order."""
         return sorted(int(p.name.removeprefix("step-")) for p in self.folder.glob("step-*"))

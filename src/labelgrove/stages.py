@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from labelgrove.callbacks import Reporter, Stage
+from labelgrove.errors import ConfigError
 from labelgrove.part import Part
 from labelgrove.runs import RunFolder, stage_key
 
@@ -19,6 +21,8 @@ class Stages:
     """
 
     def __init__(self, reporter: Reporter, run: RunFolder | None = None) -> None:
+        if isinstance(run, (str, Path)):
+            raise ConfigError(f"run: must be a run folder: labelgrove.runs.RunFolder({str(run)!r})")
         self.reporter = reporter
         self.run = run
         self._keys: dict[str, str] = {}
@@ -38,6 +42,20 @@ class Stages:
                 return compute(progress)
 
             return self.run.stage(name, {"key": self._keys[name]}, computing)
+
+    def checkpoint_folder(self, name: str) -> Path | None:
+        """Where the stage that is being computed keeps checkpoints; None without a run folder.
+
+        >>> Stages(Reporter(())).checkpoint_folder("network")
+        """
+        if self.run is None:
+            return None
+        own = self.run.checkpoint(name)
+        if not own.steps() and own.others():
+            self.reporter.message(
+                f"{name}: begins anew, the checkpoints in {self.run.path} are of other settings"
+            )
+        return own.folder
 
     def key(self, name: str) -> str:
         """What stands for an earlier stage's result among the inputs of a later one.

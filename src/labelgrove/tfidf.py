@@ -383,9 +383,9 @@ def _why_empty(counter: _native.TermCounter, params: TfidfParams, n_texts: int) 
     n_terms = len(counter.totals(0, float("inf"))[0])
     if n_terms == 0:
         return (
-            f"{n_texts:,} texts without a single term: they are empty, or too short for "
-            f"analyzer={params.analyzer!r}, min_token_length={params.min_token_length}, "
-            f"ngram_range={params.ngram_range}"
+            f"{n_texts:,} texts without a single term: they are empty, or too short for tf-idf "
+            f"with analyzer={params.analyzer!r}, min_token_length={params.min_token_length}, "
+            f'ngram_range={params.ngram_range}; tfidf.analyzer="char" reads single characters'
         )
     return (
         f"none of {n_terms:,} terms in {n_texts:,} texts is left with min_df={params.min_df} and "

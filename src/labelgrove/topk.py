@@ -41,8 +41,8 @@ def top_k(matrix: Any, k: int, *, threads: int | None = None, name: str = "score
     """
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
-    if threads is not None and threads < 0:
-        raise ConfigError(f"threads must not be negative, got {threads}")
+    if threads is not None and threads < -1:
+        raise ConfigError(f"threads must be positive, or -1 for all cores, got {threads}")
     if sparse.issparse(matrix):
         csr = as_csr(matrix, name=name)
         best = _empty(csr.shape[0], min(k, int(np.diff(csr.indptr).max(initial=0))))

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from labelgrove import cli
+
 Call = Callable[..., tuple[int, str]]
 
 
@@ -195,3 +197,36 @@ def test_serving_no_model(call: Call, place: Path) -> None:
     code, said = call("serve", "nowhere")
     assert code == 1
     assert "nowhere" in sentence(said)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MemoryError(), "past the --memory budget"),
+        (RuntimeError("can't start new thread"), "past the --memory budget"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
+        (type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory"), "the GPU's memory"),
+    ],
+)
+def test_memory_that_runs_out(
+    error: Exception,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fails)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 1 and reason in capsys.readouterr().err
+
+
+def test_other_faults_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(cli, "app", fails)
+    with pytest.raises(RuntimeError, match="a bug"):
+        cli.main()

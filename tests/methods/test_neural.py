@@ -82,6 +82,29 @@ def test_lists_for_other_levels_are_refused_before_the_work() -> None:
     assert said == []
 
 
+def messages(model: Any, documents: int) -> list[str]:
+    said: list[str] = []
+    model.fit(*planted(documents), callbacks=[lambda e: said.append(e.values.get("text", ""))])
+    return [text for text in said if text]
+
+
+def test_cascadexml_says_what_few_labels_do_not_need() -> None:
+    said = messages(new("cascadexml", heads={"clusters": [16], "kept": 2}), 40)
+    assert "heads.clusters, heads.kept: without effect, 11 labels get no clusters" in said
+    assert not any("effect" in text for text in messages(new("cascadexml"), 40))
+
+
+def test_it_is_said_that_too_few_documents_are_held_out() -> None:
+    said = messages(new("lightxml", held_out=0.05), 40)
+    assert any("5% of 40 documents are too few" in text for text in said)
+    assert not any("too few" in t for t in messages(new("lightxml", held_out=0.0), 40))
+
+
+def test_more_layers_than_there_are_are_told_of() -> None:
+    said = messages(new("lightxml", heads={"layers": 9}), 40)
+    assert "heads.layers: the encoder has 3, and all of them are read" in said
+
+
 @pytest.mark.parametrize(
     ("heads", "sentence"),
     [
@@ -93,11 +116,7 @@ def test_lists_for_other_levels_are_refused_before_the_work() -> None:
 def test_lightxml_says_which_settings_its_form_does_not_read(
     heads: dict[str, Any], sentence: str
 ) -> None:
-    said: list[str] = []
-    new("lightxml", heads=heads).fit(
-        *planted(40), callbacks=[lambda event: said.append(event.values.get("text", ""))]
-    )
-    found = [text for text in said if "without effect" in text]
+    found = [t for t in messages(new("lightxml", heads=heads), 40) if "without effect" in t]
     assert len(found) == bool(sentence) and all(sentence in text for text in found)
 
 

@@ -211,6 +211,11 @@ def test_data_that_does_not_fit_is_refused():
         evaluate(predictions_of([[0, 1], [2, 2]]), SMALL_TRUTH)
 
 
+def test_a_model_is_no_predictions():
+    with pytest.raises(DataError, match=r"model\.predict\(texts, k=10\) gives, got dict"):
+        evaluate({}, [["a"]])
+
+
 def test_propensity_constants_are_checked():
     with pytest.raises(ConfigError, match="A must be >= 0"):
         Propensity(a=-1)

@@ -9,15 +9,18 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from labelgrove.disk.hashing import content_hash
+from labelgrove.disk.tensors import write_tensors
 from labelgrove.errors import ConfigError
 from labelgrove.nn import encoder_files
 from labelgrove.nn.encoder_files import (
     EncoderContent,
     EncoderParams,
     find_encoder,
+    parameter_count,
     saved_pooling,
 )
 
@@ -229,3 +232,10 @@ def test_an_encoder_counts_as_what_its_files_hold(tmp_path: Path) -> None:
     weights = next(one.glob("*.safetensors"))
     weights.write_bytes(weights.read_bytes() + b"trained on")
     assert key(one) != before
+
+
+@pytest.mark.parametrize("precision", [np.float16, np.float32])
+def test_parameters_are_counted_whatever_their_precision(tmp_path: Path, precision: Any) -> None:
+    for name in ("a.safetensors", "b.safetensors"):
+        write_tensors(tmp_path / name, {"x": np.zeros((3, 4), precision), "y": np.zeros(1)})
+    assert parameter_count(tmp_path) == 26

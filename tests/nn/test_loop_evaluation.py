@@ -117,6 +117,11 @@ def test_patience_waits_for_averaging_to_begin(kind: Any) -> None:
     assert (result.steps, result.stopped_early) == (12, True)  # 10, 11 and 12 were no better
 
 
+def test_averaging_that_would_never_begin_is_refused() -> None:
+    with pytest.raises(ConfigError, match="begin after 5,000 updates, and training has 36"):
+        run(Model(), replace(PARAMS, average="ema", swa_start=5000))
+
+
 def test_best_weights_that_were_damaged_are_forgotten(tmp_path: Path) -> None:
     params = replace(PARAMS, checkpoint_minutes=0, evaluations_per_epoch=6)
     scores = iter([0.9, 0.1])

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from labelgrove import Corpus, Linear
 from labelgrove.datasets import shop_corpus
+from labelgrove.errors import ConfigError
 from labelgrove.features import Features
 from labelgrove.methods import create
 from labelgrove.planning.linear import linear_work, sampled
@@ -115,3 +116,16 @@ def test_lines_and_json() -> None:
     assert "70 s to 3 min (ranker 70 s to 3 min)" in text
     assert plan.to_json()["seconds"] == [70, 200]
     assert str(Estimate(0.1, 0.9)) == "under 1 s"
+
+
+def test_one_head_needs_no_tree_and_what_training_refuses_has_no_plan() -> None:
+    pytest.importorskip("torch")
+    from test_contract import planted, tiny_training
+
+    corpus = Corpus.from_lists(*planted(40))
+    for enabled in (False, True):
+        model = create("lightxml", tiny_training() | {"rerank": {"enabled": enabled}})
+        assert bool(plan_training(model, corpus, calibrate=False).tree) == enabled
+    model.encoder.max_tokens = 10_000
+    with pytest.raises(ConfigError, match=r"encoder\.max_tokens"):
+        plan_training(model, corpus)

@@ -83,10 +83,20 @@ def main() -> None:
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}")
     except (MemoryError, RuntimeError) as error:
-        # Past the --memory budget not even a thread can be started.
-        if isinstance(error, RuntimeError) and "thread" not in str(error):
+        if (advice := _memory_advice(error)) is None:
             raise
-        _fail("out of memory, or past the --memory budget")
+        _fail(advice)
+
+
+def _memory_advice(error: Exception) -> str | None:
+    """What to say where memory ran out, None where it did not: torch has no MemoryError."""
+    if type(error).__name__ == "OutOfMemoryError":
+        return "out of the GPU's memory; lower training.batch_size or encoder.max_tokens"
+    # Past the --memory budget not even a thread can be started.
+    said = str(error)
+    if isinstance(error, MemoryError) or "thread" in said or "allocate memory" in said:
+        return "out of memory, or past the --memory budget"
+    return None
 
 
 def _fail(message: str) -> NoReturn:

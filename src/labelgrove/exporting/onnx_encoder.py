@@ -61,8 +61,8 @@ class OnnxEncoder:
         return tokenize(texts, self, self.max_tokens, threads=threads)
 
     def session(self, threads: int | None = None) -> Any:
-        """onnxruntime's session for so many threads (None or 0: all cores); the last is kept."""
-        wanted = threads or os.cpu_count() or 1
+        """onnxruntime's session for so many threads (none: all cores); the last is kept."""
+        wanted = max(threads or 0, 0) or os.cpu_count() or 1
         with self._lock:
             if self._session is None or self._threads != wanted:
                 self._session, self._threads = open_session(self.folder / GRAPH, wanted), wanted

@@ -264,6 +264,18 @@ def to_config(model: Any) -> dict[str, Any]:
     return config
 
 
+def check_threads(threads: Any) -> int:
+    """The threads that ``predict`` was given; 0 and -1 are all cores.
+
+    >>> check_threads(2)
+    2
+    """
+    whole = isinstance(threads, (int, np.integer)) and not isinstance(threads, bool)
+    if not whole or threads < -1:
+        raise ConfigError(f"threads: must be a whole number, -1 for all cores, got {threads!r}")
+    return int(threads)
+
+
 def check_params(model: Any) -> None:
     """Validates every group and the arguments that all methods have; ``fit`` calls it first."""
     for name, kind in model.groups.items():
@@ -276,6 +288,10 @@ def check_params(model: Any) -> None:
         whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
         if not (whole or (value is None and name == "n_jobs")):
             raise ConfigError(f"{name}: must be a whole number, got {value!r}")
+    if model.n_jobs is not None and (model.n_jobs == 0 or model.n_jobs < -1):
+        raise ConfigError(
+            f"n_jobs: must be at least 1, or -1 or none for all cores, got {model.n_jobs}"
+        )
     if model.random_state < 0:
         raise ConfigError(f"random_state: must be at least 0, got {model.random_state}")
     held_out = getattr(model, "held_out", 0.0)

@@ -31,7 +31,12 @@ from labelgrove.methods.neural import (
 from labelgrove.methods.preparation import prepare, tree_stage
 from labelgrove.methods.reranking import RerankParams, check_reranking
 from labelgrove.nn.cascade_net import CascadeNet
-from labelgrove.nn.cascade_params import CascadeParams, cascade_layers, cascade_tree_params
+from labelgrove.nn.cascade_params import (
+    CascadeParams,
+    cascade_layers,
+    cascade_tree_params,
+    idle_settings,
+)
 from labelgrove.nn.devices import choose_device
 from labelgrove.nn.encoder import Encoder
 from labelgrove.nn.encoder_files import EncoderParams
@@ -112,6 +117,9 @@ class CascadeXML(Estimator):
         shape = cascade_tree_params(len(corpus.index), self.heads, self.tree)
         reporter = Reporter(callbacks)
         stages = Stages(reporter, run)
+        if idle := idle_settings(self.heads, len(corpus.index)):
+            few = f"{len(corpus.index):,} labels get no clusters"
+            reporter.message(f"{', '.join(idle)}: without effect, {few}")
         data = prepare(self, corpus, stages)
         tree = tree_stage(
             stages,

@@ -11,7 +11,7 @@ from labelgrove.calibration import Calibration
 from labelgrove.corpus import Corpus, LabelIndex
 from labelgrove.growth_report import Growth
 from labelgrove.masks import LabelMask
-from labelgrove.methods.base import TrainingFacts, check_fitted
+from labelgrove.methods.base import TrainingFacts, check_fitted, check_threads
 from labelgrove.methods.requests import MinScore, Request, score_given
 from labelgrove.params import Params
 from labelgrove.predictions import Predictions
@@ -96,7 +96,7 @@ class Estimator(BaseEstimator):
         """What ``predict`` gives; ``beside`` is what the search reads besides the documents."""
         check_fitted(self)
         asked = Request.of(self, k, **wishes)
-        threads = self.n_jobs if threads is None else threads
+        threads = self.n_jobs if threads is None else check_threads(threads)
         return asked.answer(
             self._best_labels(X, asked.places, mask=asked.mask, threads=threads, **(beside or {}))
         )

@@ -117,6 +117,9 @@ class LightXML(Estimator):
                 f"(heads.one_head_up_to={self.heads.one_head_up_to})"
             )
         data = prepare(self, corpus, stages)
+        depth = data.encoder.depth
+        if self.heads.layers > max(depth, LightXmlParams().layers):
+            reporter.message(f"heads.layers: the encoder has {depth}, and all of them are read")
         tree = None  # of the groups, or for the ranker alone
         if grouped or self.rerank.enabled:
             tree = tree_stage(

@@ -16,11 +16,16 @@ from labelgrove.masks import LabelMask
 from labelgrove.methods.base import texts_of
 from labelgrove.methods.linear import Linear
 from labelgrove.methods.preparation import CHOSEN_BY, Prepared, measured
-from labelgrove.methods.reranking import Reranker, train_reranker
+from labelgrove.methods.reranking import Reranker, RerankParams, train_reranker
 from labelgrove.nn.batches import Batches, prefetched
 from labelgrove.nn.devices import choose_device, choose_precision, derived_seed
 from labelgrove.nn.encoder import Encoder
-from labelgrove.nn.encoder_files import EncoderContent, find_encoder, states_width
+from labelgrove.nn.encoder_files import (
+    EncoderContent,
+    find_encoder,
+    parameter_count,
+    states_width,
+)
 from labelgrove.nn.loop import LoopParams, LoopResult, train
 from labelgrove.nn.network import (
     LabelledBatches,
@@ -63,7 +68,7 @@ def network_stage(
             reporter=stages.reporter,
             device=model.device,
             seed=seed,
-            folder=None if stages.run is None else stages.run.checkpoint("network").folder,
+            folder=stages.checkpoint_folder("network"),
         )
         return network_part(network, result.story())
 
@@ -276,20 +281,22 @@ def best_labels(
 def estimate_memory(model: Any, corpus: Corpus, *, layers: int = 1) -> int:
     """Bytes of main memory for fitting: tf-idf and the baseline, or the network with its optimiser.
 
-    A label's vector is as wide as ``layers`` states of the encoder. The encoder is counted as its
-    files are; a GPU's memory is another matter.
+    A label's vector is as wide as ``layers`` states of the encoder. A GPU's memory is another
+    matter.
     """
     linear = Linear(tfidf=model.tfidf).estimate_memory(corpus)
     folder = find_encoder(model.encoder.encoder)
-    weights = sum(f.stat().st_size for f in folder.glob("*.safetensors"))
+    weights = 4 * parameter_count(folder)
     tokens = 4 * model.encoder.max_tokens * len(corpus)
     label = 4 * layers * max(512, states_width(folder))
-    # Weights, their gradients, two moments, and one copy for the best checkpoint.
+    # Weights, their gradients, two moments, a copy for the best checkpoint; twice the encoder's for
+    # all that passes through it.
     training = 5 * (2 * weights + label * len(corpus.index))
-    if not model.rerank.enabled:
+    rerank: RerankParams | None = getattr(model, "rerank", None)
+    if rerank is None or not rerank.enabled:
         return int(linear + tokens + training)
     # The documents' vectors, twice and with temporaries, their shortlists, the ranker's weights.
-    document = 3 * label + 40 * model.rerank.shortlist
+    document = 3 * label + 40 * rerank.shortlist
     reranking = 2 * weights + document * len(corpus) + 2 * label * len(corpus.index)
     return int(linear + tokens + max(training, reranking))
 

@@ -169,6 +169,11 @@ def prepare(model: Any, corpus: Corpus, stages: Stages) -> Prepared:
     check_texts_alone(model.method, corpus)
     threads = model.n_jobs
     learnt_from, held_out = hold_out(corpus, model.held_out, SPLIT_SEED)
+    if held_out is None and model.held_out:
+        stages.reporter.message(
+            f"held_out: {model.held_out:.0%} of {len(corpus):,} documents are too few to judge by; "
+            "all are learnt from, the last weights are kept, and nothing is compared"
+        )
     if held_out is not None:
         assert held_out.texts is not None and learnt_from.texts is not None
         known = repeated_texts(held_out.texts, learnt_from.texts)

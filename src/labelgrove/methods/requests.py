@@ -130,6 +130,7 @@ def _scores_of(model: Any, X: Any, columns: Any, threads: int | None) -> Any:
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not number or np.isnan(value):
         raise ConfigError(f"{name}: must be a number, got {value!r}")
     return float(value)

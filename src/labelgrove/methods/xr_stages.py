@@ -207,7 +207,7 @@ def level_stage(
         if start is not None:
             head.start_from(start.arrays["weights"], start.arrays["bias"])
         network = network_of(encoder, head, descent.standard)
-        folder = None if stages.run is None else stages.run.checkpoint(name).folder
+        folder = stages.checkpoint_folder(name)
         result = _train_level(descent, level, network, loop, above, folder)
         return network_part(network, result.story())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.metrics.bins import bin_measure, check_frequencies, frequency_bin
 from labelgrove.metrics.intervals import Interval, bootstrap, has_interval, interval
 from labelgrove.metrics.measures import Float64, Measure, Ratio
@@ -149,6 +149,9 @@ def evaluate(
     >>> evaluate(p, [[1, 0], [1, 1]], metrics=["P@1", "R@1"]).values
     {'P@1': 1.0, 'R@1': 0.75}
     """
+    if not isinstance(predictions, Predictions):
+        kind = type(predictions).__name__
+        raise DataError(f"predictions: must be what model.predict(texts, k=10) gives, got {kind}")
     request = _Request.read(
         predictions, metrics, unknown, train_frequencies, n_train, propensity, filter_pairs
     )

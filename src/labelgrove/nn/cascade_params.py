@@ -133,6 +133,19 @@ def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) ->
     return TreeParams(**tree.get_params() | shape)
 
 
+def idle_settings(params: CascadeParams, labels: int) -> list[str]:
+    """Names of settings that were changed and that so few labels have no clusters for.
+
+    >>> idle_settings(CascadeParams(clusters=[512], kept=64), 100)
+    ['heads.clusters', 'heads.kept']
+    """
+    if any(width < labels for width in params.clusters or cascade_clusters(labels)):
+        return []
+    usual = CascadeParams()
+    unread = ("clusters", "kept", "truth", "score", "rescale")
+    return [f"heads.{name}" for name in unread if getattr(params, name) != getattr(usual, name)]
+
+
 def _check_lists(params: CascadeParams, clusters: int, labels: int) -> None:
     """Refuses lists that do not fit the levels that so many labels get, before any training."""
     wanted = {"kept": clusters, "dropout": clusters + 1, "level_weights": clusters + 1}
@@ -141,5 +154,6 @@ def _check_lists(params: CascadeParams, clusters: int, labels: int) -> None:
         if isinstance(given, list) and given and len(given) != levels:
             raise ConfigError(
                 f"heads.{name}: {levels} values wanted, got {len(given)}: {labels:,} labels get "
-                f"{clusters} levels of clusters (heads.clusters), and the labels are one more level"
+                f"{clusters} levels of clusters (heads.clusters), and the labels are one more "
+                f"level; {'[]' if name == 'level_weights' else 'a single number'} is for all levels"
             )

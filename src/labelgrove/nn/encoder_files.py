@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from labelgrove.disk.atomic import write_folder
 from labelgrove.disk.hashing import file_hash
+from labelgrove.disk.tensors import tensor_sizes
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.params import Params, param
 
@@ -101,6 +102,15 @@ def states_width(folder: Path) -> int:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     names = ("hidden_size", "d_model", "dim")  # XLNet's and DistilBERT's are the latter two
     return int(next((config[name] for name in names if name in config), 1024))
+
+
+def parameter_count(folder: Path) -> int:
+    """How many numbers the weights in a folder are, by the heads of its files.
+
+    >>> parameter_count(Path("nowhere"))
+    0
+    """
+    return sum(sum(tensor_sizes(file).values()) for file in folder.glob("*.safetensors"))
 
 
 def saved_pooling(folder: Path) -> Pooling | None:

@@ -131,6 +131,7 @@ class _ChunkedLoss(torch.autograd.Function):
         gradients, ctx.gradients = ctx.gradients, None
         # Only now, with the loss scale: small shares alone would be 0 in float16.
         share = outer * ctx.scale
-        scaled = [None if gradient is None else gradient.mul_(share) for gradient in gradients]
+        hidden, *tables = gradients
+        tables = [None if gradient is None else gradient.mul_(share) for gradient in tables]
         del gradients
-        return scaled[0].to(ctx.dtype), *scaled[1:], None, None, None, None, None
+        return hidden.mul_(share).to(ctx.dtype), *tables, None, None, None, None, None

@@ -176,6 +176,9 @@ def _average(
     tensors: dict[str, Tensor] = {n: p for n, p in model.named_parameters() if p.requires_grad}
     for name, table in tables.items() if params.average_tables else ():
         tensors |= {f"{name}.{part}": values for part, values in table.named_buffers()}
+    if params.swa_start > total:
+        begin = f"averaging would begin after {params.swa_start:,.0f} updates"
+        raise ConfigError(f"training.swa_start: {begin}, and training has {total:,}")
     start = max(1, share_of_steps(params.swa_start, total))
     return Average(
         tensors,

@@ -26,7 +26,8 @@ def describe_neural(model: Any, corpus: Corpus, label_tree: Any, calibrate: bool
     """The parts of a plan that methods with an encoder know."""
     widths = _widths(model, len(corpus.index))
     trees = getattr(model, "n_trees", 1)
-    facts: dict[str, Any] = {"tree": widths, "trees": trees}
+    facts: dict[str, Any] = {"tree": widths if _has_tree(model, len(corpus.index)) else ()}
+    facts["trees"] = trees
     if not calibrate or corpus.texts is None:
         return facts
     stages: dict[str, Estimate] = {}
@@ -42,6 +43,8 @@ def describe_neural(model: Any, corpus: Corpus, label_tree: Any, calibrate: bool
     linear = estimated(rates, own, len(corpus))
     if not _has_ranker(model):
         del linear["ranker"]
+    if not facts["tree"]:
+        del linear["tree"]
     stages |= linear
     if getattr(model, "baseline", False) and model.held_out:
         shape = expected_widths(TreeParams(), len(corpus.index))
@@ -63,6 +66,11 @@ def _widths(model: Any, labels: int) -> tuple[int, ...]:
     if model.method == "lightxml" and labels <= model.heads.one_head_up_to:
         return (labels,)
     return expected_widths(getattr(model, "tree", TreeParams()), labels)
+
+
+def _has_tree(model: Any, labels: int) -> bool:
+    one_head = model.method == "lightxml" and labels <= model.heads.one_head_up_to
+    return not one_head or _has_ranker(model)
 
 
 def _has_ranker(model: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.corpus import Corpus
-from labelgrove.errors import LabelgroveError
+from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.memory import available_memory, format_size
 from labelgrove.tree import TreeParams, tree_widths
 
@@ -168,6 +168,8 @@ def plan_training(
     notes: list[str] = []
     try:
         facts |= _describe(model)(model, corpus, label_tree, calibrate)
+    except ConfigError:
+        raise  # training would refuse it, too
     except LabelgroveError as error:
         # Training will say it, if it matters there; a plan without times is still a plan.
         notes.append(f"no time can be told: {error}")
