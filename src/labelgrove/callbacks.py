@@ -320,7 +320,8 @@ def _recordable(value: Any) -> Any:
 def _line(event: Event) -> str:
     if event.kind == "message":
         return str(event.values.get("text", ""))
-    shown = "  ".join(f"{k} {_short(v)}" for k, v in event.values.items())
+    known = {name: value for name, value in event.values.items() if value is not None}
+    shown = "  ".join(f"{name} {_short(value)}" for name, value in known.items())
     return f"{event.stage} {shown}".strip()
 
 
