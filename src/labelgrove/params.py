@@ -20,7 +20,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -74,6 +74,16 @@ class Params:
         for name, value in values.items():
             setattr(self, name, value)
         return self
+
+    def changed(self, names: Iterable[str], path: str = "") -> list[str]:
+        """Dotted paths of those named fields that are not as they are by default.
+
+        >>> Params().changed([])
+        []
+        """
+        usual = type(self)()
+        found = [name for name in names if getattr(self, name) != getattr(usual, name)]
+        return [f"{path}.{name}" if path else name for name in found]
 
     def validate(self, path: str = "") -> Self:
         """Checks every value against its type and bounds; the error names the dotted path.

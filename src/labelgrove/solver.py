@@ -99,10 +99,8 @@ def refuse_idle(params: RankerParams, group: str, names: Sequence[str], why: str
     Traceback (most recent call last):
     labelgrove.errors.ConfigError: matcher.label_C: has no effect, levels have one C
     """
-    usual = RankerParams()
-    for name in names:
-        if getattr(params, name) != getattr(usual, name):
-            raise ConfigError(f"{group}.{name}: has no effect, {why}")
+    if idle := params.changed(names, group):
+        raise ConfigError(f"{', '.join(idle)}: has no effect, {why}")
 
 
 @dataclass(frozen=True)

@@ -141,9 +141,7 @@ def idle_settings(params: CascadeParams, labels: int) -> list[str]:
     """
     if any(width < labels for width in params.clusters or cascade_clusters(labels)):
         return []
-    usual = CascadeParams()
-    unread = ("clusters", "kept", "truth", "score", "rescale")
-    return [f"heads.{name}" for name in unread if getattr(params, name) != getattr(usual, name)]
+    return params.changed(("clusters", "kept", "truth", "score", "rescale"), "heads")
 
 
 def _check_lists(params: CascadeParams, clusters: int, labels: int) -> None:

@@ -103,9 +103,7 @@ def idle_settings(params: LightXmlParams, *, grouped: bool) -> list[str]:
     >>> idle_settings(LightXmlParams(groups_kept=150), grouped=False)
     ['heads.groups_kept']
     """
-    unread = _OF_ONE_HEAD if grouped else _OF_GROUPS
-    usual = LightXmlParams()
-    return [f"heads.{name}" for name in unread if getattr(params, name) != getattr(usual, name)]
+    return params.changed(_OF_ONE_HEAD if grouped else _OF_GROUPS, "heads")
 
 
 class LightXmlNet(nn.Module):
