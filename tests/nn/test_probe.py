@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from labelgrove import Corpus
+from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.methods import create
 from labelgrove.planning.neural import token_passes
 from labelgrove.planning.plan import plan_training
@@ -74,14 +75,13 @@ def test_trees_are_told_as_they_will_be(encoder: Path) -> None:
     clusters = create("xtransformer", settings(encoder) | {"indexing": {"clusters": 2}})
     assert plan_training(clusters, corpus(20), calibrate=False).tree == (2, 4)
     clusters.set_params(indexing__clusters=8)
-    assert "8 clusters, but only 4 labels" in plan_training(clusters, corpus(20)).notes[0]
+    with pytest.raises(ConfigError, match="8 clusters, but only 4 labels"):
+        plan_training(clusters, corpus(20))
     several = create("parabel-pretrained", {"encoder": {"encoder": str(encoder)}})
     assert plan_training(several, corpus(20), calibrate=False).trees == 3
 
 
 def test_an_encoder_that_is_missing_leaves_a_plan_without_times(tmp_path: Path) -> None:
-    from labelgrove.errors import LabelgroveError
-
     model = create("lightxml", settings(tmp_path / "nowhere"))
     with pytest.raises(LabelgroveError):
         plan_training(model, corpus(20))  # its memory cannot be told either
