@@ -4,7 +4,7 @@ from scipy import sparse
 
 from labelgrove.beam import SearchParams
 from labelgrove.corpus import LabelIndex
-from labelgrove.errors import DataError
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods.linear import Linear
 
 TEXTS = ["red shoes", "blue hat", "green scarf", "red hat"]
@@ -58,3 +58,12 @@ def test_scores_of_given_labels_are_the_predicted_ones(model):
 def test_predictions_say_what_their_scores_are():
     params = SearchParams(last_level="noop")
     assert Linear(search=params).fit(TEXTS, LABELS).predict(["hat"]).score_kind == "margin"
+
+
+def test_threads_are_counted_or_all(model):
+    one = model.predict(["red hat"], k=2, threads=1)
+    for threads in (None, 0, -1):
+        assert model.predict(["red hat"], k=2, threads=threads).ids() == one.ids()
+    for threads in (-2, 1.5, True):
+        with pytest.raises(ConfigError, match="threads: must be a whole number, -1 for all"):
+            model.predict(["red hat"], threads=threads)

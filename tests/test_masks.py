@@ -82,8 +82,9 @@ def test_minimum_score(models):
     found = model.predict(["red hat"], k=10, min_score=least)
     assert found.counts.tolist() == [3]
     assert model.predict(["red hat"], k=2, min_score=2.0).names() == [[]]
-    with pytest.raises(ConfigError, match="min_score: must be a number"):
-        model.predict(["red hat"], min_score="high")
+    for wrong in ("high", float("nan")):
+        with pytest.raises(ConfigError, match="min_score: must be a number"):
+            model.predict(["red hat"], min_score=wrong)
 
 
 def test_diversity_is_off_by_default_and_spreads_clusters_when_on(models):

@@ -164,6 +164,13 @@ def test_candidates_follow_the_group_scores():
     assert float(stats["recall"]) == 0.0  # of the groups' own choice, whatever training forces in
 
 
+@pytest.mark.parametrize("tree", [None, LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])])
+def test_the_text_is_as_wide_as_what_the_output_layer_reads(tree):
+    net = LightXmlNet(4, 3, tree, LightXmlParams(layers=2, bottleneck=3))
+    states = [torch.ones(1, 4)] * 2
+    assert net.text_width == net.output_layer()[0].shape[1] == net.text(states).shape[1]
+
+
 def test_rows_off_the_lists_get_no_gradient_and_do_not_matter():
     net, groups, _, states = problem(7)
     rows = [[groups[0][0]]] * DOCUMENTS
