@@ -46,7 +46,6 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
     from labelgrove import Corpus
     from labelgrove.disk.run_folder import RunFolder
     from labelgrove.methods import create
-    from labelgrove.methods.base import to_config
 
     config = settings(options)
     name = config.pop("method")
@@ -67,7 +66,7 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
         keep(model.predict(judged.texts, k=KEPT), options.keep)
     memory = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
     bare = bare_encoder(model, learnt.texts[:8192], options.seed) if options.bare else None
-    described = to_config(model)
+    described = model.to_config()
     described["encoder"]["encoder"] = encoder = Path(config["encoder"]["encoder"]).name
     return {
         "method": name,

@@ -28,7 +28,7 @@ def test_a_thesaurus_becomes_the_tree(run: Any, folder: Path, tmp_path: Path) ->
     assert "4 concepts have several parents" in done.stderr
     assert "1 labels without relations" in done.stderr
     model = labelgrove.load(out)
-    assert model.ranker_.tree.widths == (3, 9)
+    assert model.rankers()[0].tree.widths == (3, 9)
     assert set(model.predict(["red shoe"], k=2).ids()[0]) == set(labels)
 
 

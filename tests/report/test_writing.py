@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from labelgrove import Corpus, LabelIndex, Linear, Predictions
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods.base import TrainingFacts
 from labelgrove.metrics import by_frequency, compare, evaluate
 from labelgrove.report import Report, measure_report, to_html, write_report
 from support.report_pages import Page
@@ -180,7 +180,7 @@ class Stub:
     def __init__(self, fitted: Any, predictions: Predictions, **attributes: Any) -> None:
         self.index_ = predictions.index
         self.facts_ = TrainingFacts(6, np.full(len(self.index_), 2), True)
-        self.tree_ = None if fitted is None else fitted.ranker_.tree
+        self.tree_ = None if fitted is None else fitted.rankers()[0].tree
         self.predictions = predictions
         for name, value in attributes.items():
             setattr(self, name, value)

@@ -85,7 +85,7 @@ class LabelgroveBackend(AnnifLearningBackend):
             documents = self._training_documents(corpus, method, keep=settings.keep_training_data)
             rest, held_out = documents, None
             if settings.calibrate:
-                from labelgrove.methods.base import hold_out
+                from labelgrove.data.inputs import hold_out
 
                 rest, held_out = hold_out(documents, settings.calibrate, model.random_state)
             self.info(f"training {settings.method} on {len(rest)} documents")

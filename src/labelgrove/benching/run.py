@@ -34,7 +34,7 @@ from labelgrove.disk.bundle import library_versions
 from labelgrove.disk.hashing import content_hash, file_hash
 from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.formats.sources import source_files
-from labelgrove.nn.encoders.files import EncoderContent, EncoderParams, find_encoder
+from labelgrove.nn.encoders.files import EncoderContent, find_encoder
 
 WARM_UP = 5  # documents before the clock runs
 
@@ -88,15 +88,8 @@ def encoders_of(row: Row) -> list[EncoderContent]:
     """
     if row.settings is None:
         return []
-    model = create_row(row)
-    readers = [one for one in (model, *getattr(model, "members", ())) if hasattr(one, "encoder")]
-    wanted = [reader.encoder for reader in readers]
-    for reader in readers:
-        own = getattr(getattr(reader, "indexing", None), "text_encoder", None)
-        if own is not None:  # reads the labels' names
-            wanted.append(EncoderParams(**reader.encoder.get_params() | {"encoder": own}))
     found = []
-    for encoder in wanted:
+    for encoder in create_row(row).encoders():
         with suppress(LabelgroveError):  # what is missing is told when the row is trained
             find_encoder(encoder.encoder)
             found.append(EncoderContent(encoder))

@@ -18,9 +18,13 @@ from labelgrove.calibrating.reliability import Reliability, reliability
 from labelgrove.calibrating.thresholds import Target, best_threshold, check_target, label_thresholds
 from labelgrove.core.arrays import Float32
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.inputs import check_k, checked_inputs
 from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.metrics.bins import frequency_bin
+from labelgrove.metrics.ranking import judge
 from labelgrove.scores.predictions import Predictions, ScoreKind
+from labelgrove.scores.predictor import Predictor, check_fitted
 
 By = Literal["none", "rank", "level", "frequency"]
 Kind = Literal["auto", "isotonic", "beta"]
@@ -137,7 +141,7 @@ class Calibration:
 
 
 def calibrate(
-    model: Any,
+    model: Predictor,
     X: Any,
     y: Any = None,
     *,
@@ -167,9 +171,6 @@ def calibrate(
     >>> model.predict(["a red shoe"], k=1).score_kind
     'probability'
     """
-    from labelgrove.methods.base import check_fitted, check_k, checked_inputs
-    from labelgrove.metrics.ranking import judge
-
     check_fitted(model)
     check_target(target)
     _check_choice("kind", kind, ("auto", "isotonic", "beta"))
@@ -357,17 +358,13 @@ def _groups_of(
     return None if groups is None else groups[found.columns]
 
 
-def label_groups(model: Any, by: By) -> npt.NDArray[np.int32] | None:
+def label_groups(model: Predictor, by: By) -> npt.NDArray[np.int32] | None:
     """The group of each label whose curve it uses; None where labels have no groups."""
     if by == "frequency":
-        from labelgrove.metrics.bins import frequency_bin
-
         return frequency_bin(model.facts_.frequencies).astype(np.int32)
     if by != "level":
         return None
-    from labelgrove.scores.diversity import label_tree
-
-    tree = label_tree(model)
+    tree = next(iter(model.trees().values()), None)
     if tree is None:
         raise ConfigError(f"by: this {model.method} model has no label tree, so no levels")
     return tree.label_depths()

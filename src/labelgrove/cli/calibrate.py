@@ -57,7 +57,7 @@ def calibrate(
     Example: labelgrove calibrate model --data dev.jsonl --precision 0.9
     """
     from labelgrove.calibrating.calibration import calibrate as learn
-    from labelgrove.methods.base import load
+    from labelgrove.loading import load
 
     console = common.stderr_console()
     common.check_device(device)

@@ -197,10 +197,7 @@ def use_device(model: Any, device: str) -> None:
     check_device(device)
     if device == "auto":
         return
-    if hasattr(model, "device"):
-        model.device = device
-    for member in getattr(model, "members", ()):
-        use_device(member, device)
+    model.use_device(device)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def evaluate(
         "filter_pairs": None if filter_file is None else read_filter_pairs(filter_file),
     }
     if model.is_dir():
-        from labelgrove.methods.base import load
+        from labelgrove.loading import load
 
         loaded = load(model)
         common.use_device(loaded, device)

@@ -85,7 +85,7 @@ def predict(
     from labelgrove.core.callbacks import Reporter, RichProgress
     from labelgrove.formats import ReadReport, iter_documents, read_corpus
     from labelgrove.labels.masks import LabelMask
-    from labelgrove.methods.base import load
+    from labelgrove.loading import load
     from labelgrove.scores.files import prediction_lines
 
     console = common.stderr_console()

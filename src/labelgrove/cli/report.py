@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from labelgrove.data.corpus import LabelIndex
-    from labelgrove.methods.base import TrainingFacts
+    from labelgrove.data.facts import TrainingFacts
 
 
 def report(
@@ -119,7 +119,7 @@ def _loaded(path: Path, device: str) -> Any:
         from labelgrove.formats.files import existing
 
         return existing(path)
-    from labelgrove.methods.base import load
+    from labelgrove.loading import load
 
     model = load(path)
     common.use_device(model, device)
@@ -140,7 +140,7 @@ def _training(
     """
     from dataclasses import replace
 
-    from labelgrove.methods.base import TrainingFacts
+    from labelgrove.data.facts import TrainingFacts
 
     if isinstance(loaded[0], Path):
         if train_corpus is None:

@@ -108,7 +108,7 @@ def train(
     if str(corpus) != "-":
         existing(corpus)  # before the run folder lies beside it
     place = None if plan_only else out
-    where = getattr(model, "device", None)
+    where = device if model.encoders() else None
     with _training_run(place, run_folder, resume=resume, force=force, device=where) as run:
         if budget is not None:
             require(budget, peak_rss() or 0, "starting labelgrove")

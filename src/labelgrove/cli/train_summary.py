@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelgrove.cli import common
-from labelgrove.methods.held_out import held_out_metrics
+from labelgrove.model.held_out import held_out_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,7 +56,7 @@ def summary(
 
 def _held_out(model: Any) -> dict[str, dict[str, float]]:
     """Metrics on the held-out part, in percent: of this method, beside linear or its members."""
-    report = held_out_metrics(getattr(model, "report_", None))
+    report = held_out_metrics(model.report_)
     return {
         name: {metric: round(100 * values[metric], 4) for metric in SHOWN if metric in values}
         for name, values in report.items()

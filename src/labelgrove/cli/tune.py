@@ -94,7 +94,7 @@ def tune(
     parse_budget(budget)
     name, base = configured(method, config, settings or [], seed=seed, threads=threads)
     common.check_device(device)
-    if device != "auto" and hasattr(create(name, base), "device"):
+    if device != "auto" and create(name, base).encoders():
         base["device"] = device  # methods without a network have no choice
     folder = study or out.with_name(out.name + ".study")
     if out.exists() and not force and not folder.exists():

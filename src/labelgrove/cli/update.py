@@ -71,7 +71,7 @@ def update(
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.core.params import merge_settings
     from labelgrove.disk.model_folder import check_replaceable
-    from labelgrove.methods.base import load
+    from labelgrove.loading import load
     from labelgrove.updating.report import GrowthParams
 
     console = common.stderr_console()

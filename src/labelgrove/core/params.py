@@ -62,6 +62,15 @@ class Params:
         """
         return {name: getattr(self, name) for name in _field_names(type(self))}
 
+    def identity(self) -> dict[str, Any]:
+        """The values that decide what comes out; a group may leave out those that do not."""
+        return self.get_params()
+
+    def only(self, *names: str) -> Self:
+        """A group with these values, and defaults for the rest."""
+        values = self.get_params()
+        return type(self)(**{name: values[name] for name in names})
+
     def set_params(self, **values: Any) -> Self:
         """Sets fields by name; an unknown name is an error that suggests the nearest valid one.
 

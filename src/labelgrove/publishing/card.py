@@ -12,7 +12,7 @@ from typing import Any
 
 from labelgrove.disk.model_folder import StoredModel, load_model, model_size
 from labelgrove.errors import ConfigError
-from labelgrove.methods.held_out import held_out_metrics
+from labelgrove.model.held_out import held_out_metrics
 from labelgrove.publishing.files import plain_name
 
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "R@10")

@@ -83,30 +83,19 @@ def push(
     return str(done.oid)
 
 
-def from_pretrained(
-    repo_id_or_folder: str | Path,
-    *,
-    revision: str | None = None,
-    token: str | None = None,
-    endpoint: str | None = None,
-    **options: Any,
-) -> Any:
-    """The model of a Hub repository, or of a folder; ``options`` go to ``labelgrove.load``.
+def find_model(repo_id_or_folder: str | Path, **options: Any) -> Path:
+    """The folder of a model that is here, or of a repository's local copy (see :func:`fetch`).
 
-    ``revision`` is a branch, a tag or a commit; give a commit to get the same model for ever.
-
-    >>> from_pretrained("neither-folder-nor-repository")
+    >>> find_model("neither-folder-nor-repository")
     Traceback (most recent call last):
     labelgrove.errors.ConfigError: 'neither-folder-nor-repository' is neither a folder nor ...
     """
-    from labelgrove.methods.base import load
-
     given = str(repo_id_or_folder)
     if Path(given).is_dir():
-        return load(given, **options)
+        return Path(given)
     if not _REPOSITORY.fullmatch(given):
         raise ConfigError(f"{given!r} is neither a folder nor the name of a repository: owner/name")
-    return load(fetch(given, revision=revision, token=token, endpoint=endpoint), **options)
+    return fetch(given, **options)
 
 
 def fetch(

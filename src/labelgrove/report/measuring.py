@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.data.inputs import check_k
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods.base import TrainingFacts, check_k
 from labelgrove.metrics import BinScore, Comparison, Evaluation, Propensity, compare, evaluate
 from labelgrove.metrics.bins import by_frequency
 from labelgrove.metrics.ranking import Judged, judge

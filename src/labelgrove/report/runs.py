@@ -63,7 +63,7 @@ def predicted(
         path = Path(model)
         name = name or path.name or str(path)
         if path.is_dir():
-            from labelgrove.methods.base import load
+            from labelgrove.loading import load
 
             model, folder = load(path), path
         else:

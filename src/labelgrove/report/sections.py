@@ -368,7 +368,6 @@ def _costs(run: Run, documents: int) -> list[str]:
 
 def _settings(report: Report) -> str:
     from labelgrove.core.params import to_toml
-    from labelgrove.methods.base import to_config
 
     evaluation = report.evaluations[0]
     notes = list(dict.fromkeys(note for e in report.evaluations for note in e.notes))
@@ -381,7 +380,7 @@ def _settings(report: Report) -> str:
     shown = "<ul>" + "".join(f"<li>{escape(_sentence(note))}</li>" for note in notes) + "</ul>"
     for run in report.runs:
         if hasattr(run.model, "get_params"):
-            text = to_toml({"method": run.model.method} | to_config(run.model))
+            text = to_toml({"method": run.model.method} | run.model.to_config())
             shown += details(f"Settings of {run.name}", _code(text))
     return shown
 

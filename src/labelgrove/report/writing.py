@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove.data.corpus import Corpus
-from labelgrove.methods.base import TrainingFacts
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.metrics import Propensity
 from labelgrove.report.figures import figures
 from labelgrove.report.measuring import Report, measure_report

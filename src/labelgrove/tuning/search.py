@@ -24,12 +24,12 @@ from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.inputs import hold_out
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 from labelgrove.methods import create
-from labelgrove.methods.base import hold_out
 from labelgrove.metrics.scoring import scorer
 from labelgrove.tuning.result import Trial as Trial
 from labelgrove.tuning.result import Tuned as Tuned

@@ -10,6 +10,7 @@ from typing import Any
 from labelgrove.core.params import unknown_key
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create
+from labelgrove.model.interface import Model
 
 
 @dataclass(frozen=True)
@@ -42,67 +43,19 @@ class Choice:
 
 Space = dict[str, Range | Choice]
 
-_LINEAR: dict[str, Any] = {
-    "ranker.C": {"low": 0.1, "high": 10.0, "log": True},
-    "ranker.positive_weight": {"low": 0.5, "high": 4.0, "log": True},
-    "ranker.threshold": {"low": 0.01, "high": 0.3, "log": True},
-    "ranker.negatives": ["tfn", "tfn+man"],
-    "tree.max_leaf_size": [25, 50, 100, 200, 400],
-    "tree.branching": [8, 16, 32],
-    "search.beam": ["auto", 5, 20, 40],
-    "search.post_processor": ["l3-hinge", "l4-hinge", "sigmoid"],
-}
-_TRAINING: dict[str, Any] = {
-    "training.lr": {"low": 1e-5, "high": 5e-4, "log": True},
-    "training.head_lr": [None, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3],
-    "training.epochs": {"low": 1.0, "high": 10.0, "log": True},
-}
-_RERANK: dict[str, Any] = {
-    "rerank.share": {"low": 0.3, "high": 0.95},
-    "rerank.shortlist": [50, 100, 200],
-    "ranker.C": {"low": 0.1, "high": 10.0, "log": True},
-}
-_BUILT_IN: dict[str, dict[str, Any]] = {
-    "linear": _LINEAR,
-    "linear-vectors": {
-        **_LINEAR,
-        "ranker.dense_C": [None, 0.3, 1.0, 3.0, 10.0],
-    },
-    "lightxml": _TRAINING | {"heads.dropout": {"low": 0.0, "high": 0.6}},
-    "cascadexml": _TRAINING
-    | {"heads.dropout": [None, 0.1, 0.2, 0.3, 0.5], "heads.kept": [32, 64, 128, 256]},
-    "xtransformer": _TRAINING
-    | {
-        "heads.dropout": {"low": 0.0, "high": 0.5},
-        "ranking.clusters_kept": [5, 10, 20, 40],
-        "ranker.C": {"low": 0.1, "high": 10.0, "log": True},
-    },
-    "xrtransformer": _TRAINING
-    | {
-        "heads.kept": [10, 20, 40],
-        "ranker.C": {"low": 0.1, "high": 10.0, "log": True},
-        "search.beam": [10, 20, 40],
-    },
-}
 
-
-def built_in_space(model: Any) -> Space:
+def built_in_space(model: Model) -> Space:
     """What is worth searching for an unfitted model's method.
 
     >>> sorted(built_in_space(create("linear")))[:2]
     ['ranker.C', 'ranker.negatives']
     """
-    if model.method not in _BUILT_IN:
-        known = ", ".join(_BUILT_IN)
+    table = model.search_space()
+    if not table:
         raise ConfigError(
-            f"there is no search space for {model.method}: give one (there are some for {known})"
+            f"there is no built-in search space for the method {model.method}; give one"
         )
-    wanted = dict(_BUILT_IN[model.method])
-    if hasattr(model, "rerank") and model.rerank.enabled:
-        wanted |= _RERANK
-    if getattr(getattr(model, "tree", None), "kind", "balanced") != "balanced":
-        wanted["tree.branching"] = [50, 100, 200]
-    return parse_space(wanted)
+    return parse_space(table)
 
 
 def parse_space(table: Mapping[str, Any]) -> Space:
@@ -219,13 +172,13 @@ def laid_over(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str,
     return merged
 
 
-def value_of(model: Any, key: str) -> Any:
+def value_of(model: Model, key: str) -> Any:
     """What a dotted name is set to in an unfitted model.
 
     >>> value_of(create("linear"), "ranker.C")
     1.0
     """
-    value = model
+    value = model.to_config()
     for name in key.split("."):
-        value = getattr(value, name)
+        value = value[name]
     return tuple(value) if isinstance(value, list) else value
