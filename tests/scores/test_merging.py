@@ -144,7 +144,7 @@ def test_what_cannot_be_merged() -> None:
             merge([one], k=1, weights=weights)
     with pytest.raises(ConfigError, match="k must be"):
         merge([one], k=0)
-    with pytest.raises(DataError, match="lists x rows x places"):
+    with pytest.raises(DataError, match="lists x rows x ranks"):
         merge_lists(np.zeros((1, 2), np.int32), np.zeros((1, 2), np.float32), 1)
 
 

@@ -17,8 +17,8 @@ from labelgrove.calibrating.curves import Curve, CurveKind, fit_curve, unit_scor
 from labelgrove.calibrating.reliability import Reliability, reliability
 from labelgrove.calibrating.thresholds import Target, best_threshold, check_target, label_thresholds
 from labelgrove.core.arrays import Float32
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.scores.predictions import Predictions, ScoreKind
 

@@ -1,20 +1,3 @@
-"""What a component is made of when it goes to disk: settings and arrays, never Python objects."""
+"""The former home of ``Part``, for modules that still import it from here."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, field
-from typing import Any
-
-import numpy.typing as npt
-
-
-@dataclass(frozen=True)
-class Part:
-    """JSON-able ``config`` and named ``arrays``; ``state()`` makes one, ``from_state()`` reads it.
-
-    >>> Part({"k": 5}).arrays
-    {}
-    """
-
-    config: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+from labelgrove.core.part import Part as Part

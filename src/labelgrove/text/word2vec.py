@@ -18,7 +18,7 @@ from scipy import sparse
 
 from labelgrove.core.arrays import Float32, Int32
 from labelgrove.core.params import Params, param
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.errors import DataError
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 

@@ -20,7 +20,6 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError
 from labelgrove.methods.base import check_fitted, training_corpus
-from labelgrove.ranking.columns import Columns
 from labelgrove.ranking.growing import (
     Examples,
     from_own_text,
@@ -35,6 +34,7 @@ from labelgrove.ranking.growing import (
     with_labels,
 )
 from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.weights import Columns
 from labelgrove.updating.records import extended_index, grown_calibration, grown_facts
 from labelgrove.updating.report import Growth, GrowthParams, rebuild_reasons, unknown_terms
 from labelgrove.updating.views import Read, View, view_of

@@ -16,7 +16,7 @@ from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.base import checked_inputs
 from labelgrove.methods.inputs import document_parts
-from labelgrove.ranking.beam import SearchParams, beam_per_level, sparse_only
+from labelgrove.ranking.beam import SearchParams, beam_per_level, sparse_only, transformed
 from labelgrove.ranking.growing import Routed, route, with_labels
 from labelgrove.ranking.negatives import nodes_to_mine
 from labelgrove.ranking.ranker import Ranker
@@ -126,7 +126,7 @@ def _xrtransformer(model: Any) -> View:
 def _xtransformer(model: Any) -> View:
     from labelgrove.methods.neural import prediction_runner
     from labelgrove.methods.xtransformer.matching import match
-    from labelgrove.methods.xtransformer.ranking import ClusterRanker, ranker_features, transformed
+    from labelgrove.methods.xtransformer.ranking import ClusterRanker, ranker_features
     from labelgrove.nn.encoders.tokens import tokenize
 
     ranker: Ranker = model.ranker_.ranker

@@ -8,10 +8,14 @@ from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
 from labelgrove.labels.tree import LabelTree
-from labelgrove.ranking.columns import Columns, read_columns, write_columns
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.ranking.solver import ChunkedWeights
-from labelgrove.ranking.weights import compress
+from labelgrove.ranking.weights import (
+    ChunkedWeights,
+    Columns,
+    compress,
+    read_columns,
+    write_columns,
+)
 from reference.solver import level_weights
 
 STORAGES = ["float32", "float16", "int8"]

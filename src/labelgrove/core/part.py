@@ -1,0 +1,16 @@
+"""A component as it goes to disk: settings and arrays, never Python objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Part:
+    """JSON-able ``config`` and named ``arrays``: what ``state()`` and ``from_state()`` exchange."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
