@@ -8,7 +8,7 @@ A method is a scikit-learn estimator (see ``estimator.py``) with ``fit``, ``pred
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,13 @@ from scipy import sparse
 from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.callbacks import Timing
 from labelgrove.core.params import Params, to_toml, unknown_key
-from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.features import Features, as_features
+from labelgrove.data.features import Features
+from labelgrove.data.inputs import check_k as check_k
+from labelgrove.data.inputs import checked_inputs as checked_inputs
 from labelgrove.disk.part import Part
-from labelgrove.errors import ConfigError, DataError, NotFittedError, UnsupportedError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.scores.predictor import check_fitted as check_fitted
 
 FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
 
@@ -165,58 +167,12 @@ def _label_matrix(y: Any, index: LabelIndex | None) -> tuple[CSR, LabelIndex, An
     return matrix, names, unknown
 
 
-def checked_inputs(X: Any) -> Any:
-    """Documents for fit or predict: Features, or a sequence of strings.
-
-    >>> checked_inputs(("a", "b"))
-    ('a', 'b')
-    """
-    if isinstance(X, Corpus):
-        return X.inputs
-    matrix = sparse.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2)
-    if matrix or isinstance(X, Features):
-        return as_features(X)
-    if isinstance(X, str):
-        raise DataError("documents are one string; give a list of strings, even for one document")
-    if isinstance(X, StringTable):
-        return X
-    if not isinstance(X, Sequence):
-        try:
-            X = list(X)
-        except TypeError:
-            raise DataError(
-                f"documents must be a list of strings, got {type(X).__name__}"
-            ) from None
-    for position, text in enumerate(X):
-        if not isinstance(text, str):
-            raise DataError(f"document {position} is {type(text).__name__}, not a string")
-    return X
-
-
 def texts_of(model: Any, X: Any) -> Any:
     """The documents for a method that reads their texts and nothing else."""
     texts = checked_inputs(X)
     if isinstance(texts, Features):
         raise DataError(f"{model.method} reads text and cannot predict from features")
     return texts
-
-
-def check_k(k: int) -> int:
-    """A usable number of labels to return.
-
-    >>> check_k(5)
-    5
-    """
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise ConfigError(f"k must be a whole number of at least 1, got {k!r}")
-    return int(k)
-
-
-def check_fitted(model: Any) -> None:
-    """Raises NotFittedError unless ``fit`` or ``load`` has been called."""
-    if not hasattr(model, "index_"):
-        name = type(model).__name__
-        raise NotFittedError(f"this {name} is not fitted yet; call fit or {name}.load first")
 
 
 def from_config(cls: Any, config: Mapping[str, Any]) -> Any:
