@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from labelgrove.core.versions import VERSION as __version__
 
 _HOME = {
     "Corpus": "labelgrove.data.corpus",

@@ -2,15 +2,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 
-from labelgrove.calibrating.curves import fit_curve, sigmoid, unit_scores
+from labelgrove.calibrating.curves import Curve, fit_curve, unit_scores
 from labelgrove.calibrating.reliability import reliability
 
 # Planted truths: how likely a label with score s really is. All but the first two leave the family
 # of beta curves.
 TRUTHS = {
     "right already": lambda s: s,
-    "overconfident": lambda s: sigmoid(0.5 * np.log(s / (1 - s)) - 1.5),
+    "overconfident": lambda s: expit(0.5 * np.log(s / (1 - s)) - 1.5),
     "square": lambda s: s**2,
     "bent": lambda s: np.where(s < 0.6, s / 3, 0.2 + 1.5 * (s - 0.6)),
 }
@@ -79,3 +80,30 @@ def test_margins_become_units_in_their_order():
     margins = np.array([-3.0, -0.5, 0.0, 2.0])
     units = unit_scores(margins, "margin")
     assert (np.diff(units) > 0).all() and units[2] == 0.5
+
+
+def test_other_scores_are_clipped_to_units():
+    assert unit_scores([-0.5, 0.25, 1.0, 1.75], "product").tolist() == [0.0, 0.25, 1.0, 1.0]
+
+
+def test_curves_by_hand():
+    line = Curve("isotonic", np.array([[0.0, 0.5, 1.0], [0.0, 0.1, 0.9]]))
+    np.testing.assert_allclose(line(np.array([0.25, 0.5, 0.75, 2.0])), [0.05, 0.1, 0.5, 0.9])
+    beta = Curve("beta", np.array([2.0, 1.0, 0.5]))
+    expected = expit(2 * np.log(0.3) - np.log(0.7) + 0.5)
+    assert beta(np.array([0.3]))[0] == pytest.approx(expected)
+
+
+def test_isotonic_probabilities_stay_within_what_was_seen():
+    scores, hits = np.linspace(0, 1, 200), np.arange(200) >= 100
+    curve = fit_curve(scores, hits, "isotonic")
+    ends = curve(np.array([0.0, 1.0]))
+    least = 0.5 / 201
+    assert least * 0.99 <= ends[0] <= least
+    assert 1 - least <= ends[1] < 1
+
+
+def test_scores_that_separate_all_hits_give_a_finite_beta_curve():
+    scores = np.concatenate([np.full(50, 0.1), np.full(50, 0.9)])
+    curve = fit_curve(scores, scores > 0.5, "beta")
+    np.testing.assert_allclose(curve(np.array([0.1, 0.9])), [1 / 52, 51 / 52], atol=1e-3)

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from labelgrove.core.arrays import as_csr, csr_parts, matrix_parts
+from labelgrove.core.arrays import (
+    as_csr,
+    csr_arrays,
+    csr_from_arrays,
+    csr_parts,
+    entry_rows,
+    matrix_parts,
+    offsets,
+    with_values,
+)
 from labelgrove.errors import DataError
 
 Small = hnp.arrays(
@@ -178,3 +187,27 @@ def test_matrix_parts_sort_a_copy():
     matrix.data = np.array([1, 2], np.float32)
     assert matrix_parts(matrix).indices.tolist() == [0, 2]
     assert matrix.indices.tolist() == [2, 0]
+
+
+def test_offsets_begin_at_zero_and_count_flags() -> None:
+    assert offsets([2, 0, 3]).tolist() == [0, 2, 2, 5]
+    assert offsets([]).tolist() == [0]
+    flags = offsets(np.array([True, False, True]))
+    assert flags.tolist() == [0, 1, 1, 2] and flags.dtype == np.int64
+
+
+def test_rows_and_patterns_of_entries() -> None:
+    matrix = as_csr([[0, 2, 3], [0, 0, 0], [4, 0, 0]])
+    assert entry_rows(matrix).tolist() == [0, 0, 2]
+    assert with_values(matrix, 7).toarray().tolist() == [[0, 7, 7], [0, 0, 0], [7, 0, 0]]
+    assert with_values(matrix, np.array([1.0, 0.0, 5.0])).data.tolist() == [1, 0, 5]
+    assert matrix.data.tolist() == [2, 3, 4]
+
+
+def test_stored_arrays_give_the_matrix_back() -> None:
+    matrix = as_csr([[0, 2], [1, 0], [0, 0]])
+    arrays = csr_arrays(matrix, "x")
+    assert set(arrays) == {"x.indptr", "x.indices", "x.data", "x.shape"}
+    again = csr_from_arrays(arrays, "x")
+    assert again.shape == (3, 2) and (again != matrix).nnz == 0
+    assert again.indices.dtype == np.int32

@@ -111,3 +111,11 @@ def test_input_in_other_layouts_and_types_is_read_right():
     assert top_k(np.asfortranarray(matrix), 2).columns.tolist() == expected
     assert top_k(matrix[:, ::-1], 2).columns.tolist() == [[0, 1]] * 3
     assert top_k(sparse.csc_array(matrix + 1), 2).columns.tolist() == expected
+
+
+def test_lists_become_a_matrix_with_sorted_columns():
+    best = top_k([[0.5, 2.0, 1.0], [-math.inf, 0.0, -math.inf]], k=2)
+    matrix = best.to_csr(4)
+    assert matrix.toarray().tolist() == [[0, 2, 1, 0], [0, 0, 0, 0]]
+    assert matrix.indices.tolist() == [1, 2, 1] and matrix.has_sorted_indices
+    assert best.to_csr(4, ones=True).data.tolist() == [1, 1, 1]

@@ -10,7 +10,7 @@ import pytest
 
 from labelgrove.core.callbacks import Event, Reporter
 from labelgrove.core.params import Params
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.disk.run_folder import Checkpoints, RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import labelgrove
+from labelgrove.core.part import Part
 from labelgrove.datasets import shop_corpus
 from labelgrove.disk.model_folder import save_model
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError
 from labelgrove.publishing.card import model_card
 

@@ -9,7 +9,7 @@ from labelgrove.labels.features import pifa
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.ranking.beam import POST_PROCESSORS, BeamSearch, SearchParams, TreeMask
 from labelgrove.ranking.ranker import Ranker, train_ranker
-from labelgrove.ranking.solver import ChunkedWeights
+from labelgrove.ranking.weights import ChunkedWeights
 from reference import beam as reference
 
 

@@ -12,7 +12,7 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import POST_PROCESSORS, SearchParams
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.ranking.solver import ChunkedWeights
+from labelgrove.ranking.weights import ChunkedWeights
 from reference import beam as reference
 
 STORAGES = ["float32", "float16", "int8"]

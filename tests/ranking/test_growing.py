@@ -26,7 +26,8 @@ from labelgrove.ranking.growing import (
     with_labels,
 )
 from labelgrove.ranking.ranker import train_ranker
-from labelgrove.ranking.solver import WIDEST_CLUSTER, RankerParams
+from labelgrove.ranking.solver import RankerParams
+from labelgrove.ranking.weights import WIDEST_CLUSTER
 from reference.growth import column
 
 EXACT = RankerParams(eps=1e-6, max_iterations=20000, threshold=0.0, storage="float32")

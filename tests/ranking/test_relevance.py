@@ -7,6 +7,7 @@ from labelgrove.core.arrays import as_csr
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.ranking.relevance import costs, relevance, targets
+from labelgrove.ranking.solver import RankerParams
 from reference.ranker import level_matrices, row_normalised
 
 
@@ -35,14 +36,15 @@ def test_costs():
     labels = as_csr([[0.5, 0.25, 0.0], [0.0, 1.0, 0.75]])
 
     def dense(**options):
-        return [level.toarray().tolist() for level in costs(labels, tree, **options)]
+        levels = costs(labels, tree, RankerParams(**options))
+        return [level.toarray().tolist() for level in levels]
 
     ones = [[1, 1, 0], [0, 1, 1]]
     assert dense() == [[[1, 0], [1, 1]], ones]
-    assert dense(label_weights=True) == [[[0.5, 0], [1, 0.75]], labels.toarray().tolist()]
-    assert dense(mode="induce") == [[[1, 0], [0.5, 0.5]], [[0.5, 0.5, 0], [0, 0.5, 0.5]]]
-    assert dense(mode="induce", norm="none") == [[[2, 0], [1, 1]], ones]
-    assert dense(mode="last-level") == [[[1, 0], [1, 1]], [[0.5, 0.5, 0], [0, 0.5, 0.5]]]
+    assert dense(label_weights="cost") == [[[0.5, 0], [1, 0.75]], labels.toarray().tolist()]
+    assert dense(relevance="induce") == [[[1, 0], [0.5, 0.5]], [[0.5, 0.5, 0], [0, 0.5, 0.5]]]
+    assert dense(relevance="induce", relevance_norm="none") == [[[2, 0], [1, 1]], ones]
+    assert dense(relevance="last-level") == [[[1, 0], [1, 1]], [[0.5, 0.5, 0], [0, 0.5, 0.5]]]
 
 
 def test_weights_must_be_positive_and_fit():

@@ -10,13 +10,13 @@ from labelgrove.core.arrays import as_csr
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError
 from labelgrove.ranking.solver import (
-    ChunkedWeights,
     RankerParams,
     RowLists,
     Start,
     _blocks,
     solve_level,
 )
+from labelgrove.ranking.weights import ChunkedWeights
 from reference.solver import level_weights, primal_objective, solve
 
 EXACT = {"eps": 1e-5, "max_iterations": 20_000, "threshold": 0.0}

@@ -144,7 +144,7 @@ def test_what_cannot_be_merged() -> None:
             merge([one], k=1, weights=weights)
     with pytest.raises(ConfigError, match="k must be"):
         merge([one], k=0)
-    with pytest.raises(DataError, match="lists x rows x places"):
+    with pytest.raises(DataError, match="lists x rows x ranks"):
         merge_lists(np.zeros((1, 2), np.int32), np.zeros((1, 2), np.float32), 1)
 
 
@@ -195,3 +195,26 @@ def test_precision_is_the_one_of_the_metrics() -> None:
     found = Predictions.from_scores(random.random((50, LABELS)), k=5, index=INDEX)
     values = evaluate(found, truth, metrics=["P@1", "P@3", "P@5"])
     assert precision_of(found, truth) == pytest.approx([values[f"P@{k}"] for k in (1, 3, 5)])
+    assert precision_of(
+        predictions([[(n, 1 - n / 9) for n in range(9)]]), as_csr(np.ones((1, 9)))
+    ) == (
+        1.0,
+        1.0,
+        1.0,
+    )
+
+
+def test_weights_are_learnt_from_all_measured_ranks() -> None:
+    """Both members have rank 1 right; only ranks 2 to 5 tell the good one from the bad one."""
+    good = predictions([[(0, 0.9), (1, 0.5), (2, 0.4), (3, 0.3), (4, 0.2)]])
+    bad = predictions([[(0, 0.9), (5, 0.6), (6, 0.5), (7, 0.4), (8, 0.3)]])
+    truth = as_csr(np.array([[1, 1, 1, 1, 1, 0, 0, 0, 0]], np.float32))
+    learnt = learn_weights([bad, good], truth, rules=["mean"])
+    assert learnt.precision == (1.0, 1.0, 1.0)
+    assert learnt.weights[0] < learnt.weights[1]
+
+
+def test_a_member_without_any_label_counts_for_nothing() -> None:
+    empty, full = predictions([[]]), predictions([[(3, 0.5)]])
+    for rule in ("softmax", "sigmoid", "rank"):
+        assert merge([empty, full], k=2, rule=rule).ids() == [["l3"]]

@@ -1,8 +1,8 @@
-"""Scores that are probabilities: learnt on held-out documents, kept with the model.
+"""Scores as probabilities: learnt on held-out documents, saved with the model.
 
-One curve turns the scores of all labels into probabilities, so it needs few documents and knows
-labels that were never seen there. Curves by place in the list, by depth in the tree or by training
-frequency are refinements of it.
+One curve turns the scores of all labels into probabilities, so it needs few documents and works for
+labels that none of them has. Curves by rank, by depth in the tree or by training frequency refine
+it.
 """
 
 from __future__ import annotations
@@ -17,37 +17,36 @@ from labelgrove.calibrating.curves import Curve, CurveKind, fit_curve, unit_scor
 from labelgrove.calibrating.reliability import Reliability, reliability
 from labelgrove.calibrating.thresholds import Target, best_threshold, check_target, label_thresholds
 from labelgrove.core.arrays import Float32
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import check_k, checked_inputs
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.metrics.bins import frequency_bin
-from labelgrove.metrics.ranking import judge
 from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.scores.predictor import Predictor, check_fitted
 
 By = Literal["none", "rank", "level", "frequency"]
 Kind = Literal["auto", "isotonic", "beta"]
 
-RANK_STARTS = (0, 1, 2, 3, 5, 10)  # places 1, 2, 3, 4-5, 6-10, 11 and later
-FEWEST_PAIRS, FEWEST_OF_EACH = 200, 10  # for a curve of its own
+RANK_STARTS = (0, 1, 2, 3, 5, 10)  # ranks 1, 2, 3, 4-5, 6-10, 11 and later
+FEWEST_PAIRS, FEWEST_OF_EACH = 200, 10  # of a group, for its own curve
 FEWEST_DOCUMENTS = 10
 FOLDS = 5
 SEED = 0
+_STORED = ("kind", "by", "score_kind", "places", "threshold", "report")
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What turns a model's scores into probabilities, and the thresholds chosen with it.
+    """The curves that turn a model's scores into probabilities, and the chosen thresholds.
 
-    ``curves[0]`` is that of all labels; ``curves[1 + g]`` that of group g, where there is one. The
-    groups are places in the list (``by="rank"``) or ``groups`` of labels.
+    ``curves[0]`` is for all labels; ``curves[1 + g]`` for group g, if it has one. Groups are ranks
+    (``by="rank"``) or ``groups`` of labels.
     """
 
     kind: CurveKind
     by: By
     score_kind: ScoreKind
-    places: int  # how many labels of each document it was learnt from
+    places: int  # labels of each document that it was learnt from
     curves: tuple[Curve | None, ...]
     groups: npt.NDArray[np.int32] | None = None
     threshold: float = 0.0
@@ -56,41 +55,35 @@ class Calibration:
 
     @property
     def reorders(self) -> bool:
-        """Whether labels may change places, because their curves differ."""
+        """Whether labels may change ranks, because their curves differ."""
         return self.groups is not None
 
-    def __call__(self, found: Predictions) -> Predictions:
-        """Predictions with probabilities as scores; best first, as ever."""
-        if found.score_kind != self.score_kind:
+    def __call__(self, predictions: Predictions) -> Predictions:
+        """Predictions with probabilities as scores, best first."""
+        if predictions.score_kind != self.score_kind:
             raise ConfigError(
                 f"this model was calibrated for scores of the kind {self.score_kind}, these are "
-                f"of the kind {found.score_kind}; calibrate again, or ask for raw scores"
+                f"of the kind {predictions.score_kind}; calibrate again, or ask for raw scores"
             )
-        chances = self.chances(found)
+        chances = self.chances(predictions)
         if not self.reorders:
-            return replace(found, scores=_falling(found, chances), score_kind="probability")
-        scores: Float32 = np.where(_used(found), chances, -np.inf).astype(np.float32)
-        order = np.lexsort((found.columns, -scores), axis=1)
-        return replace(
-            found,
-            columns=np.take_along_axis(found.columns, order, 1),
-            scores=np.take_along_axis(scores, order, 1),
-            score_kind="probability",
-        )
+            scores = _falling(predictions, chances)
+            return replace(predictions, scores=scores, score_kind="probability")
+        return replace(predictions.with_scores(chances), score_kind="probability")
 
-    def chances(self, found: Predictions) -> npt.NDArray[np.float64]:
-        """Probabilities in the order of the scores; meaningless past the counts."""
-        units = unit_scores(found.scores, found.score_kind)
-        return _through(self.curves, units, _groups_of(found, self.by, self.groups))
+    def chances(self, predictions: Predictions) -> npt.NDArray[np.float64]:
+        """Probabilities in the order of the scores; meaningless in the padding."""
+        units = unit_scores(predictions.scores, predictions.score_kind)
+        return _through(self.curves, units, _groups_of(predictions, self.by, self.groups))
 
     def label_chances(self, scores: Any, columns: Any) -> Float32:
-        """Probabilities of single scores of given label columns, whatever their place in a list."""
+        """Probabilities of single scores of given label columns, whatever their ranks."""
         units = unit_scores(scores, self.score_kind)
         groups = None if self.groups is None else self.groups[columns]
         return _through(self.curves, units, groups).astype(np.float32)
 
     def minimum(self) -> float | Float32:
-        """The threshold that was chosen, of each label where labels have their own."""
+        """The chosen threshold, or one per label if labels have their own."""
         if self.label_thresholds is None:
             return self.threshold
         own = self.label_thresholds
@@ -108,16 +101,8 @@ class Calibration:
             arrays["groups"] = self.groups
         if self.label_thresholds is not None:
             arrays["label_thresholds"] = self.label_thresholds
-        config = {
-            "kind": self.kind,
-            "by": self.by,
-            "score_kind": self.score_kind,
-            "places": self.places,
-            "curves": len(self.curves),
-            "threshold": self.threshold,
-            "report": self.report,
-        }
-        return Part(config, arrays)
+        config = {name: getattr(self, name) for name in _STORED}
+        return Part(config | {"curves": len(self.curves)}, arrays)
 
     @classmethod
     def from_state(cls, part: Part) -> Calibration:
@@ -125,18 +110,13 @@ class Calibration:
         config, arrays = part.config, part.arrays
         names = [f"curve.{number}" for number in range(config["curves"])]
         return cls(
-            kind=config["kind"],
-            by=config["by"],
-            score_kind=config["score_kind"],
-            places=config["places"],
             curves=tuple(
                 Curve(config["kind"], np.asarray(arrays[name])) if name in arrays else None
                 for name in names
             ),
             groups=arrays.get("groups"),
-            threshold=config["threshold"],
             label_thresholds=arrays.get("label_thresholds"),
-            report=config["report"],
+            **{name: config[name] for name in _STORED},
         )
 
 
@@ -155,13 +135,13 @@ def calibrate(
 ) -> Calibration:
     """Learns a fitted model's probabilities from documents that it was not trained on.
 
-    From now on the model's ``predict`` gives probabilities (``raw=True``: the scores as before),
-    and ``min_score="auto"`` gives the labels that reach the chosen threshold: the one with the best
-    F1 over all labels, or with the precision that ``target`` says. With ``per_label``, labels that
-    at least ``fewest`` of the documents bear get thresholds of their own. ``kind="auto"`` takes the
+    From now on the model's ``predict`` returns probabilities (``raw=True``: the scores as before),
+    and ``min_score="auto"`` returns the labels that reach the chosen threshold: the one with the
+    best F1 over all labels, or with the precision given as ``target``. With ``per_label``, labels
+    with at least ``fewest`` of the documents get their own thresholds. ``kind="auto"`` takes the
     kind of curve that does better on documents that it was not fitted to. The ``k`` best labels of
-    each document are looked at. ``report`` of the result says how right scores were before and
-    probabilities are after; what is after was measured by cross-fitting.
+    each document count. The result's ``report`` compares scores before with probabilities after,
+    the latter measured by cross-fitting.
 
     >>> from labelgrove import Linear
     >>> texts, labels = ["red shoe", "blue hat"] * 20, [["shoes"], ["hats"]] * 20
@@ -171,6 +151,8 @@ def calibrate(
     >>> model.predict(["a red shoe"], k=1).score_kind
     'probability'
     """
+    from labelgrove.metrics.ranking import judge  # every prediction loads this module
+
     check_fitted(model)
     check_target(target)
     _check_choice("kind", kind, ("auto", "isotonic", "beta"))
@@ -186,28 +168,29 @@ def calibrate(
         raise DataError(
             f"calibration needs at least {FEWEST_DOCUMENTS} documents, got {len(documents)}"
         )
-    found = model.predict(documents, k=check_k(k), raw=True, threads=threads)
-    judged = judge(found, truth, unknown=unknown)
+    predictions = model.predict(documents, k=check_k(k), raw=True, threads=threads)
+    judged = judge(predictions, truth, unknown=unknown)
     groups = label_groups(model, by)
-    data = _Data(found, judged.hits, judged.truth, int(judged.sizes.sum()), by, groups)
+    data = _Data(predictions, judged.hits, judged.truth, int(judged.sizes.sum()), by, groups)
     if not 0 < data.hits[data.used].sum() < data.used.sum():
         raise DataError(
-            "the predicted labels of these documents are all true or all wrong: nothing can be "
-            "learnt from that"
+            "the predicted labels of these documents are all true or all wrong, so there is "
+            "nothing to learn from them; give more documents"
         )
     kinds: tuple[CurveKind, ...] = ("isotonic", "beta") if kind == "auto" else (kind,)
     choose = _Thresholds(target, per_label, fewest)
-    tried = {name: _crossfit(data, name, choose) for name in kinds}
-    best = min(kinds, key=lambda name: tried[name].after.brier)
-    calibration = _fit(data, best, np.ones(len(found), bool), choose)
-    before = reliability(unit_scores(found.scores, found.score_kind)[data.used], data.picked)
+    trials = {name: _crossfit(data, name, choose) for name in kinds}
+    best = min(kinds, key=lambda name: trials[name][0].brier)
+    after, quality = trials[best]
+    calibration = _fit(data, best, np.ones(len(predictions), bool), choose)
+    units = unit_scores(predictions.scores, predictions.score_kind)
     report = {
-        "documents": len(found),
-        "labels_per_document": found.k,
+        "documents": len(predictions),
+        "labels_per_document": predictions.k,
         "target": target,
-        "before": before.to_json(),
-        "after": tried[best].after.to_json(),
-        "at_threshold": tried[best].quality,
+        "before": reliability(units[data.used], data.hits[data.used]).to_json(),
+        "after": after.to_json(),
+        "at_threshold": quality,
         "own_curves": sum(curve is not None for curve in calibration.curves[1:]),
     }
     calibration = replace(calibration, report=report)
@@ -226,7 +209,7 @@ class _Thresholds:
 class _Data:
     """Predictions of documents with known labels."""
 
-    found: Predictions
+    predictions: Predictions
     hits: npt.NDArray[np.bool_]
     truth: Any
     true: int  # labels of the documents, known to the model or not
@@ -235,23 +218,19 @@ class _Data:
 
     @property
     def used(self) -> npt.NDArray[np.bool_]:
-        return _used(self.found)
-
-    @property
-    def picked(self) -> npt.NDArray[np.bool_]:
-        return self.hits[self.used]
+        return self.predictions.used
 
 
 def _fit(
     data: _Data, kind: CurveKind, rows: npt.NDArray[np.bool_], choose: _Thresholds
 ) -> Calibration:
     """Curves and thresholds from some of the documents."""
-    found = data.found
+    predictions = data.predictions
     chosen = data.used & rows[:, None]
-    units = unit_scores(found.scores, found.score_kind)[chosen]
+    units = unit_scores(predictions.scores, predictions.score_kind)[chosen]
     hits = data.hits[chosen]
     curves: list[Curve | None] = [fit_curve(units, hits, kind)]
-    group = _groups_of(found, data.by, data.groups)
+    group = _groups_of(predictions, data.by, data.groups)
     if group is not None:
         member = group[chosen]
         for number in range(int(group.max()) + 1):
@@ -261,9 +240,9 @@ def _fit(
             enough &= min(right, int(here.sum()) - right) >= FEWEST_OF_EACH
             curves.append(fit_curve(units[here], hits[here], kind) if enough else None)
     calibration = Calibration(
-        kind, data.by, found.score_kind, found.k, tuple(curves), groups=data.groups
+        kind, data.by, predictions.score_kind, predictions.k, tuple(curves), groups=data.groups
     )
-    scores = calibration.chances(found)[chosen]
+    scores = calibration.chances(predictions)[chosen]
     truth = data.truth[rows]
     threshold = best_threshold(
         scores, hits, round(data.true * rows.sum() / len(rows)), choose.target
@@ -272,7 +251,7 @@ def _fit(
     if choose.per_label:
         bearers = np.bincount(truth.indices, minlength=truth.shape[1])
         own = label_thresholds(
-            found.columns[chosen],
+            predictions.columns[chosen],
             scores,
             hits,
             bearers,
@@ -283,27 +262,23 @@ def _fit(
     return replace(calibration, threshold=threshold, label_thresholds=own)
 
 
-@dataclass(frozen=True)
-class _Tried:
-    after: Reliability
-    quality: dict[str, float]
-
-
-def _crossfit(data: _Data, kind: CurveKind, choose: _Thresholds) -> _Tried:
-    """How right probabilities and thresholds are on documents that they were not fitted to."""
-    rows = len(data.found)
+def _crossfit(
+    data: _Data, kind: CurveKind, choose: _Thresholds
+) -> tuple[Reliability, dict[str, float]]:
+    """The quality of probabilities and thresholds on documents that they were not fitted to."""
+    rows = len(data.predictions)
     fold = np.random.default_rng(SEED).permutation(rows) % FOLDS
     chances = np.zeros(data.hits.shape)
     given = right = 0
     for number in range(FOLDS):
         inside = fold == number
         fitted = _fit(data, kind, ~inside, choose)
-        chances[inside] = fitted.chances(data.found)[inside]
+        chances[inside] = fitted.chances(data.predictions)[inside]
         least = fitted.minimum()
-        limits = least if isinstance(least, float) else least[data.found.columns]
-        kept = data.used & inside[:, None] & (chances >= limits)
-        given += int(kept.sum())
-        right += int((kept & data.hits).sum())
+        limits = least if isinstance(least, float) else least[data.predictions.columns]
+        reached = data.used & inside[:, None] & (chances >= limits)
+        given += int(reached.sum())
+        right += int((reached & data.hits).sum())
     quality = {
         "precision": right / max(given, 1),
         "recall": right / max(data.true, 1),
@@ -311,11 +286,7 @@ def _crossfit(data: _Data, kind: CurveKind, choose: _Thresholds) -> _Tried:
         "labels_per_document": given / rows,
     }
     rounded = {name: round(value, 6) for name, value in quality.items()}
-    return _Tried(reliability(np.clip(chances[data.used], 0, 1), data.picked), rounded)
-
-
-def _used(found: Predictions) -> npt.NDArray[np.bool_]:
-    return np.arange(found.k) < found.counts[:, None]
+    return reliability(chances[data.used], data.hits[data.used]), rounded
 
 
 def _through(
@@ -335,32 +306,34 @@ def _through(
     return chances
 
 
-def _falling(found: Predictions, chances: npt.NDArray[np.float64]) -> Float32:
-    """Chances that keep the order of the scores: equal where these are, else strictly falling."""
-    scores = np.where(_used(found), chances, -np.inf).astype(np.float32)
-    fell = found.scores[:, 1:] < found.scores[:, :-1]
-    if np.array_equal(scores[:, 1:] < scores[:, :-1], fell):
+def _falling(predictions: Predictions, chances: npt.NDArray[np.float64]) -> Float32:
+    """Chances in the order of the scores: equal where these are equal, else strictly falling."""
+    before, used = predictions.scores, predictions.used
+    scores = np.where(used, chances, -np.inf).astype(np.float32)
+    if np.array_equal(scores[:, 1:] < scores[:, :-1], before[:, 1:] < before[:, :-1]):
         return scores
-    for place in range(1, found.k):
-        before = scores[:, place - 1]
-        same = found.scores[:, place] == found.scores[:, place - 1]
-        limit = np.where(same, before, np.nextafter(before, np.float32(-np.inf)))
-        scores[:, place] = np.where(same, limit, np.minimum(scores[:, place], limit))
-    return np.where(_used(found), np.maximum(scores, 0), np.float32(-np.inf))
+    for rank in range(1, predictions.k):
+        above = scores[:, rank - 1]
+        same = before[:, rank] == before[:, rank - 1]
+        limit = np.where(same, above, np.nextafter(above, np.float32(-np.inf)))
+        scores[:, rank] = np.where(same, limit, np.minimum(scores[:, rank], limit))
+    return np.where(used, np.maximum(scores, 0), np.float32(-np.inf))
 
 
 def _groups_of(
-    found: Predictions, by: By, groups: npt.NDArray[np.int32] | None
+    predictions: Predictions, by: By, groups: npt.NDArray[np.int32] | None
 ) -> npt.NDArray[np.int32] | None:
     if by == "rank":
-        places = np.searchsorted(RANK_STARTS, np.arange(found.k), side="right") - 1
-        return np.broadcast_to(places.astype(np.int32), found.columns.shape)
-    return None if groups is None else groups[found.columns]
+        ranks = np.searchsorted(RANK_STARTS, np.arange(predictions.k), side="right") - 1
+        return np.broadcast_to(ranks.astype(np.int32), predictions.columns.shape)
+    return None if groups is None else groups[predictions.columns]
 
 
 def label_groups(model: Predictor, by: By) -> npt.NDArray[np.int32] | None:
-    """The group of each label whose curve it uses; None where labels have no groups."""
+    """The group of each label, whose curve it uses; None if labels have no groups."""
     if by == "frequency":
+        from labelgrove.metrics.bins import frequency_bin
+
         return frequency_bin(model.facts_.frequencies).astype(np.int32)
     if by != "level":
         return None

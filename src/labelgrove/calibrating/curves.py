@@ -1,6 +1,6 @@
 """Curves from scores in [0, 1] to probabilities, learnt from scores and whether they were right.
 
-Both kinds rise strictly: labels keep their order, and no two scores become one.
+Both kinds rise strictly: labels keep their order, and different scores stay different.
 """
 
 from __future__ import annotations
@@ -10,59 +10,50 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
 
 from labelgrove.calibrating.reliability import equal_mass
+from labelgrove.core.logistic import fit_logistic
 from labelgrove.scores.predictions import ScoreKind
 
 Float64 = npt.NDArray[np.float64]
 CurveKind = Literal["isotonic", "beta"]
 
 PAIRS_PER_STEP, MOST_STEPS = 20, 1000  # of an isotonic curve
-SLOPE = 1e-3  # how much of the way to 0 and 1 a curve goes beyond its first and last step
-LOWEST, HIGHEST = 1e-12, 1 - 1e-7  # beyond, a beta curve does not tell scores apart
-NEWTON_STEPS = 100
+SLOPE = 1e-3  # share of the way to 0 and 1 that a curve goes beyond its first and last step
+LOWEST, HIGHEST = 1e-12, 1 - 1e-7  # outside, a beta curve does not distinguish scores
 
 
 def unit_scores(scores: npt.ArrayLike, kind: ScoreKind) -> Float64:
-    """Scores as numbers in [0, 1] in the same order: margins through a sigmoid, others as they are.
-
-    >>> unit_scores([0.0, -1e9], "margin").tolist(), unit_scores([0.25], "product").tolist()
-    ([0.5, 0.0], [0.25])
-    """
+    """Scores as numbers in [0, 1] in the same order: margins through a sigmoid, others clipped."""
     values = np.asarray(scores, np.float64)
     if kind == "margin":
-        return sigmoid(values)
+        return expit(values)
     return np.clip(values, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """``isotonic``: ``numbers`` are the corners' scores and probabilities (2 x corners), straight
-    lines between them. ``beta``: a, b and c of sigmoid(a ln s - b ln(1 - s) + c).
+    """A curve and its numbers.
 
-    >>> Curve("isotonic", np.array([[0.0, 1.0], [0.0, 0.5]]))(np.array([0.5])).tolist()
-    [0.25]
+    ``isotonic``: scores and probabilities of the corners (2 x corners), with straight lines between
+    them. ``beta``: a, b and c of sigmoid(a ln s - b ln(1 - s) + c).
     """
 
     kind: CurveKind
     numbers: Float64
 
     def __call__(self, units: Float64) -> Float64:
-        """Probabilities of scores in [0, 1].
-
-        >>> Curve("beta", np.array([1.0, 1.0, 0.0]))(np.array([0.25])).round(6).tolist()
-        [0.25]
-        """
+        """Probabilities of scores in [0, 1]."""
         if self.kind == "isotonic":
-            found: Float64 = np.interp(units, self.numbers[0], self.numbers[1])
-            return found
+            return np.interp(units, *self.numbers)
         a, b, c = self.numbers
         low, high = _beta_terms(units)
-        return sigmoid(a * low + b * high + c)
+        return expit(a * low + b * high + c)
 
 
 def fit_curve(units: Float64, hits: npt.NDArray[np.bool_], kind: CurveKind) -> Curve:
-    """The curve of a kind that fits best.
+    """The curve of the given kind that fits best.
 
     >>> units = np.repeat([0.2, 0.8], 100)
     >>> hits = np.concatenate([np.arange(100) < 10, np.arange(100) < 50])
@@ -73,10 +64,10 @@ def fit_curve(units: Float64, hits: npt.NDArray[np.bool_], kind: CurveKind) -> C
 
 
 def _isotonic(units: Float64, hits: npt.NDArray[np.bool_]) -> Curve:
-    """Steps that never fall, each drawn together to the middle of its scores.
+    """Steps that never fall, joined by straight lines between their middles.
 
-    Steps as they are would give many labels the same probability. Lines between their middles rise
-    everywhere and keep what the steps have on average.
+    The steps themselves would give many labels the same probability. The lines rise everywhere and
+    have the same mean.
     """
     from sklearn.isotonic import IsotonicRegression
 
@@ -91,7 +82,7 @@ def _isotonic(units: Float64, hits: npt.NDArray[np.bool_]) -> Curve:
     step = np.cumsum(np.diff(fitted, prepend=fitted[0]) > 1e-12)
     weights = np.bincount(step, sizes)
     x = np.bincount(step, sizes * middles) / weights
-    # Never quite 0 or 1: nothing was seen so often.
+    # Never quite 0 or 1: that would take more evidence.
     least = 0.5 / (len(units) + 1)
     y = np.clip(np.bincount(step, sizes * fitted) / weights, least, 1 - least)
     if x[0] > 0:
@@ -110,7 +101,7 @@ def _beta(units: Float64, hits: npt.NDArray[np.bool_]) -> Curve:
         a, (b, c) = 0.0, _logistic(np.stack([high, one], 1), hits)
     elif b < 0:
         b, (a, c) = 0.0, _logistic(np.stack([low, one], 1), hits)
-    # Scores that say nothing still keep their order.
+    # Scores without information still keep their order.
     return Curve("beta", np.array([max(a, SLOPE), max(b, 0.0), c]))
 
 
@@ -120,39 +111,8 @@ def _beta_terms(units: Float64) -> tuple[Float64, Float64]:
 
 
 def _logistic(terms: Float64, hits: npt.NDArray[np.bool_]) -> Float64:
-    """Weights of a logistic regression by Newton's method, with steps halved where too long."""
-    # A pair of made-up outcomes keeps weights finite where scores tell all apart.
-    targets = (hits.sum() + 1.0) / (hits.sum() + 2.0), 1.0 / ((~hits).sum() + 2.0)
-    wanted = np.where(hits, *targets)
-    weights = np.zeros(terms.shape[1])
-
-    def loss(candidate: Float64) -> float:
-        margins = terms @ candidate
-        return float((np.logaddexp(0.0, margins) - wanted * margins).sum())
-
-    at = loss(weights)
-    for _ in range(NEWTON_STEPS):
-        chances = sigmoid(terms @ weights)
-        slope = terms.T @ (chances - wanted)
-        curvature = (terms * (chances * (1 - chances))[:, None]).T @ terms
-        move = np.linalg.solve(curvature + 1e-9 * np.eye(len(weights)), slope)
-        size = 1.0
-        while (new := loss(weights - size * move)) > at and size > 1e-6:
-            size /= 2
-        if new > at:
-            break
-        weights = weights - size * move
-        if at - new < 1e-9 * max(1.0, abs(at)):
-            break
-        at = new
-    return weights
-
-
-def sigmoid(values: Float64) -> Float64:
-    """1 / (1 + exp(-x)) without overflow.
-
-    >>> sigmoid(np.array([0.0, -1e6, 1e6])).tolist()
-    [0.5, 0.0, 1.0]
-    """
-    small = np.exp(-np.abs(values))
-    return np.where(values >= 0, 1.0, small) / (1.0 + small)
+    """Weights of a logistic regression of ``hits``."""
+    # One artificial outcome of each kind keeps weights finite where scores separate all hits.
+    right = int(hits.sum())
+    targets = np.where(hits, (right + 1.0) / (right + 2.0), 1.0 / (len(hits) - right + 2.0))
+    return fit_logistic(terms, targets, 1e-9)

@@ -1,4 +1,4 @@
-"""Are probabilities right? What was claimed beside what happened, in bins."""
+"""How reliable probabilities are: predicted and observed shares, in bins."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Binning = Literal["mass", "width"]
 
 @dataclass(frozen=True)
 class Reliability:
-    """A reliability diagram: per bin the mean probability, the share that was true, and how many.
+    """A reliability diagram: per bin the mean probability, the share that was true, and the count.
 
     ``ece`` is the expected calibration error, the mean gap between the two weighted by count;
-    ``brier`` the mean squared error of single probabilities.
+    ``brier`` is the mean squared error of single probabilities.
     """
 
     claimed: Float64
@@ -29,11 +29,7 @@ class Reliability:
     brier: float
 
     def to_json(self) -> dict[str, Any]:
-        """For reports and files.
-
-        >>> reliability([0.5, 0.5], [True, False]).to_json()["ece"]
-        0.0
-        """
+        """For reports and files."""
         return {
             "ece": round(self.ece, 6),
             "brier": round(self.brier, 6),
@@ -50,13 +46,13 @@ def reliability(
     bins: int = 15,
     binning: Binning = "mass",
 ) -> Reliability:
-    """Probabilities beside what came true.
+    """Probabilities compared with outcomes.
 
     Most labels of a long list are unlikely, so bins of equal width would put nearly all into the
-    first; bins of equal ``mass`` have the same number of labels each. Empty bins are left out.
+    first one. Bins of equal ``mass`` have the same number of labels each. Empty bins are left out.
 
-    >>> found = reliability([0.9, 0.9, 0.1, 0.1], [True, True, False, True], bins=2)
-    >>> found.true.tolist(), round(found.ece, 3)
+    >>> diagram = reliability([0.9, 0.9, 0.1, 0.1], [True, True, False, True], bins=2)
+    >>> diagram.true.tolist(), round(diagram.ece, 3)
     ([0.5, 1.0], 0.25)
     """
     claimed = np.asarray(probabilities, np.float64).ravel()
@@ -86,11 +82,7 @@ def reliability(
 
 
 def equal_mass(values: Float64, bins: int) -> npt.NDArray[np.int64]:
-    """The bin of each value; equal values share one, so bins may differ in size or be empty.
-
-    >>> equal_mass(np.array([0.1, 0.4, 0.2, 0.3]), 2).tolist()
-    [0, 1, 0, 1]
-    """
+    """The bin of each value; equal values share one, so bins may differ in size or be empty."""
     arranged = np.sort(values)
     starts = arranged[(np.arange(1, bins) * len(values)) // bins]
     places: npt.NDArray[np.int64] = np.searchsorted(starts, values, side="right")

@@ -1,4 +1,4 @@
-"""From which score on a label is worth giving: for the best F1, or for a wanted precision."""
+"""The score from which labels are worth returning: for the best F1, or for a given precision."""
 
 from __future__ import annotations
 
@@ -12,16 +12,13 @@ from labelgrove.errors import ConfigError
 Float64 = npt.NDArray[np.float64]
 Target = Literal["f1"] | float
 
-# As many documents speak for the shared threshold. Without them, labels' own thresholds did worse
-# than the shared one on unseen documents.
+# The shared threshold counts as much as this many documents. Without it, the labels' own thresholds
+# did worse than the shared one on unseen documents.
 DRAWN = 100
 
 
 def check_target(target: Any) -> None:
-    """Refuses what is neither "f1" nor a precision.
-
-    >>> check_target(0.9)
-    """
+    """Refuses anything but "f1" or a precision."""
     number = isinstance(target, (int, float)) and not isinstance(target, bool)
     if target != "f1" and not (number and 0 < target <= 1):
         raise ConfigError(
@@ -32,10 +29,10 @@ def check_target(target: Any) -> None:
 def best_threshold(
     scores: Float64, hits: npt.NDArray[np.bool_], true: int, target: Target
 ) -> float:
-    """The threshold for which labels at or above it reach the target; ``true`` labels there are.
+    """The threshold at which labels reach the target; the documents have ``true`` labels.
 
-    For "f1" the one with the largest F1. For a precision the lowest that reaches it, so that as
-    many labels as possible are given; where none does, the one that comes nearest. It lies halfway
+    For "f1" it is the threshold with the largest F1. For a precision it is the lowest that reaches
+    it, to return as many labels as possible, or else the one that comes nearest. It lies halfway
     between two scores.
 
     >>> scores, hits = np.array([0.9, 0.8, 0.4, 0.2]), np.array([True, True, False, True])
@@ -50,7 +47,7 @@ def best_threshold(
     arranged = scores[order]
     right = np.cumsum(hits[order])
     given = np.arange(1, len(scores) + 1)
-    # Equal scores come together or not at all.
+    # Labels of equal scores are returned together or not at all.
     ends = np.append(np.flatnonzero(np.diff(arranged)), len(scores) - 1)
     if target == "f1":
         chosen = int(np.argmax(2 * right[ends] / (given[ends] + max(true, 1))))
@@ -75,8 +72,8 @@ def label_thresholds(
 ) -> npt.NDArray[np.float32]:
     """A threshold per label for labels with at least ``fewest`` true documents, NaN for others.
 
-    ``true`` has the number of documents that bear each label. What so few documents say is drawn
-    towards the ``shared`` threshold: of a label with 100 documents, halfway.
+    ``true`` has the number of documents of each label. The fewer they are, the nearer a threshold
+    is to the ``shared`` one: halfway for a label with 100 documents.
 
     >>> columns = np.array([0, 0, 1], np.int32)
     >>> scores, hits = np.array([0.9, 0.3, 0.5]), np.array([True, False, True])

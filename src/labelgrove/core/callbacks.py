@@ -1,7 +1,7 @@
-"""Progress: events that training sends out, and the listeners that show or record them.
+"""Progress: the events that training sends, and the callbacks that show or record them.
 
-A callback is any function of one :class:`Event`. What a callback raises reaches the caller of
-``fit``: that is how to stop a run. A :class:`Reporter` sends the events and keeps the time.
+A callback is any function of one :class:`Event`. An error raised in a callback reaches the caller
+of ``fit``: that is how to stop a run. A :class:`Reporter` sends the events and measures time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,10 @@ Kind = Literal["stage_start", "progress", "stage_end", "metrics", "message"]
 
 @dataclass(frozen=True)
 class Event:
-    """Something happened in ``stage``; ``done`` of ``total`` steps are behind it.
+    """Something happened in ``stage``, of which ``done`` of ``total`` steps are finished.
 
-    ``values`` holds metrics, a message's ``text``, and at ``stage_end`` the seconds spent and, when
+    ``values`` holds metrics, a message's ``text``, and at ``stage_end`` the seconds spent and, if
     the stage failed, the name of the ``error``. ``time`` is seconds since 1970.
-
-    >>> Event("progress", "tf-idf", done=3, total=9).done
-    3
     """
 
     kind: Kind
@@ -41,11 +38,7 @@ class Event:
     time: float = field(default_factory=time.time)
 
     def record(self) -> dict[str, Any]:
-        """The event as one JSON-able record.
-
-        >>> sorted(Event("message", time=0.0).record())
-        ['done', 'kind', 'stage', 'time', 'total', 'values']
-        """
+        """The event as one JSON-able record."""
         names = ("time", "kind", "stage", "done", "total")
         values = {str(name): _recordable(value) for name, value in self.values.items()}
         return {name: getattr(self, name) for name in names} | {"values": values}
@@ -56,10 +49,10 @@ Callback = Callable[[Event], None]
 
 @dataclass
 class Timing:
-    """Seconds spent in a stage, over all its runs: by the clock, and by all our threads.
+    """Seconds spent in a stage over all its runs: wall time, and CPU time of all our threads.
 
-    ``peak_memory`` is the most bytes that the process had held when the stage last ended. A stage
-    was ``reused`` if its result was found and only read.
+    ``peak_memory`` is the most bytes the process had ever held when the stage last ended. A stage
+    is ``reused`` if its stored result was read instead of computed.
     """
 
     wall: float = 0.0
@@ -70,9 +63,9 @@ class Timing:
 
 
 class Reporter:
-    """Sends events to callbacks and measures stages; ``timings`` says where the time went.
+    """Sends events to callbacks and measures stages; ``timings`` shows where the time went.
 
-    Progress goes out at most every ``interval`` seconds, so that ``advance`` can be called often.
+    Progress is sent at most every ``interval`` seconds, so ``advance`` can be called often.
 
     >>> events = []
     >>> reporter = Reporter([events.append], interval=0)
@@ -88,41 +81,27 @@ class Reporter:
         self.timings: dict[str, Timing] = {}
 
     def send(self, event: Event) -> None:
-        """Gives every callback the event, then raises the first error one of them raised.
-
-        >>> Reporter([print]).send(Event("message", values={"text": "hi"}, time=0.0))
-        Event(kind='message', stage='', done=0, total=None, values={'text': 'hi'}, time=0.0)
-        """
+        """Gives every callback the event, then raises the first error that one of them raised."""
         failure: BaseException | None = None
         for callback in self.callbacks:
             try:
                 callback(event)
-            except BaseException as error:  # a progress bar must hear of the end even then
+            except BaseException as error:  # a progress bar must still get the event
                 failure = failure or error
         if failure is not None:
             raise failure
 
     def message(self, text: str, *, stage: str = "") -> None:
-        """Sends a sentence for people.
-
-        >>> Reporter().message("3 labels have no documents")
-        """
+        """Sends a sentence for people."""
         self.send(Event("message", stage, values={"text": text}))
 
     def metrics(self, values: dict[str, Any], *, stage: str = "") -> None:
-        """Sends measured values.
-
-        >>> Reporter().metrics({"P@1": 0.8})
-        """
+        """Sends measured values."""
         self.send(Event("metrics", stage, values=values))
 
     @contextlib.contextmanager
     def stage(self, name: str, *, total: float | None = None) -> Iterator[Stage]:
-        """A timed stage; its end is sent however the block is left.
-
-        >>> with Reporter().stage("tree"):
-        ...     pass
-        """
+        """A timed stage; its end is sent however the block is left."""
         stage = Stage(self, name, total)
         wall, cpu = time.perf_counter(), time.process_time()
         values: dict[str, Any] = {}
@@ -141,13 +120,13 @@ class Reporter:
             timing.peak_memory = peak_rss()
             timing.reused = stage.reused
             values |= {"wall_seconds": wall, "cpu_seconds": cpu}
-            # What went wrong first is what the caller must see, not a listener's second complaint.
+            # The caller must see the first error, not what a callback raises about its end.
             with contextlib.suppress(Exception) if "error" in values else contextlib.nullcontext():
                 self.send(Event("stage_end", name, stage.done, total, values))
 
 
 class Stage:
-    """What a ``with reporter.stage(...)`` block gets: counts steps and sends metrics."""
+    """The object of a ``with reporter.stage(...)`` block: counts steps and sends metrics."""
 
     def __init__(self, reporter: Reporter, name: str, total: float | None) -> None:
         self.name = name
@@ -158,12 +137,7 @@ class Stage:
         self._sent = time.monotonic()
 
     def advance(self, steps: float = 1) -> None:
-        """Counts ``steps`` more as done.
-
-        >>> with Reporter().stage("tree") as stage:
-        ...     stage.advance(); stage.done
-        1
-        """
+        """Counts ``steps`` more as done."""
         self.done += steps
         now = time.monotonic()
         if now - self._sent >= self._reporter.interval or self.done == self.total:
@@ -171,32 +145,17 @@ class Stage:
             self._reporter.send(Event("progress", self.name, self.done, self.total))
 
     def update(self, done: float, total: float) -> None:
-        """Says that ``done`` of ``total`` steps are behind, where the total was not known before.
-
-        >>> with Reporter().stage("tree") as stage:
-        ...     stage.update(3, 9); stage.done
-        3
-        """
+        """Reports ``done`` of ``total`` steps, where the total was not known before."""
         self.total = total
         self.advance(done - self.done)
 
     def metrics(self, **values: Any) -> None:
-        """Sends measured values of this stage, with the step they belong to.
-
-        >>> with Reporter().stage("train") as stage:
-        ...     stage.metrics(loss=0.7)
-        """
+        """Sends measured values of this stage, with the step they belong to."""
         self._reporter.send(Event("metrics", self.name, self.done, self.total, values))
 
 
 class JsonlLog:
-    """Appends events to a file, one JSON record a line; progress at most every few seconds.
-
-    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "log.jsonl"
-    >>> JsonlLog(file)(Event("message", values={"text": "hi"}))
-    >>> '"hi"' in file.read_text()
-    True
-    """
+    """Appends events to a file, one JSON record per line; progress at most every few seconds."""
 
     def __init__(self, path: str | Path, *, interval: float = 5.0) -> None:
         self.path = Path(path)
@@ -212,21 +171,18 @@ class JsonlLog:
 
 
 class RichProgress:
-    """Progress bars on the terminal (stderr), plain lines in a log; in the first process alone.
+    """Progress bars on a terminal (stderr), plain lines in a log; only in the first process.
 
-    A log gets what is said and every evaluation, and of other measurements one a minute. The
-    display lives while a stage is open, so that the terminal is whole again when the last one
-    ends, also by an error or Ctrl-C. As a context manager it makes doubly sure.
-
-    >>> with RichProgress() as progress:  # here stderr is no terminal: no bar is shown
-    ...     progress(Event("stage_start", "tf-idf", total=3))
+    A log gets all messages and evaluations, and one other measurement per minute. The bars exist
+    while a stage is open, so the terminal is restored when the last stage ends, also after an error
+    or Ctrl-C. The context manager makes sure of it.
     """
 
-    PAUSE = 60.0  # seconds between two lines of measurements in a log
+    PAUSE = 60.0  # seconds between two measurements in a log
 
     def __init__(self, *, console: Any = None) -> None:
-        self._speaks = is_first_process()
-        if console is None and sys.stderr.isatty() and self._speaks:
+        self._prints = is_first_process()
+        if console is None and sys.stderr.isatty() and self._prints:
             from rich.console import Console
 
             console = Console(stderr=True)
@@ -250,10 +206,7 @@ class RichProgress:
             self._console.print(_line(event), markup=False, highlight=event.kind == "message")
 
     def close(self) -> None:
-        """Takes the bars down and gives the terminal back.
-
-        >>> RichProgress().close()
-        """
+        """Removes the bars and restores the terminal."""
         self._tasks.clear()
         progress, self._progress = self._progress, None
         if progress is not None:
@@ -284,14 +237,14 @@ class RichProgress:
                 TextColumn("left"),
                 TimeRemainingColumn(),
                 console=self._console,
-                # What is printed meanwhile goes above the bars, but never out of a pipe or file.
+                # Text printed meanwhile goes above the bars, unless stdout is a pipe or file.
                 redirect_stdout=sys.stdout.isatty(),
             )
             self._progress.start()
         return self._progress
 
     def _log(self, event: Event) -> None:
-        if not self._speaks or event.kind not in ("message", "metrics"):
+        if not self._prints or event.kind not in ("message", "metrics"):
             return
         if event.kind == "metrics" and "score" not in event.values:
             if event.time - self._measured < self.PAUSE:
@@ -314,16 +267,12 @@ def _recordable(value: Any) -> Any:
     try:
         return jsonio.plain(value)
     except ConfigError:
-        return str(value)  # an odd value in a log is no reason to stop a day's training
+        return str(value)  # an odd value in a log must not stop a day's training
 
 
 def _line(event: Event) -> str:
     if event.kind == "message":
         return str(event.values.get("text", ""))
     known = {name: value for name, value in event.values.items() if value is not None}
-    shown = "  ".join(f"{name} {_short(value)}" for name, value in known.items())
-    return f"{event.stage} {shown}".strip()
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    pairs = (f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}" for n, v in known.items())
+    return f"{event.stage} {'  '.join(pairs)}".strip()

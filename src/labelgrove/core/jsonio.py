@@ -1,4 +1,4 @@
-"""JSON as model and run folders use it: plain values only, strict to read, safe to append to."""
+"""JSON in model and run folders: plain values only, read strictly, safe to append to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from labelgrove.errors import ConfigError, ModelFormatError
 
 
 def plain(value: Any, where: str = "value") -> Any:
-    """``value`` as JSON knows it, so that what is read back equals what is returned here.
+    """``value`` as JSON values; reading them back gives exactly the value returned here.
 
-    NumPy scalars become numbers and tuples lists; what JSON cannot hold is an error that says where
-    it sits. NaN and infinity pass, as Python's JSON reads and writes them.
-
-    >>> plain({"a": (1, 2)})
-    {'a': [1, 2]}
+    NumPy scalars become numbers and tuples become lists. Anything that JSON cannot hold is an error
+    that names the path to it. NaN and infinity pass: Python's JSON reads and writes them.
     """
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         value = value.item()
@@ -40,20 +37,12 @@ def plain(value: Any, where: str = "value") -> Any:
 
 
 def dump(value: Any, *, where: str = "value", indent: int | None = 1) -> bytes:
-    """JSON text of plain values, ASCII only, so that any string survives.
-
-    >>> dump([1, "é"], indent=None)
-    b'[1, "\\\\u00e9"]'
-    """
+    """JSON text of plain values, ASCII only, so that any string survives."""
     return json.dumps(plain(value, where), indent=indent).encode("ascii")
 
 
 def parse(content: bytes, *, file: str | Path) -> Any:
-    """The value in a JSON file; whatever is wrong with it is a ModelFormatError naming the file.
-
-    >>> parse(b'{"a": 1}', file="x.json")
-    {'a': 1}
-    """
+    """The value in a JSON file; invalid JSON is a ModelFormatError that names the file."""
     try:
         return json.loads(content.decode("utf-8"), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:  # bad UTF-8, bad JSON, huge numbers, deep nesting
@@ -68,13 +57,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def append_line(path: str | Path, record: Mapping[str, Any]) -> None:
-    """Adds one record to a JSON-lines file; a line torn by a crash does not swallow the next one.
-
-    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "log.jsonl"
-    >>> append_line(file, {"step": 1}); append_line(file, {"step": 2})
-    >>> file.read_text()
-    '{"step": 1}\\n{"step": 2}\\n'
-    """
+    """Adds one record to a JSON-lines file; a line cut off by a crash does not spoil the next."""
     line = dump(record, where="log record", indent=None) + b"\n"
     with Path(path).open("ab+") as file:
         if file.seek(0, os.SEEK_END) > 0:

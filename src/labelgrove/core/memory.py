@@ -1,4 +1,4 @@
-"""Memory: sizes as people write them, what is used and free, and a check before work starts."""
+"""Memory: sizes as people write them, used and free memory, and a check before work starts."""
 
 from __future__ import annotations
 
@@ -46,12 +46,8 @@ def format_size(size: float) -> str:
 
 
 def peak_rss() -> int | None:
-    """The most physical memory this process ever held, in bytes; None where unknown.
-
-    >>> peak_rss() is None or peak_rss() > 1 << 20
-    True
-    """
-    # The system call also counts what the parent held before this program started.
+    """The most physical memory this process ever held, in bytes; None if unknown."""
+    # getrusage also counts what the parent process held before this program started.
     kilobytes = _proc_value(Path("/proc/self/status"), "VmHWM:")
     if kilobytes is not None:
         return kilobytes * 1024
@@ -64,11 +60,7 @@ def peak_rss() -> int | None:
 
 
 def available_memory() -> int | None:
-    """Bytes that can be had without swapping, within a container's limit; None where unknown.
-
-    >>> available_memory() is None or available_memory() > 0
-    True
-    """
+    """Bytes available without swapping, within a container's limit; None if unknown."""
     kilobytes = _proc_value(Path("/proc/meminfo"), "MemAvailable:")
     if kilobytes is not None:
         free = kilobytes * 1024
@@ -83,13 +75,9 @@ def available_memory() -> int | None:
 def require(
     budget: str | int | None, estimate: int, what: str, *, advice: str | None = None
 ) -> None:
-    """Raises ResourceError, before anything starts, when ``what`` needs more than is allowed.
+    """Raises ResourceError, before work starts, if ``what`` needs more memory than allowed.
 
-    Without a budget the memory that is free now is the limit.
-
-    >>> require("1G", 2 << 30, "the ranker", advice="lower C")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    labelgrove.errors.ResourceError: the ranker needs about 2.0 GiB but the memory limit is 1.0...
+    Without a budget the limit is the memory that is free now.
     """
     if budget is None:
         limit, words = available_memory(), "free now is"
@@ -105,10 +93,7 @@ def require(
 def limit_memory(budget: int) -> None:
     """Makes this process fail with MemoryError rather than use more than ``budget`` bytes.
 
-    Counts what is written to (heap and private maps), not files that are only mapped for reading.
-    Does nothing where the system has no such limit (Windows; macOS ignores it).
-
-    >>> limit_memory(1 << 62)
+    Heap and private maps count; files mapped only for reading do not. Works on Linux only.
     """
     if sys.platform != "linux":
         return
@@ -128,7 +113,7 @@ def _proc_value(file: Path, key: str) -> int | None:
 
 
 def _left_in_container(root: Path, membership: Path) -> int | None:
-    """What this process's control groups, and those around them, still allow."""
+    """How many bytes this process's control groups, and those above them, still allow."""
     try:
         lines = membership.read_text().splitlines()
     except OSError:
@@ -153,6 +138,6 @@ def _left_in_group(folder: Path, limit_file: str, used_file: str, cache_key: str
         used = int((folder / used_file).read_text())
     except (OSError, ValueError):
         return None
-    # Files that are cached count as used, but the system gives that memory back.
+    # Cached files count as used, but the system frees that memory when it is needed.
     cache = _proc_value(folder / "memory.stat", cache_key) or 0
     return max(limit - used + cache, 0)

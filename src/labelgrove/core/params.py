@@ -1,13 +1,13 @@
-"""Parameter groups: plain dataclasses that validate, travel through TOML and work in scikit-learn.
+"""Parameter groups: plain dataclasses with validation that work with TOML and scikit-learn.
 
-A group is declared beside the code it steers::
+A group is declared beside the code that reads it::
 
     @dataclass
     class RankerParams(Params):
         C: float = param(1.0, gt=0, help="inverse of the regularisation strength")
 
-Constructing a group checks nothing (scikit-learn's ``clone`` demands that arguments are stored as
-they came); :meth:`Params.validate` is called by ``fit`` and by all that reads a file or a flag.
+Constructing a group checks nothing, because scikit-learn's ``clone`` requires that arguments are
+stored unchanged. ``fit`` and everything that reads a file or a flag call :meth:`Params.validate`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,7 @@ def param(
     gt: float | None = None,
     le: float | None = None,
 ) -> Any:
-    """A dataclass field with bounds and a sentence of help.
-
-    >>> @dataclasses.dataclass
-    ... class Example(Params):
-    ...     k: int = param(5, ge=1, help="labels per document")
-    >>> Example().k
-    5
-    """
+    """A dataclass field with bounds and a sentence of help."""
     bounds = {"ge": ge, "gt": gt, "le": le}
     metadata = {"help": help} | {name: value for name, value in bounds.items() if value is not None}
     if isinstance(default, list):
@@ -55,11 +48,7 @@ class Params:
     """Base of parameter groups: one level of named values, no nesting."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Field values by name, as scikit-learn asks for them.
-
-        >>> Params().get_params()
-        {}
-        """
+        """Field values by name, as scikit-learn asks for them."""
         return {name: getattr(self, name) for name in _field_names(type(self))}
 
     def identity(self) -> dict[str, Any]:
@@ -72,11 +61,7 @@ class Params:
         return type(self)(**{name: values[name] for name in names})
 
     def set_params(self, **values: Any) -> Self:
-        """Sets fields by name; an unknown name is an error that suggests the nearest valid one.
-
-        >>> Params().set_params()
-        Params()
-        """
+        """Sets fields by name; the error for an unknown name suggests the nearest valid one."""
         for name in values:
             if name not in _field_names(type(self)):
                 raise ConfigError(unknown_key(name, _field_names(type(self))))
@@ -85,38 +70,26 @@ class Params:
         return self
 
     def changed(self, names: Iterable[str], path: str = "") -> list[str]:
-        """Dotted paths of those named fields that are not as they are by default.
-
-        >>> Params().changed([])
-        []
-        """
-        usual = type(self)()
-        found = [name for name in names if getattr(self, name) != getattr(usual, name)]
-        return [f"{path}.{name}" if path else name for name in found]
+        """Dotted paths of those of the named fields that differ from their defaults."""
+        default = type(self)()
+        changed = (name for name in names if getattr(self, name) != getattr(default, name))
+        return [f"{path}.{name}" if path else name for name in changed]
 
     def validate(self, path: str = "") -> Self:
-        """Checks every value against its type and bounds; the error names the dotted path.
-
-        >>> Params().validate()
-        Params()
-        """
+        """Checks every value against its type and bounds; the error names the dotted path."""
         cls: Any = type(self)
         hints = _type_hints(cls)
         for field in dataclasses.fields(self):
             where = f"{path}.{field.name}" if path else field.name
             value = _checked(getattr(self, field.name), hints[field.name], where)
             _check_bounds(value, field.metadata, where)
-            # An int where a float is wanted, or a list where a tuple is, becomes what was declared.
+            # An int in a float field, or a list in a tuple field, becomes the declared type.
             setattr(self, field.name, value)
         return self
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], path: str = "") -> Self:
-        """A validated group from a mapping, such as one table of a TOML file.
-
-        >>> Params.from_dict({})
-        Params()
-        """
+        """A validated group from a mapping, such as one table of a TOML file."""
         if not isinstance(values, Mapping):
             raise ConfigError(f"{path or cls.__name__}: must be a table of keys, got {values!r}")
         for name in values:
@@ -125,7 +98,7 @@ class Params:
         return cls(**values).validate(path)
 
 
-@functools.cache  # a search validates its parameters; looking hints up anew took half its time
+@functools.cache  # a search validates its parameters; resolving hints took half of its time
 def _type_hints(cls: type[Params]) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
@@ -135,7 +108,7 @@ def _field_names(cls: type[Params]) -> list[str]:
 
 
 def unknown_key(name: str, valid: list[str], path: str = "") -> str:
-    """The sentence for a key that nobody knows, with the nearest valid one.
+    """The message for an unknown key, with the nearest valid one.
 
     >>> unknown_key("treshold", ["C", "threshold"], "ranker")
     'ranker.treshold: unknown key; did you mean ranker.threshold?'
@@ -158,22 +131,22 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
     if hint is Any:
         return value
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        value = value.item()  # a search over np.arange or np.logspace brings NumPy's numbers
+        value = value.item()  # a search over np.arange or np.logspace gives NumPy numbers
     if origin in (types.UnionType, typing.Union):
         if type(None) in arguments and (
             value is None or (isinstance(value, str) and value == "none")
         ):
-            return None  # TOML has no null; the word "none" stands for it
+            return None  # TOML has no null: the word "none" means None
         options = [a for a in arguments if a is not type(None)]
         if len(options) == 1:
             return _checked(value, options[0], where)
-        wanted = []
+        rules = []
         for option in options:
             try:
                 return _checked(value, option, where)
             except ConfigError as error:
-                wanted.append(str(error).removeprefix(f"{where}: ").rpartition(", got ")[0])
-        raise ConfigError(f"{where}: {' or '.join(wanted)}, got {value!r}")
+                rules.append(str(error).removeprefix(f"{where}: ").rpartition(", got ")[0])
+        raise ConfigError(f"{where}: {' or '.join(rules)}, got {value!r}")
     if origin is typing.Literal:
         if not any(value == a and type(value) is type(a) for a in arguments):
             options_text = ", ".join(repr(a) for a in arguments)
@@ -220,13 +193,7 @@ def _check_bounds(value: Any, bounds: Mapping[str, Any], where: str) -> None:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """A TOML file as nested dicts.
-
-    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.toml"
-    >>> _ = file.write_text("[ranker]\\nC = 2.0")
-    >>> read_toml(file)
-    {'ranker': {'C': 2.0}}
-    """
+    """A TOML file as nested dicts."""
     try:
         with Path(path).open("rb") as file:
             return tomllib.load(file)
@@ -251,7 +218,7 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     except (ValueError, RecursionError):
         parsed = {}
     value = parsed.get("value")
-    # No parameter is a date or a time, and text with further lines is no single value.
+    # No parameter is a date or a time, and text with more lines is not one value.
     if len(parsed) != 1 or not isinstance(value, (bool, int, float, str, list, dict)):
         value = text.strip()
     return ".".join(names), value

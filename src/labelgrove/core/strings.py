@@ -1,7 +1,7 @@
 """Many strings in two arrays: one UTF-8 blob and the offsets of its pieces.
 
-Ten million texts as Python objects cost gigabytes and minutes to load; as a memory-mapped blob they
-cost nothing until read, are shared between processes, and kernels can scan them in place.
+Ten million texts as Python objects take gigabytes and minutes to load. A memory-mapped blob takes
+nothing until it is read, is shared between processes, and kernels scan it in place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK = 1 << 16  # offsets that iteration holds as Python numbers
 class StringTable(Sequence[str]):
     """An immutable sequence of strings over ``blob`` (uint8) and ``offsets`` (int64, n + 1).
 
-    Lone surrogates, which JSON can smuggle into a Python string, survive the round trip.
+    Lone surrogates, which JSON can put into a Python string, survive the round trip.
 
     >>> table = StringTable.from_strings(["red", "", "grün"])
     >>> table[2], len(table), table.blob.nbytes
@@ -41,37 +41,25 @@ class StringTable(Sequence[str]):
 
     @classmethod
     def from_strings(cls, strings: Iterable[str]) -> StringTable:
-        """Packs strings, reading the iterable once.
-
-        >>> list(StringTable.from_strings(iter("ab")))
-        ['a', 'b']
-        """
+        """Packs strings, reading the iterable once."""
         if isinstance(strings, StringTable):
             return cls(strings.blob, strings.offsets)
         blob = bytearray()
-        offsets = array("q", [0])  # a list of Python numbers would take five times the memory
+        ends = array("q", [0])  # a list of Python numbers would take five times the memory
         for string in strings:
             if not isinstance(string, str):
-                raise DataError(f"string {len(offsets) - 1} is {string!r}, not a string")
+                raise DataError(f"string {len(ends) - 1} is {string!r}, not a string")
             blob += string.encode("utf-8", "surrogatepass")
-            offsets.append(len(blob))
-        return cls(np.frombuffer(blob, dtype=np.uint8), np.frombuffer(offsets, dtype=np.int64))
+            ends.append(len(blob))
+        return cls(np.frombuffer(blob, dtype=np.uint8), np.frombuffer(ends, dtype=np.int64))
 
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
-        """The two arrays under the names they have in a stored part.
-
-        >>> sorted(StringTable.from_strings("ab").arrays("ids"))
-        ['ids.blob', 'ids.offsets']
-        """
+        """The two arrays under the names they have in a stored part."""
         return {f"{name}.blob": self.blob, f"{name}.offsets": self.offsets}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], name: str) -> StringTable:
-        """The table that :meth:`arrays` put among a part's arrays under ``name``.
-
-        >>> list(StringTable.from_arrays(StringTable.from_strings("ab").arrays("ids"), "ids"))
-        ['a', 'b']
-        """
+        """The table that :meth:`arrays` put among a part's arrays under ``name``."""
         try:
             return cls(arrays[f"{name}.blob"], arrays[f"{name}.offsets"])
         except KeyError as error:
@@ -107,19 +95,15 @@ class StringTable(Sequence[str]):
                 try:
                     yield piece.decode("utf-8", "surrogatepass")
                 except UnicodeDecodeError:
-                    yield self[first + position]  # which says what is wrong
+                    yield self[first + position]  # raises the error that names the string
 
     def take(self, rows: npt.ArrayLike) -> StringTable:
-        """The strings at ``rows`` (numbers or a mask), in that order, as a new table.
-
-        >>> list(StringTable.from_strings("abc").take(np.array([2, 0])))
-        ['c', 'a']
-        """
+        """The strings at ``rows`` (numbers or a mask), in that order, as a new table."""
         picked = row_numbers(rows, len(self))
         starts, ends = self.offsets[picked], self.offsets[picked + 1]
         offsets = np.zeros(len(picked) + 1, dtype=np.int64)
         np.cumsum(ends - starts, out=offsets[1:])
-        # Slices of memoryviews cost a third of slices of arrays, and there are millions of them.
+        # Slices of memoryviews take a third of the time of slices of arrays.
         source, blob = np.ascontiguousarray(self.blob).data, bytearray()
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             blob += source[start:end]

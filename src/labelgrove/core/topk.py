@@ -1,4 +1,4 @@
-"""The checked door to the native top-k kernels: the best columns of matrices and of lists."""
+"""The best columns of score matrices and of several ranked lists, by native kernels."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy.typing as npt
 from scipy import sparse
 
 from labelgrove import _native
-from labelgrove.core.arrays import Float32, Int32, as_csr, csr_parts
+from labelgrove.core.arrays import CSR, Float32, Int32, as_csr, csr_parts, offsets
 from labelgrove.errors import ConfigError, DataError
 
-# How the scores that several lists give a label become one: their mean, where a list without the
-# label counts as 0, or as much as the last label it has; or the largest.
+# How the scores of a label in several lists become one: their mean, where a list without the label
+# counts as 0 or as its own last label does; or the largest.
 Combine = Literal["mean", "mean-or-last", "largest"]
 
 
 class TopK(NamedTuple):
-    """Rows x width arrays, best first; row i fills its first ``counts[i]`` places.
+    """Rows x width arrays, best first; row i has ``counts[i]`` entries.
 
     The rest is padding: column -1, score -inf.
     """
@@ -27,13 +27,30 @@ class TopK(NamedTuple):
     scores: Float32
     counts: Int32
 
+    def to_csr(self, columns: int, *, ones: bool = False) -> CSR:
+        """The scores (or ones) as a sparse matrix with so many columns; a score of 0 is stored."""
+        return lists_to_csr(self.columns, None if ones else self.scores, self.counts, columns)
+
+
+def lists_to_csr(
+    columns: Int32, values: Float32 | None, counts: npt.NDArray[Any], width: int
+) -> CSR:
+    """Padded lists of columns, as :class:`TopK` has them, as a sparse matrix; None means ones."""
+    used = np.arange(columns.shape[1]) < counts[:, None]
+    data = np.ones(int(used.sum()), np.float32) if values is None else values[used]
+    matrix = sparse.csr_array(
+        (data, columns[used].astype(np.int64), offsets(counts)), shape=(len(columns), width)
+    )
+    matrix.sort_indices()
+    return matrix
+
 
 def top_k(matrix: Any, k: int, *, threads: int | None = None, name: str = "score matrix") -> TopK:
     """The k best entries of each row, by (-score, column): of equal scores the lower column wins.
 
-    Of a sparse matrix only stored entries compete (an explicit 0 counts). An entry of -inf is
-    never taken; NaN and +inf are refused. Rows may yield fewer than k entries, and the result is
-    only as wide as a row can be. ``threads=None`` uses all cores; the result does not depend on it.
+    In a sparse matrix only stored entries compete (an explicit 0 counts). An entry of -inf is never
+    taken; NaN and +inf are refused. A row may have fewer than k entries, and the result is only as
+    wide as its longest row can be. ``threads=None`` uses all cores; it does not change the result.
 
     >>> best = top_k([[0.5, 2.0, 2.0], [1.0, -np.inf, -np.inf]], k=2)
     >>> best.columns.tolist(), best.counts.tolist()
@@ -69,10 +86,10 @@ def merge_lists(
     weights: npt.ArrayLike | None = None,
     threads: int | None = None,
 ) -> TopK:
-    """The k best labels of each row by what several lists say, by (-score, column).
+    """The k best labels of each row over several lists, by (-score, column).
 
-    ``columns`` and ``scores`` are lists x rows x places; a list ends at the first column of -1.
-    ``weights`` has one number per list, for the mean; none below 0, not all 0.
+    ``columns`` and ``scores`` are lists x rows x ranks; a list ends at the first column of -1.
+    ``weights`` of the mean has one number per list: none below 0, not all 0.
 
     >>> best = merge_lists(
     ...     np.array([[[4, 7]], [[7, -1]]], np.int32),
@@ -86,7 +103,7 @@ def merge_lists(
         raise ConfigError(f"k must be at least 1, got {k}")
     if columns.ndim != 3 or columns.shape != scores.shape or len(columns) == 0:
         raise DataError(
-            f"columns {columns.shape} and scores {scores.shape} must be equal lists x rows x places"
+            f"columns {columns.shape} and scores {scores.shape} must be equal lists x rows x ranks"
         )
     lists, rows, places = columns.shape
     shares = np.ones(lists) if weights is None else np.array(weights, np.float64)

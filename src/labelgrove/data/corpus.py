@@ -12,9 +12,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable, row_numbers
 from labelgrove.data.features import Features, as_dense, as_features, with_dense
-from labelgrove.disk.part import Part
 from labelgrove.errors import DataError
 
 Strings = Sequence[str]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
-from labelgrove.disk.part import Part
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from typing import Any, Literal
 
 import labelgrove
 from labelgrove.core import jsonio
+from labelgrove.core.part import Part
 from labelgrove.disk.atomic import leftovers, write_file, write_folder
 from labelgrove.disk.hashing import file_hash
-from labelgrove.disk.part import Part
 from labelgrove.disk.tensors import read_tensors, write_tensors
 from labelgrove.errors import ConfigError, ModelFormatError
 

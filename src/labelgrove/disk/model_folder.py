@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from labelgrove.core.part import Part
 from labelgrove.disk.atomic import clean_up, occupied
 from labelgrove.disk.bundle import (
     MANIFEST,
@@ -17,7 +18,6 @@ from labelgrove.disk.bundle import (
     read_manifest,
     write_bundle,
 )
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, ModelFormatError
 
 

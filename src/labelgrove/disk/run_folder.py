@@ -24,12 +24,12 @@ from typing import Any, Literal, Self
 import labelgrove
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Event, JsonlLog
+from labelgrove.core.part import Part
 from labelgrove.core.processes import is_first_process
 from labelgrove.disk.atomic import clean_up_inside, write_file
 from labelgrove.disk.bundle import FORMAT_VERSION, read_bundle, read_manifest, write_bundle
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.locks import FileLock, lock_holder
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, ModelFormatError
 
 _STAGE_NAME = re.compile(r"[a-z0-9_-]+(/[a-z0-9_-]+)*")

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.params import Params
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.disk.run_folder import RunFolder, stage_key
 from labelgrove.errors import ConfigError
 

@@ -16,7 +16,7 @@ from labelgrove.data.features import FeatureParts
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.model.explanation import Examples, Path, Paths, Question, Reason, Span, Step
-from labelgrove.ranking.beam import SearchParams
+from labelgrove.ranking.beam import SearchParams, log_transformed
 from labelgrove.ranking.ranker import Ranker
 
 Terms = Mapping[int, tuple[str, tuple[Span, ...]]]
@@ -72,24 +72,8 @@ def node_weights(
     >>> node_weights(ranker, 0, 1, np.array([], int))
     array([], dtype=float64)
     """
-    weights = ranker.levels[level]
-    parent = int(ranker.tree.parents[level][node])
-    child = node - int(np.searchsorted(ranker.tree.parents[level], parent))
-    rows = weights.features[weights.chunk_rows[parent] : weights.chunk_rows[parent + 1]]
-    starts = weights.row_start[weights.chunk_rows[parent] + parent :][: len(rows) + 1]
-    entries = slice(weights.chunk_entries[parent], weights.chunk_entries[parent + 1])
-    children, values = weights.children[entries], weights.values[entries]
-    scale = float(weights.scales[node]) if len(weights.scales) else 1.0
-    found = np.zeros(len(features))
-    places = np.searchsorted(rows, features)
-    for number in np.flatnonzero(places < len(rows)):
-        row = places[number]
-        if rows[row] != features[number]:
-            continue
-        own = np.flatnonzero(children[starts[row] : starts[row + 1]] == child)
-        if len(own):
-            found[number] = float(values[int(starts[row]) + int(own[0])]) * scale
-    return found
+    column = ranker.columns(level, [node]).sparse
+    return column.toarray()[0, features].astype(np.float64)
 
 
 def dense_weights(ranker: Ranker, level: int, node: int) -> npt.NDArray[np.float64]:
@@ -100,12 +84,7 @@ def dense_weights(ranker: Ranker, level: int, node: int) -> npt.NDArray[np.float
     >>> bool(dense_weights(ranker, 0, 1)[1] > 0)
     True
     """
-    parents = ranker.tree.parents[level]
-    parent = parents[node]
-    first, last = (int(np.searchsorted(parents, parent, side)) for side in ("left", "right"))
-    chunk = ranker.levels[level].dense[ranker.width * first : ranker.width * last]
-    table = chunk.reshape(ranker.width, last - first)
-    return table[:, node - first].astype(np.float64)
+    return ranker.columns(level, [node]).dense[0].astype(np.float64)
 
 
 def log_probability(margin: float, post_processor: str) -> float | None:
@@ -116,9 +95,7 @@ def log_probability(margin: float, post_processor: str) -> float | None:
     """
     if post_processor == "noop":
         return None
-    if post_processor.endswith("sigmoid"):
-        return min(margin, 0.0) - math.log1p(math.exp(-abs(margin)))
-    return -(max(0.0, 1.0 - margin) ** int(post_processor[1]))
+    return float(log_transformed(np.float64(margin), post_processor))
 
 
 def probability(margin: float, post_processor: str) -> float | None:

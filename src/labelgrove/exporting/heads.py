@@ -13,12 +13,12 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
-from labelgrove.core.arrays import Float32, Int32, Int64
+from labelgrove.core.arrays import Float32, Int32, Int64, offsets
+from labelgrove.core.part import Part
 from labelgrove.core.topk import TopK, top_k
-from labelgrove.disk.part import Part
 from labelgrove.errors import ModelFormatError
 from labelgrove.labels.masks import LabelMask
-from labelgrove.labels.tree import LabelTree
+from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
 
 # How states become what heads read: side by side; side by side behind a bottleneck; the first two
 # mixed and the others as they are; the only one as it is.
@@ -220,13 +220,8 @@ class TreeHeads:
 
     def _below(self, level: int, best: TopK, allowed: _Allowed) -> _Lists:
         """The allowed nodes of a level under the kept ones, with the logits of these."""
-        starts = self.tree.children(level)
         real = best.columns >= 0
-        parents = best.columns[real]
-        first = starts[parents]
-        sizes = starts[parents + 1] - first
-        ends = np.cumsum(sizes)
-        nodes = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - ends + sizes, sizes)
+        nodes, sizes = children_of(best.columns[real], self.tree.children(level))
         rows = np.repeat(np.nonzero(real)[0], sizes)
         above = np.repeat(best.scores[real], sizes)
         fits = allowed.levels[level][nodes]
@@ -267,21 +262,15 @@ class _Allowed:
     def __init__(self, tree: LabelTree, mask: LabelMask | None) -> None:
         flags = np.ones(tree.labels, bool) if mask is None else mask.allowed[tree.leaf_labels]
         self.levels = [flags]
-        self._children: list[Any] = []  # of the allowed nodes above each level but the first
+        self._children: list[Any] = []  # allowed ones, of the nodes above each level but the first
         for level in range(len(tree.widths) - 1, 0, -1):
-            before = np.concatenate([[0], np.cumsum(self.levels[0])])
-            counts = np.diff(before[tree.children(level)])
-            self._children.insert(0, np.cumsum(np.sort(counts[counts > 0])))
+            counts = np.diff(offsets(self.levels[0])[tree.children(level)])
+            self._children.insert(0, counts)
             self.levels.insert(0, counts > 0)
 
     def needed(self, k: int) -> list[int]:
         """Per cluster level, how many nodes to keep so that k allowed labels are below for sure."""
-        counts: list[int] = []
-        wanted = k
-        for fewest in reversed(self._children):
-            wanted = min(len(fewest), int(np.searchsorted(fewest, wanted)) + 1)
-            counts.insert(0, wanted)
-        return counts
+        return nodes_needed(self._children, k)
 
 
 def heads_from_part(part: Part, tree: LabelTree | None) -> FlatHead | TreeHeads:

@@ -12,11 +12,11 @@ from typing import Any, NoReturn, Self
 
 from labelgrove.calibrating.calibration import Calibration
 from labelgrove.core.params import to_toml
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import texts_only
 from labelgrove.disk.model_folder import load_model, save_model
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, ModelFormatError, UnsupportedError
 from labelgrove.exporting.engines import Engine, make_engine
 from labelgrove.exporting.onnx_encoder import GRAPH, TOKENIZER, WEIGHTS, OnnxEncoder

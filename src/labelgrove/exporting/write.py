@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from labelgrove.core.part import Part
 from labelgrove.disk.bundle import read_manifest
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, MissingExtraError, UnsupportedError
 from labelgrove.exporting.model import ExportedModel, write_exported
 from labelgrove.exporting.onnx_encoder import GRAPH, TOKENIZER

@@ -1,4 +1,4 @@
-"""Which labels a prediction may give: allow and deny lists over a label index."""
+"""Which labels a prediction may contain: allow and deny lists over an index or a tree."""
 
 from __future__ import annotations
 
@@ -11,9 +11,43 @@ from labelgrove.core.arrays import Int32
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.ranking.beam import TreeMask, label_columns
 
 GROUP = "group:"
+
+
+class TreeMask:
+    """The labels that a search may find, laid over a tree; make it once and use it often.
+
+    >>> mask = TreeMask(LabelTree([[0, 0, 0]], [2, 0, 1]), deny=[1])
+    >>> mask.labels, mask.allowed_before.tolist()
+    (2, [0, 1, 2, 2])
+    """
+
+    def __init__(self, tree: LabelTree, *, allow: Any = None, deny: Any = None) -> None:
+        allowed = np.full(tree.labels, allow is None)
+        if allow is not None:
+            allowed[label_columns(allow, tree.labels, name="allow")] = True
+        if deny is not None:
+            allowed[label_columns(deny, tree.labels, name="deny")] = False
+        self.labels = int(allowed.sum())
+        if self.labels == 0:
+            raise DataError("no label is left to predict: check the allow and deny lists")
+        self.allowed_before: Int32 = np.zeros(tree.labels + 1, np.int32)
+        np.cumsum(allowed[tree.leaf_labels], out=self.allowed_before[1:])
+
+
+def label_columns(columns: Any, labels: int, *, name: str) -> Int32:
+    """Label columns as a checked array.
+
+    >>> label_columns([2, 0], 3, name="allow").tolist()
+    [2, 0]
+    """
+    array = np.asarray(columns)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise DataError(f"{name}: must be a list of label columns (whole numbers)")
+    if array.size and not 0 <= array.min() <= array.max() < labels:
+        raise DataError(f"{name}: a label column lies outside 0..{labels - 1}")
+    return array.astype(np.int32)
 
 
 class LabelMask:

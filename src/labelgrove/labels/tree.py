@@ -1,4 +1,4 @@
-"""The label tree: which labels lie together, and how coarse groups split into finer ones."""
+"""The label tree: which labels belong together, and how coarse groups split into finer ones."""
 
 from __future__ import annotations
 
@@ -12,22 +12,18 @@ import numpy.typing as npt
 from labelgrove import _native
 from labelgrove.core.arrays import Int32, Int64
 from labelgrove.core.params import Params, param
+from labelgrove.core.part import Part
 from labelgrove.data.features import FeatureParts, as_features
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, DataError
 
 
 @dataclass
 class TreeParams(Params):
-    """How a label tree is grown.
-
-    >>> TreeParams(branching=32).validate().branching
-    32
-    """
+    """How a label tree is grown."""
 
     kind: Literal["balanced", "kway"] = param(
         "balanced",
-        help="balanced: halves of equal size, joined; kway: k-means as the labels lie (Bonsai)",
+        help="balanced: halves of equal size, joined; kway: k-means clusters of any size (Bonsai)",
     )
     branching: int = param(16, ge=2, help="children of an inner node; for kway the most of them")
     max_leaf_size: int = param(
@@ -35,7 +31,7 @@ class TreeParams(Params):
     )
     max_depth: int = param(3, ge=1, help="most levels of a kway tree, the labels' own included")
     top_width: int | None = param(
-        None, ge=1, help="joining stops when a level has at most so many nodes; none = branching"
+        None, ge=1, help="stop joining when a level has at most this many nodes; none = branching"
     )
     kmeans_iterations: int = param(20, ge=1, help="most rounds of k-means for one split")
     label_features: Literal[
@@ -55,8 +51,8 @@ class TreeParams(Params):
 class LabelTree:
     """Levels of nodes over the labels; a level is an array with the parent of each of its nodes.
 
-    The first level hangs under one root (all parents 0), the last level holds one leaf per label.
-    Children of a node are contiguous: parent arrays ascend. ``leaf_labels[position]`` is the label
+    The first level is below one root (all parents 0), the last level has one leaf per label. The
+    children of a node are contiguous: parent arrays ascend. ``leaf_labels[position]`` is the label
     column at a leaf, ``leaf_positions[column]`` is the reverse. Arrays are read-only.
 
     >>> tree = LabelTree([[0, 0], [0, 0, 1]], leaf_labels=[2, 0, 1])
@@ -85,34 +81,23 @@ class LabelTree:
 
     @property
     def labels(self) -> int:
-        """Number of labels.
-
-        >>> LabelTree([[0, 0]], [0, 1]).labels
-        2
-        """
+        """Number of labels."""
         return len(self.leaf_labels)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Nodes per level, from the first below the root to the labels.
-
-        >>> LabelTree([[0, 0]], [0, 1]).widths
-        (2,)
-        """
+        """Nodes per level, from the first below the root to the labels."""
         return tuple(len(level) for level in self.parents)
 
     def children(self, level: int) -> Int64:
-        """Where the children of each node above ``level`` begin: node p has [out[p], out[p+1]).
-
-        >>> LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]).children(1).tolist()
-        [0, 2, 3]
-        """
+        """Where the children of each node above ``level`` begin: node p has [out[p], out[p+1])."""
         above = 1 if level == 0 else len(self.parents[level - 1])
         return np.searchsorted(self.parents[level], np.arange(above + 1)).astype(np.int64)
 
     def label_depths(self) -> Int32:
-        """How deep each label really hangs: levels on which it has no siblings at the end do not
-        count, for trees of uneven depth reach the last level by chains of only children.
+        """The depth of each label without the levels at the end on which it has no siblings.
+
+        In a tree of uneven depth, chains of only children reach down to the last level.
 
         >>> LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]).label_depths().tolist()
         [2, 1, 2]
@@ -128,11 +113,7 @@ class LabelTree:
         return depths[self.leaf_positions]
 
     def coarsen(self, levels: int) -> LabelTree:
-        """The first ``levels`` levels as a tree of their own; its labels are this tree's nodes.
-
-        >>> LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]).coarsen(1)
-        LabelTree(2)
-        """
+        """The first ``levels`` levels as a tree of their own; its labels are this tree's nodes."""
         if not 1 <= levels <= len(self.parents):
             raise ConfigError(f"levels: must be 1 to {len(self.parents)}, got {levels}")
         if levels == len(self.parents):
@@ -140,7 +121,7 @@ class LabelTree:
         return LabelTree(self.parents[:levels], np.arange(self.widths[levels - 1]))
 
     def refine(self, cluster_of: npt.ArrayLike) -> LabelTree:
-        """A tree with one more level: finer label l hangs below this tree's label cluster_of[l].
+        """A tree with one more level: finer label l is below this tree's label cluster_of[l].
 
         >>> LabelTree([[0, 0]], [1, 0]).refine([0, 1, 0]).leaf_labels.tolist()
         [1, 0, 2]
@@ -153,11 +134,7 @@ class LabelTree:
         return LabelTree([*self.parents, places[order]], order)
 
     def state(self) -> Part:
-        """The tree as settings and arrays.
-
-        >>> sorted(LabelTree([[0, 0]], [0, 1]).state().arrays)
-        ['leaf_labels', 'parents.0']
-        """
+        """The tree as settings and arrays."""
         arrays: dict[str, npt.NDArray[Any]] = {
             f"parents.{number}": level for number, level in enumerate(self.parents)
         }
@@ -165,11 +142,7 @@ class LabelTree:
 
     @classmethod
     def from_state(cls, part: Part) -> LabelTree:
-        """The tree that :meth:`state` described; checked again.
-
-        >>> LabelTree.from_state(LabelTree([[0, 0]], [1, 0]).state()).leaf_labels.tolist()
-        [1, 0]
-        """
+        """The tree that :meth:`state` described, checked again."""
         levels = range(int(part.config["levels"]))
         return cls([part.arrays[f"parents.{t}"] for t in levels], part.arrays["leaf_labels"])
 
@@ -196,12 +169,11 @@ def build_tree(
 ) -> LabelTree:
     """Grows a tree over the rows of ``label_features`` by spherical k-means.
 
-    They are Features, a sparse matrix or a dense array.
-
-    In a balanced tree labels are halved until a cluster has at most ``max_leaf_size`` of them; then
-    ``branching`` neighbours at a time are joined until few enough nodes are left to hang under the
-    root. A k-way tree splits clusters into up to ``branching`` parts as they lie, so that sizes
-    differ. With no more labels than ``max_leaf_size`` the tree is one cluster: one-versus-all.
+    A row is a label; rows are Features, a sparse matrix or a dense array. For a balanced tree,
+    labels are halved until a cluster has at most ``max_leaf_size`` of them. Then ``branching``
+    neighbours at a time are joined until few enough nodes are left for the first level. A k-way
+    tree splits clusters into up to ``branching`` parts of any size. With no more labels than
+    ``max_leaf_size`` the tree is one cluster: one-versus-all.
 
     >>> build_tree(np.eye(8), TreeParams(branching=2, max_leaf_size=2)).widths
     (2, 4, 8)
@@ -234,7 +206,7 @@ def build_tree(
 
 
 def tree_widths(labels: int, params: TreeParams) -> tuple[int, ...]:
-    """Nodes per level of a balanced tree over so many labels, as :func:`build_tree` would grow it.
+    """Nodes per level of the balanced tree that :func:`build_tree` would grow over the labels.
 
     >>> tree_widths(8, TreeParams(branching=2, max_leaf_size=2))
     (2, 4, 8)
@@ -250,10 +222,41 @@ def tree_widths(labels: int, params: TreeParams) -> tuple[int, ...]:
     return tuple(widths[::-1])
 
 
+def children_of(nodes: npt.NDArray[Any], starts: Int64) -> tuple[Int64, Int64]:
+    """The children of each of ``nodes``, one node after another, and how many each node has.
+
+    ``starts`` says where the children of every node begin, see :meth:`LabelTree.children`.
+
+    >>> [part.tolist() for part in children_of(np.array([2, 0]), np.array([0, 2, 3, 5]))]
+    [[3, 4, 0, 1], [2, 2]]
+    """
+    first = starts[nodes]
+    counts = starts[nodes + 1] - first
+    ends = np.cumsum(counts)
+    return np.arange(counts.sum()) + np.repeat(first - ends + counts, counts), counts
+
+
+def nodes_needed(levels: Sequence[npt.NDArray[Any]], k: int) -> list[int]:
+    """How many nodes to keep on each cluster level, so that k labels are below them for certain.
+
+    For each level, from the top, ``levels`` has the number of children of every node that may be
+    kept; nodes without children do not count.
+
+    >>> nodes_needed([np.array([1, 1]), np.array([3, 1])], 2)
+    [2, 2]
+    """
+    needed: list[int] = []
+    for counts in reversed(levels):
+        fewest = np.cumsum(np.sort(counts[counts > 0]))
+        k = min(len(fewest), int(np.searchsorted(fewest, k)) + 1)
+        needed.insert(0, k)
+    return needed
+
+
 def _kway_tree(
     parts: FeatureParts, params: TreeParams, seed: int, threads: int | None
 ) -> LabelTree:
-    """Level by level; a cluster that is small enough passes to the next level as an only child."""
+    """Level by level; a cluster that is small enough becomes an only child on the next level."""
     labels = parts.rows
     order, bounds = np.arange(labels, dtype=np.int32), np.array([0, labels], np.int64)
     parents: list[npt.NDArray[np.int64]] = []
@@ -283,7 +286,7 @@ def _kway_tree(
 
 
 def _depth(labels: int, max_leaf_size: int) -> int:
-    """How often to halve until clusters are small enough, but never until one is empty."""
+    """How often to halve until clusters are small enough, but not so often that one is empty."""
     depth = 0
     while max_leaf_size << depth < labels and 2 << depth <= labels:
         depth += 1

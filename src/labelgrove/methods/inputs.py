@@ -19,6 +19,7 @@ from labelgrove.core.arrays import (
     csr_parts,
     matrix_parts,
 )
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import (
     DenseBlock,
@@ -29,7 +30,6 @@ from labelgrove.data.features import (
     with_dense,
 )
 from labelgrove.data.inputs import checked_inputs
-from labelgrove.disk.part import Part
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.features import describe_labels, label_strings

@@ -11,9 +11,9 @@ import numpy as np
 
 from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Reporter
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import texts_only
-from labelgrove.disk.part import Part
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.explaining.networks import network_paths
 from labelgrove.labels.masks import LabelMask

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from labelgrove.core.callbacks import Reporter
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.disk.part import Part
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
 from labelgrove.labels.masks import LabelMask

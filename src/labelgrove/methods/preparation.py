@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from labelgrove.core.arrays import CSR
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.data.splits import repeated_texts
-from labelgrove.disk.part import Part
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.inputs import Terms, described_labels, terms_stage, tree_stage

@@ -19,12 +19,12 @@ from labelgrove.calibrating.calibration import Calibration
 from labelgrove.core.arrays import Float32, Int32
 from labelgrove.core.callbacks import Callback, Timing
 from labelgrove.core.params import Params, to_toml, unknown_key
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_threads
 from labelgrove.disk.model_folder import load_model, save_model
-from labelgrove.disk.part import Part
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
 from labelgrove.labels.masks import LabelMask, columns_of

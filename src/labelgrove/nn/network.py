@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from labelgrove.core.arrays import CSR, Float32, Int32
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.labels.masks import LabelMask
 from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
 from labelgrove.nn.batches.padded import Batch, Batches, prefetched

@@ -1,54 +1,44 @@
-"""The checked door to beam search: how to search, and the search itself."""
+"""Beam search over a label tree: how to search, and the search itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
+from scipy.special import expit, log_expit
 
 from labelgrove import _native
 from labelgrove.core.arrays import CsrParts, Float32, Int32, Int64
 from labelgrove.core.params import Params, param
 from labelgrove.data.features import FeatureParts
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.masks import TreeMask
 from labelgrove.labels.tree import LabelTree
-from labelgrove.ranking.checks import check_chunks
-from labelgrove.ranking.solver import ChunkedWeights
+from labelgrove.ranking.weights import ChunkedWeights, check_chunks
 from labelgrove.scores.predictions import ScoreKind
 
-POST_PROCESSORS = (
-    "noop",
-    "l1-hinge",
-    "l2-hinge",
-    "l3-hinge",
-    "l4-hinge",
-    "sigmoid",
-    "log-sigmoid",
-)
-
-
+PostProcessor = Literal[
+    "noop", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "log-sigmoid"
+]
+POST_PROCESSORS = get_args(PostProcessor)
 MANY_CLUSTERS = 1000  # on one level
 
 
 @dataclass
 class SearchParams(Params):
-    """How a tree is searched for the best labels.
-
-    >>> SearchParams(last_level="noop").score_kind
-    'margin'
-    """
+    """How a tree is searched for the best labels."""
 
     beam: int | list[int] | Literal["auto"] = param(
         "auto",
         ge=1,
-        help="nodes kept per level; of a list, the last number serves all further levels; "
+        help="nodes kept per level; the last number of a list is for all further levels; "
         "auto: 10, but 12 on levels of more than 1,000 nodes",
     )
-    post_processor: Literal[
-        "noop", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge", "sigmoid", "log-sigmoid"
-    ] = param("l4-hinge", help="turns a margin into a score; scores multiply down the tree")
+    post_processor: PostProcessor = param(
+        "l4-hinge", help="turns a margin into a score; scores multiply down the tree"
+    )
     last_level: Literal["same", "noop"] = param(
         "same", help="noop ranks labels by their own margin; the tree then only shortlists"
     )
@@ -56,23 +46,38 @@ class SearchParams(Params):
 
     @property
     def score_kind(self) -> ScoreKind:
-        """What the scores are: products of per-level scores, or raw margins (and log scores).
-
-        >>> SearchParams().score_kind
-        'product'
-        """
+        """The kind of the scores: products of per-level scores, or raw margins (and log scores)."""
         raw = self.last_level == "noop" or self.post_processor in ("noop", "log-sigmoid")
         return "margin" if raw else "product"
 
 
-OWN_MARGIN = SearchParams(last_level="noop")  # a label by itself, whatever stands above it
+OWN_MARGIN = SearchParams(last_level="noop")  # the margin of a label, whatever is above it
+
+
+def log_transformed(margins: Any, kind: str) -> Any:
+    """The logarithm of what the post-processor ``kind`` makes of margins; not for noop.
+
+    >>> log_transformed(np.array([2.0, 0.0, -1.0]), "l3-hinge").tolist()
+    [-0.0, -1.0, -8.0]
+    """
+    if kind.endswith("sigmoid"):
+        return log_expit(margins)
+    return -(np.maximum(0, 1 - margins) ** int(kind[1]))
+
+
+def transformed(margins: Float32, kind: str) -> Float32:
+    """Margins as factors between 0 and 1: what a search multiplies down the tree."""
+    if kind == "sigmoid":
+        return expit(margins.astype(np.float64)).astype(np.float32)
+    factors: Float32 = np.exp(log_transformed(margins, kind))
+    return factors
 
 
 def beam_per_level(beam: int | list[int] | Literal["auto"], widths: Sequence[int]) -> list[int]:
-    """The beam of each level, these being so many nodes wide; more numbers of a list are left out.
+    """The beam of each level; ``widths`` are their numbers of nodes. Extra numbers are ignored.
 
-    Where a level has many clusters there are many to miss, and a wider beam finds labels that a
-    narrow one loses. On narrower levels it gives little and slows the search down.
+    On a level with many clusters there are many to miss, and a wider beam finds labels that a
+    narrow one loses. On narrower levels it gains little and slows the search down.
 
     >>> beam_per_level("auto", (8, 128, 2048, 178719)), beam_per_level([5, 20], (4, 64, 4108))
     ([10, 10, 12, 12], [5, 20, 20])
@@ -87,17 +92,6 @@ class BeamSearch:
     """A tree and its weights, ready to be searched.
 
     ``features`` and ``width`` are the columns of the documents' sparse and dense blocks.
-
-    >>> tree = LabelTree([[0, 0]], [1, 0])
-    >>> weights = ChunkedWeights(
-    ...     chunk_rows=np.array([0, 1]), chunk_entries=np.array([0, 2]),
-    ...     features=np.array([0], np.int32), row_start=np.array([0, 2], np.uint32),
-    ...     children=np.array([0, 1], np.uint16), values=np.array([2, -2], np.float32),
-    ...     bias=np.zeros(2, np.float32))
-    >>> search = BeamSearch(tree, [weights], features=1, bias=1.0)
-    >>> from labelgrove.core.arrays import as_csr, csr_parts
-    >>> search(csr_parts(as_csr([[1.0]])), k=1, params=SearchParams())[0].tolist()
-    [[1]]
     """
 
     def __init__(
@@ -228,53 +222,13 @@ class BeamSearch:
         return beam_per_level(params.beam, self.tree.widths)
 
 
-class TreeMask:
-    """The labels that a search may find, laid over a tree; make it once and use it often.
-
-    >>> mask = TreeMask(LabelTree([[0, 0, 0]], [2, 0, 1]), deny=[1])
-    >>> mask.labels, mask.allowed_before.tolist()
-    (2, [0, 1, 2, 2])
-    """
-
-    def __init__(self, tree: LabelTree, *, allow: Any = None, deny: Any = None) -> None:
-        allowed = np.full(tree.labels, allow is None)
-        if allow is not None:
-            allowed[label_columns(allow, tree.labels, name="allow")] = True
-        if deny is not None:
-            allowed[label_columns(deny, tree.labels, name="deny")] = False
-        self.labels = int(allowed.sum())
-        if self.labels == 0:
-            raise DataError("no label is left to predict: check the allow and deny lists")
-        self.allowed_before: Int32 = np.zeros(tree.labels + 1, np.int32)
-        np.cumsum(allowed[tree.leaf_labels], out=self.allowed_before[1:])
-
-
-def label_columns(columns: Any, labels: int, *, name: str) -> Int32:
-    """Label columns as a checked array.
-
-    >>> label_columns([2, 0], 3, name="allow").tolist()
-    [2, 0]
-    """
-    array = np.asarray(columns)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise DataError(f"{name}: must be a list of label columns (whole numbers)")
-    if array.size and not 0 <= array.min() <= array.max() < labels:
-        raise DataError(f"{name}: a label column lies outside 0..{labels - 1}")
-    return array.astype(np.int32)
-
-
 def sparse_only(parts: CsrParts) -> FeatureParts:
-    """Documents that have no dense block.
-
-    >>> from labelgrove.core.arrays import as_csr, csr_parts
-    >>> sparse_only(csr_parts(as_csr([[1.0]]))).dense.shape
-    (1, 0)
-    """
+    """Documents without a dense block."""
     return FeatureParts(parts, np.empty((len(parts.indptr) - 1, 0), np.float32))
 
 
 def features_text(terms: int, width: int) -> str:
-    """What a message calls features of two blocks.
+    """The features of two blocks in words, for messages.
 
     >>> features_text(50, 0), features_text(0, 3), features_text(50, 3)
     ('50 features', '3 dense features', '50 sparse and 3 dense features')

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from labelgrove.core.arrays import Float32, Int32
-from labelgrove.core.topk import merge_lists
+from labelgrove.core.topk import Combine, merge_lists
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker
 
-# Each tree brings at least so many labels, so that the k best do not depend on k up to here.
+# Each tree finds at least this many labels, so that up to here the best k do not depend on k.
 CANDIDATES = 100
 
 
@@ -27,30 +27,16 @@ def search_trees(
 ) -> tuple[Int32, Float32, Int32]:
     """The k best labels by mean score over the trees: columns, scores (n x k) and counts.
 
-    A label which a tree does not bring counts as 0 there; where scores are margins it counts as
-    much as the worst label that the tree brought for the document.
-
-    >>> from labelgrove.ranking.ranker import train_ranker
-
-    >>> from labelgrove.labels.tree import LabelTree
-    >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
-    >>> search_trees([ranker, ranker], np.eye(2), k=1, params=SearchParams())[0].tolist()
-    [[0], [1]]
+    A label that a tree does not find counts as 0 there. If scores are margins, it counts as much as
+    the worst label that the tree found for the document.
     """
     options: dict[str, Any] = {"params": params, "allow": allow, "deny": deny, "threads": threads}
     if len(rankers) == 1:
         return rankers[0].search(documents, k=k, **options)
-    wanted = max(k, CANDIDATES)
     parts = rankers[0].parts(documents)
-    found = [ranker.search(parts, k=wanted, **options) for ranker in rankers]
-    # All lists are equally wide: a search brings k labels or all that may be found, and the trees
-    # have the same labels.
-    columns = np.stack([tree_columns for tree_columns, _, _ in found])
-    scores = np.stack([tree_scores for _, tree_scores, _ in found])
-    return merge_lists(
-        columns,
-        scores,
-        k,
-        combine="mean-or-last" if params.score_kind == "margin" else "mean",
-        threads=threads,
-    )
+    lists = [ranker.search(parts, k=max(k, CANDIDATES), **options) for ranker in rankers]
+    # All lists are equally wide: a search finds k labels or all allowed ones, and the trees have
+    # the same labels.
+    columns, scores, _ = (np.stack(arrays) for arrays in zip(*lists, strict=True))
+    combine: Combine = "mean-or-last" if params.score_kind == "margin" else "mean"
+    return merge_lists(columns, scores, k, combine=combine, threads=threads)

@@ -1,28 +1,31 @@
-"""Which documents a node's classifier learns from, besides those that bear the node.
+"""Which documents a node's classifier learns from besides its own.
 
-Teacher forcing (tfn) takes the documents that bear the node's parent. Matcher-aware negatives (man)
-take those for which the levels above predict the parent: what the node will see when it is used.
+Teacher forcing (tfn) takes the documents of the node's parent. Matcher-aware negatives (man) take
+the documents for which the levels above predict the parent: those the node will see in a search.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
 
-from labelgrove.core.arrays import CSR, Float32, as_csr
+from labelgrove.core.arrays import CSR, Float32, as_csr, with_values
+from labelgrove.core.topk import TopK
 from labelgrove.data.features import as_features
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, beam_per_level
 from labelgrove.ranking.relevance import targets
-from labelgrove.ranking.solver import ChunkedWeights, RowLists
+from labelgrove.ranking.solver import RowLists
+from labelgrove.ranking.weights import ChunkedWeights
 
-# All children of a node share its documents, but a document which is there only because it bears
-# one child must not be a negative of the others: as one, it costs nothing. Until lists are made,
-# this number stands for that, since sparse matrices do not keep zeros.
+# All children of a node share its documents. But a document that is there only as a positive of
+# one child must not be a negative of the others: its cost is 0. Sparse matrices do not keep zeros,
+# so this number stands for 0 until the lists are made.
 _ONLY_AS_POSITIVE = np.float32(1e-6)
 
 SHORT_DOCUMENT = 40  # terms
@@ -38,9 +41,9 @@ def predicted_nodes(
     nodes: int | Literal["auto"] | None = None,
     threads: int | None = None,
 ) -> CSR:
-    """The best nodes of each document on the last of the ``levels`` that are trained already.
+    """The best nodes of each document on the last of the trained ``levels``.
 
-    The search is the one of prediction; ``nodes`` is their number, see :func:`nodes_to_mine`.
+    The search is that of prediction; ``nodes`` is how many, see :func:`nodes_to_mine`.
     """
     x = as_features(documents, name="documents")
     search = BeamSearch(
@@ -48,27 +51,20 @@ def predicted_nodes(
     )
     beams = beam_per_level(params.beam, tree.widths[: len(levels)])
     upper = SearchParams(**params.get_params() | {"last_level": "same", "beam": beams})
-    # A dense block tells as much of a document as a long text does.
+    # A dense block says as much about a document as a long text.
     terms = np.inf if x.sparse is None or x.width else x.sparse.nnz / len(x)
     count = nodes_to_mine(nodes, terms, beam=beams[-1])
-    found, _, counts = search(x.parts(name="documents"), k=count, params=upper, threads=threads)
-    used = np.arange(found.shape[1]) < counts[:, None]
-    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    return as_csr(
-        sparse.csr_array(
-            (np.ones(int(indptr[-1]), np.float32), found[used], indptr),
-            shape=(len(x), tree.widths[len(levels) - 1]),
-        )
-    )
+    best = TopK(*search(x.parts(name="documents"), k=count, params=upper, threads=threads))
+    return as_csr(best.to_csr(tree.widths[len(levels) - 1], ones=True))
 
 
 def nodes_to_mine(
     nodes: int | Literal["auto"] | None, terms_per_document: float, *, beam: int
 ) -> int:
-    """How many predicted nodes of a document learn from it; None stands for the beam.
+    """How many predicted nodes of a document learn from it; None means the beam.
 
-    Each further node lifts the first places and lowers recall further down. Where texts are short
-    the prediction is unsure of itself, and recall pays more than the first places gain.
+    Each further node raises precision at the first ranks and lowers recall further down. With short
+    texts predictions are uncertain, and recall loses more than the first ranks gain.
 
     >>> nodes_to_mine("auto", 100.0, beam=10), nodes_to_mine("auto", 17.0, beam=10)
     (8, 3)
@@ -81,11 +77,11 @@ def nodes_to_mine(
 
 
 def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]:
-    """Negatives that somebody brings, as one documents x nodes matrix per level of parents.
+    """Negatives given by the caller, as one documents x nodes matrix per level of parents.
 
-    ``given`` is a documents x labels shortlist (its labels' parents, their parents and so on see
-    the document), or one entry per tree level: None, or a matrix over the nodes *above* that level.
-    The first level has no nodes above it and always learns from all documents.
+    ``given`` is a documents x labels shortlist (all nodes above its labels see the document), or
+    one entry per tree level: None, or a matrix over the nodes *above* that level. The first level
+    has no nodes above it and always learns from all documents.
 
     >>> tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
     >>> given_nodes([[0, 0, 1]], tree, 1)[1].toarray()
@@ -95,8 +91,7 @@ def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]
     if given is None:
         return [None] * depth
     if sparse.issparse(given) or not _one_per_level(given):
-        shortlist = as_csr(given, name="negatives").copy()
-        shortlist.eliminate_zeros()
+        shortlist = _without_zeros(given, "negatives")
         if shortlist.shape != (documents, tree.labels):
             raise DataError(
                 f"negatives: a shortlist must be {documents} documents x {tree.labels} labels, "
@@ -112,8 +107,7 @@ def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]
         if entry is None:
             levels.append(None)
             continue
-        matrix = as_csr(entry, name=f"negatives[{number}]").copy()
-        matrix.eliminate_zeros()
+        matrix = _without_zeros(entry, f"negatives[{number}]")
         if matrix.shape != (documents, tree.widths[number - 1]):
             raise DataError(
                 f"negatives[{number}]: must be {documents} documents x {tree.widths[number - 1]} "
@@ -124,7 +118,7 @@ def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]
 
 
 def shortlisted(shortlist: Any, tree: LabelTree, documents: int) -> tuple[CSR, CSR | None]:
-    """A shortlist for the last level: documents x clusters, and documents x leaves if it says.
+    """A shortlist for the last level: documents x clusters, and documents x leaves or None.
 
     ``shortlist`` is documents x clusters (nodes above the labels: all labels of a cluster see the
     document), or documents x labels (only those labels see it).
@@ -134,8 +128,7 @@ def shortlisted(shortlist: Any, tree: LabelTree, documents: int) -> tuple[CSR, C
     >>> clusters.toarray().tolist(), leaves.toarray().tolist()
     ([[0.0, 1.0]], [[0.0, 0.0, 1.0]])
     """
-    matrix = as_csr(shortlist, name="shortlist").copy()
-    matrix.eliminate_zeros()
+    matrix = _without_zeros(shortlist, "shortlist")
     clusters = tree.widths[-2] if len(tree.widths) > 1 else 1
     if matrix.shape[0] != documents or matrix.shape[1] not in (clusters, tree.labels):
         raise DataError(
@@ -152,38 +145,30 @@ def shortlisted(shortlist: Any, tree: LabelTree, documents: int) -> tuple[CSR, C
 def instance_lists(
     bearers: CSR, chosen: Sequence[CSR], *, weights: Float32 | None = None
 ) -> RowLists:
-    """Per parent node the documents that its children learn from, with the costs of errors on them.
+    """Per parent node, the documents that its children learn from, with the costs of errors.
 
-    ``bearers`` are the documents that bear the parent: their children's positives are among them,
-    so they are always there, but only those in one of the ``chosen`` matrices are negatives.
+    ``bearers`` are the documents of the parent. The positives of its children are among them, so
+    they are always there, but only those in one of the ``chosen`` matrices are negatives.
     ``weights`` are factors per document.
 
     >>> instance_lists(as_csr([[1, 0], [0, 1]]), [as_csr([[1, 1], [0, 0]])]).weights.tolist()
     [1.0, 1.0, 0.0]
     """
     all_bearers = any(matrix is bearers for matrix in chosen)
-    nodes = _flat(bearers, np.float32(1) if all_bearers else _ONLY_AS_POSITIVE)
+    nodes = with_values(bearers, 1 if all_bearers else _ONLY_AS_POSITIVE)
     for matrix in chosen:
         if matrix is not bearers:
-            nodes = nodes.maximum(_flat(matrix, np.float32(1)))
+            nodes = nodes.maximum(with_values(matrix, 1))
     lists = RowLists.from_csr(nodes)
     lists.weights[lists.weights == _ONLY_AS_POSITIVE] = 0
-    return lists if weights is None else weighted(lists, weights)
+    return lists if weights is None else replace(lists, weights=lists.weights * weights[lists.rows])
 
 
-def weighted(lists: RowLists, weights: Float32) -> RowLists:
-    """The same lists with each document's weight as a factor on its costs.
-
-    >>> lists = RowLists.from_csr(as_csr([[1.0], [2.0]]))
-    >>> weighted(lists, np.array([3, 5], np.float32)).weights.tolist()
-    [3.0, 10.0]
-    """
-    return RowLists(lists.indptr, lists.rows, lists.weights * weights[lists.rows])
-
-
-def _flat(matrix: CSR, value: np.float32) -> CSR:
-    values = np.full(matrix.nnz, value, np.float32)
-    return sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+def _without_zeros(matrix: Any, name: str) -> CSR:
+    """A copy as CSR without stored zeros."""
+    copy = as_csr(matrix, name=name).copy()
+    copy.eliminate_zeros()
+    return copy
 
 
 def _one_per_level(given: Any) -> bool:

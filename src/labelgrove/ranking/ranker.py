@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from labelgrove.core.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts, matrix_parts
+from labelgrove.core.arrays import (
+    CsrParts,
+    Float32,
+    Int32,
+    as_csr,
+    csr_parts,
+    matrix_parts,
+    with_values,
+)
+from labelgrove.core.part import Part
 from labelgrove.data.features import FeatureParts, Features, as_features
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.masks import LabelMask, TreeMask, label_columns
 from labelgrove.labels.tree import LabelTree
-from labelgrove.ranking.beam import (
-    BeamSearch,
-    SearchParams,
-    TreeMask,
-    features_text,
-    label_columns,
-    sparse_only,
-)
-from labelgrove.ranking.negatives import (
-    given_nodes,
-    instance_lists,
-    predicted_nodes,
-    shortlisted,
-    weighted,
-)
+from labelgrove.ranking.beam import BeamSearch, SearchParams, features_text, sparse_only
+from labelgrove.ranking.negatives import given_nodes, instance_lists, predicted_nodes, shortlisted
 from labelgrove.ranking.relevance import costs
-from labelgrove.ranking.solver import ChunkedWeights, RankerParams, RowLists, Start, solve_level
-from labelgrove.ranking.weights import Storage, compress
+from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
+from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compress, read_columns
 
 Progress = Callable[[int, int], None]
 
 
 class Ranker:
-    """A label tree with the weights of its nodes; :meth:`search` finds documents' best labels.
+    """A label tree with the weights of its nodes; :meth:`search` finds the best labels.
 
     >>> X, Y = np.eye(3), np.eye(3)
     >>> ranker = train_ranker(X, Y, LabelTree([[0, 0, 0]], [0, 1, 2]))
@@ -76,19 +70,11 @@ class Ranker:
     ) -> tuple[Int32, Float32, Int32]:
         """The k best labels of each document: columns, scores (n x k) and counts.
 
-        ``documents`` are Features, a sparse matrix or an array; a model that knows only sparse or
-        only dense features reads a matrix or an array as those.
-        Rows are sorted by (-score, column). ``allow`` and ``deny`` are label columns, or ``allow``
-        is a ``LabelMask``; the tree is pruned to the labels that remain
-        before it is searched. A row is full unless fewer than k labels may be found: the beam
-        widens where it has to. Places past a row's count hold -1 and -inf.
-
-        >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
-        >>> columns, scores, counts = ranker.search([[0.0, 1.0]], k=5)
-        >>> columns.tolist(), counts.tolist()
-        ([[1, 0]], [2])
-        >>> ranker.search([[0.0, 1.0]], k=5, deny=[1])[0].tolist()
-        [[0]]
+        ``documents`` are Features, a sparse matrix or an array; a model with only sparse or only
+        dense features reads a matrix or an array as those. Rows are sorted by (-score, column).
+        ``allow`` and ``deny`` are label columns, or ``allow`` is a ``LabelMask``; the tree is
+        pruned to the remaining labels before the search. A row is full unless fewer than k labels
+        are allowed: the beam widens if it must. The rest of a row is padding: -1 and -inf.
         """
         params = self._valid(params)
         if isinstance(allow, LabelMask):
@@ -109,11 +95,7 @@ class Ranker:
         """Scores of given labels, the numbers that :meth:`search` finds for them.
 
         ``columns`` is a list of m label columns, for an n x m array; or an n x labels sparse
-        pattern, for a sparse matrix with a score at every stored place (a score may be 0).
-
-        >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
-        >>> ranker.score([[0.0, 1.0]], [1, 0]).round(1).tolist()
-        [[1.0, 0.0]]
+        pattern, for a sparse matrix with a score at every stored entry (a score may be 0).
         """
         params = self._valid(params)
         parts = self.parts(documents)
@@ -125,11 +107,11 @@ class Ranker:
                     f"columns has shape {pattern.shape}, not {rows} documents x "
                     f"{self.tree.labels} labels"
                 )
-            wanted = csr_parts(pattern, name="columns", finite=False)
+            pairs = csr_parts(pattern, name="columns", finite=False)
             scores = self._search.score(
-                parts, indptr=wanted.indptr, columns=wanted.indices, params=params, threads=threads
+                parts, indptr=pairs.indptr, columns=pairs.indices, params=params, threads=threads
             )
-            return sparse.csr_array((scores, pattern.indices, pattern.indptr), shape=pattern.shape)
+            return with_values(pattern, scores)
         same = label_columns(columns, self.tree.labels, name="columns")
         scores = self._search.score(
             parts,
@@ -141,7 +123,7 @@ class Ranker:
         return scores.reshape(rows, len(same))
 
     def _valid(self, params: SearchParams | None) -> SearchParams:
-        """Validated settings; those of the last call, if equal, are known to be valid."""
+        """Validated settings; settings equal to those of the last call are known to be valid."""
         params = SearchParams() if params is None else params
         settings = vars(params)
         if settings != self._last_settings or isinstance(params.beam, list):
@@ -150,18 +132,13 @@ class Ranker:
         return params
 
     def parts(self, documents: Any) -> FeatureParts:
-        """Documents as the kernels read them; parts come from our own kernels and are sound.
-
-        >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
-        >>> ranker.parts([[0.0, 1.0]]).rows
-        1
-        """
+        """Documents as the kernels read them; parts come from our own kernels and are sound."""
         if isinstance(documents, FeatureParts):
             return documents
         if isinstance(documents, CsrParts):
             return sparse_only(documents)
         if not isinstance(documents, Features):
-            # One block, and the model says which.
+            # A single block, and the model knows which one.
             if self.width == 0:
                 return sparse_only(matrix_parts(documents, name="documents"))
             if self.features == 0 and sparse.issparse(documents):
@@ -173,10 +150,6 @@ class Ranker:
 
         ``float16`` has 11 bits of precision; ``int8`` has 8, with a scale for each node. Children
         of small clusters become single bytes in any case.
-
-        >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
-        >>> ranker.compressed("float16").levels[0].values.dtype
-        dtype('float16')
         """
         levels = [
             compress(level, self.tree.children(number), storage)
@@ -184,13 +157,18 @@ class Ranker:
         ]
         return Ranker(self.tree, levels, features=self.features, bias=self.bias, width=self.width)
 
-    def state(self) -> Part:
-        """Tree and weights as settings and arrays.
+    def columns(self, level: int, nodes: npt.ArrayLike) -> Columns:
+        """The weights of some nodes of a level (counted from 0) in single precision."""
+        return read_columns(
+            self.levels[level],
+            self.tree.children(level),
+            nodes,
+            features=self.features,
+            width=self.width,
+        )
 
-        >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
-        >>> ranker.state().config["levels"]
-        1
-        """
+    def state(self) -> Part:
+        """Tree and weights as settings and arrays."""
         arrays: dict[str, npt.NDArray[Any]] = {
             f"tree.{name}": array for name, array in self.tree.state().arrays.items()
         }
@@ -202,12 +180,7 @@ class Ranker:
 
     @classmethod
     def from_state(cls, part: Part) -> Ranker:
-        """The ranker that :meth:`state` described; its weights stay where they are (memory maps).
-
-        >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
-        >>> Ranker.from_state(ranker.state()).search([[0.0, 1.0]], k=1)[0].tolist()
-        [[1]]
-        """
+        """The ranker that :meth:`state` described; memory-mapped weights stay on disk."""
 
         def below(prefix: str) -> dict[str, npt.NDArray[Any]]:
             return {
@@ -226,11 +199,11 @@ class Ranker:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For copies and worker processes; the native model is made anew on the other side.
+        # For copies and worker processes; the other side builds its own native model.
         return type(self).from_state, (self.state(),)
 
     def __repr__(self) -> str:
-        weights = sum(len(level.values) + len(level.dense) for level in self.levels)
+        weights = sum(level.size for level in self.levels)
         known = features_text(self.features, self.width)
         return f"Ranker({self.tree!r}, {known}, {weights:,} weights)"
 
@@ -253,16 +226,18 @@ def train_ranker(
 ) -> Ranker:
     """Trains a classifier for every node of ``tree`` on the documents' features and labels.
 
-    ``features`` are a sparse matrix, an array, or ``Features`` with both.
-    The first level learns from all documents, others as ``params.negatives`` says; ``search`` is
-    how predicted negatives are found. ``negatives`` may bring further ones, see
-    ``negatives.given_nodes``. With a ``shortlist`` the labels learn from its
-    documents and their positives alone, see ``negatives.shortlisted``.
-    ``start`` has weights that the labels start from, one row per label column, or one entry (or
-    None) per tree level, rows being nodes above the last; ``params.start`` says what they are for.
-    With ``labels_only``, nodes above the labels get no weights: for shortlists that others make.
-    ``sample_weight`` has a factor for each document's costs; 0 leaves it out.
-    ``progress(done, total)`` is told the number of nodes whose children are trained.
+    - ``features``: a sparse matrix, an array, or ``Features`` with both.
+    - ``search``: how predicted negatives are found. The first level learns from all documents,
+      the others from those that ``params.negatives`` names.
+    - ``negatives``: further ones, see :func:`given_nodes`.
+    - ``shortlist``: the labels learn only from its documents and their positives, see
+      :func:`shortlisted`.
+    - ``start``: weights to start from, one row per label column; or one entry (or None) per tree
+      level, with a row per node above the last. ``params.start`` says how they are used.
+    - ``labels_only``: nodes above the labels get no weights, because something else makes the
+      shortlists.
+    - ``sample_weight``: a factor on each document's costs; 0 leaves it out.
+    - ``progress(done, total)``: called with the number of nodes whose children are trained.
 
     >>> train_ranker(sparse.eye_array(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
     Ranker(LabelTree(2), 2 features, 4 weights)
@@ -285,41 +260,32 @@ def train_ranker(
     starts = _starts(start, tree)
     weights = None if sample_weight is None else _document_weights(sample_weight, len(x))
     if weights is not None and (weights == 0).any():
-        kept = np.flatnonzero(weights)
-        x, y, weights = x.take(kept), y[kept], weights[kept]
-        given = [None if matrix is None else matrix[kept] for matrix in given]
+        rows = np.flatnonzero(weights)
+        x, y, weights = x.take(rows), y[rows], weights[rows]
+        given = [None if matrix is None else matrix[rows] for matrix in given]
         if listed is not None:
-            listed = listed[0][kept], None if listed[1] is None else listed[1][kept]
-    positives = costs(
-        y,
-        tree,
-        mode=params.relevance,
-        norm=params.relevance_norm,
-        label_weights=params.label_weights == "cost",
-    )
+            listed = listed[0][rows], None if listed[1] is None else listed[1][rows]
+    positives = costs(y, tree, params)
     parents = [1, *tree.widths[:-1]]
     levels: list[ChunkedWeights] = []
-    for number, parent_count in enumerate(parents):
+    for number in range(len(parents)):
         done = sum(parents[:number])
 
         def report(count: int, done: int = done) -> None:
             if progress is not None:
                 progress(done + count, sum(parents))
 
-        def lists_of(matrix: CSR) -> RowLists:
-            lists = RowLists.from_csr(matrix)
-            return lists if weights is None else weighted(lists, weights)
-
         last = number == len(parents) - 1
         if labels_only and not last:
             levels.append(ChunkedWeights.empty(tree.children(number), width=x.width))
             continue
-        bearers = _everyone(len(x)) if number == 0 else positives[number - 1]
+        # The first level has one parent, the root, and every document belongs to it.
+        bearers = as_csr(np.ones((len(x), 1))) if number == 0 else positives[number - 1]
         chosen = [] if given[number] is None else [given[number]]
         own_negatives = None
         if last and listed is not None:
             chosen = [listed[0]]
-            own_negatives = None if listed[1] is None else lists_of(listed[1])
+            own_negatives = None if listed[1] is None else RowLists.from_csr(listed[1], weights)
         else:
             mines = number > 0 and (params.mined_levels == "all" or last)
             if params.negatives in ("man", "tfn+man") and mines:
@@ -340,24 +306,18 @@ def train_ranker(
             solve_level(
                 x,
                 instances=instance_lists(bearers, chosen, weights=weights),
-                positives=lists_of(positives[number]),
+                positives=RowLists.from_csr(positives[number], weights),
                 negatives=own_negatives,
                 start=starts[number],
                 children=tree.children(number),
-                params=_for_labels(params) if last else params,
+                params=params.for_labels() if last else params,
                 seed=seed + number,
                 threads=threads,
                 on_block=report,
             )
         )
-        assert len(levels[-1].chunk_rows) == parent_count + 1
     ranker = Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
     return ranker.compressed(params.storage)
-
-
-def _for_labels(params: RankerParams) -> RankerParams:
-    """The settings of the last level."""
-    return params if params.label_C is None else replace(params, C=params.label_C)
 
 
 def _starts(start: Start | Sequence[Start | None] | None, tree: LabelTree) -> list[Start | None]:
@@ -375,11 +335,6 @@ def _starts(start: Start | Sequence[Start | None] | None, tree: LabelTree) -> li
             raise DataError(f"start has {len(last.features)} rows for {tree.labels} labels")
         starts[-1] = last.take(tree.leaf_labels)
     return starts
-
-
-def _everyone(documents: int) -> CSR:
-    """All documents under the one root."""
-    return as_csr(np.ones((documents, 1), np.float32))
 
 
 def _document_weights(sample_weight: npt.ArrayLike, documents: int) -> Float32:

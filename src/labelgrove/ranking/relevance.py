@@ -1,7 +1,7 @@
-"""What the documents bear on every level of a tree, and how much that counts.
+"""Which nodes each document has on every level of a tree, and how much errors on them cost.
 
-Level t of a tree has a documents x nodes matrix: the labels themselves at the last level (in leaf
-order), unions of them above.
+Every level has a documents x nodes matrix: the labels themselves on the last level (in the order of
+the leaves), unions of them above.
 """
 
 from __future__ import annotations
@@ -11,94 +11,70 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from labelgrove.core.arrays import CSR, Int32, as_csr
+from labelgrove.core.arrays import CSR, Int32, as_csr, offsets, with_values
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
+from labelgrove.ranking.solver import RankerParams
 
 Norm = Literal["none", "l1", "l2", "max"]
 Combine = Literal["sum", "max"]
 
 
 def targets(labels: Any, tree: LabelTree) -> list[CSR]:
-    """Per level, which nodes each document bears: 1 where any label below a node is borne.
+    """Per level, the nodes of each document: 1 if the document has any label below the node.
 
     >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
     >>> [level.toarray().tolist() for level in targets([[1, 0, 1]], tree)]
     [[[1.0, 0.0]], [[1.0, 1.0, 0.0]]]
     """
-    return lift(_ones(as_csr(labels, name="labels")), tree, combine="max")
+    return lift(with_values(as_csr(labels, name="labels"), 1), tree, combine="max")
 
 
 def relevance(labels: Any, tree: LabelTree, *, norm: Norm = "none") -> list[CSR]:
-    """Per level, how many of a document's labels (by their weights) lie below each node.
+    """Per level, the sum of the weights of a document's labels below each node.
 
-    ``norm`` scales every document's row of every level to a sum (l1), a length (l2) or a largest
-    value (max) of one. The entries are those of :func:`targets`.
-
-    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
-    >>> [level.toarray().tolist() for level in relevance([[1, 0, 1]], tree)]
-    [[[2.0, 0.0]], [[1.0, 1.0, 0.0]]]
+    ``norm`` scales every row of every level to a sum (l1), a length (l2) or a largest value (max)
+    of one. The entries are those of :func:`targets`.
     """
     levels = lift(as_csr(labels, name="labels"), tree, combine="sum")
     return [normalised(level, norm) for level in levels]
 
 
-def costs(
-    labels: CSR,
-    tree: LabelTree,
-    *,
-    mode: Literal["none", "induce", "last-level"] = "none",
-    norm: Norm = "l1",
-    label_weights: bool = False,
-) -> list[CSR]:
-    """Per level, the nodes each document bears with the factors on what errors on them cost.
+def costs(labels: CSR, tree: LabelTree, params: RankerParams) -> list[CSR]:
+    """Per level, the nodes of each document with factors on the costs of errors on them.
 
-    Without relevance (``mode="none"``) a node costs as much as the heaviest label below it: 1
-    unless ``label_weights`` makes the values of ``labels`` count.
-
-    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
-    >>> [level.toarray().tolist() for level in costs(as_csr([[1, 1, 0]]), tree, mode="induce")]
-    [[[1.0, 0.0]], [[0.5, 0.5, 0.0]]]
+    With ``params.relevance="none"`` a node costs as much as the heaviest label below it: 1, unless
+    ``params.label_weights="cost"`` makes the values of ``labels`` count.
     """
-    weighted = labels if label_weights else _ones(labels)
-    if mode == "induce":
-        return relevance(weighted, tree, norm=norm)
-    levels = lift(weighted, tree, combine="max")
-    if mode == "last-level":
-        levels[-1] = normalised(levels[-1], norm)
+    weights = labels if params.label_weights == "cost" else with_values(labels, 1)
+    if params.relevance == "induce":
+        return relevance(weights, tree, norm=params.relevance_norm)
+    levels = lift(weights, tree, combine="max")
+    if params.relevance == "last-level":
+        levels[-1] = normalised(levels[-1], params.relevance_norm)
     return levels
 
 
 def lift(labels: CSR, tree: LabelTree, *, combine: Combine) -> list[CSR]:
-    """Values of labels carried up the tree; those that meet in a node are added, or the largest
-    wins.
-
-    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
-    >>> lift(as_csr([[0.5, 0.25, 0.0]]), tree, combine="max")[0].toarray()
-    array([[0.5, 0. ]], dtype=float32)
-    """
+    """Values of labels carried up the tree; a node has the sum or the largest of those below it."""
     if labels.shape[1] != tree.labels:
         raise DataError(
             f"labels have {labels.shape[1]} columns but the tree has {tree.labels} labels"
         )
     if labels.nnz and labels.data.min() <= 0:
         raise DataError("label weights must be greater than 0")
-    nodes = sparse.csr_array(
+    leaves = sparse.csr_array(
         (labels.data, tree.leaf_positions[labels.indices], labels.indptr), shape=labels.shape
     ).copy()
-    nodes.sort_indices()
-    levels = [nodes]
+    leaves.sort_indices()
+    levels = [leaves]
     for parents in tree.parents[:0:-1]:
         levels.append(_to_parents(levels[-1], parents, combine))
     return levels[::-1]
 
 
 def normalised(matrix: CSR, norm: Norm) -> CSR:
-    """Rows scaled so that their values have the given norm of one; empty rows stay empty.
-
-    >>> normalised(as_csr([[1.0, 3.0]]), "l1").toarray()
-    array([[0.25, 0.75]], dtype=float32)
-    """
+    """Rows scaled so that the given norm of their values is one; empty rows stay empty."""
     if norm == "none" or matrix.nnz == 0:
         return matrix
     lengths = np.diff(matrix.indptr)
@@ -111,12 +87,11 @@ def normalised(matrix: CSR, norm: Norm) -> CSR:
         size = np.sqrt(np.add.reduceat(values * values, starts))
     else:
         size = np.add.reduceat(values, starts)
-    data = (values / np.repeat(size, lengths[filled])).astype(np.float32)
-    return sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    return with_values(matrix, (values / np.repeat(size, lengths[filled])).astype(np.float32))
 
 
 def _to_parents(nodes: CSR, parents: Int32, combine: Combine) -> CSR:
-    """One level up. Parents ascend with their children, so what meets in a node lies together."""
+    """One level up. Parents ascend with their children, so siblings are side by side."""
     above = int(parents[-1]) + 1
     if nodes.nnz == 0:
         return sparse.csr_array((nodes.shape[0], above), dtype=np.float32)
@@ -127,11 +102,5 @@ def _to_parents(nodes: CSR, parents: Int32, combine: Combine) -> CSR:
     starts = np.flatnonzero(first)
     meet = np.add if combine == "sum" else np.maximum
     data = meet.reduceat(nodes.data, starts)
-    indptr = np.concatenate([[0], np.cumsum(first)])[nodes.indptr]
+    indptr = offsets(first)[nodes.indptr]
     return sparse.csr_array((data, columns[starts], indptr), shape=(nodes.shape[0], above))
-
-
-def _ones(labels: CSR) -> CSR:
-    return sparse.csr_array(
-        (np.ones(labels.nnz, np.float32), labels.indices, labels.indptr), shape=labels.shape
-    )

@@ -1,10 +1,10 @@
-"""The checked door to the solver: one level of classifiers, in the form that prediction reads."""
+"""Training of one level of classifiers: settings, checked arguments, and the native solver."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -16,19 +16,15 @@ from labelgrove.core.arrays import CSR, CsrParts, Float32, Int32, Int64, as_csr
 from labelgrove.core.params import Params, param
 from labelgrove.data.features import DenseBlock, Features, as_features
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.ranking.weights import WIDEST_CLUSTER, ChunkedWeights
 
 LOSSES = ("squared_hinge", "hinge", "logistic")
 STARTS = ("initial", "centre")
-WIDEST_CLUSTER = 2**16  # children are stored as 16-bit offsets
 
 
 @dataclass
 class RankerParams(Params):
-    """How the classifiers of a tree's nodes are trained.
-
-    >>> RankerParams(C=2.0).validate().C
-    2.0
-    """
+    """How the classifiers of a tree's nodes are trained."""
 
     loss: Literal["squared_hinge", "hinge", "logistic"] = param(
         "squared_hinge", help="loss of one classifier"
@@ -56,13 +52,13 @@ class RankerParams(Params):
     )
     start: Literal["initial", "centre"] = param(
         "initial",
-        help="what weights given to start from are: where the solver begins (the result is the "
-        "same), or what the weights are regularised towards",
+        help="how weights to start from are used: the solver begins there (the result is the "
+        "same), or regularises towards them",
     )
     negatives: Literal["tfn", "man", "tfn+man", "given"] = param(
         "tfn+man",
-        help="who is a negative: documents that bear the parent (tfn), that the levels above "
-        "predict for it (man), both, or only those given to train_ranker",
+        help="which documents are negatives: those with the parent (tfn), those for which the "
+        "levels above predict it (man), both, or only those given to train_ranker",
     )
     mined_levels: Literal["last", "all"] = param(
         "last", help="levels to which man applies; the others use tfn"
@@ -75,8 +71,8 @@ class RankerParams(Params):
     )
     relevance: Literal["none", "induce", "last-level"] = param(
         "none",
-        help="cost of a positive: equal, by its share of the document's labels, or so for labels "
-        "only",
+        help="cost of a positive: equal, by its share of the document's labels, or the latter only "
+        "on the last level",
     )
     relevance_norm: Literal["none", "l1", "l2", "max"] = param(
         "l1", help="how a document's relevances are scaled"
@@ -85,50 +81,42 @@ class RankerParams(Params):
         "ignore", help="cost: the weights in the label matrix are costs of positives"
     )
     storage: Literal["float32", "float16", "int8"] = param(
-        "float16", help="how the weights of sparse features are kept; see Ranker.compressed"
+        "float16", help="how the weights of sparse features are stored; see Ranker.compressed"
     )
+
+    def for_labels(self) -> RankerParams:
+        """The settings of the last level, that of the labels."""
+        return self if self.label_C is None else replace(self, C=self.label_C)
 
 
 NEGATIVE_SETTINGS = ("negatives", "mined_levels", "mined_nodes")
 
 
 def refuse_idle(params: RankerParams, group: str, names: Sequence[str], why: str) -> None:
-    """Refuses settings that would do nothing: whoever sets them expects something.
-
-    >>> refuse_idle(RankerParams(label_C=2.0), "matcher", ["label_C"], "levels have one C")
-    Traceback (most recent call last):
-    labelgrove.errors.ConfigError: matcher.label_C: has no effect, levels have one C
-    """
+    """Refuses settings that would have no effect: the user expects that they do."""
     if idle := params.changed(names, group):
         raise ConfigError(f"{', '.join(idle)}: has no effect, {why}")
 
 
 @dataclass(frozen=True)
 class RowLists:
-    """For each node a sorted list of row numbers, and a weight for each of them.
-
-    >>> RowLists.from_csr(as_csr([[1.0, 0.0], [1.0, 1.0]])).rows.tolist()
-    [0, 1, 1]
-    """
+    """For each node a sorted list of row numbers, and a weight for each of them."""
 
     indptr: Int64
     rows: Int32
     weights: Float32
 
     @classmethod
-    def from_csr(cls, matrix: CSR) -> RowLists:
-        """The columns of a rows x nodes matrix as lists.
-
-        >>> RowLists.from_csr(as_csr([[1.0, 0.0], [1.0, 1.0]])).indptr.tolist()
-        [0, 2, 3]
+    def from_csr(cls, matrix: CSR, factors: Float32 | None = None) -> RowLists:
+        """The columns of a rows x nodes matrix as lists; ``factors`` on the weights have a number
+        per row.
         """
         columns = as_csr(matrix).tocsc()
         columns.sort_indices()
-        return cls(
-            columns.indptr.astype(np.int64),
-            columns.indices.astype(np.int32),
-            columns.data.astype(np.float32),
-        )
+        weights = columns.data.astype(np.float32)
+        if factors is not None:
+            weights *= factors[columns.indices]
+        return cls(columns.indptr.astype(np.int64), columns.indices.astype(np.int32), weights)
 
 
 @dataclass(frozen=True)
@@ -136,11 +124,7 @@ class Start:
     """Weights that a level's nodes start from, such as the output layer of a neural network.
 
     ``weights`` has one row per node: a SciPy matrix for the sparse features, an array for the dense
-    ones, or ``Features`` for both. ``bias`` is what a node adds to its
-    margins.
-
-    >>> Start([[0.5, -1.0]], bias=[0.25]).features
-    Features(1 rows, 0 sparse + 2 dense)
+    ones, or ``Features`` for both. A node adds its ``bias`` to its margins.
     """
 
     weights: Any
@@ -154,73 +138,6 @@ class Start:
         """Some nodes, in the order given."""
         bias = None if self.bias is None else np.asarray(self.bias)[rows]
         return Start(self.features.take(rows), bias)
-
-
-@dataclass(frozen=True)
-class ChunkedWeights:
-    """Weights of one level's nodes; the children of one parent are stored together as a chunk.
-
-    A chunk lists, in order, the features that any child uses, and for each feature the children
-    (offsets from the parent's first child) and their weights. Chunk p has features
-    ``chunk_rows[p] .. chunk_rows[p+1]`` and entries ``chunk_entries[p] .. chunk_entries[p+1]``;
-    ``row_start`` holds one more number per chunk than it has features.
-
-    ``dense`` has the weights of d dense features, chunk after chunk: chunk p is a d x width matrix
-    (children of one feature side by side) that begins at d times the number of p's first child.
-
-    Compressed (see ``weights.py``), ``children`` are bytes where no parent has more than 256,
-    and ``values`` are halves, or bytes that the node's number in ``scales`` multiplies.
-    """
-
-    chunk_rows: Int64
-    chunk_entries: Int64
-    features: Int32
-    row_start: npt.NDArray[np.uint32]
-    children: npt.NDArray[Any]  # uint16 or uint8
-    values: npt.NDArray[Any]  # float32, float16 or int8
-    bias: Float32
-    dense: npt.NDArray[np.float16] = field(default_factory=lambda: np.zeros(0, np.float16))
-    scales: Float32 = field(default_factory=lambda: np.zeros(0, np.float32))
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The arrays by name."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
-    @classmethod
-    def empty(cls, children: Int64, *, width: int = 0) -> ChunkedWeights:
-        """A level without any weight: all its margins are 0.
-
-        >>> len(ChunkedWeights.empty(np.array([0, 3])).bias)
-        3
-        """
-        parents, nodes = len(children) - 1, int(children[-1])
-        return cls(
-            chunk_rows=np.zeros(parents + 1, np.int64),
-            chunk_entries=np.zeros(parents + 1, np.int64),
-            features=np.zeros(0, np.int32),
-            row_start=np.zeros(parents, np.uint32),
-            children=np.zeros(0, np.uint16),
-            values=np.zeros(0, np.float32),
-            bias=np.zeros(nodes, np.float32),
-            dense=np.zeros(nodes * width, np.float16),
-        )
-
-    @classmethod
-    def concat(cls, parts: list[ChunkedWeights]) -> ChunkedWeights:
-        """Chunks of consecutive parents as one level; empties ``parts`` to save memory."""
-
-        def pointers(name: str) -> Int64:
-            ends = [getattr(part, name)[1:] for part in parts]
-            base = np.cumsum([0] + [int(getattr(part, name)[-1]) for part in parts])
-            shifted = [end + start for end, start in zip(ends, base[:-1], strict=True)]
-            return np.concatenate([np.zeros(1, np.int64), *shifted])
-
-        if len(parts) == 1:
-            return parts[0]
-        joined: dict[str, Any] = {n: pointers(n) for n in ("chunk_rows", "chunk_entries")}
-        for name in ("features", "row_start", "children", "values", "bias", "dense", "scales"):
-            joined[name] = np.concatenate([getattr(part, name) for part in parts])
-        return cls(**joined)
 
 
 def solve_level(
@@ -238,13 +155,12 @@ def solve_level(
 ) -> ChunkedWeights:
     """Trains one classifier per child node on the instances of its parent.
 
-    ``children[p] .. children[p+1]`` are the nodes below parent p; ``instances`` has a list for each
-    parent, ``positives`` one for each child; their weights are factors on the costs of errors. An
-    instance of weight 0 is nobody's negative. ``negatives`` may have a list for each child, of
-    those instances that are its negatives, with their factors; then the weights of ``instances`` do
-    not count. ``start`` has a row for each child.
-    ``on_block`` is told the number of parents done from time to time, which is also when an
-    interrupt gets through.
+    ``children[p] .. children[p+1]`` are the nodes below parent p. ``instances`` has a list for each
+    parent and ``positives`` one for each child; their weights are factors on the costs of errors,
+    and an instance of weight 0 is never a negative. ``negatives`` may have a list for each child of
+    the instances that are its negatives; then the weights of ``instances`` do not count. ``start``
+    has a row for each child. ``on_block`` is called from time to time with the number of finished
+    parents; an interrupt takes effect then.
     """
     parents = len(children) - 1
     nodes = int(children[-1])

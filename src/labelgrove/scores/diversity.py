@@ -1,4 +1,4 @@
-"""Variety in a list of labels: the next label of a cluster counts for less than the first."""
+"""Variety in a list of labels: further labels of a cluster count less than its first."""
 
 from __future__ import annotations
 
@@ -21,34 +21,25 @@ def label_clusters(tree: LabelTree | None, method: str) -> Int32:
     return clusters
 
 
-def diversify(found: Predictions, clusters: Int32, strength: float) -> Predictions:
+def diversify(predictions: Predictions, clusters: Int32, strength: float) -> Predictions:
     """Labels in the order of score x (1 - strength)^(labels of the same cluster before them).
 
     These products are the new scores. 0 changes nothing; with 1, a second label of a cluster comes
     only after the first of all others.
 
     >>> from labelgrove.data.corpus import LabelIndex
-    >>> found = Predictions.from_scores([[0.8, 0.7, 0.6]], k=3, index=LabelIndex("abc"))
-    >>> diversify(found, np.array([0, 0, 1], np.int32), 0.5).names()
+    >>> predictions = Predictions.from_scores([[0.8, 0.7, 0.6]], k=3, index=LabelIndex("abc"))
+    >>> diversify(predictions, np.array([0, 0, 1], np.int32), 0.5).names()
     [['a', 'c', 'b']]
     """
-    if found.score_kind == "margin":
+    if predictions.score_kind == "margin":
         raise ConfigError("diversity: needs scores between 0 and 1, and these are margins")
-    rows = np.arange(len(found))[:, None]
-    used = np.arange(found.k) < found.counts[:, None]
-    cluster = np.where(used, clusters[found.columns], -1)
-    # Lists are sorted, so how many of a cluster came before is a count within the list.
+    ranks = np.arange(predictions.k)
+    cluster = np.where(predictions.used, clusters[predictions.columns], -1)
+    # Lists are sorted, so the number of labels of a cluster before a label is a count in the list.
     order = np.argsort(cluster, axis=1, kind="stable")
     arranged = np.take_along_axis(cluster, order, 1)
-    starts = np.where(np.diff(arranged, axis=1, prepend=-2) != 0, np.arange(found.k), 0)
+    starts = np.where(np.diff(arranged, axis=1, prepend=-2) != 0, ranks, 0)
     before = np.empty_like(order)
-    before[rows, order] = np.arange(found.k) - np.maximum.accumulate(starts, axis=1)
-    scores = np.where(used, found.scores * np.float32(1 - strength) ** before, -np.inf)
-    best = np.lexsort((found.columns, -scores), axis=1)
-    return Predictions(
-        np.take_along_axis(found.columns, best, 1),
-        np.take_along_axis(scores, best, 1).astype(np.float32),
-        found.counts,
-        found.index,
-        found.score_kind,
-    )
+    np.put_along_axis(before, order, ranks - np.maximum.accumulate(starts, axis=1), 1)
+    return predictions.with_scores(predictions.scores * np.float32(1 - strength) ** before)

@@ -1,7 +1,7 @@
-"""Several models' lists of labels as one: the rules of ensembles, and weights learnt for them.
+"""Several models' lists of labels as one: the rules of ensembles, and learnt weights.
 
 Every rule but round-robin turns a list's scores into values and takes their mean over the lists,
-where a list without the label counts as 0. A document's list is what one model found for it.
+where a list without the label counts as 0. A list has the labels of one document by one model.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
 
-from labelgrove.core.arrays import CSR
+from labelgrove.core.arrays import CSR, entry_rows
 from labelgrove.core.topk import Combine, merge_lists
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError, DataError
@@ -23,9 +24,9 @@ from labelgrove.scores.predictions import Predictions, ScoreKind
 Rule = Literal["mean", "rank", "softmax", "sigmoid", "round-robin"]
 WEIGHTED: tuple[Rule, ...] = ("mean", "rank", "softmax", "sigmoid")
 
-# What weights are chosen by, and out of what; 1 is where all begin.
+# Weights are chosen by precision at these ranks, among these steps; all start at 1.
 MEASURED_AT = (1, 3, 5)
-FIRST_PLACES = 20  # of each list; what stands behind them hardly gets among the first five
+FIRST_RANKS = 20  # of each list; labels after them hardly get among the first five
 STEPS = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 MOST_ROUNDS = 10
 
@@ -39,19 +40,18 @@ def merge(
     places: int | None = None,
     threads: int | None = None,
 ) -> Predictions:
-    """The k best labels of each document by what several models found for it.
+    """The k best labels of each document over the predictions of several models.
 
-    - ``mean``: the mean of the scores. Of margins, a list without the label counts as much as its
-      last label does, because 0 would be a good margin.
-    - ``rank``: ``places`` minus the label's position (from 0), then the mean.
+    - ``mean``: the mean of the scores. For margins, a list without the label counts as much as its
+      last label, because 0 would be a good margin.
+    - ``rank``: ``places`` minus the label's rank (from 0), then the mean.
     - ``softmax``: over the scores of a list, then the mean.
     - ``sigmoid``: of each score, then the mean.
     - ``round-robin``: the first of each list in turn, then the second of each, and so on.
 
-    ``places`` is how many labels each model was asked for, by default the widest list. ``weights``
+    ``places`` is how many labels each model was asked for, by default the longest list. ``weights``
     are for all rules but round-robin.
 
-    >>> from labelgrove import LabelIndex
     >>> index = LabelIndex("abc")
     >>> first = Predictions.from_scores([[0.9, 0.5, 0.0]], k=2, index=index)
     >>> second = Predictions.from_scores([[0.0, 0.7, 0.8]], k=2, index=index)
@@ -75,15 +75,14 @@ def merge(
 def _lists(
     found: Sequence[Predictions], rule: Rule, places: int | None
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """Models x documents x places: columns, -1 behind a list's end, and what scores count as."""
+    """Models x documents x ranks: columns, -1 after the end of a list, and values of the scores."""
     width = max(part.k for part in found)
     shape = (len(found), len(found[0]), width)
     columns = np.full(shape, -1, np.int32)
     scores = np.full(shape, -np.inf, np.float32)
     for number, part in enumerate(found):
-        used = np.arange(part.k) < part.counts[:, None]
-        columns[number, :, : part.k] = np.where(used, part.columns, -1)
-        scores[number, :, : part.k] = np.where(used, part.scores, -np.inf)
+        columns[number, :, : part.k] = np.where(part.used, part.columns, -1)
+        scores[number, :, : part.k] = np.where(part.used, part.scores, -np.inf)
     return columns, _values(rule, scores, width if places is None else max(places, width))
 
 
@@ -94,7 +93,7 @@ def _combine(rule: Rule, kind: ScoreKind) -> Combine:
 
 
 def _values(rule: Rule, scores: npt.NDArray[np.float32], places: int) -> npt.NDArray[np.float32]:
-    """What scores count as; they are -inf behind the end of a list."""
+    """The values of scores, which are -inf after the end of a list."""
     if rule == "mean":
         return scores
     lists, _, width = scores.shape
@@ -102,13 +101,13 @@ def _values(rule: Rule, scores: npt.NDArray[np.float32], places: int) -> npt.NDA
         ranks = np.broadcast_to(places - np.arange(width, dtype=np.float64), scores.shape)
         if rule == "rank":
             return ranks.astype(np.float32)
-        # Of equal ranks the earlier list's is first.
+        # Of labels with equal ranks, that of the earlier list comes first.
         turns = (lists - np.arange(lists)) / (lists + 1)
         return np.asarray(ranks + turns[:, None, None], np.float32)
     exact = scores.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if rule == "sigmoid":
-            return np.asarray(1 / (1 + np.exp(-exact)), np.float32)
+    if rule == "sigmoid":
+        return expit(exact).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # -inf - -inf, in empty lists
         powers = np.exp(exact - exact.max(axis=2, keepdims=True, initial=-np.inf))
         return np.asarray(powers / powers.sum(axis=2, keepdims=True), np.float32)
 
@@ -137,7 +136,7 @@ def _kind_of_result(found: Sequence[Predictions], rule: Rule) -> ScoreKind:
             return kinds.pop()
         if "margin" in kinds:
             raise ConfigError(
-                "rule: the mean of margins and of scores between 0 and 1 says nothing; "
+                "rule: the mean of margins and of scores between 0 and 1 means nothing; "
                 "choose rank, softmax, sigmoid or round-robin, or let all members give one kind"
             )
     return "product"
@@ -145,7 +144,7 @@ def _kind_of_result(found: Sequence[Predictions], rule: Rule) -> ScoreKind:
 
 @dataclass(frozen=True)
 class Learnt:
-    """The rule and the weights that did best; ``precision`` at 1, 3 and 5 is what they reach."""
+    """The best rule and weights, and the ``precision`` at 1, 3 and 5 that they reach."""
 
     rule: Rule
     weights: tuple[float, ...]
@@ -162,16 +161,8 @@ def learn_weights(
 ) -> Learnt:
     """The rule and the weights with the best mean of P@1, P@3 and P@5 on held-out documents.
 
-    Each member's weight in turn is tried at a few values while the others stay, until nothing gets
-    better. Equal weights and earlier rules win where others are not better.
-
-    >>> from labelgrove import LabelIndex
-    >>> index, truth = LabelIndex("ab"), np.array([[1.0, 0.0]])
-    >>> right = Predictions.from_scores([[0.6, 0.5]], k=2, index=index)
-    >>> wrong = Predictions.from_scores([[0.1, 0.9]], k=2, index=index)
-    >>> from labelgrove.core.arrays import as_csr
-    >>> learn_weights([right, wrong], as_csr(truth), rules=["mean"]).weights
-    (1.0, 0.0)
+    Tries a few values for each member's weight in turn, with the others fixed, until nothing
+    improves. Equal weights and earlier rules win unless others are better.
     """
     _check_lists(found)
     true, index = _pairs(truth), found[0].index
@@ -179,13 +170,13 @@ def learn_weights(
     for rule in rules:
         try:
             kind = _kind_of_result(found, rule)
-        except ConfigError:  # scores of which there is no mean
+        except ConfigError:  # there is no mean of such scores
             continue
         columns, values = _lists(found, rule, places)
         reached = partial(
             _reached,
-            np.ascontiguousarray(columns[:, :, :FIRST_PLACES]),
-            np.ascontiguousarray(values[:, :, :FIRST_PLACES]),
+            np.ascontiguousarray(columns[:, :, :FIRST_RANKS]),
+            np.ascontiguousarray(values[:, :, :FIRST_RANKS]),
             _combine(rule, kind),
             threads,
             index,
@@ -218,7 +209,7 @@ def _reached(
 
 
 def _climb(value: Callable[[Sequence[float]], float], members: int) -> list[float]:
-    """Weights that no single change to another step makes better."""
+    """Weights that no change of a single one to another step improves."""
     weights = [1.0] * members
     reached = value(weights)
     for _ in range(MOST_ROUNDS):
@@ -237,20 +228,13 @@ def _climb(value: Callable[[Sequence[float]], float], members: int) -> list[floa
 
 
 def precision_of(predictions: Predictions, truth: CSR) -> tuple[float, ...]:
-    """P@1, P@3 and P@5, as :func:`learn_weights` measures them.
-
-    >>> from labelgrove import LabelIndex; from labelgrove.core.arrays import as_csr
-    >>> found = Predictions.from_scores([[0.6, 0.5]], k=2, index=LabelIndex("ab"))
-    >>> precision_of(found, as_csr(np.array([[1.0, 0.0]])))[0]
-    1.0
-    """
+    """P@1, P@3 and P@5, as :func:`learn_weights` measures them."""
     return _precision(predictions, _pairs(truth))
 
 
 def _pairs(truth: CSR) -> npt.NDArray[np.int64]:
     """(document, label) pairs as sorted numbers."""
-    rows = np.repeat(np.arange(truth.shape[0], dtype=np.int64), np.diff(truth.indptr))
-    return np.sort(rows * truth.shape[1] + truth.indices)
+    return np.sort(entry_rows(truth) * truth.shape[1] + truth.indices)
 
 
 def _precision(predictions: Predictions, true: npt.NDArray[np.int64]) -> tuple[float, ...]:

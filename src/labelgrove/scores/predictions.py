@@ -1,9 +1,9 @@
-"""The answer of every method: for each document up to k labels with scores, best first."""
+"""The result of every method: for each document up to k labels with scores, best first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from labelgrove.core.arrays import CSR, as_csr
-from labelgrove.core.topk import top_k
+from labelgrove.core.topk import lists_to_csr, top_k
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError, DataError
 
@@ -19,7 +19,7 @@ ScoreKind = Literal["margin", "product", "probability"]
 
 
 class ScoredLabel(NamedTuple):
-    """One predicted label as people read it."""
+    """One predicted label, for people to read."""
 
     id: str
     name: str
@@ -28,15 +28,15 @@ class ScoredLabel(NamedTuple):
 
 @dataclass(frozen=True)
 class Predictions:
-    """n x k label columns and scores; row i fills its first ``counts[i]`` places.
+    """n x k label columns and scores; row i has ``counts[i]`` labels.
 
     Rows are sorted by (-score, column). ``score_kind`` says what a score is: a raw ``margin``, a
-    ``product`` of per-level scores in [0, 1], or a calibrated ``probability``. Places past the
-    count are padding: column -1, score -inf.
+    ``product`` of per-level scores in [0, 1], or a calibrated ``probability``. The rest of a row is
+    padding: column -1, score -inf.
 
     >>> index = LabelIndex(["a", "b", "c"])
-    >>> p = Predictions.from_scores(np.array([[0.25, 0.75, 0.5]]), k=2, index=index)
-    >>> p.names(), p.scores.tolist()
+    >>> predictions = Predictions.from_scores([[0.25, 0.75, 0.5]], k=2, index=index)
+    >>> predictions.names(), predictions.scores.tolist()
     ([['b', 'c']], [[0.75, 0.5]])
     """
 
@@ -53,9 +53,8 @@ class Predictions:
             )
         if self.counts.shape != (len(self.columns),):
             raise DataError(f"counts {self.counts.shape} must have one entry per document")
-        places = self.columns.shape[1]
-        if len(self.counts) and not 0 <= self.counts.min() <= self.counts.max() <= places:
-            raise DataError(f"counts must lie between 0 and k = {self.columns.shape[1]}")
+        if len(self.counts) and not 0 <= self.counts.min() <= self.counts.max() <= self.k:
+            raise DataError(f"counts must lie between 0 and k = {self.k}")
 
     @classmethod
     def from_scores(
@@ -66,11 +65,7 @@ class Predictions:
         index: LabelIndex,
         score_kind: ScoreKind = "product",
     ) -> Predictions:
-        """The k best of a dense documents x labels score matrix; -inf means "never predict".
-
-        >>> Predictions.from_scores([[1, 1, 0]], k=2, index=LabelIndex("abc")).names()
-        [['a', 'b']]
-        """
+        """The k best of a dense documents x labels score matrix; -inf means "never predict"."""
         return cls._best(np.asarray(scores, dtype=np.float32), k, index, score_kind)
 
     @classmethod
@@ -105,27 +100,20 @@ class Predictions:
 
     @property
     def k(self) -> int:
-        """The most labels any document can have here.
-
-        >>> Predictions.from_scores([[1, 2]], k=9, index=LabelIndex("ab")).k
-        2
-        """
+        """The most labels that any document can have here."""
         return int(self.columns.shape[1])
 
-    def names(self) -> list[list[str]]:
-        """Each document's label names, best first.
+    @property
+    def used(self) -> npt.NDArray[np.bool_]:
+        """Which entries are labels and not padding (n x k)."""
+        return np.arange(self.k) < self.counts[:, None]
 
-        >>> Predictions.from_scores([[1, 2]], k=1, index=LabelIndex("ab")).names()
-        [['b']]
-        """
+    def names(self) -> list[list[str]]:
+        """Each document's label names, best first."""
         return self._strings(self.index.names)
 
     def ids(self) -> list[list[str]]:
-        """Each document's label ids, best first.
-
-        >>> Predictions.from_scores([[1, 2]], k=1, index=LabelIndex("ab", names="AB")).ids()
-        [['b']]
-        """
+        """Each document's label ids, best first."""
         return self._strings(self.index.ids)
 
     def _strings(self, values: Any) -> list[list[str]]:
@@ -147,50 +135,46 @@ class Predictions:
         return (self[row] for row in range(len(self)))
 
     def top(self, k: int) -> Predictions:
-        """Only the k best of each document.
-
-        >>> Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab")).top(1).names()
-        [['b']]
-        """
+        """Only the k best of each document."""
         if k < 1:
             raise ConfigError(f"k must be at least 1, got {k}")
-        return Predictions(
-            self.columns[:, :k],
-            self.scores[:, :k],
-            np.minimum(self.counts, np.int32(k)),
-            self.index,
-            self.score_kind,
+        return replace(
+            self,
+            columns=self.columns[:, :k],
+            scores=self.scores[:, :k],
+            counts=np.minimum(self.counts, np.int32(k)),
+        )
+
+    def with_scores(self, scores: npt.NDArray[Any]) -> Predictions:
+        """The same labels with other scores (n x k), in the order of these."""
+        values: npt.NDArray[np.float32] = np.where(self.used, scores, -np.inf).astype(np.float32)
+        order = np.lexsort((self.columns, -values), axis=1)
+        return replace(
+            self,
+            columns=np.take_along_axis(self.columns, order, 1),
+            scores=np.take_along_axis(values, order, 1),
         )
 
     def above(self, threshold: float | npt.NDArray[np.floating[Any]]) -> Predictions:
         """Only labels whose score is at least ``threshold``: a number, or one number per label.
 
-        >>> Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab")).above(1.5).names()
-        [['b']]
-        >>> found = Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab"))
-        >>> found.above(np.array([1, 3])).names()
-        [['a']]
+        >>> predictions = Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab"))
+        >>> predictions.above(1.5).names(), predictions.above(np.array([1, 3])).names()
+        ([['b']], [['a']])
         """
         if isinstance(threshold, np.ndarray):
             if threshold.shape != (len(self.index),):
                 raise DataError(f"{threshold.shape} thresholds for {len(self.index)} labels")
-            return self._only(self._used() & (self.scores >= threshold[self.columns]))
-        kept = self._used() & (self.scores >= threshold)  # rows are sorted: these are at the front
-        return Predictions(
-            np.where(kept, self.columns, np.int32(-1)),
-            np.where(kept, self.scores, np.float32(-np.inf)),
-            kept.sum(axis=1, dtype=np.int32),
-            self.index,
-            self.score_kind,
-        )
+            return self._only(self.used & (self.scores >= threshold[self.columns]))
+        return self._only(self.used & (self.scores >= threshold))
 
     def without(self, pairs: Any) -> Predictions:
-        """Without the given (document, column) pairs; labels behind a removed one move up.
+        """Without the given (document, column) pairs; labels after a removed one move up.
 
         ``pairs`` is a sequence of pairs, an m x 2 array, or a sparse documents x labels matrix.
 
-        >>> p = Predictions.from_scores([[1, 2], [1, 2]], k=2, index=LabelIndex("ab"))
-        >>> p.without([(1, 1)]).names()
+        >>> predictions = Predictions.from_scores([[1, 2], [1, 2]], k=2, index=LabelIndex("ab"))
+        >>> predictions.without([(1, 1)]).names()
         [['b', 'a'], ['a']]
         """
         if sparse.issparse(pairs):
@@ -212,46 +196,26 @@ class Predictions:
                 f"outside {len(self)} documents x {labels} labels"
             )
         predicted = np.arange(len(self), dtype=np.int64)[:, None] * labels + self.columns
-        return self._only(self._used() & ~np.isin(predicted, rows * labels + columns))
+        return self._only(self.used & ~np.isin(predicted, rows * labels + columns))
 
-    def _used(self) -> npt.NDArray[np.bool_]:
-        return np.arange(self.k) < self.counts[:, None]
-
-    def _only(self, kept: npt.NDArray[np.bool_]) -> Predictions:
-        """The places marked in ``kept``, moved to the front of their rows in the same order."""
-        order = np.argsort(~kept, axis=1, kind="stable")
-        front = np.take_along_axis(kept, order, axis=1)
-        return Predictions(
-            np.where(front, np.take_along_axis(self.columns, order, axis=1), np.int32(-1)),
-            np.where(front, np.take_along_axis(self.scores, order, axis=1), np.float32(-np.inf)),
-            kept.sum(axis=1, dtype=np.int32),
-            self.index,
-            self.score_kind,
+    def _only(self, chosen: npt.NDArray[np.bool_]) -> Predictions:
+        """The ``chosen`` entries, moved to the front of their rows in the same order."""
+        order = np.argsort(~chosen, axis=1, kind="stable")
+        front = np.take_along_axis(chosen, order, axis=1)
+        return replace(
+            self,
+            columns=np.where(front, np.take_along_axis(self.columns, order, 1), np.int32(-1)),
+            scores=np.where(front, np.take_along_axis(self.scores, order, 1), np.float32(-np.inf)),
+            counts=chosen.sum(axis=1, dtype=np.int32),
         )
 
     def to_csr(self) -> CSR:
-        """Scores as a sparse documents x labels matrix (a score of 0 stays stored).
-
-        >>> Predictions.from_scores([[1, 2]], k=1, index=LabelIndex("ab")).to_csr().toarray()
-        array([[0., 2.]], dtype=float32)
-        """
-        used = self._used()
-        indptr = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
-        matrix = sparse.csr_array(
-            (self.scores[used], self.columns[used].astype(np.int64), indptr),
-            shape=(len(self), len(self.index)),
-        )
-        matrix.sort_indices()
-        return matrix
+        """Scores as a sparse documents x labels matrix (a score of 0 stays stored)."""
+        return lists_to_csr(self.columns, self.scores, self.counts, len(self.index))
 
     @classmethod
     def concat(cls, parts: list[Predictions]) -> Predictions:
-        """Predictions of several batches of documents as one, padded to the widest.
-
-        >>> p = Predictions.from_scores([[1, 2]], k=1, index=LabelIndex("ab"))
-        >>> len(Predictions.concat([p, p]))
-        2
-        """
+        """Predictions of several batches of documents as one, padded to the widest."""
         if not parts:
             raise DataError("nothing to concatenate")
         if any(part.score_kind != parts[0].score_kind for part in parts):

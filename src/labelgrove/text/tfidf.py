@@ -20,8 +20,8 @@ from scipy import sparse
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, CsrParts, Float32, Int64
 from labelgrove.core.params import Params, param
+from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.text.feeding import BUILT_IN_ANALYZERS, TextAnalyzer, feed_texts, find_analyzer
 from labelgrove.text.unicode_tables import char_tables

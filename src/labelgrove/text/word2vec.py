@@ -1,8 +1,8 @@
 """Word vectors learnt from the corpus itself (word2vec: skip-gram with negative sampling).
 
-A document is the tf-idf weighted mean of its words' vectors. This is the baseline that neural
-methods are compared with; it needs no torch and no pretrained weights. Batches share their negative
-words, and each row has a learning rate of its own (Adagrad), so that all work is matrix products.
+A document is the tf-idf weighted mean of its words' vectors. This baseline for neural methods needs
+no torch and no pretrained weights. Batches share their negative words, and each row has its own
+learning rate (Adagrad), so all work is matrix products.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.special import expit
 
-from labelgrove.core.arrays import Float32, Int32
+from labelgrove.core.arrays import Float32, Int32, offsets
 from labelgrove.core.params import Params, param
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.errors import DataError
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 Progress = Callable[[float, float], None]
 
-_WORD = re.compile(r"\b\w\w+\b")  # what tf-idf takes for a word
+_WORD = re.compile(r"\b\w\w+\b")  # a word as tf-idf reads it
 _WORDS_AT_ONCE = 1 << 16
 _PAIRS_PER_UPDATE = 4096
 _SHARED_NEGATIVES = 64
@@ -33,22 +34,18 @@ _NEGATIVE_POWER = 0.75  # negatives are drawn by frequency to this power
 
 @dataclass
 class Word2vecParams(Params):
-    """How word vectors are learnt.
-
-    >>> Word2vecParams(width=50).validate().window
-    5
-    """
+    """How word vectors are learnt."""
 
     width: int = param(100, ge=1, help="numbers in a vector")
-    window: int = param(5, ge=1, help="a word learns from up to so many words on each side")
+    window: int = param(5, ge=1, help="a word learns from at most this many words on each side")
     negatives: float = param(
-        5.0, gt=0, help="weight of the random words that a pair is set against"
+        5.0, gt=0, help="weight of the random words that a pair is compared with"
     )
     epochs: int = param(5, ge=1, help="passes over the texts, unless max_pairs ends them")
     max_pairs: int = param(
         20_000_000,
         ge=1,
-        help="pairs of words after which learning ends: about a minute of one core",
+        help="stop after this many pairs of words: about a minute of one core",
     )
     subsample: float = param(
         1e-3, gt=0, help="share of the text above which a word is skipped more and more often"
@@ -63,7 +60,7 @@ class Word2vecParams(Params):
 
 
 class Word2vec:
-    """Words with vectors, and texts as means of them.
+    """Vectors of words, and of texts as their means.
 
     >>> texts = ["a red shoe", "a red boot", "green tea", "black tea"] * 25
     >>> model = Word2vec.fit(texts, Word2vecParams(width=8, epochs=20))
@@ -86,7 +83,7 @@ class Word2vec:
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> Word2vec:
-        """Learns a vector for every word that is frequent enough; ``texts`` are read twice."""
+        """Learns a vector for every word that is frequent enough; reads ``texts`` twice."""
         params = (params or Word2vecParams()).validate("word2vec")
         words = TfidfParams(min_df=params.min_df, max_features=params.max_words)
         vectorizer = Tfidf(words, n_jobs=threads).fit(texts)
@@ -100,12 +97,7 @@ class Word2vec:
         return int(self.vectors.shape[1])
 
     def transform(self, texts: Iterable[str]) -> Float32:
-        """One vector of unit length a text; zeros where it has no known word.
-
-        >>> Word2vec(Tfidf().fit(["red"]), np.ones((1, 4), np.float32)).transform(["red", ""])
-        array([[0.5, 0.5, 0.5, 0.5],
-               [0. , 0. , 0. , 0. ]], dtype=float32)
-        """
+        """One vector of unit length per text; zeros for a text without known words."""
         rows: Float32 = self.vectorizer.transform(texts) @ self.vectors
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         np.divide(rows, lengths, out=rows, where=lengths > 0)
@@ -118,20 +110,19 @@ class Word2vec:
 
     @classmethod
     def from_state(cls, part: Part) -> Word2vec:
-        """What :meth:`state` described."""
+        """The vectors that :meth:`state` described."""
         return cls(Tfidf.from_state(part), part.arrays["vectors"])
 
 
 def _word_numbers(texts: Iterable[str], numbers: dict[str, int]) -> tuple[Int32, Any]:
-    """The known words of all texts one after the other, and where each text begins."""
+    """The known words of all texts one after another, and where each text begins."""
     rows = [
         np.array(
             [numbers[word] for word in _WORD.findall(text.lower()) if word in numbers], np.int32
         )
         for text in texts
     ]
-    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    return (np.concatenate(rows) if rows else np.zeros(0, np.int32)), starts
+    return np.concatenate([np.zeros(0, np.int32), *rows]), offsets([len(row) for row in rows])
 
 
 def _learn(
@@ -175,7 +166,7 @@ def _learn(
 def _pairs(
     words: Int32, text: Any, window: int, random: np.random.Generator
 ) -> Iterator[tuple[Int32, Int32]]:
-    """Shuffled batches of (word, word near it); how near differs from word to word."""
+    """Shuffled batches of (word, word near it); the reach differs from word to word."""
     reach = random.integers(1, window + 1, len(words))
     left, right = [], []
     for distance in range(1, min(window, len(words) - 1) + 1):
@@ -195,7 +186,7 @@ def _pairs(
 
 
 class _Rows:
-    """A table whose rows are updated by Adagrad, with one learning rate a row."""
+    """A table whose rows are updated by Adagrad, with one learning rate per row."""
 
     def __init__(self, values: Any, lr: float) -> None:
         self.values: Float32 = np.asarray(values, np.float32)
@@ -203,7 +194,7 @@ class _Rows:
         self._lr = np.float32(lr)
 
     def descend(self, rows: Int32, gradients: Float32) -> None:
-        """One step for all rows that occur; the gradients of a row that occurs often are added."""
+        """One step for all given rows; the gradients of a repeated row are added."""
         unique, places = np.unique(rows, return_inverse=True)
         ones = np.ones(len(rows), np.float32)
         add = sparse.csr_array((ones, (places, np.arange(len(rows)))), (len(unique), len(rows)))
@@ -223,15 +214,11 @@ def _update(
 ) -> None:
     """One step on log sigmoid(u v) of the pairs and log sigmoid(-u n) of the shared negatives."""
     u, v, n = centres.values[centre], contexts.values[context], contexts.values[negatives]
-    near = _sigmoid(np.einsum("ij,ij->i", u, v)) - np.float32(1)
-    far = _sigmoid(u @ n.T) * np.float32(weight / len(negatives))
-    far[context[:, None] == negatives[None, :]] = 0  # not random: it is the very word
+    near = expit(np.einsum("ij,ij->i", u, v)) - np.float32(1)
+    far = expit(u @ n.T) * np.float32(weight / len(negatives))
+    far[context[:, None] == negatives[None, :]] = 0  # not a random word, but the pair's own
     centres.descend(centre, near[:, None] * v + far @ n)
     contexts.descend(
         np.concatenate([context, negatives.astype(np.int32)]),
         np.concatenate([near[:, None] * u, far.T @ u]),
     )
-
-
-def _sigmoid(values: Any) -> Any:
-    return np.float32(0.5) * (np.float32(1) + np.tanh(np.float32(0.5) * values))

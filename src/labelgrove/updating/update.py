@@ -22,7 +22,6 @@ from labelgrove.data.inputs import training_corpus
 from labelgrove.errors import DataError
 from labelgrove.model.growth import GrowthView, Read
 from labelgrove.model.interface import Model
-from labelgrove.ranking.columns import Columns
 from labelgrove.ranking.growing import (
     Examples,
     from_own_text,
@@ -37,6 +36,7 @@ from labelgrove.ranking.growing import (
     with_labels,
 )
 from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.weights import Columns
 from labelgrove.scores.predictor import check_fitted
 from labelgrove.updating.records import Change, extended_index, grown_calibration, grown_facts
 from labelgrove.updating.report import Growth, GrowthParams, rebuild_reasons, unknown_terms

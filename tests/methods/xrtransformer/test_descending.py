@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from scipy import sparse  # noqa: E402
 
 from labelgrove.data.features import Features  # noqa: E402
-from labelgrove.methods import xr_matching  # noqa: E402
+from labelgrove.methods.xrtransformer import descending  # noqa: E402
 from labelgrove.methods.xrtransformer.descending import (  # noqa: E402
     below_root,
     best_nodes,
@@ -26,6 +26,7 @@ from labelgrove.methods.xrtransformer.descending import (  # noqa: E402
 from labelgrove.methods.xrtransformer.net import level_tree  # noqa: E402
 from labelgrove.ranking.relevance import relevance  # noqa: E402
 from labelgrove.ranking.solver import RankerParams  # noqa: E402
+from labelgrove.ranking.weights import dense_weights  # noqa: E402
 from reference import xrtransformer as reference  # noqa: E402
 from reference.solver import primal_objective  # noqa: E402
 from support.nn_problems import random_labels, random_tree  # noqa: E402
@@ -47,7 +48,7 @@ def problem(seed=0):
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("at_once", [1, 50, 1 << 20])
 def test_the_descent_is_that_of_the_equations(count, at_once, monkeypatch):
-    monkeypatch.setattr(xr_matching, "CANDIDATES", at_once)
+    monkeypatch.setattr(descending, "CANDIDATES", at_once)
     rng, tree, _, vectors = problem()
     above, expected = below_root(DOCUMENTS), [{0: 1.0} for _ in range(DOCUMENTS)]
     for level, keep in enumerate((3, 4, 5)):
@@ -180,7 +181,7 @@ def test_relevance_costs_of_a_level_are_shares_of_the_labels_below():
     params = RankerParams(threshold=0.0, storage="float32", relevance="induce", eps=1e-3)
     options = {"weighted": False, "above": None, "seed": 0, "threads": 1}
     ranker = train_level(Features(dense=vectors), counts[0], level_tree(tree, 0), params, **options)
-    weights = xr_matching.node_weights(ranker.levels[0], tree.children(0), WIDTH)
+    weights = dense_weights(ranker.levels[0], tree.children(0), WIDTH)
     dense = counts[0].toarray()
     shares = dense / np.maximum(dense.sum(1, keepdims=True), 1)
     best, best_bias = reference.bootstrapped(

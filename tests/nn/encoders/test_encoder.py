@@ -14,8 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from labelgrove.core.part import Part  # noqa: E402
 from labelgrove.disk.bundle import read_bundle, write_bundle  # noqa: E402
-from labelgrove.disk.part import Part  # noqa: E402
 from labelgrove.errors import ConfigError, ModelFormatError  # noqa: E402
 from labelgrove.nn.batches.padded import Batches  # noqa: E402
 from labelgrove.nn.embed import embed  # noqa: E402

@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from labelgrove.core.callbacks import Event, Reporter  # noqa: E402
-from labelgrove.disk.part import Part  # noqa: E402
+from labelgrove.core.part import Part  # noqa: E402
 from labelgrove.disk.run_folder import RunFolder, run_status  # noqa: E402
 from labelgrove.disk.tensors import read_tensors  # noqa: E402
 from labelgrove.errors import ConfigError, DataError, ModelFormatError  # noqa: E402

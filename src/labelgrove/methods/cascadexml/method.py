@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 import torch
 
 from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import training_corpus
-from labelgrove.disk.part import Part
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.labels.tree import LabelTree

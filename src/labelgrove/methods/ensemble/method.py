@@ -11,9 +11,9 @@ import numpy as np
 from sklearn.base import clone
 
 from labelgrove.core.callbacks import Callback, Reporter, Timing
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import hold_out, training_corpus
-from labelgrove.disk.part import Part
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import (
     ConfigError,

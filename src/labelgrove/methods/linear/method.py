@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from labelgrove.core.arrays import CsrParts, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.features import FeatureParts, Features
 from labelgrove.data.inputs import training_corpus
-from labelgrove.disk.part import Part
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError

@@ -15,10 +15,10 @@ import numpy as np
 
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import Params, param
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import check_texts_alone, texts_only, training_corpus
-from labelgrove.disk.part import Part
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError

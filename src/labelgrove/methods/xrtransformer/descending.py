@@ -8,20 +8,20 @@ its parent's score.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from scipy import sparse
 
-from labelgrove.core.arrays import CSR, Float32, Int64
+from labelgrove.core.arrays import CSR, Float32, Int64, offsets
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import Features, row_blocks
-from labelgrove.labels.tree import LabelTree
-from labelgrove.ranking.beam import OWN_MARGIN
+from labelgrove.labels.tree import LabelTree, children_of
+from labelgrove.ranking.beam import OWN_MARGIN, log_transformed
 from labelgrove.ranking.ranker import Ranker, train_ranker
-from labelgrove.ranking.solver import ChunkedWeights, RankerParams
+from labelgrove.ranking.solver import RankerParams
+from labelgrove.ranking.weights import dense_weights
 
 CANDIDATES = 1 << 22  # scored together
 
@@ -57,7 +57,7 @@ def best_nodes(
     found = []
     for rows in _blocks(above, children):
         pattern = candidates(above[rows], children)
-        given = [log_hinge(model(rows, pattern)) for model in models]
+        given = [log_transformed(model(rows, pattern), "l3-hinge") for model in models]
         score = np.logaddexp.reduce(given, axis=0) - np.float32(np.log(len(given)))
         pattern.data = (pattern.data + score).astype(np.float32)
         found.append(_kept(pattern, keep, threads))
@@ -70,21 +70,9 @@ def candidates(above: CSR, children: Int64) -> CSR:
     >>> candidates(sparse.csr_array([[0.0, 0.5]]), np.array([0, 2, 3])).indices.tolist()
     [2]
     """
-    widths = np.diff(children)[above.indices]
-    ends = np.cumsum(widths)
-    shift = np.repeat(children[above.indices] - ends + widths, widths)
-    indptr = np.concatenate([[0], ends])[above.indptr]
-    data = np.repeat(above.data, widths)
-    return _csr(data, np.arange(len(data)) + shift, indptr, int(children[-1]))
-
-
-def log_hinge(margins: Float32) -> Float32:
-    """Logarithm of the l3-hinge, exp(-max(0, 1 - margin)^3).
-
-    >>> log_hinge(np.array([2.0, 0.0], np.float32)).tolist()
-    [-0.0, -1.0]
-    """
-    return -(np.maximum(np.float32(0), 1 - margins) ** 3)
+    nodes, counts = children_of(above.indices, children)
+    indptr = offsets(counts)[above.indptr]
+    return _csr(np.repeat(above.data, counts), nodes, indptr, int(children[-1]))
 
 
 def linear_margins(features: Features, ranker: Ranker, *, threads: int | None = None) -> Margins:
@@ -213,7 +201,7 @@ def bootstrapped(
         threads=threads,
     )
     level = ranker.levels[-1]
-    weights = node_weights(level, tree.children(len(tree.parents) - 1), ranker.width)
+    weights = dense_weights(level, tree.children(len(tree.parents) - 1), ranker.width)
     return weights, level.bias * np.float32(ranker.bias)
 
 
@@ -227,15 +215,6 @@ def mean_length(vectors: Any) -> float:
         float(np.square(vectors[rows], dtype=np.float64).sum()) for rows in row_blocks(vectors)
     )
     return float(np.sqrt(squares / max(len(vectors), 1))) or 1.0
-
-
-def node_weights(level: ChunkedWeights, children: Int64, width: int) -> Float32:
-    """The weights of dense features as nodes x features."""
-    weights = np.empty((int(children[-1]), width), np.float32)
-    for first, last in pairwise(children.tolist()):
-        chunk = level.dense[width * first : width * last]
-        weights[first:last] = chunk.reshape(width, last - first).T
-    return weights
 
 
 def found_share(predicted: CSR, counts: CSR) -> float:
@@ -253,7 +232,7 @@ def found_share(predicted: CSR, counts: CSR) -> float:
 def _blocks(above: CSR, children: Int64) -> Iterator[slice]:
     """Slices of documents that together have about as many candidates as are scored together."""
     sizes = np.diff(children)[above.indices]
-    before = np.concatenate([[0], np.cumsum(sizes)])[above.indptr]
+    before = offsets(sizes)[above.indptr]
     first, documents = 0, above.shape[0]
     while first < documents or first == 0:
         last = int(np.searchsorted(before, before[first] + CANDIDATES, side="right")) - 1
@@ -265,12 +244,8 @@ def _blocks(above: CSR, children: Int64) -> Iterator[slice]:
 
 
 def _kept(scores: CSR, keep: int, threads: int | None) -> CSR:
-    best = top_k(scores, keep, threads=threads)
-    used = np.arange(best.columns.shape[1]) < best.counts[:, None]
-    indptr = np.concatenate([[0], np.cumsum(best.counts)])
-    kept = _csr(best.scores[used], best.columns[used], indptr, scores.shape[1])
-    kept.sort_indices()
-    return kept
+    kept = top_k(scores, keep, threads=threads).to_csr(scores.shape[1])
+    return _csr(kept.data, kept.indices, kept.indptr, scores.shape[1])
 
 
 def _csr(data: Any, indices: Any, indptr: Any, columns: int) -> CSR:

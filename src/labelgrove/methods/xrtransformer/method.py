@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import texts_only, training_corpus
-from labelgrove.disk.part import Part
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError

@@ -17,10 +17,10 @@ from scipy import sparse
 
 from labelgrove.core.arrays import CSR, Float32, csr_arrays, csr_from_arrays
 from labelgrove.core.callbacks import Reporter
+from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
-from labelgrove.disk.part import Part
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.inputs import Terms
 from labelgrove.methods.neural import make_batches

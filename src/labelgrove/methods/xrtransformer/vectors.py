@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from labelgrove.core.arrays import CSR, Float32
+from labelgrove.core.part import Part
 from labelgrove.data.features import Features
-from labelgrove.disk.part import Part
 from labelgrove.methods.inputs import beside_terms
 from labelgrove.methods.neural import make_runner
 from labelgrove.nn.encoders.encoder import Encoder

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from labelgrove.core.arrays import CSR
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.features import Features
-from labelgrove.disk.part import Part
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.labels.features import l2_normalised, label_strings
 from labelgrove.labels.masks import LabelMask

@@ -11,10 +11,10 @@ import numpy as np
 
 from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import texts_only, training_corpus
-from labelgrove.disk.part import Part
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.labels.masks import LabelMask
@@ -41,7 +41,6 @@ from labelgrove.methods.xtransformer.ranking import (
     check_ranking,
     ranker_features,
     train_cluster_ranker,
-    transformed,
 )
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.growth import GrowthView, Read
@@ -53,6 +52,7 @@ from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.network import Runner, network_part
 from labelgrove.nn.training.devices import choose_device
+from labelgrove.ranking.beam import transformed
 from labelgrove.ranking.growing import Routed
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams

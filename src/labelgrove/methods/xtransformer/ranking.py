@@ -12,24 +12,25 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
+from scipy.special import expit
 
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr
+from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, offsets
+from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
+from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import DenseBlock, Features
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
-from labelgrove.labels.tree import LabelTree
-from labelgrove.ranking.beam import OWN_MARGIN
+from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
+from labelgrove.ranking.beam import OWN_MARGIN, transformed
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.relevance import targets
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.predictions import ScoreKind
 
 PAIRS_AT_ONCE = 1 << 22  # of a document and a label
-NEWTON_STEPS = 50
 
 Transform = Literal["sigmoid", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge"]
 
@@ -189,11 +190,12 @@ class LearntScore:
     constant: float
 
     def __call__(self, g: Float32, h: Float32) -> Float32:
-        return _single(_sigmoid(self.cluster * g + self.label * h + self.constant))
+        margins = self.cluster * g.astype(np.float64) + self.label * h + self.constant
+        return expit(margins).astype(np.float32)
 
     @classmethod
     def fit(cls, g: Float32, h: Float32, true: Any) -> LearntScore:
-        """The logistic regression of ``true`` on both margins, by Newton's method.
+        """The logistic regression of ``true`` on both margins.
 
         >>> g, h = np.array([1, 1, 0, 0], np.float32), np.array([0, 1, 0, 1], np.float32)
         >>> learnt = LearntScore.fit(g, h, np.array([False, True, False, True]))
@@ -201,18 +203,8 @@ class LearntScore:
         (True, True)
         """
         rows = np.column_stack([g, h, np.ones(len(g))]).astype(np.float64)
-        weights = np.zeros(3)
         ridge = np.array([1e-3, 1e-3, 1e-6])  # separable pairs must not drive weights to infinity
-        for _ in range(NEWTON_STEPS):
-            chances = _sigmoid(rows @ weights)
-            gradient = rows.T @ (chances - true) + ridge * weights
-            curvature = (rows * (chances * (1 - chances))[:, None]).T @ rows + np.diag(ridge)
-            step = np.linalg.solve(curvature, gradient)
-            # Far from the optimum a whole step of Newton's may leap over it.
-            weights -= step / max(1.0, float(np.abs(step).max()) / 2)
-            if np.abs(step).max() < 1e-8:
-                break
-        return cls(*map(float, weights))
+        return cls(*fit_logistic(rows, np.asarray(true, np.float64), ridge).tolist())
 
 
 class ClusterRanker:
@@ -246,10 +238,7 @@ class ClusterRanker:
 
     def clusters_for(self, k: int, mask: LabelMask | None = None) -> int:
         """How many clusters must be looked at: as the settings say, or as k labels need."""
-        sizes = self._labels_left(mask)
-        fewest = np.cumsum(np.sort(sizes[sizes > 0]))
-        needed = min(len(fewest), int(np.searchsorted(fewest, k)) + 1)
-        return max(needed, self.params.clusters_kept)
+        return max(*nodes_needed([self._labels_left(mask)], k), self.params.clusters_kept)
 
     def best_labels(
         self,
@@ -317,17 +306,13 @@ class ClusterRanker:
 
     def _candidates(self, clusters: Int32, margins: Float32, mask: LabelMask | None) -> CSR:
         """Documents x labels: the cluster's margin at every label of each document's clusters."""
-        starts = self.tree.children(1)
-        sizes = np.diff(starts)[clusters]
-        ends = np.cumsum(sizes.ravel())
-        total = int(ends[-1]) if len(ends) else 0
-        offsets = np.repeat(starts[clusters].ravel() - (ends - sizes.ravel()), sizes.ravel())
-        columns = self.tree.leaf_labels[np.arange(total) + offsets]
-        indptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=1))])
-        values = np.repeat(margins.ravel(), sizes.ravel())
+        leaves, sizes = children_of(clusters.ravel(), self.tree.children(1))
+        columns = self.tree.leaf_labels[leaves]
+        indptr = offsets(sizes.reshape(clusters.shape).sum(axis=1))
+        values = np.repeat(margins.ravel(), sizes)
         if mask is not None:
             left = mask.allowed[columns]
-            indptr = np.concatenate([[0], np.cumsum(left)])[indptr]
+            indptr = offsets(left)[indptr]
             columns, values = columns[left], values[left]
         shape = (len(clusters), self.tree.labels)
         matrix = sparse.csr_array((values, columns, indptr), shape=shape)
@@ -342,26 +327,6 @@ class ClusterRanker:
             return transformed(g, params.cluster_transform) * transformed(h, params.label_transform)
         assert self.learnt is not None
         return self.learnt(g, h)
-
-
-def transformed(margins: Float32, kind: Transform) -> Float32:
-    """A margin as a factor between 0 and 1.
-
-    >>> transformed(np.array([1.0, 2.0], np.float32), "l2-hinge").tolist()
-    [1.0, 1.0]
-    """
-    if kind == "sigmoid":
-        return _single(_sigmoid(margins))
-    short = np.maximum(0.0, 1.0 - margins) ** int(kind[1])
-    return _single(np.exp(-short))
-
-
-def _single(values: Any) -> Float32:
-    return np.asarray(values, np.float32)
-
-
-def _sigmoid(values: Any) -> Any:
-    return 0.5 * (1.0 + np.tanh(0.5 * np.asarray(values, np.float64)))
 
 
 def _borne(labels: CSR, pattern: CSR) -> Any:

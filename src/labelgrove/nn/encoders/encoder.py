@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
 from labelgrove.nn.encoders.files import EncoderParams, Pooling, find_encoder, saved_pooling
 

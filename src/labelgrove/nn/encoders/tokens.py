@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from labelgrove.core.arrays import Int32, Int64
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 
 Progress = Callable[[float, float], None]

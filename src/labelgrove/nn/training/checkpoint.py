@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.part import Part
 from labelgrove.disk.bundle import read_bundle, write_bundle
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
 
 try:

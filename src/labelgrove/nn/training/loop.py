@@ -18,8 +18,8 @@ from typing import Any
 
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Reporter, Stage
+from labelgrove.core.part import Part
 from labelgrove.disk.hashing import content_hash
-from labelgrove.disk.part import Part
 from labelgrove.disk.run_folder import Checkpoints
 from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
 from labelgrove.nn.training.checkpoint import BestWeights, fill, from_part, to_part

@@ -1,5 +1,7 @@
 """Weights of single nodes, read from levels and written into them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,11 +9,18 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.ranking.columns import Columns, read_columns, write_columns
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.ranking.solver import ChunkedWeights
-from labelgrove.ranking.weights import compress
+from labelgrove.ranking.weights import (
+    ChunkedWeights,
+    Columns,
+    check_chunks,
+    compress,
+    dense_weights,
+    read_columns,
+    write_columns,
+)
 from reference.solver import level_weights
 
 STORAGES = ["float32", "float16", "int8"]
@@ -109,3 +118,64 @@ def test_nothing_to_read():
     assert found.sparse.shape == (0, 2)
     joined = Columns.joined([found, random_columns([1], 2, 0, np.random.default_rng(0))])
     assert joined.nodes.tolist() == [1] and sparse.issparse(joined.sparse)
+
+
+def test_a_level_from_single_weights_in_any_order():
+    children = np.array([0, 2, 2, 4])
+    nodes, features = np.array([3, 0, 1, 2, 0]), np.array([5, 1, 1, 0, 0])
+    values = np.array([1, 2, 3, 4, 5], np.float32)
+    level = ChunkedWeights.from_entries(nodes, features, values, children)
+    check_chunks(level, children, features=6, width=0, where="level")
+    expected = np.zeros((4, 6))
+    expected[nodes, features] = values
+    found = read_columns(level, children, np.arange(4), features=6, width=0)
+    assert np.array_equal(found.sparse.toarray(), expected)
+    assert level.chunk_rows.tolist() == [0, 2, 2, 4]
+    assert level.row_start.tolist() == [0, 1, 3, 0, 0, 1, 2]
+
+
+def test_bytes_have_a_scale_for_each_node():
+    children = np.array([0, 2])
+    nodes, features = np.array([0, 1, 1]), np.array([0, 0, 1])
+    level = ChunkedWeights.from_entries(nodes, features, np.array([2, -0.5, 0.25], "f4"), children)
+    small = compress(level, children, "int8")
+    assert small.values.tolist() == [127, -127, 64]
+    assert small.children.dtype == np.uint8 and level.children.dtype == np.uint16
+    np.testing.assert_allclose(small.scales, [2 / 127, 0.5 / 127], rtol=1e-6)
+    again = compress(small, children, "float32")
+    np.testing.assert_allclose(again.values, [2, -0.5, 64 * 0.5 / 127], rtol=1e-6)
+    assert len(again.scales) == 0
+
+
+def test_halves_do_not_overflow():
+    children, one = np.array([0, 1]), np.zeros(1, np.int64)
+    level = ChunkedWeights.from_entries(one, one, np.array([-1e6], "f4"), children)
+    assert compress(level, children, "float16").values.tolist() == [-65504.0]
+    with pytest.raises(ConfigError, match="storage: must be one of float32, float16, int8"):
+        compress(level, children, "float8")
+
+
+def test_dense_weights_are_one_row_per_node():
+    rng, children = np.random.default_rng(3), np.array([0, 3, 4])
+    columns = random_columns(range(4), 2, 5, rng)
+    level = write_columns(ChunkedWeights.empty(children, width=5), children, children, columns)
+    assert np.array_equal(dense_weights(level, children, 5), columns.dense)
+
+
+def test_damaged_arrays_are_refused():
+    children = np.array([0, 2])
+    sound = ChunkedWeights.from_entries(
+        np.array([0, 1]), np.array([0, 1]), np.ones(2, np.float32), children
+    )
+    damages = {
+        "must be a list of int32": {"features": np.zeros(2)},
+        "sizes of its arrays": {"bias": np.zeros(3, np.float32)},
+        "feature lies outside 0..1": {"features": np.array([0, 2], np.int32)},
+        "must rise from 0": {"row_start": np.array([0, 0, 2], np.uint32)},
+        "does not fit chunk_entries": {"row_start": np.array([0, 1, 3], np.uint32)},
+        "that its parent does not have": {"children": np.array([0, 2], np.uint16)},
+    }
+    check_chunks(sound, children, features=2, width=0, where="level 0")
+    for message, change in damages.items():
+        with pytest.raises(DataError, match=f"level 0: .*{message}"):
+            check_chunks(replace(sound, **change), children, features=2, width=0, where="level 0")

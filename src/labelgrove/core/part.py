@@ -1,4 +1,4 @@
-"""What a component is made of when it goes to disk: settings and arrays, never Python objects."""
+"""A component as it goes to disk: settings and arrays, never Python objects."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Part:
-    """JSON-able ``config`` and named ``arrays``; ``state()`` makes one, ``from_state()`` reads it.
-
-    >>> Part({"k": 5}).arrays
-    {}
-    """
+    """JSON-able ``config`` and named ``arrays``: what ``state()`` and ``from_state()`` exchange."""
 
     config: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
