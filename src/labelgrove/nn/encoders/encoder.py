@@ -26,9 +26,8 @@ try:
     import torch
     from torch import Tensor
 
-    from labelgrove.nn.batches.packing import PackedBatch
     from labelgrove.nn.encoders.fused_mpnet import fuse_attention
-    from labelgrove.nn.encoders.packed_bert import can_pack, packed_states
+    from labelgrove.nn.encoders.packed_bert import PackedTexts, can_pack, packed_states
     from labelgrove.nn.encoders.setup import (
         check_length,
         checkpoint_gradients,
@@ -141,7 +140,7 @@ class Encoder(torch.nn.Module):
         """
         return self.pooling in ("first", "mean") and can_pack(self.model)
 
-    def packed(self, batch: PackedBatch, layers: Sequence[int] = (-1,)) -> list[Tensor]:
+    def packed(self, batch: PackedTexts, layers: Sequence[int] = (-1,)) -> list[Tensor]:
         """As :meth:`forward`, of texts that stand one after the other."""
         kind = batch.ids.device.type
         half = torch.is_autocast_enabled(kind)

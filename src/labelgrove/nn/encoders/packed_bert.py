@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,6 +17,21 @@ from torch.nn import functional
 
 # Families with BERT's layers and the names that transformers gives to their parts.
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert")
+
+
+class PackedTexts(Protocol):
+    """What :func:`packed_states` needs of a ``PackedBatch``."""
+
+    @property
+    def ids(self) -> Tensor: ...
+    @property
+    def positions(self) -> Tensor: ...
+    @property
+    def bounds(self) -> Tensor: ...
+    @property
+    def longest(self) -> int: ...
+
+    def __len__(self) -> int: ...
 
 
 def can_pack(model: Any) -> bool:

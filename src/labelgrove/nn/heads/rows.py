@@ -7,17 +7,18 @@ decay. Nothing in an update has the size of the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from labelgrove.errors import ConfigError, MissingExtraError
-from labelgrove.nn.training.devices import Workers
 
 try:
     import torch
     from torch import Tensor, nn
 except ImportError as missing:
     raise MissingExtraError("torch", "training a neural model") from missing
+
+Combine = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of row ids and gradients
 
 
 class RowTable(nn.Module):
@@ -166,15 +167,12 @@ class RowOptimizer:
                 if torch.bfloat16 in (values.dtype, state_dtype):
                     self._random[values.device] = torch.Generator(values.device)
 
-    def collect(self, workers: Workers | None = None) -> None:
-        """Takes over the tables' gradients, their mean where several processes train together."""
+    def collect(self, combine: Combine | None = None) -> None:
+        """Takes over the tables' gradients; ``combine`` puts those of all processes together."""
         for name, table in self._tables.items():
             for part in ("weight", "bias") if table.bias is not None else ("weight",):
-                ids, gradient = table.pending(part)
-                if workers is not None and workers.count > 1:
-                    ids, gradient = sum_by_row(*workers.gather_rows(ids, gradient))
-                    gradient /= workers.count
-                self._gradients[f"{name}.{part}"] = ids, gradient
+                rows = table.pending(part)
+                self._gradients[f"{name}.{part}"] = rows if combine is None else combine(*rows)
             table.clear()
 
     def gradients(self) -> list[Tensor]:

@@ -6,12 +6,11 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
 
-from labelgrove.core.processes import process_count
+from labelgrove.core.processes import join, process_count
 from labelgrove.errors import ConfigError, MissingExtraError
 
 try:
@@ -20,7 +19,6 @@ try:
 except ImportError as missing:
     raise MissingExtraError("torch", "training a neural model") from missing
 
-_COLLECTIVE_TIMEOUT = timedelta(hours=6)  # one process evaluates while the others wait
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -136,23 +134,8 @@ class Workers:
         """Joins the processes that ``torchrun`` or ``accelerate launch`` started, if any did."""
         if process_count() == 1:
             return cls(choose_device(device))
-        try:
-            import accelerate
-        except ImportError as error:
-            raise MissingExtraError("torch", "training in several processes") from error
         on_cpu = choose_device(device).type == "cpu"
-        accelerator = accelerate.Accelerator(
-            cpu=on_cpu,
-            mixed_precision="no",  # the loop casts by itself
-            kwargs_handlers=[
-                accelerate.InitProcessGroupKwargs(timeout=_COLLECTIVE_TIMEOUT),
-                accelerate.DistributedDataParallelKwargs(
-                    # Label tables are buffers: we send them once at the start.
-                    broadcast_buffers=False,
-                    gradient_as_bucket_view=True,
-                ),
-            ],
-        )
+        accelerator = join(cpu=on_cpu)
         # accelerate says cpu:0, to which tensors would be copied again and again.
         place = torch.device("cpu") if on_cpu else accelerator.device
         return cls(place, accelerator.process_index, accelerator.num_processes, accelerator)

@@ -8,7 +8,7 @@ from typing import Any
 
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables
+from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
 from labelgrove.nn.training.averaging import Average
 from labelgrove.nn.training.checkpoint import fill, load_optimizer, optimizer_tensors
 from labelgrove.nn.training.devices import (
@@ -96,7 +96,7 @@ class Updates:
                 loss = self.module(batch)
                 (loss * (weight * scale)).backward()
             self.loss_sum += loss.detach() * weight
-        self.rows.collect(self.workers)
+        self.rows.collect(self._mean_rows if self.workers.count > 1 else None)
         encoder, head = self._gradients("encoder"), self._gradients("head") + self.rows.gradients()
         if self.scale is None or self.scale.restore(encoder + head):
             if self.params.clip_norm is not None:
@@ -143,6 +143,11 @@ class Updates:
             self.average.load(tensors["average"], numbers["samples"])
         if self.scale is not None:
             self.scale = LossScale(numbers["scale"], numbers["good_at_scale"])
+
+    def _mean_rows(self, ids: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean over all processes of the gradients of table rows."""
+        ids, total = sum_by_row(*self.workers.gather_rows(ids, gradient))
+        return ids, total / self.workers.count
 
     def _descend(self, step: int) -> None:
         params = self.params
