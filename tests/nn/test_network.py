@@ -10,12 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from support.tiny_encoders import WIDTH, make_encoder  # noqa: E402
-
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa: E402
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
 from labelgrove.nn.encoders.tokens import Tokens, tokenize  # noqa: E402
 from labelgrove.nn.network import Network, Runner, network_from_part, network_part  # noqa: E402
+from support.tiny_encoders import WIDTH, make_encoder  # noqa: E402
 
 
 @pytest.fixture

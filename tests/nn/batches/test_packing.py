@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from support.tiny_encoders import LAYERS, make_encoder  # noqa: E402
-
 from labelgrove.errors import ConfigError, DataError  # noqa: E402
 from labelgrove.nn.batches.packing import PackedBatch, PackedBatches  # noqa: E402
 from labelgrove.nn.batches.padded import Batches  # noqa: E402
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
 from labelgrove.nn.encoders.tokens import Tokens  # noqa: E402
+from support.tiny_encoders import LAYERS, make_encoder  # noqa: E402
 
 PAD = 1
 
