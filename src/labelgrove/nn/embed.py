@@ -1,9 +1,9 @@
-"""Embeddings: the pooled vectors of many documents, for rankers and for mining negatives."""
+"""Embeddings: the pooled vectors of many documents, for rankers and label trees."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import numpy as np
@@ -16,8 +16,10 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.nn.batches.padded import Batch, Batches, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Progress, Tokens
+from labelgrove.nn.training.devices import autocast
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
+_SHORT_NAMES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
 def embed(
@@ -34,12 +36,12 @@ def embed(
     out: npt.NDArray[Any] | None = None,
     progress: Progress | None = None,
 ) -> npt.NDArray[Any]:
-    """One vector a document, in document order; several layers stand side by side in it.
+    """One vector per document, in document order; the states of several layers are concatenated.
 
-    ``batch_tokens`` bounds a batch, padding included. ``precision`` is what the encoder computes
-    in; auto is bfloat16 on GPUs that have it, else float32. ``normalise`` makes vectors of length
-    1. ``out`` receives the vectors, a memory-mapped array for instance. The encoder is where
-    ``device`` says, or stays where it is, and its training mode comes back.
+    A batch has at most ``batch_tokens`` tokens, padding included. The encoder computes in
+    ``precision``; auto is bfloat16 on GPUs that have it, else float32. ``normalise`` scales vectors
+    to length 1. ``out`` receives the vectors, for example a memory-mapped array. The encoder moves
+    to ``device`` if one is given; its training mode is restored.
 
     >>> from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
     >>> from labelgrove.nn.encoders.tokens import tokenize
@@ -56,9 +58,9 @@ def embed(
         raise DataError(f"out has shape {out.shape}; the vectors need {shape}")
     if not len(chosen):
         return out
-    line = np.zeros(len(tokens), dtype=np.int64)  # where a document's vector goes
+    line = np.zeros(len(tokens), dtype=np.int64)  # the row of a document's vector
     line[chosen] = np.arange(len(chosen))
-    place = _device(encoder, device)
+    place = next(encoder.parameters()).device if device is None else torch.device(device)
     batches = Batches(
         tokens,
         None,
@@ -97,7 +99,7 @@ def _vectors(
 
 
 def _one_behind(vectors: Iterator[tuple[Batch, Tensor, Any]]) -> Iterator[tuple[Batch, Tensor]]:
-    """Each result when the next one is already being computed, so that the GPU never waits."""
+    """Each result once the next one is being computed, so that the GPU never waits."""
     waiting: tuple[Batch, Tensor, Any] | None = None
     for ahead in vectors:
         if waiting is not None:
@@ -113,21 +115,12 @@ def _arrived(batch: Batch, block: Tensor, copied: Any) -> tuple[Batch, Tensor]:
     return batch, block
 
 
-def _device(encoder: Encoder, device: str | torch.device | None) -> torch.device:
-    return next(encoder.parameters()).device if device is None else torch.device(device)
-
-
 def _autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
-    if precision not in ("auto", "float32", "bfloat16", "float16"):
+    if precision == "auto":
+        fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        precision = "bfloat16" if fast else "float32"
+    if precision not in _SHORT_NAMES:
         raise ConfigError(
             f"precision: must be auto, float32, bfloat16 or float16, got {precision!r}"
         )
-    if precision == "auto":
-        quick = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        precision = "bfloat16" if quick else "float32"
-    if precision == "float32":
-        return nullcontext()
-    context: AbstractContextManager[Any] = torch.autocast(
-        device.type, dtype=getattr(torch, precision)
-    )
-    return context
+    return autocast(_SHORT_NAMES[precision], device)

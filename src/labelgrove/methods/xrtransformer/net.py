@@ -1,7 +1,7 @@
-"""XR-Transformer's network: an encoder under one level of a label tree at a time.
+"""XR-Transformer's network: an encoder with a head for one level of a label tree at a time.
 
-A level's head scores a document on the children of the nodes above that were shortlisted for it;
-the first level is scored on all its nodes. Which nodes above these are comes with the batch.
+A level's head scores a document on the children of the nodes shortlisted for it on the level above;
+the first level is scored on all its nodes. Batches bring the shortlisted nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
-from labelgrove.nn.batches.padded import Batch, Batches
+from labelgrove.nn.batches.padded import Batch, Batches, Movable
 from labelgrove.nn.heads.candidates import (
     TreeIndex,
     first_occurrences,
@@ -32,6 +32,7 @@ from labelgrove.nn.heads.candidates import (
 from labelgrove.nn.heads.layers import (
     LabelTable,
     LogitForm,
+    as_numpy,
     full_logits,
     per_level,
     shortlist_logits,
@@ -42,37 +43,34 @@ from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.network import labels_of
 from labelgrove.nn.training.params import LoopParams
 
-FIRST_STD = 0.02  # of weights that nothing is known of
+FIRST_STD = 0.02  # of random weights
 
 
 @dataclass
 class XrParams(Params):
-    """XR-Transformer's levels; defaults are the public code's, the paper's forms are switches.
+    """XR-Transformer's levels; defaults follow the published code, switches give the paper's forms.
 
     A list has one value per level that is fine-tuned.
-
-    >>> XrParams(relevance="l1", alpha=0.25, reduction="sum").validate().bootstrap
-    'weighted-linear'
     """
 
     max_clusters: int = param(
-        32_768, ge=1, help="levels of the tree with more nodes than this are not fine-tuned"
+        32_768, ge=1, help="do not fine-tune levels of the tree with more nodes than this"
     )
     steps: list[int] = param(
         [],
         ge=1,
-        help="updates on each level; empty = half of the training on the last level, the rest "
-        "shared by the others",
+        help="updates on each level; empty = half of the training on the last level, and the "
+        "other levels share the rest",
     )
     lr: list[float] = param([], gt=0, help="learning rate of each level; empty = training.lr")
     negatives: Literal["tfn", "man", "tfn+man"] = param(
         "tfn+man",
-        help="whose children are candidates: true nodes of the level above (tfn), those predicted "
-        "for the document (man), or both",
+        help="whose children are candidates: those of the true nodes of the level above (tfn), of "
+        "the nodes predicted for the document (man), or of both",
     )
     matcher: Literal["linear", "head", "mean"] = param(
         "linear",
-        help="who predicts the nodes of a level: a linear model on tf-idf and text vectors, the "
+        help="what predicts the nodes of a level: a linear model on tf-idf and text vectors, the "
         "level's own head, or the mean of both",
     )
     kept: int | list[int] = param(
@@ -80,44 +78,44 @@ class XrParams(Params):
     )
     bootstrap: Literal["linear", "weighted-linear", "inherit", "none"] = param(
         "weighted-linear",
-        help="where a level's head begins: at a linear model on the text vectors of the level "
-        "before (weighted: by how many labels lie below a node), at its parents' weights, anywhere",
+        help="where a level's head starts: from a linear model on the text vectors of the level "
+        "before (weighted by the labels below a node), from its parents' weights, or at random",
     )
     bootstrap_C: float = param(1.0, gt=0, help="C of that linear model (code: 100, not scaled)")
     bootstrap_scaled: bool = param(
         True,
-        help="whether this C is for vectors of length 1; false: for the encoder's as they are",
+        help="this C is for vectors of length 1; false = for the encoder's vectors as they are",
     )
     bootstrap_first: bool = param(
-        False, help="whether the first level begins so, too, with the vectors before fine-tuning"
+        False, help="also bootstrap the first level, from the vectors before fine-tuning"
     )
     standardise: bool = param(
         False,
-        help="whether text vectors are shifted and scaled as the pretrained encoder's ask for: "
-        "each number 0 on average and 1 in spread",
+        help="shift and scale text vectors so that those of the pretrained encoder have mean 0 and "
+        "standard deviation 1",
     )
     loss: LossKind = param("squared_hinge", help="loss of a document on one node")
     relevance: Literal["count", "l1", "none"] = param(
         "count",
-        help="cost of a true node: how many of the document's labels lie below it (code), their "
+        help="cost of a true node: how many of the document's labels are below it (code), their "
         "share (paper), or 1",
     )
     alpha: float = param(1.0, gt=0, help="cost of a node that is not true")
     reduction: Literal["mean", "sum"] = param(
-        "mean", help="of a document's losses over its candidates: mean (code), sum (paper)"
+        "mean", help="how a document's losses over its candidates add up: mean (code), sum (paper)"
     )
     dropout: float = param(0.1, ge=0, le=1, help="share of the text vector dropped in training")
     max_candidates: int | None = param(
         None, ge=1, help="most nodes scored per training document, true ones first; none = all"
     )
     row_table_from: int = param(
-        300_000, ge=0, help="from so many nodes on, an update touches only the rows in use"
+        300_000, ge=0, help="with this many nodes or more, an update changes only the rows in use"
     )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
 
 def fine_tuned_levels(tree: LabelTree, max_clusters: int) -> int:
-    """How many of a tree's levels, from the first, have at most so many nodes.
+    """How many of a tree's levels, from the first, have at most ``max_clusters`` nodes.
 
     >>> fine_tuned_levels(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]), 2)
     1
@@ -132,7 +130,7 @@ def fine_tuned_levels(tree: LabelTree, max_clusters: int) -> int:
 
 
 def level_training(params: XrParams, training: LoopParams, levels: int) -> list[LoopParams]:
-    """What the loop shall do on each level; the schedule begins anew on each.
+    """The loop's parameters for each level; each level has its own schedule.
 
     >>> [loop.max_steps for loop in level_training(XrParams(), LoopParams(max_steps=10), 3)]
     [2, 3, 5]
@@ -153,7 +151,7 @@ def level_training(params: XrParams, training: LoopParams, levels: int) -> list[
 
 
 def level_tree(tree: LabelTree, level: int) -> LabelTree:
-    """The nodes of a level under those of the level above, as a tree of their own.
+    """The nodes of a level below those of the level above, as a separate tree.
 
     >>> level_tree(LabelTree([[0, 0], [0, 0, 1], [0, 1, 2, 2]], [0, 1, 2, 3]), 2)
     LabelTree(3-4)
@@ -165,7 +163,7 @@ def level_tree(tree: LabelTree, level: int) -> LabelTree:
 
 
 def nodes_of_labels(labels: CSR, tree: LabelTree, level: int) -> CSR:
-    """Documents x nodes: the node above each label of a document, as often as it has labels there.
+    """Documents x nodes: the node above each label of a document; nodes repeat for each label.
 
     >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
     >>> nodes_of_labels(sparse.csr_array([[1, 0, 1]]), tree, 0).indices.tolist()
@@ -181,7 +179,7 @@ def nodes_of_labels(labels: CSR, tree: LabelTree, level: int) -> CSR:
 
 
 @dataclass(frozen=True)
-class LevelBatch:
+class LevelBatch(Movable):
     """A batch with what a level's head needs: true nodes, and the shortlisted nodes above."""
 
     batch: Batch | PackedBatch
@@ -199,28 +197,18 @@ class LevelBatch:
     def __len__(self) -> int:
         return len(self.batch)
 
-    def to(self, device: str | torch.device) -> LevelBatch:
-        above = None if self.above is None else self.above.to(device)
-        return LevelBatch(self.batch.to(device), self.true.to(device), above)
-
-    def pin(self) -> LevelBatch:
-        above = None if self.above is None else self.above.pin()
-        return LevelBatch(self.batch.pin(), self.true.pin(), above)
-
 
 class LevelBatches:
-    """Batches that bring along their documents' rows of ``true`` and ``above``."""
+    """Batches with their documents' rows of ``true`` and ``above``."""
 
     def __init__(self, batches: Batches | PackedBatches, true: CSR, above: CSR | None) -> None:
-        self.batches = batches
-        self.true = true
-        self.above = above
+        self.batches, self.true, self.above = batches, true, above
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[LevelBatch]:
-        """As :meth:`Batches.epoch`."""
+        """Like :meth:`Batches.epoch`."""
         for batch in self.batches.epoch(number, start=start):
             above = None if self.above is None else labels_of(self.above, batch.rows)
             yield LevelBatch(batch, labels_of(self.true, batch.rows), above)
@@ -230,11 +218,6 @@ class XrHead(nn.Module):
     """The head of one level: a weight vector and a bias for each of its nodes.
 
     ``tree`` is a :func:`level_tree`.
-
-    >>> head = XrHead(4, LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]))
-    >>> true, above = RaggedLabels.from_rows([[2]]), RaggedLabels.from_rows([[1]])
-    >>> head.loss([torch.ones(1, 4)], true, above)[1]["candidates"].item()
-    1.0
     """
 
     def __init__(self, width: int, tree: LabelTree, params: XrParams | None = None) -> None:
@@ -251,7 +234,7 @@ class XrHead(nn.Module):
 
     @torch.no_grad()
     def start_from(self, weights: Any, bias: Any) -> None:
-        """Begins at the weights (nodes x width) and biases of another model."""
+        """Starts from the weights (nodes x width) and biases of another model."""
         for target, values in ((self.table.weight, weights), (self.table.bias, bias)):
             assert target is not None
             target.copy_(torch.from_numpy(np.array(values, np.float32)))
@@ -259,10 +242,10 @@ class XrHead(nn.Module):
     def loss(
         self, states: Sequence[Tensor], true: RaggedLabels, above: RaggedLabels | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Mean loss of the documents, and what to watch of it.
+        """Mean loss of the documents, and statistics.
 
-        ``true`` names the node above each label, so a node may be there several times; ``above``
-        are the nodes whose children are candidates (None on the first level: all are).
+        ``true`` has the node above each label, so nodes may repeat; ``above`` are the nodes whose
+        children are candidates (None on the first level, where all nodes are).
         """
         params = self.params
         text = functional.dropout(states[-1], params.dropout, self.training)
@@ -280,15 +263,9 @@ class XrHead(nn.Module):
         else:
             assert above is not None
             nodes = above.padded()
-            there = valid_nodes(nodes)
-            listed = shortlist(
-                self.index,
-                1,
-                nodes.masked_fill(~there, 0),
-                there,
-                truth,
-                most=params.max_candidates,
-            )
+            mask = valid_nodes(nodes)
+            kept = nodes.masked_fill(~mask, 0)
+            listed = shortlist(self.index, 1, kept, mask, truth, most=params.max_candidates)
             logits = shortlist_logits(text, self.table, listed.ids, listed.mask, form=params.logits)
             losses = document_losses(
                 logits,
@@ -303,7 +280,7 @@ class XrHead(nn.Module):
         return mean, {"loss": mean.detach(), "candidates": size.mean()}
 
     def _costs(self, counts: Tensor) -> Tensor:
-        """Costs of nodes of which so many true labels are below; rows hold all true nodes."""
+        """Costs of nodes by the number of true labels below them; rows have all true nodes."""
         norm: Literal["l1", "none"] = "l1" if self.params.relevance == "l1" else "none"
         if self.params.relevance == "none":
             counts = counts.clamp(max=1)
@@ -312,10 +289,9 @@ class XrHead(nn.Module):
     def weights(self) -> tuple[Float32, Float32]:
         """Weights (nodes x width) and biases of the nodes."""
         assert self.table.bias is not None
-        found = self.table.weight.detach(), self.table.bias.detach()
-        return found[0].float().cpu().numpy(), found[1].float().cpu().numpy()
+        return as_numpy(self.table.weight), as_numpy(self.table.bias)
 
 
 def _counts(truth: Tensor) -> Tensor:
-    """How often each node of sorted rows is there, where it is there first; elsewhere 0."""
+    """How often each node of sorted rows occurs, at its first occurrence; 0 elsewhere."""
     return occurrences(truth, truth) * (first_occurrences(truth) & valid_nodes(truth))
