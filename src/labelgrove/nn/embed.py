@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -42,13 +43,6 @@ def embed(
     ``precision``; auto is bfloat16 on GPUs that have it, else float32. ``normalise`` scales vectors
     to length 1. ``out`` receives the vectors, for example a memory-mapped array. The encoder moves
     to ``device`` if one is given; its training mode is restored.
-
-    >>> from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
-    >>> from labelgrove.nn.encoders.tokens import tokenize
-    >>> encoder = load_encoder(EncoderParams(max_tokens=16))
-    >>> vectors = embed(encoder, tokenize(["a red shoe", "red shoes", "tax law"], encoder, 16))
-    >>> vectors.shape, bool(vectors[0] @ vectors[1] > vectors[0] @ vectors[2])
-    ((3, 384), True)
     """
     chosen = np.arange(len(tokens)) if rows is None else row_numbers(rows, len(tokens))
     shape = (len(chosen), encoder.width * len(layers))
@@ -75,9 +69,9 @@ def embed(
     done = 0
     try:
         with torch.inference_mode(), _autocast(place, precision):
-            vectors = _vectors(encoder, prefetched(batches.epoch(0), place), layers, normalise)
-            for batch, block in _one_behind(vectors):
-                out[line[batch.rows]] = block.numpy()
+            ready = prefetched(batches.epoch(0), place)
+            for batch, vectors in _vectors(encoder, ready, layers, normalise):
+                out[line[batch.rows]] = vectors.numpy()
                 done += len(batch)
                 if progress is not None:
                     progress(done, len(chosen))
@@ -87,32 +81,24 @@ def embed(
 
 
 def _vectors(
-    encoder: Encoder, batches: Iterator[Batch], layers: Sequence[int], normalise: bool
-) -> Iterator[tuple[Batch, Tensor, Any]]:
-    for batch in batches:
-        vectors = torch.cat(encoder(batch.ids, batch.attention, layers), dim=1)
-        if normalise:
-            vectors = torch.nn.functional.normalize(vectors)
-        block = vectors.to("cpu", non_blocking=True)
-        copied = torch.cuda.current_stream().record_event() if vectors.is_cuda else None
-        yield batch, block, copied
-
-
-def _one_behind(vectors: Iterator[tuple[Batch, Tensor, Any]]) -> Iterator[tuple[Batch, Tensor]]:
-    """Each result once the next one is being computed, so that the GPU never waits."""
-    waiting: tuple[Batch, Tensor, Any] | None = None
-    for ahead in vectors:
-        if waiting is not None:
-            yield _arrived(*waiting)
-        waiting = ahead
-    if waiting is not None:
-        yield _arrived(*waiting)
-
-
-def _arrived(batch: Batch, block: Tensor, copied: Any) -> tuple[Batch, Tensor]:
-    if copied is not None:
-        copied.synchronize()
-    return batch, block
+    encoder: Encoder, batches: Iterable[Batch], layers: Sequence[int], normalise: bool
+) -> Iterator[tuple[Batch, Tensor]]:
+    """Batches with their vectors, each once the next is being computed: the GPU never waits."""
+    before: tuple[Batch, Tensor, Any] | None = None
+    for batch in chain(batches, [None]):
+        current = None
+        if batch is not None:
+            vectors = torch.cat(encoder(batch.ids, batch.attention, layers), dim=1)
+            if normalise:
+                vectors = torch.nn.functional.normalize(vectors)
+            copy = vectors.to("cpu", non_blocking=True)
+            event = torch.cuda.current_stream().record_event() if vectors.is_cuda else None
+            current = batch, copy, event
+        if before is not None:
+            if before[2] is not None:
+                before[2].synchronize()
+            yield before[:2]
+        before = current
 
 
 def _autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:

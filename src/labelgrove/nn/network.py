@@ -115,12 +115,7 @@ class LabelledBatches:
 
 
 def labels_of(labels: CSR, rows: Any) -> RaggedLabels:
-    """The label columns of some documents.
-
-    >>> from scipy import sparse
-    >>> labels_of(sparse.csr_array([[0, 1], [1, 1]]), np.array([1, 0])).indices.tolist()
-    [0, 1, 1]
-    """
+    """The label columns of some documents."""
     starts, ends = labels.indptr[rows], labels.indptr[rows + 1]
     pointers = np.concatenate([[0], np.cumsum(ends - starts)])
     places = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], ends - starts)

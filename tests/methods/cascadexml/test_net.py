@@ -112,14 +112,6 @@ def test_prediction_is_that_of_the_equations(score, widths):
         assert top.scores[d][real].tolist() == pytest.approx([s for _, s in expected], abs=1e-5)
 
 
-def test_a_rule_can_be_named_at_prediction():
-    net, _, _, states = problem(4, score="level")
-    named = net.predict(states, 6, score="weighted").scores
-    net.params.score = "weighted"
-    assert torch.equal(net.predict(states, 6).scores, named)
-    assert not torch.equal(net.predict(states, 6, score="level").scores, named)
-
-
 @pytest.mark.parametrize("truth", ["forced", "joined"])
 def test_a_level_reaches_its_own_layers_only(truth):
     net, _, rows, states = problem(5, truth=truth)

@@ -8,7 +8,7 @@ reaches the layers it reads and those below.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ from labelgrove.nn.heads.layers import (
     NodeLogit,
     Rows,
     TopLabels,
+    as_numpy,
     check_shape,
     full_logits,
     log_odds,
@@ -113,19 +114,13 @@ class CascadeNet(nn.Module):
         """
         truth = self.index.true_nodes(positives)
         levels = self._levels(states, truth, dropout=self.training)
+        reduction = self.params.reduction
         stats: dict[str, Tensor] = {}
         losses, sizes = [], []
         for number, level in enumerate(levels):
-            listed = level.listed
-            losses.append(
-                document_losses(
-                    level.logits,
-                    listed.targets,
-                    mask=listed.mask,
-                    reduction=self.params.reduction,
-                )
-            )
-            sizes.append(listed.mask.sum(1))
+            _, mask, _, targets = level.listed
+            losses.append(document_losses(level.logits, targets, mask=mask, reduction=reduction))
+            sizes.append(mask.sum(1))
             stats[f"loss.{number + 1}"] = losses[-1].detach().mean()
             stats[f"candidates.{number + 1}"] = sizes[-1].float().mean()
             if number < len(self.kept):
@@ -133,10 +128,9 @@ class CascadeNet(nn.Module):
                 stats[f"recall.{number + 1}"] = hits / true.clamp(min=1)
         fewest = torch.stack(sizes).amin(0).clamp(min=1)
         total = torch.zeros_like(losses[0])
-        rescaled = self.params.rescale and self.params.reduction == "mean"
+        rescaled = self.params.rescale and reduction == "mean"
         for factor, size, values in zip(self.weights, sizes, losses, strict=True):
-            scaled = values * (size / fewest) if rescaled else values
-            total = total + factor * scaled
+            total = total + factor * (values * (size / fewest) if rescaled else values)
         mean = total.mean()
         return mean, {"loss": mean.detach()} | stats
 
@@ -149,11 +143,10 @@ class CascadeNet(nn.Module):
         states: Sequence[Tensor],
         k: int,
         *,
-        score: Literal["level", "weighted"] | None = None,
         enough: bool = False,
         allowed: AllowedNodes | None = None,
     ) -> TopLabels:
-        """The best ``k`` labels by ``score``, or else ``params.score``, without dropout.
+        """The best ``k`` labels by ``params.score``, without dropout.
 
         With ``enough``, enough clusters are kept to have ``k`` labels. ``allowed`` is from
         :meth:`allowing`; clusters without allowed labels are skipped.
@@ -165,7 +158,7 @@ class CascadeNet(nn.Module):
                 kept = [max(pair) for pair in zip(kept, needed, strict=True)]
             levels = self._levels(states, None, dropout=False, kept=kept, allowed=allowed)
             listed, scores = levels[-1].listed, levels[-1].logits.sigmoid()
-            if len(levels) > 1 and (score or self.params.score) == "weighted":
+            if len(levels) > 1 and self.params.score == "weighted":
                 scores = scores * levels[-2].kept_logits.sigmoid().gather(1, listed.slots)
             return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
 
@@ -198,13 +191,11 @@ class CascadeNet(nn.Module):
         steps = []
         for level, vectors in enumerate(self._vectors(states, dropout=False)):
             table: Any = self.tables[level]
-            weight, bias = (
-                value[nodes[level]].detach().float() for value in (table.weight, table.bias)
-            )
-            logit = vectors.float() @ weight + bias
+            node, width = nodes[level], self.index.widths[level]
+            bias = float(table.bias[node].detach())
+            logit = vectors.float() @ table.weight[node].detach().float() + bias
             counts = level >= len(nodes) - counted
-            width = self.index.widths[level]
-            steps.append(NodeLogit(level + 1, nodes[level], width, logit, float(bias), counts))
+            steps.append(NodeLogit(level + 1, node, width, logit, bias, counts))
         return steps
 
     def output_layer(self) -> tuple[Float32, Float32]:
@@ -216,8 +207,8 @@ class CascadeNet(nn.Module):
         # In pieces: a GPU has no memory for a second table of millions of rows.
         for start in range(0, len(columns), ROWS_PER_COPY):
             piece = slice(start, start + ROWS_PER_COPY)
-            weights[columns[piece]] = table.weight[piece].detach().float().cpu().numpy()
-            biases[columns[piece]] = table.bias[piece].detach().float().cpu().numpy()
+            weights[columns[piece]] = as_numpy(table.weight[piece])
+            biases[columns[piece]] = as_numpy(table.bias[piece])
         return weights, biases
 
     def _levels(
@@ -274,11 +265,8 @@ class CascadeNet(nn.Module):
                 f"the heads read {len(self.tables) + 1} layer states, got {len(states)}"
             )
         pair = functional.dropout(torch.cat(list(states[:2]), 1), self.params.mix_dropout, dropout)
-        vectors = [self.mix(pair), *states[2:]]
-        return [
-            functional.dropout(vector, share, dropout)
-            for vector, share in zip(vectors, self.dropout, strict=True)
-        ]
+        pairs = zip([self.mix(pair), *states[2:]], self.dropout, strict=True)
+        return [functional.dropout(vector, share, dropout) for vector, share in pairs]
 
     def _unforced(self, level: Level, keep: int, true: Tensor) -> Tensor:
         kept, mask = level.kept, level.kept_mask

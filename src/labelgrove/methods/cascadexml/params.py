@@ -20,17 +20,10 @@ FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
 class CascadeParams(Params):
     """CascadeXML's levels; a list has one value per level, a single value serves all."""
 
-    standardise: bool = param(
-        True, help="states start with mean 0 and standard deviation 1; false = as published"
-    )
-    priors: bool = param(
-        True,
-        help="biases start from the log odds of a candidate being true; false = from 0, as "
-        "published",
-    )
+    standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")
+    priors: bool = param(True, help="biases start from log odds; published: false")
     layers: Literal["spread", "last"] = param(
-        "spread",
-        help="spread: coarse levels read earlier layers; last: all read the last, as an ablation",
+        "spread", help="spread: coarse levels read earlier layers; last: all read the last"
     )
     clusters: list[int] = param(
         [],
@@ -38,26 +31,18 @@ class CascadeParams(Params):
         help="nodes of the cluster levels: powers of two that grow by the same factor; levels with "
         "as many nodes as labels are left out; empty = by the number of labels, with a factor of 8",
     )
-    row_table_from: int = param(
-        300_000, ge=0, help="with this many labels or more, an update changes only the rows in use"
-    )
-    kept: int | list[int] = param(
-        128, ge=1, help="best clusters of each cluster level whose children are candidates"
-    )
+    row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
+    kept: int | list[int] = param(128, ge=1, help="best clusters kept on each cluster level")
     dropout: float | list[float] | None = param(
         None, ge=0, le=1, help="dropout before each level's head; none = as published for the depth"
     )
-    mix_dropout: float = param(
-        0.2, ge=0, le=1, help="dropout before the first level's two layers mix"
-    )
+    mix_dropout: float = param(0.2, ge=0, le=1, help="dropout before the first level's layers mix")
     truth: Literal["forced", "joined"] = param(
         "forced",
         help="forced: true clusters are always kept (code); joined: true nodes are added to the "
         "children of the best clusters (paper)",
     )
-    reduction: Literal["mean", "sum"] = param(
-        "mean", help="how a document's losses over the candidates of a level add up"
-    )
+    reduction: Literal["mean", "sum"] = param("mean", help="of the losses over candidates")
     rescale: bool = param(
         True,
         help="multiply a level's mean loss by its candidates / the fewest of any level (paper); "
@@ -90,11 +75,7 @@ def cascade_layers(
 
 
 def cascade_clusters(labels: int) -> tuple[int, ...]:
-    """Clusters per cluster level: powers of two; a small label set has none.
-
-    >>> cascade_clusters(670_091), cascade_clusters(30_938), cascade_clusters(500)
-    ((1024, 8192, 65536), (512, 4096), ())
-    """
+    """Clusters per cluster level: powers of two; a small label set has none."""
     if labels < FEWEST_CLUSTERS * LABELS_PER_CLUSTER:
         return ()
     widths = [2 ** round(math.log2(labels / LABELS_PER_CLUSTER))]
@@ -106,11 +87,7 @@ def cascade_clusters(labels: int) -> tuple[int, ...]:
 
 
 def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) -> TreeParams:
-    """``tree`` with the levels of ``params.clusters`` or :func:`cascade_clusters`.
-
-    >>> cascade_tree_params(670_091, CascadeParams(), TreeParams()).max_leaf_size
-    11
-    """
+    """``tree`` with the levels of ``params.clusters`` or :func:`cascade_clusters`."""
     if tree.kind != "balanced":
         raise ConfigError(f"tree.kind: CascadeXML needs a balanced tree, got {tree.kind!r}")
     widths = params.clusters or cascade_clusters(labels)

@@ -65,20 +65,11 @@ class LightXmlParams(Params):
     one_head_up_to: int = param(
         100_000, ge=0, help="label sets up to this size get one head; larger ones get groups"
     )
-    standardise: bool = param(
-        True, help="states start with mean 0 and standard deviation 1; false = as published"
-    )
-    priors: bool = param(
-        True,
-        help="biases start from the log odds of labels and groups; false = from 0, as published",
-    )
+    standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")
+    priors: bool = param(True, help="biases start from log odds; published: false")
     bottleneck: int = param(400, ge=1, help="width of label vectors, for label sets with groups")
-    bottleneck_sigmoid: bool = param(
-        False, help="sigmoid on the bottleneck, as in the paper; its code has none"
-    )
-    row_table_from: int = param(
-        300_000, ge=0, help="with this many labels or more, an update changes only the rows in use"
-    )
+    bottleneck_sigmoid: bool = param(False, help="sigmoid on the bottleneck (paper, not code)")
+    row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
     groups_kept: int = param(75, ge=1, help="number of best groups whose labels are candidates")
     truth: Literal["forced", "joined"] = param(
         "forced",
@@ -89,12 +80,9 @@ class LightXmlParams(Params):
         "sum", help="how losses over groups, and over labels, add up: mean (code), sum (paper)"
     )
     score: Literal["level", "weighted"] = param(
-        "level",
-        help="with groups, level: the label's probability; weighted: times its group's (published)",
+        "level", help="level: the label's probability; weighted: times its group's (published)"
     )
-    max_candidates: int | None = param(
-        None, ge=1, help="most labels scored per training document, true ones first; none = all"
-    )
+    max_candidates: int | None = param(None, ge=1, help="most labels per document, true ones first")
     full_chunk: int | None = param(
         None, ge=1, help="without groups, labels to score at a time, to save memory; none = all"
     )
@@ -213,12 +201,7 @@ class LightXmlNet(nn.Module):
         return torch.from_numpy(allowed).to(self.full.weight.device)
 
     def predict(
-        self,
-        states: Sequence[Tensor],
-        k: int,
-        *,
-        enough: bool = False,
-        allowed: Any = None,
+        self, states: Sequence[Tensor], k: int, *, enough: bool = False, allowed: Any = None
     ) -> TopLabels:
         """The best ``k`` labels by ``params.score``, without dropout.
 

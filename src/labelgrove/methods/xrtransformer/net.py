@@ -20,8 +20,8 @@ from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
-from labelgrove.nn.batches.padded import Batch, Batches, Movable
+from labelgrove.nn.batches.packing import PackedBatches
+from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.heads.candidates import (
     TreeIndex,
     first_occurrences,
@@ -40,7 +40,7 @@ from labelgrove.nn.heads.layers import (
 from labelgrove.nn.heads.losses import LossKind, document_losses, full_losses, relevance_weights
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
-from labelgrove.nn.network import labels_of
+from labelgrove.nn.network import LabelledBatch, LabelledBatches, labels_of
 from labelgrove.nn.training.params import LoopParams
 
 FIRST_STD = 0.02  # of random weights
@@ -53,14 +53,9 @@ class XrParams(Params):
     A list has one value per level that is fine-tuned.
     """
 
-    max_clusters: int = param(
-        32_768, ge=1, help="do not fine-tune levels of the tree with more nodes than this"
-    )
+    max_clusters: int = param(32_768, ge=1, help="fine-tune levels with at most this many nodes")
     steps: list[int] = param(
-        [],
-        ge=1,
-        help="updates on each level; empty = half of the training on the last level, and the "
-        "other levels share the rest",
+        [], ge=1, help="updates per level; empty = half on the last level, the rest on the others"
     )
     lr: list[float] = param([], gt=0, help="learning rate of each level; empty = training.lr")
     negatives: Literal["tfn", "man", "tfn+man"] = param(
@@ -73,53 +68,32 @@ class XrParams(Params):
         help="what predicts the nodes of a level: a linear model on tf-idf and text vectors, the "
         "level's own head, or the mean of both",
     )
-    kept: int | list[int] = param(
-        20, ge=1, help="nodes predicted per document on each level but the last"
-    )
+    kept: int | list[int] = param(20, ge=1, help="nodes predicted on each level but the last")
     bootstrap: Literal["linear", "weighted-linear", "inherit", "none"] = param(
         "weighted-linear",
         help="where a level's head starts: from a linear model on the text vectors of the level "
         "before (weighted by the labels below a node), from its parents' weights, or at random",
     )
     bootstrap_C: float = param(1.0, gt=0, help="C of that linear model (code: 100, not scaled)")
-    bootstrap_scaled: bool = param(
-        True,
-        help="this C is for vectors of length 1; false = for the encoder's vectors as they are",
-    )
-    bootstrap_first: bool = param(
-        False, help="also bootstrap the first level, from the vectors before fine-tuning"
-    )
-    standardise: bool = param(
-        False,
-        help="shift and scale text vectors so that those of the pretrained encoder have mean 0 and "
-        "standard deviation 1",
-    )
+    bootstrap_scaled: bool = param(True, help="this C is for vectors of length 1, not for raw ones")
+    bootstrap_first: bool = param(False, help="also bootstrap level 1, from pretrained vectors")
+    standardise: bool = param(False, help="text vectors start at mean 0 and deviation 1")
     loss: LossKind = param("squared_hinge", help="loss of a document on one node")
     relevance: Literal["count", "l1", "none"] = param(
-        "count",
-        help="cost of a true node: how many of the document's labels are below it (code), their "
-        "share (paper), or 1",
+        "count", help="cost of a true node: its number of labels (code), their share (paper), or 1"
     )
     alpha: float = param(1.0, gt=0, help="cost of a node that is not true")
     reduction: Literal["mean", "sum"] = param(
         "mean", help="how a document's losses over its candidates add up: mean (code), sum (paper)"
     )
     dropout: float = param(0.1, ge=0, le=1, help="share of the text vector dropped in training")
-    max_candidates: int | None = param(
-        None, ge=1, help="most nodes scored per training document, true ones first; none = all"
-    )
-    row_table_from: int = param(
-        300_000, ge=0, help="with this many nodes or more, an update changes only the rows in use"
-    )
+    max_candidates: int | None = param(None, ge=1, help="most nodes per document, true ones first")
+    row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
 
 def fine_tuned_levels(tree: LabelTree, max_clusters: int) -> int:
-    """How many of a tree's levels, from the first, have at most ``max_clusters`` nodes.
-
-    >>> fine_tuned_levels(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]), 2)
-    1
-    """
+    """How many of a tree's levels, from the first, have at most ``max_clusters`` nodes."""
     count = sum(width <= max_clusters for width in tree.widths)
     if count == 0:
         raise ConfigError(
@@ -130,11 +104,7 @@ def fine_tuned_levels(tree: LabelTree, max_clusters: int) -> int:
 
 
 def level_training(params: XrParams, training: LoopParams, levels: int) -> list[LoopParams]:
-    """The loop's parameters for each level; each level has its own schedule.
-
-    >>> [loop.max_steps for loop in level_training(XrParams(), LoopParams(max_steps=10), 3)]
-    [2, 3, 5]
-    """
+    """The loop's parameters for each level; each level has its own schedule."""
     shares = [1.0] if levels == 1 else [0.5 / (levels - 1)] * (levels - 1) + [0.5]
     if params.steps:
         steps: Sequence[int | None] = per_level(params.steps, levels, "steps")
@@ -151,11 +121,7 @@ def level_training(params: XrParams, training: LoopParams, levels: int) -> list[
 
 
 def level_tree(tree: LabelTree, level: int) -> LabelTree:
-    """The nodes of a level below those of the level above, as a separate tree.
-
-    >>> level_tree(LabelTree([[0, 0], [0, 0, 1], [0, 1, 2, 2]], [0, 1, 2, 3]), 2)
-    LabelTree(3-4)
-    """
+    """The nodes of a level below those of the level above, as a separate tree."""
     nodes = np.arange(tree.widths[level])
     if level == 0:
         return LabelTree([tree.parents[0]], nodes)
@@ -163,12 +129,7 @@ def level_tree(tree: LabelTree, level: int) -> LabelTree:
 
 
 def nodes_of_labels(labels: CSR, tree: LabelTree, level: int) -> CSR:
-    """Documents x nodes: the node above each label of a document; nodes repeat for each label.
-
-    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
-    >>> nodes_of_labels(sparse.csr_array([[1, 0, 1]]), tree, 0).indices.tolist()
-    [0, 0]
-    """
+    """Documents x nodes: the node above each label of a document; nodes repeat for each label."""
     above = tree.leaf_positions
     for parents in tree.parents[:level:-1]:
         above = parents[above]
@@ -179,39 +140,28 @@ def nodes_of_labels(labels: CSR, tree: LabelTree, level: int) -> CSR:
 
 
 @dataclass(frozen=True)
-class LevelBatch(Movable):
-    """A batch with what a level's head needs: true nodes, and the shortlisted nodes above."""
+class LevelBatch(LabelledBatch):
+    """A batch whose labels are the true nodes of a level, with the shortlisted nodes above."""
 
-    batch: Batch | PackedBatch
-    true: RaggedLabels
     above: RaggedLabels | None
 
     @property
-    def rows(self) -> Any:
-        return self.batch.rows
-
-    @property
-    def tokens(self) -> int:
-        return self.batch.tokens
-
-    def __len__(self) -> int:
-        return len(self.batch)
+    def true(self) -> RaggedLabels:
+        return self.labels
 
 
-class LevelBatches:
+class LevelBatches(LabelledBatches):
     """Batches with their documents' rows of ``true`` and ``above``."""
 
     def __init__(self, batches: Batches | PackedBatches, true: CSR, above: CSR | None) -> None:
-        self.batches, self.true, self.above = batches, true, above
-
-    def __len__(self) -> int:
-        return len(self.batches)
+        super().__init__(batches, true)
+        self.above = above
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[LevelBatch]:
         """Like :meth:`Batches.epoch`."""
-        for batch in self.batches.epoch(number, start=start):
+        for batch in super().epoch(number, start=start):
             above = None if self.above is None else labels_of(self.above, batch.rows)
-            yield LevelBatch(batch, labels_of(self.true, batch.rows), above)
+            yield LevelBatch(batch.batch, batch.labels, above)
 
 
 class XrHead(nn.Module):

@@ -27,18 +27,12 @@ from labelgrove.nn.heads.ragged import RaggedLabels
 class MatcherParams(Params):
     """The head over clusters."""
 
-    loss: LossKind = param(
-        "squared_hinge", help="loss of one cluster: squared_hinge (published) or bce"
-    )
+    loss: LossKind = param("squared_hinge", help="loss per cluster; published: squared_hinge")
     dropout: float = param(0.1, ge=0, le=1, help="share of the text vector dropped in training")
     standardise: bool = param(
-        True,
-        help="text vectors start with mean 0 and standard deviation 1 for the head and the ranker; "
-        "false = as published",
+        True, help="text vectors start at mean 0, deviation 1; published: false"
     )
-    priors: bool = param(
-        True, help="biases start from the frequencies of the clusters; false = from 0, as published"
-    )
+    priors: bool = param(True, help="biases start from frequencies; published: false")
 
 
 class MatcherNet(nn.Module):

@@ -90,10 +90,6 @@ class PackedBatches:
             rows = dealt[:, column]
             yield self._batch(rows[rows >= 0])
 
-    def padding(self) -> float:
-        """The share of padding in an epoch."""
-        return 1 - int(self.tokens.lengths.sum()) / (self._count * self.capacity)
-
     def _dealt(self, epoch: int) -> Int64:
         """Document numbers, rounds x batches; -1 where the last round has no card left."""
         random = np.random.default_rng([self.seed, epoch])

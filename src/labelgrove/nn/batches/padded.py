@@ -143,17 +143,6 @@ class Batches:
             begin, end = self._bounds[step], self._bounds[step + 1]
             yield self._batch(order[begin + self.rank : end : self.world])
 
-    def padding(self) -> float:
-        """The share of padding in an epoch of all processes."""
-        real = padded = 0
-        lengths = self.tokens.lengths[self._order(0)]
-        for begin, end in zip(self._bounds, self._bounds[1:], strict=False):
-            for rank in range(self.world):
-                part = lengths[begin + rank : end : self.world]
-                real += int(part.sum())
-                padded += len(part) * int(self._round_up(part.max()))
-        return 1 - real / padded if padded else 0.0
-
     def _round_up(self, lengths: Any) -> Any:
         return np.minimum(-(-lengths // self._multiple) * self._multiple, self._limit)
 

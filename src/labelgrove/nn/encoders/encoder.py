@@ -26,29 +26,16 @@ try:
     import torch
     from torch import Tensor
 
+    from labelgrove.nn.encoders import setup
     from labelgrove.nn.encoders.packed_bert import PackedTexts, can_pack, packed_states
-    from labelgrove.nn.encoders.setup import (
-        check_length,
-        checkpoint_gradients,
-        drop_unused,
-        freeze,
-        fuse_attention,
-        set_dropout,
-    )
 except ImportError as missing:
     raise MissingExtraError("torch", "a neural encoder") from missing
 
 __all__ = ["Encoder", "EncoderParams", "find_encoder", "load_encoder"]
 
-_UNSTORED = (
-    "_name_or_path",
-    "dtype",
-    "torch_dtype",
-    "transformers_version",
-    "architectures",
-    "id2label",  # of heads that are not ours
-    "label2id",
-)
+# Not stored; the last two belong to heads that are not ours.
+_UNSTORED = {"dtype", "torch_dtype", "transformers_version", "architectures"}
+_UNSTORED |= {"id2label", "label2id"}
 
 
 class Encoder(torch.nn.Module):
@@ -57,10 +44,6 @@ class Encoder(torch.nn.Module):
     ``width`` is the size of a state, ``depth`` the number of layers, ``max_tokens`` the length of
     the longest text; ``pad_id`` and ``pad_left`` tell how to pad batches. :func:`load_encoder`
     makes an encoder from pretrained files, :meth:`from_state` from a stored part.
-
-    >>> encoder = load_encoder(EncoderParams(max_tokens=16))
-    >>> encoder.width, encoder.depth, encoder.pooling, encoder.pad_id, encoder.pad_left
-    (384, 6, 'mean', 0, False)
     """
 
     def __init__(
@@ -85,12 +68,12 @@ class Encoder(torch.nn.Module):
             self._summary_id = tokenizer.token_to_id("<cls>")
             model.config.use_mems_eval = False  # copies of states for a next segment
         if model.config.model_type == "mpnet" and params.attention in ("auto", "sdpa"):
-            fuse_attention(model)
-        check_length(model, params.max_tokens)
-        drop_unused(model, self.pooling)
-        freeze(model, params.freeze)
+            setup.fuse_attention(model)
+        setup.check_length(model, params.max_tokens)
+        setup.drop_unused(model, self.pooling)
+        setup.freeze(model, params.freeze)
         if params.gradient_checkpointing:
-            checkpoint_gradients(model)
+            setup.checkpoint_gradients(model)
         self._packed_states: Any = packed_states
 
     def forward(
@@ -108,11 +91,7 @@ class Encoder(torch.nn.Module):
             more["token_type_ids"] = (ids == self._summary_id).long()
         inner = any(number < self.depth for number in numbers)
         output = self.model(
-            input_ids=ids,
-            attention_mask=mask,
-            output_hidden_states=inner,
-            return_dict=True,
-            **more,
+            input_ids=ids, attention_mask=mask, output_hidden_states=inner, return_dict=True, **more
         )
         pooled = []
         for number in numbers:
@@ -139,16 +118,8 @@ class Encoder(torch.nn.Module):
         # Evaluation has many shapes; compiling them takes longer than it saves.
         run = self._packed_states if self.training else packed_states
         with torch.autocast(kind, enabled=False):  # the pass casts by itself
-            states = run(
-                self.model,
-                batch.ids,
-                batch.positions,
-                batch.bounds,
-                batch.longest,
-                numbers,
-                dtype,
-                self.pooling,
-            )
+            texts = batch.ids, batch.positions, batch.bounds, batch.longest
+            states = run(self.model, *texts, numbers, dtype, self.pooling)
         return [state[: len(batch)] for state in states]
 
     def packs_quickly(self, device: torch.device, precision: str) -> bool:
@@ -226,7 +197,7 @@ class Encoder(torch.nn.Module):
                 model = transformers.AutoModel.from_config(
                     shape, **_attention(params, shape, here=True)
                 )
-            drop_unused(model, params.pooling)
+            setup.drop_unused(model, params.pooling)
             try:
                 problems = model.load_state_dict(weights, strict=False)
             except RuntimeError as error:
@@ -264,7 +235,7 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
             f"encoder {params.encoder!r} has no fast tokenizer (tokenizer.json); "
             "convert it with transformers, or choose another encoder"
         )
-    set_dropout(config, params.dropout)
+    setup.set_dropout(config, params.dropout)
     model = _load_model(config, folder, params)
     pooling = params.pooling
     if pooling == "auto":

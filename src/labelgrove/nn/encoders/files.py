@@ -29,15 +29,11 @@ Pooling = Literal["auto", "first", "last", "mean", "pooler"]
 class EncoderParams(Params):
     """Which pretrained encoder reads the texts, and how."""
 
-    encoder: str = param(
-        "all-MiniLM-L6-v2", help="a folder, an installed package with weights, or a Hub id"
-    )
+    encoder: str = param("all-MiniLM-L6-v2", help="a folder, an installed package, or a Hub id")
     max_tokens: int = param(128, ge=2, help="tokens to read of a text, special ones included")
-    pooling: Pooling = param(
-        "auto", help="the text's vector: a token's state, the mean of all, or the encoder's pooler"
-    )
+    pooling: Pooling = param("auto", help="how token states become the text's vector")
     dropout: float | None = param(
-        None, ge=0, le=0.95, help="replaces the encoder's own dropout rates; none keeps them"
+        None, ge=0, le=0.95, help="replaces the encoder's own dropout rates"
     )
     freeze: Literal["embeddings", "all"] | int | None = param(
         None, ge=0, help="what to leave as it is: embeddings, all, or embeddings and n first layers"

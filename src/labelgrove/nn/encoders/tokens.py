@@ -96,13 +96,6 @@ def tokenize(
     work unless ``threads`` is 1; other numbers only matter when the process tokenises for the
     first time, because that starts the tokenizer's threads. ``progress(done, total)`` gets numbers
     of documents; the total is 0 if it is unknown.
-
-    >>> from tokenizers import Tokenizer, models, pre_tokenizers
-    >>> words = Tokenizer(models.WordLevel({"?": 0, "red": 1, "shoe": 2}, unk_token="?"))
-    >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
-    >>> tokens = tokenize(["red shoe", "a shoe"], words, max_tokens=8)
-    >>> tokens.row(0).tolist(), tokens.row(1).tolist()
-    ([1, 2], [0, 2])
     """
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
@@ -134,12 +127,6 @@ def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, lis
     """The token numbers of a text as by :func:`tokenize`, and the place of each token.
 
     Places count characters and exclude white space around a token.
-
-    >>> from tokenizers import Tokenizer, models, pre_tokenizers
-    >>> words = Tokenizer(models.WordLevel({"?": 0, "red": 1, "shoe": 2}, unk_token="?"))
-    >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
-    >>> [tuple(place) for place in token_places("a red shoe", words, max_tokens=8)[1]]
-    [(0, 1, 0), (2, 5, 1), (6, 10, 2)]
     """
     cutter, _ = _prepared(tokenizer, max_tokens)
     ids = tokenize([text], tokenizer, max_tokens, threads=1).row(0)

@@ -73,21 +73,11 @@ class TreeIndex(nn.Module):
         return round_up(int(sizes[min(kept, len(sizes)) - 1]))
 
     def needed(self, k: int) -> list[int]:
-        """Per cluster level, how many nodes to keep so that at least k labels are below them.
-
-        >>> TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])).needed(2)
-        [2]
-        """
+        """Per cluster level, how many nodes to keep so that at least k labels are below them."""
         return _nodes_needed([np.diff(starts) for starts in self._starts[1:]], k)
 
     def bearers(self, labels: CSR) -> list[Any]:
-        """Per level, the number of documents (rows of ``labels``) with a label below each node.
-
-        >>> from scipy import sparse
-        >>> index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
-        >>> [counts.tolist() for counts in index.bearers(sparse.csr_array([[1, 0, 1], [1, 0, 0]]))]
-        [[2, 0], [1, 2, 0]]
-        """
+        """Per level, the number of documents (rows of ``labels``) with a label below each node."""
         rows = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
         nodes = self.leaf_positions.cpu().numpy()[labels.indices]
         counts = []
@@ -122,13 +112,7 @@ class TreeIndex(nn.Module):
         return levels[::-1]
 
     def below(self, level: int, kept: Tensor, kept_mask: Tensor) -> Candidates:
-        """All nodes of ``level`` below the ``kept`` nodes, in the order of those.
-
-        >>> index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]))
-        >>> children = index.below(1, torch.tensor([[1, 0]]), torch.tensor([[True, True]]))
-        >>> children.ids[children.mask].tolist()
-        [2, 0, 1]
-        """
+        """All nodes of ``level`` below the ``kept`` nodes, in the order of those."""
         starts = self.get_buffer(f"starts_{level}")
         kept = kept.masked_fill(~kept_mask, 0)
         first = starts[kept]
@@ -149,11 +133,6 @@ class AllowedNodes:
 
     ``allowed`` has a flag for each label column. Other nodes are never kept or scored, so if few
     labels are allowed, the whole shortlist goes to the nodes above them.
-
-    >>> index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
-    >>> nodes = AllowedNodes(index, np.array([False, True, False]))
-    >>> [level.tolist() for level in nodes.levels]
-    [[False, True], [False, False, True]]
     """
 
     def __init__(self, index: TreeIndex, allowed: npt.NDArray[np.bool_]) -> None:
@@ -235,12 +214,7 @@ def _cut(listed: Candidates, most: int, width: int) -> Candidates:
 
 
 def best(scores: Tensor, mask: Tensor | None, keep: int) -> tuple[Tensor, Tensor]:
-    """Columns of the ``keep`` best scores per row, best first, and which of them are real.
-
-    >>> scores, mask = torch.tensor([[0.1, 0.9, 0.5]]), torch.tensor([[True, False, True]])
-    >>> [part.tolist() for part in best(scores, mask, 3)]
-    [[[2, 0, 1]], [[True, True, False]]]
-    """
+    """Columns of the ``keep`` best scores per row, best first, and which of them are real."""
     scores = scores.detach().float()
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
@@ -255,32 +229,20 @@ def favour(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def found_labels(kept: Tensor, kept_mask: Tensor, truth: Tensor) -> Tensor:
-    """(true labels whose node is kept, true labels): counts that add up to a recall.
-
-    >>> found_labels(torch.tensor([[5]]), torch.tensor([[True]]), torch.tensor([[4, 5]])).tolist()
-    [1, 2]
-    """
+    """(true labels whose node is kept, true labels): counts that add up to a recall."""
     valid = valid_nodes(truth)
     hits = contains(sorted_nodes(kept, kept_mask), truth) & valid
     return torch.stack([hits.sum(), valid.sum()])
 
 
 def occurrences(truth: Tensor, ids: Tensor) -> Tensor:
-    """How often each of ``ids`` is in its sorted row: the document's labels below a node.
-
-    >>> occurrences(torch.tensor([[2, 2, 5]]), torch.tensor([[5, 2, 0]])).tolist()
-    [[1, 2, 0]]
-    """
+    """How often each of ``ids`` is in its sorted row: the document's labels below a node."""
     ids = ids.contiguous()
     return torch.searchsorted(truth, ids, right=True) - torch.searchsorted(truth, ids)
 
 
 def contains(rows: Tensor, values: Tensor) -> Tensor:
-    """Which values are in the sorted row of the same number; ``NO_NODE`` never is.
-
-    >>> contains(torch.tensor([[2, 5, NO_NODE]]), torch.tensor([[5, 3, NO_NODE]])).tolist()
-    [[True, False, False]]
-    """
+    """Which values are in the sorted row of the same number; ``NO_NODE`` never is."""
     places = torch.searchsorted(rows, values.contiguous()).clamp(max=rows.shape[1] - 1)
     return (rows.gather(1, places) == values) & valid_nodes(values)
 

@@ -119,9 +119,6 @@ def top_labels(scores: Tensor, columns: Tensor | None, mask: Tensor | None, k: i
 
     ``columns`` has the label of each score (None: score j is of label j). A row with fewer than
     ``k`` candidates ends with column -1 and score 0; the result may be narrower than ``k``.
-
-    >>> top_labels(torch.tensor([[0.2, 0.7]]), torch.tensor([[5, 3]]), None, 1).columns.tolist()
-    [[3]]
     """
     scores = scores.float()
     if mask is not None:
@@ -172,12 +169,7 @@ def shortlist_logits(
 
 
 def used_rows(ids: Tensor, mask: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """The distinct ``ids`` under the mask, ascending, and where each of ``ids`` is among them.
-
-    >>> ids, mask = torch.tensor([[7, 2], [2, 0]]), torch.tensor([[True, True], [True, False]])
-    >>> [part.tolist() for part in used_rows(ids, mask, 9)]
-    [[2, 7], [[1, 0], [0, 0]]]
-    """
+    """The distinct ``ids`` under the mask, ascending, and where each of ``ids`` is among them."""
     # Marking rows is faster than sorting the lists, which repeat each row many times.
     present = torch.zeros(rows + 1, dtype=torch.bool, device=ids.device)
     present[ids.masked_fill(~mask, rows)] = True

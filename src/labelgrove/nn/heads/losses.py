@@ -31,11 +31,6 @@ def document_losses(
 
     ``weights`` multiply the loss of single entries, for example by XR-Transformer's relevance
     costs. The mean divides by the number of entries, whatever their weights.
-
-    >>> logits, targets = torch.tensor([[2.0, 9.0]]), torch.tensor([[False, True]])
-    >>> mask = torch.tensor([[True, False]])
-    >>> document_losses(logits, targets, mask=mask, kind="squared_hinge").tolist()
-    [9.0]
     """
     scores = logits.float()
     if mask is not None:  # before the loss, too: then even nan in padding has a gradient of 0
@@ -62,11 +57,6 @@ def full_losses(
 
     This needs no rows x columns array of targets: it first treats every column as a negative and
     then corrects the true ones. ``positive_weights`` has the shape of ``truth``.
-
-    >>> from labelgrove.nn.heads.ragged import NO_NODE
-    >>> truth = torch.tensor([[1, NO_NODE]])
-    >>> full_losses(torch.tensor([[-3.0, 0.0]]), truth, kind="squared_hinge").tolist()
-    [0.5]
     """
     scores = logits.float()
     counts = valid_nodes(truth) & first_occurrences(truth)
@@ -87,9 +77,6 @@ def relevance_weights(
 
     A true node costs its count (``none``, as in XR-Transformer's code) or its share of the row's
     sum (``l1``, as in its paper); other nodes cost ``negative_weight``.
-
-    >>> relevance_weights(torch.tensor([[3, 0, 1]]), norm="l1").tolist()
-    [[0.75, 1.0, 0.25]]
     """
     costs = counts.float()
     if norm == "l1":
@@ -98,22 +85,14 @@ def relevance_weights(
 
 
 def entry_loss(logits: Tensor, kind: LossKind) -> Tensor:
-    """Loss of positives with these logits; a negative costs as much as a positive with -logit.
-
-    >>> entry_loss(torch.tensor([1.0, 0.0, -1.0]), "squared_hinge").tolist()
-    [0.0, 1.0, 4.0]
-    """
+    """Loss of positives with these logits; a negative costs as much as a positive with -logit."""
     if kind == "bce":
         return functional.softplus(-logits)
     return functional.relu(1.0 - logits).square()
 
 
 def entry_slope(logits: Tensor, kind: LossKind) -> Tensor:
-    """Derivative of :func:`entry_loss`.
-
-    >>> entry_slope(torch.tensor([1.0, 0.0, -1.0]), "squared_hinge").tolist()
-    [-0.0, -2.0, -4.0]
-    """
+    """Derivative of :func:`entry_loss`."""
     if kind == "bce":
         return torch.sigmoid(-logits).neg_()
     return functional.relu(1.0 - logits).mul_(-2.0)

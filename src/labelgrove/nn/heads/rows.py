@@ -82,9 +82,6 @@ class RowTable(nn.Module):
         """Forgets which rows were read."""
         self._read.clear()
 
-    def extra_repr(self) -> str:
-        return f"rows={len(self)}, width={self.weight.shape[1]}, bias={self.bias is not None}"
-
     def _gathered(self, name: str, ids: Tensor) -> Tensor:
         copy = self.get_buffer(name).index_select(0, ids).float()
         if torch.is_grad_enabled():
@@ -94,12 +91,7 @@ class RowTable(nn.Module):
 
 
 def sum_by_row(ids: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Each id once, in order, with the sum of its rows.
-
-    >>> sum_by_row(torch.tensor([5, 2, 5]), torch.tensor([[1.0], [2.0], [3.0]]))
-    (tensor([2, 5]), tensor([[2.],
-            [4.]]))
-    """
+    """Each id once, in order, with the sum of its rows."""
     unique, places = torch.unique(ids, return_inverse=True)
     total = values.new_zeros((len(unique), *values.shape[1:]))
     return unique, total.index_add_(0, places, values)
@@ -118,14 +110,6 @@ class RowOptimizer:
     ``sgd`` none. Moments of other rows stay as they are, as in ``torch.optim.SparseAdam``. With
     ``steps="row"``, Adam's bias correction counts the updates of a row, not all updates: then the
     first updates of a rare row are no larger than those of a common one.
-
-    >>> table = RowTable(1000, 4, std=0)
-    >>> optimizer = RowOptimizer({"labels": table})
-    >>> table.rows(torch.tensor([7])).sum().backward()
-    >>> optimizer.collect()
-    >>> optimizer.step(lr=0.5)
-    >>> [round(value, 3) for value in table.weight[6:9, 0].tolist()]
-    [0.0, -0.5, 0.0]
     """
 
     def __init__(

@@ -34,10 +34,10 @@ from labelgrove.nn.training.devices import (
 )
 from labelgrove.nn.training.params import LoopParams
 from labelgrove.nn.training.schedules import rate_factor
-from labelgrove.nn.training.shares import BatchesLike, BatchLike, Share, processes_sharing, shared
+from labelgrove.nn.training.shares import BatchesLike, Share, processes_sharing, shared
 from labelgrove.nn.training.updates import LossOf, Updates
 
-__all__ = ["BatchLike", "BatchesLike", "LoopParams", "LoopResult", "train"]
+__all__ = ["BatchesLike", "LoopParams", "LoopResult", "train"]
 
 Prefetch = Callable[[Iterator[Any], torch.device], Iterator[Any]]
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,38 +15,33 @@ from torch import Tensor, nn
 from labelgrove.errors import ConfigError
 from labelgrove.nn.training.params import LoopParams
 
-Named = Iterable[tuple[str, nn.Parameter]]
 
+def parameter_groups(model: nn.Module, params: LoopParams) -> list[dict[str, Any]]:
+    """Groups for AdamW: ``model.encoder`` and the rest, the heads, have their own rates.
 
-def split_parameters(model: nn.Module) -> tuple[Named, Named]:
-    """The named parameters of ``model.encoder``, and all others, which are the heads'."""
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    encoder = [(name, p) for name, p in named if name.startswith("encoder.")]
-    return encoder, [(name, p) for name, p in named if not name.startswith("encoder.")]
-
-
-def parameter_groups(encoder: Named, head: Named, params: LoopParams) -> list[dict[str, Any]]:
-    """Groups for AdamW: encoder and heads have their own rates; biases and norms do not decay.
-
-    Each group has its ``part`` (encoder or head) and the ``peak`` rate that schedules multiply.
+    Biases and norms do not decay. Each group has its ``part`` (encoder or head) and the ``peak``
+    rate that schedules multiply.
     """
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     head_lr = params.lr if params.head_lr is None else params.head_lr
     parts = [
-        ("encoder", list(encoder), params.lr, params.weight_decay),
-        ("head", list(head), head_lr, params.head_weight_decay),
+        ("encoder", params.lr, params.weight_decay),
+        ("head", head_lr, params.head_weight_decay),
     ]
     groups = []
-    for part, named, rate, decay in parts:
+    for part, rate, decay in parts:
+        own = [(name, p) for name, p in named if name.startswith("encoder.") == (part == "encoder")]
         for decays in (True, False):
-            members = [p for name, p in named if _decays(name, p) == decays]
+            members = [p for name, p in own if _decays(name, p) == decays]
             if members:
                 rates = {"lr": rate, "peak": rate, "weight_decay": decay if decays else 0.0}
                 groups.append({"params": members, "part": part, **rates})
     return groups
 
 
-def adamw(groups: list[dict[str, Any]], params: LoopParams) -> torch.optim.AdamW | None:
-    """AdamW over the groups, as one fused kernel; None if there is nothing dense to train."""
+def adamw(model: nn.Module, params: LoopParams) -> torch.optim.AdamW | None:
+    """AdamW over a model's parameters, as one fused kernel; None if it has nothing to train."""
+    groups = parameter_groups(model, params)
     if not groups:
         return None
     fused = all(p.is_floating_point() for group in groups for p in group["params"])

@@ -18,12 +18,8 @@ class LoopParams(Params):
     epochs: float = param(5.0, gt=0, help="passes over the documents; may be a fraction")
     max_steps: int | None = param(None, ge=1, help="number of updates; none = by epochs")
     batch_size: int = param(32, ge=1, help="documents per batch and process")
-    batch_tokens: int | None = param(
-        None, ge=1, help="most tokens per batch, padding included; none = no limit"
-    )
-    packed: bool | None = param(
-        None, help="join texts without padding; none = on GPUs, if the encoder supports it"
-    )
+    batch_tokens: int | None = param(None, ge=1, help="most tokens per batch, padding included")
+    packed: bool | None = param(None, help="pack texts without padding; none = if faster")
     accumulate: int = param(1, ge=1, help="batches per update")
     lr: float = param(5e-5, gt=0, help="learning rate of the encoder")
     head_lr: float | None = param(None, gt=0, help="learning rate of the heads; none = lr")
@@ -41,9 +37,7 @@ class LoopParams(Params):
         "cascade starts at a tenth, stays flat and ends with a half cosine down to a thousandth",
     )
     warmup: float = param(0.1, ge=0, help="updates with a rising rate; below 1, a fraction of all")
-    cooldown: float = param(
-        0.2, ge=0, help="updates with a falling rate (cascade); below 1, a fraction of all"
-    )
+    cooldown: float = param(0.2, ge=0, help="updates of cascade's falling end; below 1, a fraction")
     clip_norm: float | None = param(
         1.0, gt=0, help="largest gradient norm of the encoder, and of the heads; none = no limit"
     )
@@ -53,9 +47,7 @@ class LoopParams(Params):
     table_optimizer: Literal["adam", "adagrad", "sgd"] = param(
         "adam", help="optimiser of large label tables; adagrad stores one number per row, sgd none"
     )
-    table_state: Literal["fp32", "bf16"] = param(
-        "fp32", help="storage of adam's moments for large label tables"
-    )
+    table_state: Literal["fp32", "bf16"] = param("fp32", help="storage of adam's moments of tables")
     table_steps: Literal["global", "row"] = param(
         "global", help="what adam's bias correction counts: all updates, or those of the row"
     )
@@ -63,31 +55,17 @@ class LoopParams(Params):
         "none", help="which weights are evaluated and saved: the last ones, or a running mean"
     )
     average_tables: bool = param(True, help="also average large label tables")
-    swa_start: float = param(
-        0.5, ge=0, help="update after which averaging begins; below 1, a fraction of all"
-    )
-    swa_every: int = param(
-        100, ge=1, help="updates between two samples of the mean (swa); fewer in short trainings"
-    )
+    swa_start: float = param(0.5, ge=0, help="updates before averaging; below 1, a fraction")
+    swa_every: int = param(100, ge=1, help="updates between swa samples; fewer in short runs")
     ema_decay: float = param(0.999, ge=0, le=1, help="share of the mean that an update keeps (ema)")
-    evaluations_per_epoch: float = param(
-        1.0, ge=0, help="evaluations on held-out documents; 0 = one at the end"
-    )
-    patience: int | None = param(
-        None, ge=1, help="stop after this many evaluations without a better score; none = never"
-    )
-    keep: Literal["best", "last"] = param(
-        "best", help="final weights: those of the best evaluation, or the last ones"
-    )
+    evaluations_per_epoch: float = param(1.0, ge=0, help="held-out evaluations; 0 = one at the end")
+    patience: int | None = param(None, ge=1, help="stop after n evaluations without a better score")
+    keep: Literal["best", "last"] = param("best", help="final weights: best evaluation, or last")
     checkpoint_minutes: float | None = param(
         15.0, ge=0, help="minutes between checkpoints; none = save only a finished run"
     )
     compile: bool = param(False, help="run the encoder through torch.compile")
-    graphs: bool = param(
-        True,
-        help="replay compiled passes over packed texts as CUDA graphs, which saves kernel "
-        "launches; needs one batch per update and one GPU",
-    )
+    graphs: bool = param(True, help="replay compiled passes as CUDA graphs (one GPU, accumulate=1)")
     log_every: int = param(50, ge=1, help="updates between two log lines with loss and speed")
 
     def identity(self) -> dict[str, Any]:

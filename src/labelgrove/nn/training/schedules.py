@@ -10,11 +10,7 @@ _CASCADE_START, _CASCADE_END = 0.1, 0.001
 
 
 def share_of_steps(amount: float, total: int) -> int:
-    """A parameter as a number of steps: below 1 it is a fraction of all steps.
-
-    >>> share_of_steps(0.1, 500), share_of_steps(20, 500)
-    (50, 20)
-    """
+    """A parameter as a number of steps: below 1 it is a fraction of all steps."""
     return min(total, round(amount * total) if amount < 1 else round(amount))
 
 

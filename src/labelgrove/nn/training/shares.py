@@ -7,29 +7,16 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
-
-import numpy.typing as npt
+from typing import Any, Protocol
 
 from labelgrove.errors import ConfigError
-
-
-class BatchLike(Protocol):
-    """What the loop needs of a batch: its documents' numbers, and the number of real tokens."""
-
-    @property
-    def rows(self) -> npt.NDArray[Any]: ...
-
-    @property
-    def tokens(self) -> int: ...
-
-    def to(self, device: Any) -> Self: ...
 
 
 class BatchesLike(Protocol):
     """Batches by epoch; the same epoch always has the same batches.
 
-    They may be the share of one process already; then ``world`` is the number of processes.
+    A batch has ``rows`` (the numbers of its documents), ``tokens`` (how many are no padding) and
+    ``to(device)``. If the batches are one process's share, ``world`` is the number of processes.
     """
 
     def __len__(self) -> int: ...
@@ -68,14 +55,6 @@ def shared(
 
     Every process sees all batches. So each knows how many documents an update has, and every
     document counts the same even if batches differ in size.
-
-    >>> from types import SimpleNamespace
-    >>> batches = [SimpleNamespace(rows=[0] * n, tokens=n) for n in (3, 1, 2)]
-    >>> shares = deque()
-    >>> [len(batch.rows) for batch in shared(iter(batches), shares, accumulate=2)]
-    [3, 1, 2]
-    >>> [share.weights for share in shares]
-    [[0.75, 0.25], [1.0]]
     """
     while together := list(itertools.islice(batches, accumulate * count)):
         documents = sum(len(batch.rows) for batch in together)

@@ -21,13 +21,7 @@ from labelgrove.nn.training.devices import (
     derived_seed,
     seed_torch,
 )
-from labelgrove.nn.training.optim import (
-    LossScale,
-    adamw,
-    clip_gradients,
-    parameter_groups,
-    split_parameters,
-)
+from labelgrove.nn.training.optim import LossScale, adamw, clip_gradients
 from labelgrove.nn.training.params import LoopParams
 from labelgrove.nn.training.schedules import first_beta, rate_factor, share_of_steps
 from labelgrove.nn.training.shares import Share
@@ -68,7 +62,7 @@ class Updates:
             encoder.compile(dynamic=True, **options)
         cast = _WithLoss(model, loss_of, lambda: autocast(self.precision, device))
         self.module = workers.wrap(cast)
-        self.optimizer = adamw(parameter_groups(*split_parameters(model), params), params)
+        self.optimizer = adamw(model, params)
         self.rows = RowOptimizer(
             self.tables,
             kind=params.table_optimizer,
