@@ -1,4 +1,4 @@
-"""How a batch's shortlists are best scored: one product for all, each document's own rows, or all.
+"""How a batch's shortlists are best scored: one product with the rows in use, or with all rows.
 
     python benchmarks/shortlists.py [--device cuda] [--rows 30000 300000] [--candidates 1000 4000]
 
@@ -39,7 +39,7 @@ def main() -> None:
             ids = shortlists(rows, candidates, options.batch).to(options.device)
             for kind, table in tables(rows, options.width).items():
                 table.to(options.device)
-                for form in ("union", "gather", "full"):
+                for form in ("union", "full"):
                     if form == "full" and kind == "rows":
                         continue  # such a table exists so that nobody reads all of it
                     took = quickest(

@@ -114,7 +114,7 @@ def test_levels_that_are_too_wide_are_not_fine_tuned() -> None:
     assert model.story_["steps"] == 7
     with pytest.raises(ConfigError, match="first level has 2 nodes already"):
         new({"max_clusters": 1}).fit(texts, labels)
-    with pytest.raises(ConfigError, match=r"heads\.kept: 2 values wanted, one per level, got 1"):
+    with pytest.raises(ConfigError, match=r"heads\.kept: must have 2 values, one per level, got 1"):
         new({"kept": [3]}).fit(texts, labels)
 
 

@@ -227,7 +227,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(load: Load, freeze: int
     assert gradients[0]
     for plain, again in zip(*gradients, strict=True):
         torch.testing.assert_close(plain, again)
-    with pytest.raises(ConfigError, match="xlnet encoders do not offer it"):
+    with pytest.raises(ConfigError, match="xlnet encoders do not support it"):
         load("xlnet", gradient_checkpointing=True)
 
 
