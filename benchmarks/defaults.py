@@ -94,7 +94,7 @@ def vectorized(
     settings: dict[str, Any], train: list[str], dev: list[str], threads: int
 ) -> tuple[Any, Any]:
     """Both parts as matrices; the last ones are remembered."""
-    from labelgrove.tfidf import Tfidf, TfidfParams
+    from labelgrove.text.tfidf import Tfidf, TfidfParams
 
     key = json.dumps(settings)
     if key not in _made:

@@ -28,8 +28,8 @@ def main() -> None:
     options = parser.parse_args()
     import torch
 
-    from labelgrove.nn.encoder import EncoderParams, load_encoder
-    from labelgrove.nn.tokens import tokenize
+    from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
+    from labelgrove.nn.encoders.tokens import tokenize
 
     part = read_part(options.data, options.corpus, limit=options.limit)
     names = options.encoder or ["all-MiniLM-L6-v2"]
@@ -68,7 +68,7 @@ def whole_texts(encoder: Any, texts: list[str], max_tokens: int) -> Any:
 
 
 def batching(tokens: Any, size: int) -> dict[str, Any]:
-    from labelgrove.nn.batches import Batches
+    from labelgrove.nn.batches.padded import Batches
 
     bucketed = Batches(tokens, size, pad_id=0)
     mixed = Batches(tokens, size, pad_id=0, bucketed=False)
@@ -86,7 +86,7 @@ def batching(tokens: Any, size: int) -> dict[str, Any]:
 def latency(name: str, max_tokens: int) -> dict[str, float]:
     import torch
 
-    from labelgrove.nn.encoder import EncoderParams, load_encoder
+    from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 
     encoder = load_encoder(EncoderParams(encoder=name, max_tokens=max_tokens)).eval()
     generator = torch.Generator().manual_seed(0)

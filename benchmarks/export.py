@@ -47,8 +47,8 @@ def measured(folder: Path, options: Any, aside: Path) -> dict[str, Any]:
     import torch
 
     import labelgrove
-    from labelgrove.hub_files import plain_name
-    from labelgrove.store import model_size
+    from labelgrove.disk.model_folder import model_size
+    from labelgrove.publishing.files import plain_name
 
     trained = labelgrove.load(folder)
     trained.device = "cpu"

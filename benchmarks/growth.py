@@ -81,7 +81,7 @@ class Case:
 
     def run(self, repeats: int) -> dict[str, Any]:
         from labelgrove import Linear
-        from labelgrove.growth_report import GrowthParams
+        from labelgrove.updating.report import GrowthParams
 
         step = max(1, len(self.old[0]) // 2000)
         only_new = GrowthParams(retrain="new")
@@ -141,7 +141,7 @@ class Case:
 def strangeness(train: Part, dev: Part, other: Part) -> dict[str, float]:
     """Shares of unknown terms and of labels out of reach, on like and on unlike documents."""
     from labelgrove import Linear
-    from labelgrove.growth_report import unknown_terms
+    from labelgrove.updating.report import unknown_terms
 
     half = len(train.texts) // 2
     model = Linear(n_jobs=1).fit(train.texts[:half], train.labels[:half])

@@ -28,19 +28,19 @@ from torch import Tensor, nn
 from torch.optim import optimizer as optimizers
 
 from common import report
-from labelgrove.arrays import CSR
-from labelgrove.nn import row_kernels
-from labelgrove.nn.batches import Batches, prefetched
-from labelgrove.nn.cascade_net import CascadeNet
-from labelgrove.nn.cascade_params import CascadeParams, cascade_clusters, cascade_layers
-from labelgrove.nn.devices import choose_device
-from labelgrove.nn.encoder import Encoder, load_encoder
-from labelgrove.nn.encoder_files import EncoderParams
-from labelgrove.nn.loop import LoopParams, train
+from labelgrove.core.arrays import CSR
+from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.cascadexml.net import CascadeNet
+from labelgrove.methods.cascadexml.params import CascadeParams, cascade_clusters, cascade_layers
+from labelgrove.nn.batches.padded import Batches, prefetched
+from labelgrove.nn.encoders.encoder import Encoder, load_encoder
+from labelgrove.nn.encoders.files import EncoderParams
+from labelgrove.nn.encoders.tokens import Tokens
+from labelgrove.nn.heads import row_kernels
+from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.network import LabelledBatches, Network
-from labelgrove.nn.rows import RowTable
-from labelgrove.nn.tokens import Tokens
-from labelgrove.tree import LabelTree
+from labelgrove.nn.training.devices import choose_device
+from labelgrove.nn.training.loop import LoopParams, train
 
 WARM_UP = 10
 MOST_TIMES, MOST_GIGABYTES = 1.5, 60  # what is aimed at

@@ -84,9 +84,9 @@ def main() -> None:
 
 def peers(pecos_python: str | None, napkinxc_python: str | None) -> dict[str, Peer]:
     """Who runs, by name; "ours" are the peers' settings brought near labelgrove's defaults."""
-    from labelgrove.beam import SearchParams
-    from labelgrove.solver import RankerParams
-    from labelgrove.tree import TreeParams
+    from labelgrove.labels.tree import TreeParams
+    from labelgrove.ranking.beam import SearchParams
+    from labelgrove.ranking.solver import RankerParams
 
     tree, ranker, search = TreeParams(), RankerParams(), SearchParams()
     beam = 10  # as wide as ours is but on very wide levels
@@ -234,9 +234,9 @@ class Matrices:
 
     def judge(self, top: Any, scores: Any) -> Measured:
         """Percent, of these labels (-1 where there is none), best first."""
-        from labelgrove.corpus import LabelIndex
+        from labelgrove.data.corpus import LabelIndex
         from labelgrove.metrics import evaluate
-        from labelgrove.predictions import Predictions
+        from labelgrove.scores.predictions import Predictions
 
         index = LabelIndex([str(column) for column in range(self.y.shape[1])])
         counts = (top >= 0).sum(axis=1).astype(np.int32)
@@ -253,7 +253,7 @@ class Matrices:
 
 def label_matrices(train: Part, dev: Part) -> tuple[Any, Any, Any]:
     """Labels of both parts over the labels of the first, and how many the second has besides."""
-    from labelgrove.corpus import Corpus
+    from labelgrove.data.corpus import Corpus
 
     learnt = Corpus.from_lists(train.texts, train.labels)
     judged = Corpus.from_lists(dev.texts, dev.labels, index=learnt.index)
@@ -262,7 +262,7 @@ def label_matrices(train: Part, dev: Part) -> tuple[Any, Any, Any]:
 
 def write_matrices(bench: Bench, train: Part, dev: Part) -> Matrices:
     """Our tf-idf of both parts, and a few texts for latency, where the peers read them."""
-    from labelgrove.tfidf import Tfidf
+    from labelgrove.text.tfidf import Tfidf
 
     y, truth, unknown = label_matrices(train, dev)
     vectorizer = Tfidf()

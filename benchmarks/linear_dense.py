@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def write_blocks(folder: Path, train: Any, dev: Any, dense: list[Any]) -> Matrices:
-    from labelgrove.tfidf import Tfidf
+    from labelgrove.text.tfidf import Tfidf
 
     y, truth, unknown = label_matrices(train, dev)
     vectorizer = Tfidf()

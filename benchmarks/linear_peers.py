@@ -95,19 +95,19 @@ def read_documents(folder: Path, name: str) -> Documents:
 class Labelgrove:
     @staticmethod
     def import_libraries() -> None:
-        import labelgrove.methods.linear  # noqa: F401
+        import labelgrove.methods.linear.method  # noqa: F401
 
     @staticmethod
     def inputs(documents: Documents) -> Any:
         if documents.dense is None:
             return documents.sparse
-        from labelgrove.features import Features
+        from labelgrove.data.features import Features
 
         return Features(sparse=documents.sparse, dense=documents.dense)
 
     @staticmethod
     def train(x: Any, y: Any, threads: int, settings: Settings, folder: Path) -> None:
-        from labelgrove.corpus import LabelIndex
+        from labelgrove.data.corpus import LabelIndex
         from labelgrove.methods import create
 
         index = LabelIndex([str(column) for column in range(y.shape[1])])
@@ -117,7 +117,7 @@ class Labelgrove:
     @staticmethod
     def load(folder: Path, threads: int, texts: list[str], settings: Settings) -> tuple[Any, Any]:
         from labelgrove import Linear
-        from labelgrove.tfidf import Tfidf
+        from labelgrove.text.tfidf import Tfidf
 
         model = Linear.load(folder)
         vectorizer = Tfidf(n_jobs=1).fit(texts) if texts else None

@@ -44,9 +44,9 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
     import torch
 
     from labelgrove import Corpus
+    from labelgrove.disk.run_folder import RunFolder
     from labelgrove.methods import create
     from labelgrove.methods.base import to_config
-    from labelgrove.runs import RunFolder
 
     config = settings(options)
     name = config.pop("method")
@@ -99,9 +99,9 @@ def bare_encoder(model: Any, texts: Any, seed: int) -> float:
     import torch
 
     from labelgrove.methods.neural import make_batches
-    from labelgrove.nn.batches import prefetched
-    from labelgrove.nn.devices import autocast, choose_device, choose_precision
-    from labelgrove.nn.tokens import tokenize
+    from labelgrove.nn.batches.padded import prefetched
+    from labelgrove.nn.encoders.tokens import tokenize
+    from labelgrove.nn.training.devices import autocast, choose_device, choose_precision
 
     device = choose_device(model.device)
     precision = choose_precision(model.training.precision, device)
@@ -130,7 +130,7 @@ def bare_encoder(model: Any, texts: Any, seed: int) -> float:
 
 
 def settings(options: Any) -> dict[str, Any]:
-    from labelgrove.params import parse_setting, read_toml
+    from labelgrove.core.params import parse_setting, read_toml
 
     config = read_toml(options.config)
     for setting in options.set:

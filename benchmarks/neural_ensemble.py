@@ -24,7 +24,7 @@ def main() -> None:
 
     from labelgrove import Corpus
     from labelgrove.errors import ConfigError
-    from labelgrove.merging import merge
+    from labelgrove.scores.merging import merge
 
     train = read_part(options.data, options.corpus, "train", options.limit)
     dev = read_part(options.data, options.corpus, "dev", options.limit)
@@ -53,7 +53,7 @@ def main() -> None:
 def kept(file: Path, index: Any) -> Any:
     import numpy as np
 
-    from labelgrove.predictions import Predictions
+    from labelgrove.scores.predictions import Predictions
 
     with np.load(file) as arrays:
         columns, scores = arrays["columns"], arrays["scores"].astype(np.float32)

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from labelgrove.nn.batches import Batches
-from labelgrove.nn.devices import choose_device, choose_precision
-from labelgrove.nn.encoder import EncoderParams, load_encoder
-from labelgrove.nn.packed_bert import packed_states
-from labelgrove.nn.packing import PackedBatches
-from labelgrove.nn.tokens import Tokens
+from labelgrove.nn.batches.packing import PackedBatches
+from labelgrove.nn.batches.padded import Batches
+from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
+from labelgrove.nn.encoders.packed_bert import packed_states
+from labelgrove.nn.encoders.tokens import Tokens
+from labelgrove.nn.training.devices import choose_device, choose_precision
 
 
 def main() -> None:

@@ -83,7 +83,7 @@ def shortlists(rows: int, candidates: int, batch: int) -> Any:
 def tables(rows: int, width: int) -> dict[str, Any]:
     import torch
 
-    from labelgrove.nn.heads import LabelTable
+    from labelgrove.nn.heads.layers import LabelTable
 
     class HandsOutRows(torch.nn.Module):
         def __init__(self) -> None:
@@ -103,8 +103,8 @@ def tables(rows: int, width: int) -> dict[str, Any]:
 def step(table: Any, ids: Any, width: int, form: Any) -> Callable[[], None]:
     import torch
 
-    from labelgrove.nn.heads import shortlist_logits
-    from labelgrove.nn.losses import document_losses
+    from labelgrove.nn.heads.layers import shortlist_logits
+    from labelgrove.nn.heads.losses import document_losses
 
     hidden = torch.randn(len(ids), width, device=ids.device, requires_grad=True)
     mask = torch.ones_like(ids, dtype=torch.bool)

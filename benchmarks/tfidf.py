@@ -72,8 +72,8 @@ def rate(size: float, timing: Timing[Any]) -> float:
 
 
 def labelgrove_rates(texts: list[str], size: float, repeats: int) -> tuple[Rates, Any]:
-    from labelgrove.tfidf import Tfidf, TfidfParams
-    from labelgrove.unicode_tables import char_tables
+    from labelgrove.text.tfidf import Tfidf, TfidfParams
+    from labelgrove.text.unicode_tables import char_tables
 
     char_tables(lowercase=True, strip_accents=False)  # once per process, not per text
     tfidf = Tfidf(TfidfParams(min_df=2), n_jobs=1)

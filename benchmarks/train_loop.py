@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from labelgrove.callbacks import Event, Reporter
-from labelgrove.nn.devices import choose_device
-from labelgrove.nn.loop import LoopParams, train
-from labelgrove.nn.rows import RowOptimizer, RowTable
-from labelgrove.nn.updates import Updates
+from labelgrove.core.callbacks import Event, Reporter
+from labelgrove.nn.heads.rows import RowOptimizer, RowTable
+from labelgrove.nn.training.devices import choose_device
+from labelgrove.nn.training.loop import LoopParams, train
+from labelgrove.nn.training.updates import Updates
 
 SIZES = {"minilm": (384, 6, 12, 1536), "bert-base": (768, 12, 12, 3072), "tiny": (32, 1, 2, 64)}
 

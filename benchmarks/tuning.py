@@ -35,7 +35,7 @@ def main() -> None:
     options = parser.parse_args()
 
     from labelgrove import Corpus
-    from labelgrove.params import merge_settings
+    from labelgrove.core.params import merge_settings
     from labelgrove.tuning.search import tune
 
     train = read_part(options.data, options.corpus, "train", options.limit)

@@ -91,12 +91,12 @@ class Problem:
 
     def __init__(self, train: Any, dev: Any, train_dense: Any, dev_dense: Any) -> None:
         from labelgrove import Corpus, RankerParams, Tfidf
-        from labelgrove.label_features import pifa
-        from labelgrove.methods import xr_matching
-        from labelgrove.methods.xr_vectors import beside
-        from labelgrove.nn.xr_net import level_tree
-        from labelgrove.relevance import relevance
-        from labelgrove.tree import TreeParams, build_tree
+        from labelgrove.labels.features import pifa
+        from labelgrove.labels.tree import TreeParams, build_tree
+        from labelgrove.methods.xrtransformer import descending as xr_matching
+        from labelgrove.methods.xrtransformer.net import level_tree
+        from labelgrove.methods.xrtransformer.vectors import beside
+        from labelgrove.ranking.relevance import relevance
 
         self.xr, self.level_tree = xr_matching, level_tree
         corpus = Corpus.from_lists(train.texts, train.labels)
@@ -129,7 +129,7 @@ class Problem:
 
     def solve(self, settings: dict[str, Any]) -> dict[str, float]:
         from labelgrove import RankerParams
-        from labelgrove.ranker import train_ranker
+        from labelgrove.ranking.ranker import train_ranker
 
         params = RankerParams(**settings)
         start = time.process_time()

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from labelgrove import Corpus
-from labelgrove.callbacks import RichProgress
+from labelgrove.core.callbacks import RichProgress
 from labelgrove.datasets.docstrings import PACKAGES, docstring_documents
 from labelgrove.methods import create
 from labelgrove.metrics import Comparison, compare

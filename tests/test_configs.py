@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("torch")
 
 from labelgrove.benching.config import Bench
+from labelgrove.core.params import read_toml
 from labelgrove.methods import create
-from labelgrove.params import read_toml
 from test_contract import planted, tiny_training
 
 ROOT = Path(__file__).parent.parent

@@ -31,7 +31,7 @@ from labelgrove.errors import (
     UnsupportedError,
 )
 from labelgrove.methods import METHODS, create
-from labelgrove.predictions import Predictions
+from labelgrove.scores.predictions import Predictions
 
 # Methods that learn from ready-made feature matrices as well as from text.
 FROM_FEATURES = {"linear", "xr-linear", "xr-linear-cost", "parabel", "bonsai", "ova"}
@@ -139,7 +139,7 @@ def new(method: str, **settings: Any) -> Any:
 
 @cache
 def tiny_training() -> dict[str, Any]:
-    from tiny_encoders import make_encoder
+    from support.tiny_encoders import make_encoder
 
     words = [
         *COLOURS,

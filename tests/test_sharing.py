@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove.methods.linear import Linear
-from labelgrove.solver import RankerParams
+from labelgrove.methods.linear.method import Linear
+from labelgrove.ranking.solver import RankerParams
 
 SMAPS = Path("/proc/self/smaps")
 WORKER = """
 import sys
 from scipy import sparse
-from labelgrove.methods.linear import Linear
+from labelgrove.methods.linear.method import Linear
 model = Linear.load(sys.argv[1])
 for level in model.ranker_.levels:
     for array in level.arrays().values():

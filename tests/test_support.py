@@ -15,10 +15,10 @@ import pytest
 import labelgrove
 import test_contract as contract
 from labelgrove import Corpus, Ensemble
-from labelgrove.callbacks import Event
+from labelgrove.core.callbacks import Event
+from labelgrove.disk.run_folder import RunFolder, run_status
 from labelgrove.errors import ConfigError, UnsupportedError
-from labelgrove.explain import explain
-from labelgrove.runs import RunFolder, run_status
+from labelgrove.explaining.explain import explain
 from labelgrove.tuning.space import built_in_space
 
 PAGE = Path(__file__).parent.parent / "docs" / "support.md"

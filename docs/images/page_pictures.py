@@ -12,11 +12,11 @@ from typing import Any
 
 from PIL import Image
 
-from browsing import browser, visiting
 from labelgrove import Linear, calibrate
 from labelgrove.datasets import shop_corpus
-from labelgrove.tree import TreeParams
-from services import running
+from labelgrove.labels.tree import TreeParams
+from support.browsing import browser, visiting
+from support.services import running
 
 WIDE = {"viewport": {"width": 1280, "height": 860}}
 PHONE = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2}

@@ -34,7 +34,7 @@ nb::object to_numpy(std::vector<T>&& values) {
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner));
 }
 
-// The caller has checked shapes in Python; see labelgrove.arrays.csr_parts.
+// The caller has checked shapes in Python; see labelgrove.core.arrays.csr_parts.
 inline Csr csr_view(const Vector<int64_t>& indptr, const Vector<int32_t>& indices,
                     const Vector<float>& data, int64_t cols) {
     return {static_cast<int64_t>(indptr.shape(0)) - 1, cols, indptr.data(), indices.data(), data.data()};

@@ -17,27 +17,27 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Corpus": "labelgrove.corpus",
-    "LabelIndex": "labelgrove.corpus",
-    "LabelMask": "labelgrove.masks",
-    "Ensemble": "labelgrove.ensemble",
-    "Features": "labelgrove.features",
-    "Linear": "labelgrove.methods.linear",
-    "Predictions": "labelgrove.predictions",
-    "RankerParams": "labelgrove.solver",
-    "SearchParams": "labelgrove.beam",
-    "Tfidf": "labelgrove.tfidf",
-    "TfidfParams": "labelgrove.tfidf",
-    "TreeParams": "labelgrove.tree",
-    "calibrate": "labelgrove.calibration",
+    "Corpus": "labelgrove.data.corpus",
+    "LabelIndex": "labelgrove.data.corpus",
+    "LabelMask": "labelgrove.labels.masks",
+    "Ensemble": "labelgrove.methods.ensemble.method",
+    "Features": "labelgrove.data.features",
+    "Linear": "labelgrove.methods.linear.method",
+    "Predictions": "labelgrove.scores.predictions",
+    "RankerParams": "labelgrove.ranking.solver",
+    "SearchParams": "labelgrove.ranking.beam",
+    "Tfidf": "labelgrove.text.tfidf",
+    "TfidfParams": "labelgrove.text.tfidf",
+    "TreeParams": "labelgrove.labels.tree",
+    "calibrate": "labelgrove.calibrating.calibration",
     "evaluate": "labelgrove.metrics",
     "export": "labelgrove.exporting.write",
-    "from_pretrained": "labelgrove.hub",
+    "from_pretrained": "labelgrove.publishing.hub",
     "load": "labelgrove.methods.base",
-    "push": "labelgrove.hub",
+    "push": "labelgrove.publishing.hub",
     "read_corpus": "labelgrove.formats",
     "scorer": "labelgrove.metrics",
-    "text_analyzer": "labelgrove.text_feed",
+    "text_analyzer": "labelgrove.text.feeding",
     "tune": "labelgrove.tuning.search",
     "write_corpus": "labelgrove.formats",
     "write_report": "labelgrove.report",
@@ -72,24 +72,24 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from labelgrove.beam import SearchParams
-    from labelgrove.calibration import calibrate
-    from labelgrove.corpus import Corpus, LabelIndex
-    from labelgrove.ensemble import Ensemble
+    from labelgrove.calibrating.calibration import calibrate
+    from labelgrove.data.corpus import Corpus, LabelIndex
+    from labelgrove.data.features import Features
     from labelgrove.exporting.write import export
-    from labelgrove.features import Features
     from labelgrove.formats import read_corpus, write_corpus
-    from labelgrove.hub import from_pretrained, push
-    from labelgrove.masks import LabelMask
+    from labelgrove.labels.masks import LabelMask
+    from labelgrove.labels.tree import TreeParams
     from labelgrove.methods.base import load
-    from labelgrove.methods.linear import Linear
+    from labelgrove.methods.ensemble.method import Ensemble
+    from labelgrove.methods.linear.method import Linear
     from labelgrove.metrics import evaluate, scorer
-    from labelgrove.predictions import Predictions
+    from labelgrove.publishing.hub import from_pretrained, push
+    from labelgrove.ranking.beam import SearchParams
+    from labelgrove.ranking.solver import RankerParams
     from labelgrove.report import write_report
-    from labelgrove.solver import RankerParams
-    from labelgrove.text_feed import text_analyzer
-    from labelgrove.tfidf import Tfidf, TfidfParams
-    from labelgrove.tree import TreeParams
+    from labelgrove.scores.predictions import Predictions
+    from labelgrove.text.feeding import text_analyzer
+    from labelgrove.text.tfidf import Tfidf, TfidfParams
     from labelgrove.tuning.search import tune
 
 

@@ -3,7 +3,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.arrays import Float32, Int32, Int64
+from labelgrove.core.arrays import Float32, Int32, Int64
 
 # indptr, indices and data of a CSR matrix
 _Rows: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]

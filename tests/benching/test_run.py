@@ -115,7 +115,7 @@ def test_a_changed_file_beside_the_corpus_is_measured_anew(data: Path, tmp_path:
 
 def test_a_row_is_known_by_all_its_encoders(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from tiny_encoders import make_encoder
+    from support.tiny_encoders import make_encoder
 
     texts, labels = (str(make_encoder(tmp_path / name, "bert")) for name in ("texts", "labels"))
     settings = {"method": "xtransformer", "encoder": {"encoder": texts}}

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 # The real signal, at a moment that the test chooses; "labelgrove" is then the command it prints.
 AT_STAGE = """
 import os, signal, sys
-import labelgrove.runs as runs
+import labelgrove.disk.run_folder as runs
 from labelgrove.cli import main
 real = runs.RunFolder.stage
 def stage(self, name, *arguments):
@@ -29,7 +29,7 @@ main()
 """
 AT_UPDATE = """
 import os, signal, sys
-import labelgrove.nn.updates as updates
+import labelgrove.nn.training.updates as updates
 from labelgrove.cli import main
 real = updates.Updates.make
 def make(self, step, *arguments):
@@ -86,7 +86,7 @@ def test_a_neural_training_goes_on_from_its_checkpoint(
 ) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # bits are the same at equal threads
-    from tiny_encoders import make_encoder
+    from support.tiny_encoders import make_encoder
 
     encoder = make_encoder(tmp_path / "encoder", "bert", words=["red", "blue", "shoe", "hat"])
     train = ["train", folder / "train.jsonl", "--method", "lightxml", "--device", "cpu"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from report_pages import Page
+from support.report_pages import Page
 
 
 @pytest.fixture(scope="module")

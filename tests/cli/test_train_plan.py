@@ -98,7 +98,7 @@ def test_neural_methods_stand_beside_the_linear_one(
     call_both: Any, folder: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("torch")
-    from tiny_encoders import make_encoder
+    from support.tiny_encoders import make_encoder
 
     encoder = make_encoder(tmp_path / "encoder", "bert", words=["red", "blue", "shoe", "hat"])
     train = ["train", folder / "train.jsonl", "--method", "lightxml", "--out", tmp_path / "m"]

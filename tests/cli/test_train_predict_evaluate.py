@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import labelgrove
-from labelgrove.runs import RunFolder
+from labelgrove.disk.run_folder import RunFolder
 
 CONTRACT_KEYS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10", "n", "seconds", "cpu_seconds"]
 
@@ -291,7 +291,7 @@ def test_a_killed_run_resumes(run: Any, folder: Path, tmp_path: Path, model: Pat
     command = [sys.executable, "-m", "labelgrove", "train", str(folder / "train.jsonl")]
     # The hook below stops the process for good in the middle of the run, after its first stage.
     hook = (
-        "import os, sys, signal, labelgrove.runs as r; from labelgrove.cli import main\n"
+        "import os, sys, signal, labelgrove.disk.run_folder as r; from labelgrove.cli import main\n"
         "old = r.RunFolder.stage\n"
         "def stage(self, name, *a, **k):\n"
         "    if name == 'ranker': os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -330,7 +330,7 @@ def test_missing_model_is_a_clear_error(run: Any, tmp_path: Path) -> None:
 
 def test_interrupt_says_how_to_go_on(folder: Path, tmp_path: Path) -> None:
     hook = (
-        "import labelgrove.methods.linear as m; from labelgrove.cli import main\n"
+        "import labelgrove.methods.linear.method as m; from labelgrove.cli import main\n"
         "def interrupted(*a, **k): raise KeyboardInterrupt\n"
         "m.train_ranker = interrupted\n"
         "main()\n"

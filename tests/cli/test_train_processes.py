@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("torch")
 
 import labelgrove
-from run_logs import computed
+from support.run_logs import computed
+from support.tiny_encoders import make_encoder
+from support.together import run_together
 from test_contract import planted
-from tiny_encoders import make_encoder
-from together import run_together
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
 

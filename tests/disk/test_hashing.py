@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from labelgrove.core.params import Params
+from labelgrove.core.strings import StringTable
 from labelgrove.disk import hashing
 from labelgrove.disk.hashing import content_hash
+from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError
-from labelgrove.params import Params
-from labelgrove.part import Part
-from labelgrove.strings import StringTable
 
 
 @dataclass

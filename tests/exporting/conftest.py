@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exported_models import TorchSession, trained
 from labelgrove.exporting import encoder_graph, onnx_encoder
+from support.exported_models import TorchSession, trained
 
 
 @pytest.fixture

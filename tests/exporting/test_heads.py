@@ -10,11 +10,11 @@ import pytest
 from labelgrove.errors import ModelFormatError
 from labelgrove.exporting.heads import FlatHead, Reader, TreeHeads, heads_from_part
 from labelgrove.exporting.write import _heads_part, _searched_tree
-from labelgrove.masks import LabelMask
-from labelgrove.nn.cascade_net import CascadeNet, CascadeParams
-from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams
-from labelgrove.nn.matcher_net import MatcherNet
-from nn_problems import random_states, random_tree, randomise
+from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams
+from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
+from labelgrove.methods.xtransformer.net import MatcherNet
+from support.nn_problems import random_states, random_tree, randomise
 
 WIDTH, LABELS, DOCUMENTS = 6, 40, 70  # more documents than one block of the search
 

@@ -12,10 +12,10 @@ import pytest
 from scipy import sparse
 
 import labelgrove
-from exported_models import MODELS, trained
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
-from labelgrove.explain import explain
+from labelgrove.explaining.explain import explain
 from labelgrove.exporting.model import ExportedModel
+from support.exported_models import MODELS, trained
 from test_contract import planted
 
 TEXTS = planted(30, seed=7)[0]

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import labelgrove
-from exported_models import trained
 from labelgrove.errors import (
     ConfigError,
     MissingExtraError,
@@ -22,6 +21,7 @@ from labelgrove.errors import (
 )
 from labelgrove.exporting.onnx_encoder import GRAPH, open_session
 from labelgrove.methods import create
+from support.exported_models import trained
 from test_contract import planted, tiny_training
 
 TEXTS = planted(40, seed=7)[0]

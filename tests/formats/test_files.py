@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 from labelgrove.formats import (
     FORMATS,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove.corpus import LabelIndex
+from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.formats import (
     ReadOptions,

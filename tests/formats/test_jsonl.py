@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelgrove.corpus import LabelIndex
+from labelgrove.core.strings import StringTable
+from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.formats import (
     Document,
@@ -18,7 +19,6 @@ from labelgrove.formats import (
     read_corpus,
     write_corpus,
 )
-from labelgrove.strings import StringTable
 
 DATA = Path(os.environ.get("LABELGROVE_DATA", Path(__file__).parents[3] / "shared" / "data"))
 

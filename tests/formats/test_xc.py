@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from labelgrove._native import parse_xc_text
-from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.formats import (
     ReadOptions,

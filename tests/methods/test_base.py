@@ -10,8 +10,10 @@ from scipy import sparse
 
 import labelgrove
 from labelgrove import Corpus, LabelIndex, Linear
+from labelgrove.core.params import read_toml, to_toml
+from labelgrove.core.strings import StringTable
+from labelgrove.data.features import Features
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.features import Features
 from labelgrove.methods import METHODS, create, method_class
 from labelgrove.methods.base import (
     TrainingFacts,
@@ -20,8 +22,6 @@ from labelgrove.methods.base import (
     to_config,
     training_corpus,
 )
-from labelgrove.params import read_toml, to_toml
-from labelgrove.strings import StringTable
 
 
 def test_config_round_trip_through_toml(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_training_facts_survive_the_disk(tmp_path: Path) -> None:
 
 
 def test_a_model_of_another_method_is_not_loaded(tmp_path: Path) -> None:
-    from labelgrove.store import save_model
+    from labelgrove.disk.model_folder import save_model
 
     save_model(tmp_path / "m", method="other", params={}, parts={})
     with pytest.raises(ConfigError, match=r"labelgrove\.load"):

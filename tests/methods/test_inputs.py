@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove import Corpus, LabelIndex, Tfidf, TfidfParams, features
-from labelgrove.arrays import CsrParts
-from labelgrove.callbacks import Reporter
+from labelgrove import Corpus, LabelIndex, Tfidf, TfidfParams
+from labelgrove.core.arrays import CsrParts
+from labelgrove.core.callbacks import Reporter
+from labelgrove.data import features
+from labelgrove.data.features import FeatureParts, Features
 from labelgrove.disk.hashing import content_hash
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.features import FeatureParts, Features
 from labelgrove.methods.inputs import beside_terms, check_dense_norm, document_parts, terms_stage
-from labelgrove.runs import RunFolder
-from labelgrove.stages import Stages
 
 TEXTS = ["red hat", "blue shoe"]
 BOTH = Features(sparse=np.eye(2, 3), dense=np.array([[3.0, 4.0], [0.0, 0.0]]))

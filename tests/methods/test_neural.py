@@ -16,15 +16,15 @@ import torch
 
 import labelgrove
 from labelgrove import Corpus
+from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
 from labelgrove.methods.neural import comparison
 from labelgrove.methods.preparation import hold_out
-from labelgrove.nn.batches import Batches
-from labelgrove.nn.ragged import RaggedLabels
-from labelgrove.nn.rows import row_tables
-from labelgrove.nn.tokens import tokenize
-from labelgrove.runs import RunFolder
+from labelgrove.nn.batches.padded import Batches
+from labelgrove.nn.encoders.tokens import tokenize
+from labelgrove.nn.heads.ragged import RaggedLabels
+from labelgrove.nn.heads.rows import row_tables
 from test_contract import planted, same, tiny_training
 
 METHODS = ("lightxml", "cascadexml")
@@ -292,7 +292,7 @@ def test_train_and_predict_from_the_command_line(tmp_path: Path) -> None:
     lines = [json.dumps({"text": t, "labels": y}) for t, y in zip(texts, labels, strict=True)]
     (tmp_path / "train.jsonl").write_text("\n".join(lines))
     config = tiny_training() | {"heads": HEADS["cascadexml"], "method": "cascadexml"}
-    from labelgrove.params import to_toml
+    from labelgrove.core.params import to_toml
 
     (tmp_path / "config.toml").write_text(to_toml(config))
     run = CliRunner()

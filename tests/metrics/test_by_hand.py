@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove.corpus import LabelIndex
+from labelgrove.data.corpus import LabelIndex
 from labelgrove.metrics import Propensity, by_frequency, evaluate
-from labelgrove.predictions import Predictions
+from labelgrove.scores.predictions import Predictions
 
 # document   predicted        true          further labels without a column
 #        0   a b c            a c           0

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.metrics import f1_score, ndcg_score
 
-from labelgrove.corpus import LabelIndex
+from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.metrics import DEFAULT_METRICS, Evaluation, Propensity, evaluate
-from labelgrove.predictions import Predictions
+from labelgrove.scores.predictions import Predictions
 from reference import metrics as reference
 
 LABELS = 7

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove.corpus import LabelIndex
+from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError
 from labelgrove.metrics import Propensity, compare, evaluate
 from labelgrove.metrics.intervals import bootstrap, interval
 from labelgrove.metrics.measures import Ratio, mean
 from labelgrove.metrics.names import parse_metric
 from labelgrove.metrics.ranking import judge, per_label_measure
-from labelgrove.predictions import Predictions
+from labelgrove.scores.predictions import Predictions
 from reference import metrics as reference
 
 LABELS = 12

@@ -6,10 +6,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from labelgrove.corpus import LabelIndex
+from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError
 from labelgrove.metrics import evaluate, scorer
-from labelgrove.predictions import Predictions
+from labelgrove.scores.predictions import Predictions
 
 
 class Echo(BaseEstimator):

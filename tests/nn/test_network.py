@@ -10,12 +10,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.tiny_encoders import WIDTH, make_encoder  # noqa: E402
+from support.tiny_encoders import WIDTH, make_encoder  # noqa: E402
 
-from labelgrove.nn.encoder import EncoderParams, load_encoder  # noqa: E402
-from labelgrove.nn.lightxml_net import LightXmlNet, LightXmlParams  # noqa: E402
+from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa: E402
+from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
+from labelgrove.nn.encoders.tokens import Tokens, tokenize  # noqa: E402
 from labelgrove.nn.network import Network, Runner, network_from_part, network_part  # noqa: E402
-from labelgrove.nn.tokens import Tokens, tokenize  # noqa: E402
 
 
 @pytest.fixture

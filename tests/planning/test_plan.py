@@ -9,14 +9,14 @@ import pytest
 from scipy import sparse
 
 from labelgrove import Corpus, Linear
+from labelgrove.data.features import Features
 from labelgrove.datasets import shop_corpus
 from labelgrove.errors import ConfigError
-from labelgrove.features import Features
+from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.methods import create
 from labelgrove.planning.linear import linear_work, sampled
 from labelgrove.planning.plan import Estimate, Plan, expected_widths, plan_training
-from labelgrove.solver import RankerParams
-from labelgrove.tree import TreeParams, build_tree
+from labelgrove.ranking.solver import RankerParams
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_times_are_within_a_factor_of_two(corpus: Corpus, method: str) -> None:
 
 
 def test_the_memory_estimate_is_not_below_what_is_needed(corpus: Corpus) -> None:
-    from labelgrove.memory import peak_rss
+    from labelgrove.core.memory import peak_rss
 
     plan = plan_training(Linear(), corpus, calibrate=False)
     before = peak_rss() or 0

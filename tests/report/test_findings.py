@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelgrove.corpus import LabelIndex
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.labels.tree import LabelTree
 from labelgrove.metrics.ranking import Judged, judge
-from labelgrove.predictions import Predictions
 from labelgrove.report.findings import (
     calibration,
     frequency_bands,
@@ -18,7 +18,7 @@ from labelgrove.report.findings import (
     tail_curve,
     thinned,
 )
-from labelgrove.tree import LabelTree
+from labelgrove.scores.predictions import Predictions
 
 LABELS = 7
 

@@ -13,7 +13,7 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods.base import TrainingFacts
 from labelgrove.metrics import by_frequency, compare, evaluate
 from labelgrove.report import Report, measure_report, to_html, write_report
-from report_pages import Page
+from support.report_pages import Page
 
 THINGS = ["shoes", "hats", "lamps", "chairs", "tables"]
 COLOURS = ["red", "blue", "green"]

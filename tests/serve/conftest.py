@@ -12,11 +12,11 @@ pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 pytest.importorskip("httpx")
 
-from browsing import browser as started_browser
 from labelgrove import Corpus, Linear
 from labelgrove.datasets import shop_corpus
-from labelgrove.tree import TreeParams
-from services import fitted, running
+from labelgrove.labels.tree import TreeParams
+from support.browsing import browser as started_browser
+from support.services import fitted, running
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from services import running
+from support.services import running
 
 schemathesis = pytest.importorskip("schemathesis")
 

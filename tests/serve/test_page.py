@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from browsing import TEXT, ask, names, visiting
 from labelgrove import Corpus, Linear, calibrate
-from services import running
+from support.browsing import TEXT, ask, names, visiting
+from support.services import running
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from browsing import TEXT, ask, names, visiting
-from services import fitted, running
+from support.browsing import TEXT, ask, names, visiting
+from support.services import fitted, running
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from labelgrove.serve.page_files import FOLDER, TYPES
-from services import check_problem, running
+from support.services import check_problem, running
 
 
 def test_the_page_and_its_files_are_sent_under_a_strict_policy(client: Any) -> None:

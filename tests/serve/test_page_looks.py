@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from browsing import visiting
-from services import running
+from support.browsing import visiting
+from support.services import running
 
 pytestmark = pytest.mark.timeout(60)
 FILLED = {

@@ -14,7 +14,7 @@ import pytest
 from labelgrove import Linear
 from labelgrove.errors import ConfigError, ModelFormatError
 from labelgrove.serve.served import ModelFolder
-from services import fitted, running
+from support.services import fitted, running
 
 
 def wait_until(condition: Any) -> None:

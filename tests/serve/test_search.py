@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labelgrove.corpus import LabelIndex
+from labelgrove.data.corpus import LabelIndex
 from labelgrove.serve.search import LabelSearch
 
 NAMES = st.lists(st.text("aAbß é\n", max_size=8), min_size=1, max_size=12)

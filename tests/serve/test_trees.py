@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labelgrove import Ensemble, LabelIndex, Linear
+from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.served import Served
 from labelgrove.serve.trees import TreeWalk, label_trees
-from labelgrove.tree import LabelTree, TreeParams
-from services import check_problem, fitted, running
+from support.services import check_problem, fitted, running
 
 
 def leaves_below(walk: TreeWalk, node: str, limit: int) -> list[str]:

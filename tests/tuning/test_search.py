@@ -13,10 +13,10 @@ import pytest
 pytest.importorskip("optuna")
 
 from labelgrove import Corpus, Linear, tune
+from labelgrove.core.params import read_toml
 from labelgrove.datasets import shop_corpus
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
-from labelgrove.params import read_toml
 from labelgrove.tuning import search, study
 from labelgrove.tuning.search import Tuned, parse_budget
 

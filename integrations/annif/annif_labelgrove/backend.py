@@ -20,10 +20,10 @@ from annif_labelgrove.errors import as_annif
 from annif_labelgrove.settings import Settings, limit_of
 from annif_labelgrove.subjects import Places, labelled_documents, suggestion_matrix
 from labelgrove import Corpus, LabelIndex
+from labelgrove.disk.run_folder import RunFolder
 from labelgrove.formats import read_corpus, write_corpus, write_label_table
 from labelgrove.formats.write import corpus_documents
 from labelgrove.methods import method_class
-from labelgrove.runs import RunFolder
 
 if TYPE_CHECKING:
     from annif.corpus.types import Document, DocumentCorpus

@@ -8,9 +8,9 @@ from typing import Any
 
 from annif.util import boolean
 
+from labelgrove.core.params import merge_settings, read_toml
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create
-from labelgrove.params import merge_settings, read_toml
 
 # Keys that Annif itself reads; the rest of a section belongs to the method.
 OF_ANNIF = {

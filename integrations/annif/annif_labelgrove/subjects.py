@@ -83,7 +83,7 @@ def suggestion_matrix(found: Any, places: Places, subjects: SubjectIndex) -> Any
     """Predictions as the sparse documents x subjects matrix that Annif's batches are made of."""
     from scipy.sparse import csr_array
 
-    from labelgrove.calibration_curves import unit_scores
+    from labelgrove.calibrating.curves import unit_scores
 
     used = np.arange(found.k) < found.counts[:, None]
     rows = np.nonzero(used)[0]

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove.benching.table import METRICS
-from labelgrove.ensemble import check_rule
-from labelgrove.ensemble_members import check_kinds
+from labelgrove.core.params import Params, merge_settings, param, read_toml, unknown_key
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create, method_class
-from labelgrove.params import Params, merge_settings, param, read_toml, unknown_key
+from labelgrove.methods.ensemble.members import check_kinds
+from labelgrove.methods.ensemble.method import check_rule
 
 
 @dataclass

@@ -27,14 +27,14 @@ from typing import Any
 import labelgrove
 from labelgrove.benching.config import Bench, BenchParams, Row, create_row
 from labelgrove.benching.table import METRICS, add_gains
-from labelgrove.disk import jsonio
+from labelgrove.core import jsonio
+from labelgrove.core.params import to_toml
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions
 from labelgrove.disk.hashing import content_hash, file_hash
 from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.formats.sources import source_files
-from labelgrove.nn.encoder_files import EncoderContent, EncoderParams, find_encoder
-from labelgrove.params import to_toml
+from labelgrove.nn.encoders.files import EncoderContent, EncoderParams, find_encoder
 
 WARM_UP = 5  # documents before the clock runs
 
@@ -335,7 +335,7 @@ def latency(model: Any, corpus: Any, documents: int) -> dict[str, float]:
 
 def _stage_seconds(cache: Path, before: int) -> dict[str, float]:
     """Seconds of all stages that the last run used, those that an earlier row had computed too."""
-    from labelgrove.runs import run_status
+    from labelgrove.disk.run_folder import run_status
 
     used = {
         (event["stage"], event["key"])

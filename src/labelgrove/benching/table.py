@@ -33,7 +33,7 @@ def bench_table(records: Sequence[Mapping[str, Any]]) -> str:
     >>> print(bench_table([{"row": "x", "published": {"P@1": 80.0}}]).splitlines()[2][:24])
     | x, published | 80.00 |
     """
-    from labelgrove.memory import format_size
+    from labelgrove.core.memory import format_size
 
     intervals = any(record.get("intervals") for record in records)
     heads = ["", *METRICS, "gain P@1/3/5", "training s", "ms p50/p99", "docs/s", "model", "memory"]

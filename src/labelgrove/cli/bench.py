@@ -39,7 +39,7 @@ def bench(
     from labelgrove.benching.config import Bench
     from labelgrove.benching.run import run_bench
     from labelgrove.benching.table import bench_table
-    from labelgrove.params import read_toml
+    from labelgrove.core.params import read_toml
 
     console = common.stderr_console()
     common.check_device(device)

@@ -56,7 +56,7 @@ def calibrate(
 
     Example: labelgrove calibrate model --data dev.jsonl --precision 0.9
     """
-    from labelgrove.calibration import calibrate as learn
+    from labelgrove.calibrating.calibration import calibrate as learn
     from labelgrove.methods.base import load
 
     console = common.stderr_console()

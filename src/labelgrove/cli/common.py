@@ -18,7 +18,7 @@ from labelgrove.errors import ConfigError, DataError, UnsupportedError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from labelgrove.corpus import Corpus, LabelIndex
+    from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.formats import ReadOptions
     from labelgrove.metrics import Evaluation, Propensity
 
@@ -52,8 +52,8 @@ def read_options(
     part: str = "train",
 ) -> ReadOptions:
     """The reading flags as one object; ``read`` holds the rarer ones as key=value."""
+    from labelgrove.core.params import unknown_key
     from labelgrove.formats import ReadOptions
-    from labelgrove.params import unknown_key
 
     values: dict[str, Any] = {
         "format": input_format,
@@ -121,7 +121,7 @@ def read_dense(path: Path) -> Any:
     """A dense block from a .npy file, mapped into memory instead of read."""
     import numpy as np
 
-    from labelgrove.features import as_dense
+    from labelgrove.data.features import as_dense
     from labelgrove.formats.files import existing
 
     file = existing(path)
@@ -162,7 +162,7 @@ def local_model(model: Path) -> Path:
     given = str(model)
     if not given.startswith("hub:"):
         return model
-    from labelgrove.hub import fetch
+    from labelgrove.publishing.hub import fetch
 
     name, _, revision = given.removeprefix("hub:").partition("@")
     return fetch(name, revision=revision or None)
@@ -280,8 +280,8 @@ def _predicted(model: Any, corpus: Corpus, k: int, threads: int) -> Any:
     """Predictions of a whole corpus; on a terminal slice by slice, with a bar that moves."""
     if not sys.stderr.isatty() or len(corpus) <= SLICE:
         return model.predict(corpus, k=k, threads=threads)
-    from labelgrove.callbacks import Reporter, RichProgress
-    from labelgrove.predictions import Predictions
+    from labelgrove.core.callbacks import Reporter, RichProgress
+    from labelgrove.scores.predictions import Predictions
 
     parts = []
     with (

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labelgrove.data.splits import PARTS, HashSplit, Part
 from labelgrove.errors import DataError
-from labelgrove.splits import PARTS, HashSplit, Part
 
 if TYPE_CHECKING:
     from labelgrove.formats import Document

@@ -14,8 +14,8 @@ from labelgrove.cli.corpus_files import CorpusFolder, refuse_existing, wanted_pa
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
+    from labelgrove.data.splits import Part
     from labelgrove.formats import Document, ReadOptions, ReadReport
-    from labelgrove.splits import Part
 
 T = TypeVar("T")
 WITHOUT_TEXTS = ("xc", "svmlight")
@@ -163,8 +163,8 @@ def sample(
 
     Example: labelgrove data sample train.jsonl small.jsonl -n 5000 --seed 1
     """
+    from labelgrove.data.splits import sample_documents
     from labelgrove.formats import ReadReport, write_corpus
-    from labelgrove.splits import sample_documents
 
     refuse_existing([target], force=force)
     report = ReadReport()
@@ -201,8 +201,8 @@ def split(
 
     Example: labelgrove data split all.jsonl --out parts --dev 0.05 --test 0.1
     """
+    from labelgrove.data.splits import HashSplit
     from labelgrove.formats import ReadReport, read_label_table
-    from labelgrove.splits import HashSplit
 
     parts = HashSplit(dev=dev, test=test, seed=seed)
     folder = CorpusFolder(out, gzip=gzip, parts=wanted_parts(dev=dev, test=test))
@@ -307,6 +307,7 @@ def get(
     """
     import tempfile
 
+    from labelgrove.data.splits import HashSplit
     from labelgrove.datasets import (
         debian_documents,
         debian_label_rows,
@@ -314,7 +315,6 @@ def get(
         find_indexes,
         read_packages,
     )
-    from labelgrove.splits import HashSplit
 
     parts = HashSplit(dev=dev, test=test, seed=seed)
     folder = CorpusFolder(out, gzip=gzip, parts=wanted_parts(dev=dev, test=test))

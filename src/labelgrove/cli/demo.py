@@ -13,8 +13,8 @@ from labelgrove.cli import common, options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from labelgrove.corpus import Corpus
-    from labelgrove.predictions import Predictions
+    from labelgrove.data.corpus import Corpus
+    from labelgrove.scores.predictions import Predictions
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
 
@@ -32,7 +32,7 @@ def demo(
 
     Example: labelgrove demo --documents 5000 --labels 500
     """
-    from labelgrove.callbacks import RichProgress
+    from labelgrove.core.callbacks import RichProgress
     from labelgrove.datasets import shop_corpus
     from labelgrove.methods import create
 
@@ -73,8 +73,8 @@ def _print_table(
 ) -> None:
     from rich.table import Table
 
-    from labelgrove.memory import format_size
-    from labelgrove.store import model_size
+    from labelgrove.core.memory import format_size
+    from labelgrove.disk.model_folder import model_size
 
     evaluation = measured.evaluation
     table = Table(title=f"linear method on {evaluation.n:,} unseen products")

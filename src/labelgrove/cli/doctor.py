@@ -45,7 +45,7 @@ def examine() -> dict[str, dict[str, Any]]:
     ['extras', 'kernels', 'machine', 'packages', 'torch']
     """
     from labelgrove import __version__
-    from labelgrove.memory import available_memory, format_size
+    from labelgrove.core.memory import available_memory, format_size
 
     machine = {
         "system": platform.platform(),

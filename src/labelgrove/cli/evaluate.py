@@ -110,7 +110,7 @@ def _evaluate_file(
     import numpy as np
 
     from labelgrove.metrics import evaluate
-    from labelgrove.predictions_file import read_predictions
+    from labelgrove.scores.files import read_predictions
 
     index = frequencies = n_train = None
     if train_corpus is not None:

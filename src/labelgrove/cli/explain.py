@@ -15,7 +15,7 @@ from labelgrove.errors import DataError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from labelgrove.explanation import Explanation, Step
+    from labelgrove.explaining.types import Explanation, Step
 
 SHOWN_TEXT = 1500  # characters of the text on the terminal
 BAR = 12
@@ -60,8 +60,8 @@ def explain(
 
     Example: labelgrove explain model --text "red running shoes" --k 2 --train train.jsonl
     """
-    from labelgrove.explain import explain, explain_best
-    from labelgrove.explanation import GRADIENT_STEPS
+    from labelgrove.explaining.explain import explain, explain_best
+    from labelgrove.explaining.types import GRADIENT_STEPS
     from labelgrove.methods.base import load
 
     common.check_device(device)
@@ -144,7 +144,7 @@ def explanation_lines(found: Explanation, text: str, indent: str = "") -> Iterat
 def step_line(step: Step) -> str:
     """A node of the path: what it is about, its probability, and how its margin adds up.
 
-    >>> from labelgrove.explanation import Reason, Step
+    >>> from labelgrove.explaining.types import Reason, Step
     >>> step_line(Step(1, 4, 8, 0.5, 0.75, bias=0.1, reasons=(Reason("red", 0.4),)))
     'level 1, node 4 of 8: 0.7500 from margin 0.500 = red +0.400, bias +0.100'
     """

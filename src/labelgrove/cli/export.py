@@ -28,9 +28,9 @@ def export(
 
     Example: labelgrove export model --output model-int8 --precision int8
     """
+    from labelgrove.core.memory import format_size
+    from labelgrove.disk.model_folder import model_size
     from labelgrove.exporting.write import export as write
-    from labelgrove.memory import format_size
-    from labelgrove.store import model_size
 
     chosen: Any = {"precision": precision, "format": format, "overwrite": force}
     start = time.perf_counter()

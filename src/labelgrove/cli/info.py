@@ -21,9 +21,9 @@ def info(
 
     Example: labelgrove info model --verify
     """
-    from labelgrove.memory import format_size
-    from labelgrove.params import to_toml
-    from labelgrove.store import load_model, model_size
+    from labelgrove.core.memory import format_size
+    from labelgrove.core.params import to_toml
+    from labelgrove.disk.model_folder import load_model, model_size
 
     stored = load_model(model, verify="full" if verify else "auto")
     facts: dict[str, Any] = {

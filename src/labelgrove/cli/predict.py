@@ -15,7 +15,7 @@ from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from labelgrove.corpus import Corpus
+    from labelgrove.data.corpus import Corpus
     from labelgrove.formats import Document
 
 Batch = tuple[Any, Sequence[str | None]]
@@ -82,11 +82,11 @@ def predict(
 
     Example: echo '{"text": "red running shoes"}' | labelgrove predict model - --k 3 --deny sale
     """
-    from labelgrove.callbacks import Reporter, RichProgress
+    from labelgrove.core.callbacks import Reporter, RichProgress
     from labelgrove.formats import ReadReport, iter_documents, read_corpus
-    from labelgrove.masks import LabelMask
+    from labelgrove.labels.masks import LabelMask
     from labelgrove.methods.base import load
-    from labelgrove.predictions_file import prediction_lines
+    from labelgrove.scores.files import prediction_lines
 
     console = common.stderr_console()
     common.check_device(device)
@@ -94,7 +94,7 @@ def predict(
     common.use_device(loaded, device)
     common.check_dense(loaded, dense)
     if groups is not None:
-        from labelgrove.tree_given import read_label_groups
+        from labelgrove.labels.given_trees import read_label_groups
 
         loaded.index_ = loaded.index_.with_groups(read_label_groups(groups, loaded.index_))
     asked: dict[str, Any] = {

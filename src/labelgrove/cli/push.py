@@ -42,8 +42,8 @@ def push(
 
     Example: labelgrove push model me/my-tags --licence apache-2.0 --language en
     """
-    from labelgrove.hub import push as send
-    from labelgrove.model_card import model_card
+    from labelgrove.publishing.card import model_card
+    from labelgrove.publishing.hub import push as send
 
     told: dict[str, Any] = {
         "licence": licence,

@@ -13,7 +13,7 @@ from labelgrove.cli import common, options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from labelgrove.corpus import LabelIndex
+    from labelgrove.data.corpus import LabelIndex
     from labelgrove.methods.base import TrainingFacts
 
 

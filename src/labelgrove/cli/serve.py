@@ -49,7 +49,7 @@ def serve(
 
     Example: labelgrove serve model --port 8000 --workers 2 --set max_k=20
     """
-    from labelgrove.params import merge_settings
+    from labelgrove.core.params import merge_settings
     from labelgrove.serve.settings import ServeParams
 
     common.check_device(device)

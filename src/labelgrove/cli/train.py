@@ -16,7 +16,7 @@ from labelgrove.cli import common, options
 from labelgrove.methods import METHODS
 
 if TYPE_CHECKING:
-    from labelgrove.runs import RunFolder, RunStatus
+    from labelgrove.disk.run_folder import RunFolder, RunStatus
 
 
 def train(
@@ -85,15 +85,15 @@ def train(
 
     Example: labelgrove train train.jsonl.xz --method cascadexml --plan
     """
-    from labelgrove.callbacks import RichProgress
     from labelgrove.cli.train_summary import print_summary, summary
+    from labelgrove.core.callbacks import RichProgress
+    from labelgrove.core.memory import limit_memory, parse_size, peak_rss, require
+    from labelgrove.core.processes import is_first_process, process_count, wait_for_all
+    from labelgrove.data.splits import repeated_texts
     from labelgrove.errors import DataError
     from labelgrove.formats.files import existing
-    from labelgrove.memory import limit_memory, parse_size, peak_rss, require
     from labelgrove.methods import create
     from labelgrove.planning.plan import plan_training
-    from labelgrove.processes import is_first_process, process_count, wait_for_all
-    from labelgrove.splits import repeated_texts
 
     if out is None and not plan_only:
         raise typer.BadParameter("say where the model shall go", param_hint="--out")
@@ -132,7 +132,7 @@ def train(
                     console.print(note, markup=False)
         given: dict[str, Any] = {}
         if label_tree is not None:
-            from labelgrove.tree_given import read_label_groups, read_label_tree
+            from labelgrove.labels.given_trees import read_label_groups, read_label_tree
 
             given["label_tree"], settled = read_label_tree(label_tree, documents.index)
             groups = read_label_groups(label_tree, documents.index)  # for masks at prediction
@@ -176,8 +176,8 @@ def train(
 
 def _check_out(out: Path | None, *, force: bool) -> None:
     """Says before the work, not after it, that the model could not be put there."""
+    from labelgrove.disk.model_folder import check_replaceable
     from labelgrove.errors import ConfigError
-    from labelgrove.store import check_replaceable
 
     if out is not None and out.exists():
         if not force:
@@ -217,9 +217,9 @@ def _training_run(
     out: Path | None, kept: Path | None, *, resume: bool, force: bool, device: str | None
 ) -> Iterator[RunFolder | None]:
     """The run folder while training. A private one stays only where it is worth resuming."""
+    from labelgrove.core.processes import is_first_process, wait_for_all
+    from labelgrove.disk.run_folder import RunFolder
     from labelgrove.errors import ConfigError
-    from labelgrove.processes import is_first_process, wait_for_all
-    from labelgrove.runs import RunFolder
 
     if out is None:
         yield None
@@ -264,8 +264,8 @@ def configured(
     threads: int | None,
 ) -> tuple[str, dict[str, Any]]:
     """The method and its tables: config file, --set and flags, in rising precedence."""
+    from labelgrove.core.params import merge_settings, read_toml
     from labelgrove.errors import ConfigError
-    from labelgrove.params import merge_settings, read_toml
 
     tables = merge_settings({} if config is None else read_toml(config), settings)
     named = tables.pop("method", "ensemble" if "members" in tables else None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labelgrove.cli import common
-from labelgrove.held_out import held_out_metrics
+from labelgrove.methods.held_out import held_out_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,8 +27,8 @@ def summary(
     dev: Path | None,
 ) -> dict[str, Any]:
     """Everything that is told, as one JSON object."""
-    from labelgrove.memory import peak_rss
-    from labelgrove.store import model_size
+    from labelgrove.core.memory import peak_rss
+    from labelgrove.disk.model_folder import model_size
 
     told: dict[str, Any] = {
         "model": str(out),
@@ -80,7 +80,7 @@ def print_summary(
     console: Console, told: Mapping[str, Any], measured: common.TimedEvaluation | None
 ) -> None:
     """The same for people."""
-    from labelgrove.memory import format_size
+    from labelgrove.core.memory import format_size
 
     def say(text: str) -> None:
         console.print(text, markup=False)

@@ -82,12 +82,12 @@ def tune(
 
     Example: labelgrove tune train.jsonl --method cascadexml --space space.toml --metric PSP@5
     """
-    from labelgrove.callbacks import RichProgress
     from labelgrove.cli.train import configured
+    from labelgrove.core.callbacks import RichProgress
+    from labelgrove.core.params import read_toml
     from labelgrove.disk.atomic import write_file
     from labelgrove.errors import ConfigError
     from labelgrove.methods import create
-    from labelgrove.params import read_toml
     from labelgrove.tuning.search import parse_budget, tune
 
     console = common.stderr_console(quiet=quiet)

@@ -13,8 +13,8 @@ from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from labelgrove.corpus import Corpus
-    from labelgrove.growth_report import Growth
+    from labelgrove.data.corpus import Corpus
+    from labelgrove.updating.report import Growth
 
 
 def update(
@@ -68,11 +68,11 @@ def update(
 
     Example: labelgrove update model --labels new_labels.tsv --out model-2
     """
-    from labelgrove.callbacks import RichProgress
-    from labelgrove.growth_report import GrowthParams
+    from labelgrove.core.callbacks import RichProgress
+    from labelgrove.core.params import merge_settings
+    from labelgrove.disk.model_folder import check_replaceable
     from labelgrove.methods.base import load
-    from labelgrove.params import merge_settings
-    from labelgrove.store import check_replaceable
+    from labelgrove.updating.report import GrowthParams
 
     console = common.stderr_console()
     common.check_device(device)

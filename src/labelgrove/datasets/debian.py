@@ -3,7 +3,7 @@
 The task: from a package's description alone, say which packages it depends on ("depends"), or how
 Debian's volunteers tagged it ("debtags"). The text is the synopsis and the long description; the
 package's name, version, section and dependencies stay out of it. Everything here is a pure function
-of the text of index files; :mod:`labelgrove.datasets.apt` fetches them.
+of the text of index files; ``datasets.apt`` fetches them.
 """
 
 from __future__ import annotations

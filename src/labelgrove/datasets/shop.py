@@ -17,8 +17,9 @@ from typing import TypeVar
 import numpy as np
 from scipy import sparse
 
-from labelgrove.arrays import as_csr
-from labelgrove.corpus import Corpus
+from labelgrove.core.arrays import as_csr
+from labelgrove.core.strings import StringTable
+from labelgrove.data.corpus import Corpus
 from labelgrove.datasets.shop_labels import (
     ATTRIBUTES,
     DEPARTMENTS,
@@ -30,7 +31,6 @@ from labelgrove.datasets.shop_labels import (
 )
 from labelgrove.errors import ConfigError
 from labelgrove.formats.documents import Document
-from labelgrove.strings import StringTable
 
 PARTS = ("train", "dev", "test")
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labelgrove.corpus import LabelIndex
+from labelgrove.core.strings import StringTable
+from labelgrove.data.corpus import LabelIndex
 from labelgrove.datasets import words
 from labelgrove.errors import ConfigError
-from labelgrove.strings import StringTable
 
 DEPARTMENTS = len(words.DEPARTMENTS)
 PRODUCTS = DEPARTMENTS * words.PRODUCTS_PER_DEPARTMENT

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import labelgrove
-from labelgrove.disk import jsonio
+from labelgrove.core import jsonio
 from labelgrove.disk.atomic import leftovers, write_file, write_folder
 from labelgrove.disk.hashing import file_hash
+from labelgrove.disk.part import Part
 from labelgrove.disk.tensors import read_tensors, write_tensors
 from labelgrove.errors import ConfigError, ModelFormatError
-from labelgrove.part import Part
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.strings import StringTable
 from labelgrove.disk.tensors import array_blocks
 from labelgrove.errors import ConfigError
-from labelgrove.strings import StringTable
 
 _CHUNK = 65_536  # strings joined at a time; part of the definition of the hash
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.disk import jsonio
+from labelgrove.core import jsonio
 from labelgrove.errors import ConfigError, ModelFormatError
 
 _CODES = {

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labelgrove.disk.part import Part
 from labelgrove.errors import MissingExtraError, UnsupportedError
 from labelgrove.exporting.onnx_encoder import open_session
-from labelgrove.nn.encoder import Encoder
-from labelgrove.part import Part
+from labelgrove.nn.encoders.encoder import Encoder
 
 OPSET = 20  # of 2024; onnxruntime reads it from 1.18 on
 LARGEST_FILE = 1_500_000_000  # bytes of weights; a file in this format ends at 2 GiB

@@ -8,28 +8,28 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from labelgrove.beam import SearchParams
-from labelgrove.corpus import LabelIndex
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.features import Features
+from labelgrove.disk.part import Part
 from labelgrove.errors import ModelFormatError
 from labelgrove.exporting.heads import Heads, heads_from_part
 from labelgrove.exporting.onnx_encoder import OnnxEncoder, OnnxRunner
-from labelgrove.features import Features
-from labelgrove.forest import search_trees
-from labelgrove.label_features import l2_normalised
-from labelgrove.masks import LabelMask
-from labelgrove.methods.cluster_ranking import (
+from labelgrove.labels.features import l2_normalised
+from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.inputs import beside_terms
+from labelgrove.methods.reranking import Reranker, RerankParams
+from labelgrove.methods.xtransformer.ranking import (
     ClusterRanker,
     LearntScore,
     Matched,
     RankingParams,
 )
-from labelgrove.methods.inputs import beside_terms
-from labelgrove.methods.reranking import Reranker, RerankParams
-from labelgrove.part import Part
-from labelgrove.predictions import Predictions
-from labelgrove.ranker import Ranker
-from labelgrove.tfidf import Tfidf
-from labelgrove.tree import LabelTree
+from labelgrove.ranking.beam import SearchParams
+from labelgrove.ranking.forest import search_trees
+from labelgrove.ranking.ranker import Ranker
+from labelgrove.scores.predictions import Predictions
+from labelgrove.text.tfidf import Tfidf
 
 
 class Engine(Protocol):

@@ -13,12 +13,12 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
-from labelgrove.arrays import Float32, Int32, Int64
+from labelgrove.core.arrays import Float32, Int32, Int64
+from labelgrove.core.topk import TopK, top_k
+from labelgrove.disk.part import Part
 from labelgrove.errors import ModelFormatError
-from labelgrove.masks import LabelMask
-from labelgrove.part import Part
-from labelgrove.topk import TopK, top_k
-from labelgrove.tree import LabelTree
+from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import LabelTree
 
 # How states become what heads read: side by side; side by side behind a bottleneck; the first two
 # mixed and the others as they are; the only one as it is.

@@ -10,19 +10,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
-from labelgrove.calibration import Calibration
-from labelgrove.corpus import LabelIndex
+from labelgrove.calibrating.calibration import Calibration
+from labelgrove.core.params import Params, to_toml
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.features import Features
+from labelgrove.disk.model_folder import load_model, save_model
+from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, UnsupportedError
 from labelgrove.exporting.engines import Engine, make_engine
 from labelgrove.exporting.onnx_encoder import GRAPH, TOKENIZER, WEIGHTS, OnnxEncoder
-from labelgrove.features import Features
-from labelgrove.masks import LabelMask
+from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.base import TrainingFacts, checked_inputs
 from labelgrove.methods.estimator import Estimator
-from labelgrove.params import Params, to_toml
-from labelgrove.part import Part
-from labelgrove.predictions import Predictions
-from labelgrove.store import load_model, save_model
+from labelgrove.scores.predictions import Predictions
 
 RUNTIME = "onnx"
 

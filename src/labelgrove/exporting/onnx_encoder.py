@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.arrays import Float32, Int64
+from labelgrove.core.arrays import Float32, Int64
 from labelgrove.errors import MissingExtraError, ModelFormatError
 from labelgrove.exporting.heads import Heads
-from labelgrove.masks import LabelMask
-from labelgrove.nn.tokens import Tokens, tokenize
+from labelgrove.labels.masks import LabelMask
+from labelgrove.nn.encoders.tokens import Tokens, tokenize
 
 GRAPH, WEIGHTS, TOKENIZER = "encoder.onnx", "encoder.onnx.data", "tokenizer.json"
 BATCH_TOKENS = 2048  # padding included; more does not make a CPU quicker

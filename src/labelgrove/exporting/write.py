@@ -11,11 +11,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, MissingExtraError, UnsupportedError
 from labelgrove.exporting.model import RUNTIME, ExportedModel, write_exported
 from labelgrove.exporting.onnx_encoder import GRAPH, TOKENIZER
 from labelgrove.methods.base import check_fitted, to_config
-from labelgrove.part import Part
 
 Precision = Literal["fp32", "int8"]
 EXPORTABLE = ("lightxml", "cascadexml", "xtransformer", "xrtransformer", "linear-vectors")
@@ -173,8 +173,8 @@ def _vector_pieces(model: Any) -> _Pieces:
 
 def _heads_part(heads: Any) -> Part:
     """The heads of a network as ``labelgrove.exporting.heads`` reads them."""
-    from labelgrove.nn.cascade_net import CascadeNet
-    from labelgrove.nn.lightxml_net import LightXmlNet
+    from labelgrove.methods.cascadexml.net import CascadeNet
+    from labelgrove.methods.lightxml.net import LightXmlNet
 
     config = {"reads": "single", "sigmoid": False, "probabilities": True, "kept": None}
     arrays: dict[str, Any] = {}
@@ -210,7 +210,7 @@ def _layer(name: str, layer: Any) -> dict[str, Any]:
 
 def _searched_tree(heads: Any, tree: Any) -> Any:
     """The levels that heads go down: LightXML knows the labels and the level above."""
-    from labelgrove.tree import LabelTree
+    from labelgrove.labels.tree import LabelTree
 
     levels = len(heads.index.widths)
     if levels == len(tree.widths):

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from labelgrove.arrays import CSR, as_csr
-from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.strings import StringTable
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.formats.documents import Document, ReadReport
 from labelgrove.formats.labels import LabelTable, index_with_names
-from labelgrove.strings import StringTable
 
 
 class TableBuilder:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from labelgrove.corpus import LabelIndex
+from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.formats.annif import without_brackets
 from labelgrove.formats.files import existing, read_all, replacing, sibling

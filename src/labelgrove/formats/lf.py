@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.formats.building import build_corpus
 from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport

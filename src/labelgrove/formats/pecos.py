@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from labelgrove.arrays import CSR, as_csr, csr_parts
-from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.core.arrays import CSR, as_csr, csr_parts
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.formats.building import TableBuilder
 from labelgrove.formats.documents import Document, ReadOptions, ReadReport

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.formats.annif import iter_annif
 from labelgrove.formats.attentionxml import iter_attentionxml

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labelgrove.corpus import Corpus
+from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.formats.documents import Document
 from labelgrove.formats.files import bare_name, replacing

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove._native import parse_xc_text
-from labelgrove.arrays import CSR, as_csr
-from labelgrove.corpus import Corpus
+from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.data.corpus import Corpus
 from labelgrove.errors import DataError
 from labelgrove.formats.building import make_csr, merge_repeated, no_documents
 from labelgrove.formats.documents import ReadOptions, ReadReport

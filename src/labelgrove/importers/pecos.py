@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from labelgrove.arrays import CSR, Int32, Int64
-from labelgrove.beam import POST_PROCESSORS, SearchParams
-from labelgrove.disk.jsonio import parse
+from labelgrove.core.arrays import CSR, Int32, Int64
+from labelgrove.core.jsonio import parse
 from labelgrove.errors import ModelFormatError
-from labelgrove.ranker import Ranker
-from labelgrove.solver import WIDEST_CLUSTER, ChunkedWeights
-from labelgrove.tree import LabelTree
+from labelgrove.labels.tree import LabelTree
+from labelgrove.ranking.beam import POST_PROCESSORS, SearchParams
+from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.solver import WIDEST_CLUSTER, ChunkedWeights
 
 
 def read_pecos_ranker(folder: str | Path) -> tuple[Ranker, SearchParams]:
     """The ranker in a PECOS folder, and the settings with which PECOS would search it.
 
     Label columns stay PECOS's own. How many labels PECOS would return (``only_topk`` of the last
-    level) is not part of the settings: it is the ``k`` of :meth:`~labelgrove.ranker.Ranker.search`.
+    level) is not part of the settings: it is the ``k`` of ``Ranker.search``.
 
     >>> read_pecos_ranker("no/such/folder")
     Traceback (most recent call last):

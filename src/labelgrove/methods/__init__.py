@@ -39,12 +39,14 @@ def _parabel_on(kind: str, what: str, *, beside_tfidf: bool = True) -> MethodEnt
     """Parabel on text vectors: baselines of the neural methods' papers."""
     preset = {**_PARABEL, "vectors": {"kind": kind, "beside_tfidf": beside_tfidf}}
     summary = f"parabel on {what}{' and tf-idf' if beside_tfidf else ' alone'}"
-    return MethodEntry("labelgrove.methods.vectors", "LinearVectors", summary, preset)
+    return MethodEntry("labelgrove.methods.linear.vectors", "LinearVectors", summary, preset)
 
 
 METHODS: dict[str, MethodEntry] = {
     "linear": MethodEntry(
-        "labelgrove.methods.linear", "Linear", "tf-idf and a tree of linear classifiers (XR-Linear)"
+        "labelgrove.methods.linear",
+        "Linear",
+        "tf-idf and a tree of linear classifiers (XR-Linear)",
     ),
     "xr-linear": MethodEntry(
         "labelgrove.methods.linear",
@@ -80,7 +82,7 @@ METHODS: dict[str, MethodEntry] = {
         },
     ),
     "linear-vectors": MethodEntry(
-        "labelgrove.methods.vectors",
+        "labelgrove.methods.linear.vectors",
         "LinearVectors",
         "linear on text vectors that it makes itself: by an encoder or by word2vec",
     ),
@@ -102,10 +104,14 @@ METHODS: dict[str, MethodEntry] = {
         {"ranker": {"eps": 0.3}, "tree": {"max_leaf_size": 2**31 - 1}},
     ),
     "ensemble": MethodEntry(
-        "labelgrove.ensemble", "Ensemble", "several methods whose lists of labels become one"
+        "labelgrove.methods.ensemble",
+        "Ensemble",
+        "several methods whose lists of labels become one",
     ),
     "lightxml": MethodEntry(
-        "labelgrove.methods.lightxml", "LightXML", "a fine-tuned encoder, groups propose labels"
+        "labelgrove.methods.lightxml",
+        "LightXML",
+        "a fine-tuned encoder, groups propose labels",
     ),
     "cascadexml": MethodEntry(
         "labelgrove.methods.cascadexml",

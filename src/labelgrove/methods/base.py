@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from labelgrove.arrays import CSR, as_csr
-from labelgrove.callbacks import Timing
-from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.callbacks import Timing
+from labelgrove.core.params import Params, to_toml, unknown_key
+from labelgrove.core.strings import StringTable
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.features import Features, as_features
+from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, DataError, NotFittedError, UnsupportedError
-from labelgrove.features import Features, as_features
-from labelgrove.params import Params, to_toml, unknown_key
-from labelgrove.part import Part
-from labelgrove.strings import StringTable
 
 FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
 
@@ -222,13 +222,13 @@ def check_fitted(model: Any) -> None:
 def from_config(cls: Any, config: Mapping[str, Any]) -> Any:
     """An estimator from config tables: a table per parameter group, other keys are plain arguments.
 
-    >>> from labelgrove.methods.linear import Linear
+    >>> from labelgrove.methods.linear.method import Linear
     >>> from_config(Linear, {"ranker": {"C": 2.0}}).ranker.C
     2.0
     """
     groups: Mapping[str, type[Params]] = cls.groups
     if "members" in inspect.signature(cls).parameters:
-        from labelgrove.ensemble_members import with_members
+        from labelgrove.methods.ensemble.members import with_members
 
         config = with_members(cls, config)
     plain = [name for name in inspect.signature(cls).parameters if name not in groups]
@@ -250,7 +250,7 @@ def from_config(cls: Any, config: Mapping[str, Any]) -> Any:
 def to_config(model: Any) -> dict[str, Any]:
     """The resolved settings of an estimator as config tables; the inverse of :func:`from_config`.
 
-    >>> from labelgrove.methods.linear import Linear
+    >>> from labelgrove.methods.linear.method import Linear
     >>> to_config(Linear())["random_state"]
     0
     """
@@ -314,7 +314,7 @@ def save_estimator(
 
     ``files`` may write more into the folder that it is given.
     """
-    from labelgrove.store import save_model
+    from labelgrove.disk.model_folder import save_model
 
     shared = {"labels": model.index_.state(), "training": model.facts_.state()}
     if getattr(model, "calibration_", None) is not None:
@@ -344,7 +344,7 @@ def save_estimator(
 
 def load_estimator(cls: Any, path: str | Path, **options: Any) -> tuple[Any, dict[str, Part]]:
     """An estimator with settings, index and facts restored, and the parts for its own ``load``."""
-    from labelgrove.store import load_model
+    from labelgrove.disk.model_folder import load_model
 
     stored = load_model(path, **options)
     if stored.method != cls.method:
@@ -358,7 +358,7 @@ def load_estimator(cls: Any, path: str | Path, **options: Any) -> tuple[Any, dic
     model.facts_ = TrainingFacts.from_state(stored.parts["training"])
     model.calibration_ = None
     if "calibration" in stored.parts:
-        from labelgrove.calibration import Calibration
+        from labelgrove.calibrating.calibration import Calibration
 
         model.calibration_ = Calibration.from_state(stored.parts["calibration"])
     model.dev_metrics_ = stored.metadata.get("dev_metrics")
@@ -370,7 +370,7 @@ def load_estimator(cls: Any, path: str | Path, **options: Any) -> tuple[Any, dic
 def load(path: str | Path, **options: Any) -> Any:
     """Any saved model, whatever its method; ``options`` go to the store (``verify="none"`` ...).
 
-    >>> import tempfile; from labelgrove.methods.linear import Linear
+    >>> import tempfile; from labelgrove.methods.linear.method import Linear
     >>> folder = Path(tempfile.mkdtemp()) / "model"
     >>> Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]).save(folder)
     >>> load(folder).predict(["hat"], k=1).names()

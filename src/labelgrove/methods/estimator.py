@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
 
-from labelgrove.calibration import Calibration
-from labelgrove.corpus import Corpus, LabelIndex
-from labelgrove.growth_report import Growth
-from labelgrove.masks import LabelMask
+from labelgrove.calibrating.calibration import Calibration
+from labelgrove.core.params import Params
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.base import TrainingFacts, check_fitted, check_threads
 from labelgrove.methods.requests import MinScore, Request, score_given
-from labelgrove.params import Params
-from labelgrove.predictions import Predictions
+from labelgrove.scores.predictions import Predictions
+from labelgrove.updating.report import Growth
 
 
 class Estimator(BaseEstimator):
@@ -62,11 +62,11 @@ class Estimator(BaseEstimator):
         """The k best labels of each document; the class says what their scores are.
 
         ``allow`` and ``deny`` are lists of label ids, names or names of the index's groups (or
-        ``allow`` is a :class:`~labelgrove.LabelMask`). Labels outside are passed over inside the
+        ``allow`` is a ``LabelMask``). Labels outside are passed over inside the
         search, so that k labels come back whenever k remain. Labels below ``min_score`` are left
         out after it; ``diversity`` (up to 1) pushes back labels like those before them. Scores of
         a calibrated model are probabilities, unless ``raw`` ones are wanted, and ``min_score`` may
-        be "auto" (see :func:`labelgrove.calibrate`).
+        be "auto" (see ``calibrate``).
 
         >>> from labelgrove import Linear
         >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
@@ -145,7 +145,7 @@ class Estimator(BaseEstimator):
         >>> model.predict(["something red"], k=1).names()
         [['red']]
         """
-        from labelgrove.methods.growing import add_labels
+        from labelgrove.updating.update import add_labels
 
         return add_labels(self, names, **options)
 
@@ -164,18 +164,18 @@ class Estimator(BaseEstimator):
         >>> model.update(["green coat", "a green hat"], [["coats"], ["hats"]])
         Growth(added=('coats',), retrained=('hats',), documents=2, ...)
         """
-        from labelgrove.methods.growing import update
+        from labelgrove.updating.update import update
 
         return update(self, X, y, **options)
 
     def push(self, repo_id: str, **options: Any) -> str:
-        """Uploads the model to the Hugging Face Hub; :func:`labelgrove.push` has the options.
+        """Uploads the model to the Hugging Face Hub; ``push`` has the options.
 
         >>> from labelgrove import Linear
         >>> Linear().fit(["red", "blue"], [["a"], ["b"]]).push("no owner")
         Traceback (most recent call last):
         labelgrove.errors.ConfigError: 'no owner' is not the name of a repository: owner/name
         """
-        from labelgrove.hub import push
+        from labelgrove.publishing.hub import push
 
         return push(self, repo_id, **options)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from labelgrove.arrays import (
+from labelgrove.core.arrays import (
     CsrParts,
     as_csr,
     csr_arrays,
@@ -16,10 +16,8 @@ from labelgrove.arrays import (
     csr_parts,
     matrix_parts,
 )
-from labelgrove.corpus import Corpus
-from labelgrove.disk.hashing import content_hash
-from labelgrove.errors import ConfigError, DataError
-from labelgrove.features import (
+from labelgrove.data.corpus import Corpus
+from labelgrove.data.features import (
     DenseBlock,
     FeatureParts,
     Features,
@@ -27,10 +25,12 @@ from labelgrove.features import (
     scaled_rows,
     with_dense,
 )
+from labelgrove.disk.hashing import content_hash
+from labelgrove.disk.part import Part
+from labelgrove.disk.stages import Stages
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods.base import checked_inputs
-from labelgrove.part import Part
-from labelgrove.stages import Stages
-from labelgrove.tfidf import Tfidf, TfidfParams
+from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 # Rows this near to unit length are left alone: half precision cannot come nearer.
 UNIT_TOLERANCE = 1e-3

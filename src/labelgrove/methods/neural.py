@@ -9,24 +9,27 @@ from typing import Any
 import numpy as np
 import torch
 
-from labelgrove.callbacks import Reporter
-from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.core.callbacks import Reporter
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.disk.part import Part
+from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
-from labelgrove.masks import LabelMask
+from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.base import texts_of
-from labelgrove.methods.linear import Linear
+from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.preparation import CHOSEN_BY, Prepared, measured
 from labelgrove.methods.reranking import Reranker, RerankParams, train_reranker
-from labelgrove.nn.batches import Batches, prefetched
-from labelgrove.nn.devices import choose_device, choose_precision, derived_seed
-from labelgrove.nn.encoder import Encoder
-from labelgrove.nn.encoder_files import (
+from labelgrove.nn.batches.packing import PackedBatches
+from labelgrove.nn.batches.padded import Batches, prefetched
+from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.encoders.files import (
     EncoderContent,
     find_encoder,
     parameter_count,
     states_width,
 )
-from labelgrove.nn.loop import LoopParams, LoopResult, train
+from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import (
     LabelledBatches,
     MakeHeads,
@@ -35,13 +38,10 @@ from labelgrove.nn.network import (
     network_from_part,
     network_part,
 )
-from labelgrove.nn.packing import PackedBatches
-from labelgrove.nn.tokens import Tokens, tokenize
-from labelgrove.part import Part
-from labelgrove.predictions import Predictions
-from labelgrove.ranker import Ranker
-from labelgrove.stages import Stages
-from labelgrove.tree import LabelTree
+from labelgrove.nn.training.devices import choose_device, choose_precision, derived_seed
+from labelgrove.nn.training.loop import LoopParams, LoopResult, train
+from labelgrove.ranking.ranker import Ranker
+from labelgrove.scores.predictions import Predictions
 
 
 def network_stage(

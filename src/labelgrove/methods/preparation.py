@@ -8,22 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from labelgrove.arrays import CSR, csr_from_arrays
-from labelgrove.corpus import Corpus
-from labelgrove.label_features import describe_labels, label_strings
+from labelgrove.core.arrays import CSR, csr_from_arrays
+from labelgrove.data.corpus import Corpus
+from labelgrove.data.splits import repeated_texts
+from labelgrove.disk.part import Part
+from labelgrove.disk.stages import Stages
+from labelgrove.labels.features import describe_labels, label_strings
+from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.methods.base import TrainingFacts, check_texts_alone
 from labelgrove.methods.base import hold_out as hold_out  # methods take it from here
 from labelgrove.methods.inputs import make_terms
-from labelgrove.methods.linear import Linear
+from labelgrove.methods.linear.method import Linear
 from labelgrove.metrics import evaluate
-from labelgrove.nn.encoder import Encoder, load_encoder
-from labelgrove.nn.tokens import Tokens, tokenize
-from labelgrove.part import Part
-from labelgrove.predictions import Predictions
-from labelgrove.splits import repeated_texts
-from labelgrove.stages import Stages
-from labelgrove.tfidf import Tfidf, TfidfParams
-from labelgrove.tree import LabelTree, TreeParams, build_tree
+from labelgrove.nn.encoders.encoder import Encoder, load_encoder
+from labelgrove.nn.encoders.tokens import Tokens, tokenize
+from labelgrove.scores.predictions import Predictions
+from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 # What the checkpoint is chosen by (their mean), and what is reported of the held-out part.
 CHOSEN_BY = ("P@1", "P@3", "P@5")

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from labelgrove.arrays import as_csr
-from labelgrove.calibration import Calibration
-from labelgrove.diversity import diversify, label_clusters
+from labelgrove.calibrating.calibration import Calibration
+from labelgrove.core.arrays import as_csr
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.masks import LabelMask, columns_of
+from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.methods.base import check_k, checked_inputs
-from labelgrove.predictions import Predictions
+from labelgrove.scores.diversity import diversify, label_clusters
+from labelgrove.scores.predictions import Predictions
 
 MinScore: TypeAlias = float | Literal["auto"] | None
 

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy import sparse
 
-from labelgrove.arrays import CSR, Float32, Int32, as_csr
-from labelgrove.beam import OWN_MARGIN
-from labelgrove.features import Features
-from labelgrove.masks import LabelMask
-from labelgrove.nn.tokens import Tokens
-from labelgrove.params import Params, param
-from labelgrove.part import Part
-from labelgrove.ranker import Ranker, train_ranker
-from labelgrove.solver import NEGATIVE_SETTINGS, RankerParams, Start, refuse_idle
-from labelgrove.tfidf import Tfidf
-from labelgrove.topk import top_k
-from labelgrove.tree import LabelTree
+from labelgrove.core.arrays import CSR, Float32, Int32, as_csr
+from labelgrove.core.params import Params, param
+from labelgrove.core.topk import top_k
+from labelgrove.data.features import Features
+from labelgrove.disk.part import Part
+from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import LabelTree
+from labelgrove.nn.encoders.tokens import Tokens
+from labelgrove.ranking.beam import OWN_MARGIN
+from labelgrove.ranking.ranker import Ranker, train_ranker
+from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, Start, refuse_idle
+from labelgrove.text.tfidf import Tfidf
 
 if TYPE_CHECKING:  # exported models rerank without torch
     from labelgrove.nn.network import Runner

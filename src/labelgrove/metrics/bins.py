@@ -11,7 +11,7 @@ from labelgrove.errors import DataError
 from labelgrove.metrics.measures import Float64, Ratio
 from labelgrove.metrics.names import BIN_NAMES, Metric
 from labelgrove.metrics.ranking import Judged, judge
-from labelgrove.predictions import Predictions
+from labelgrove.scores.predictions import Predictions
 
 HEAD_ABOVE = 100
 TAIL_UP_TO = 10
@@ -96,7 +96,7 @@ def by_frequency(
 
     ``labels`` counts columns; the distinct labels behind ``unknown`` cannot be told apart.
 
-    >>> from labelgrove.corpus import LabelIndex
+    >>> from labelgrove.data.corpus import LabelIndex
     >>> p = Predictions.from_scores([[0.9, 0.5]], k=1, index=LabelIndex("ab"))
     >>> for row in by_frequency(p, [[1, 1]], train_frequencies=[200, 3], k=1):
     ...     print(row.name, row.hits, "of", row.occurrences)

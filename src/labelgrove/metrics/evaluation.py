@@ -22,7 +22,7 @@ from labelgrove.metrics.ranking import (
     ranking_measure,
 )
 from labelgrove.metrics.table import metric_table
-from labelgrove.predictions import Predictions
+from labelgrove.scores.predictions import Predictions
 
 DEFAULT_METRICS = (
     *("P@1", "P@3", "P@5", "nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5"),
@@ -144,7 +144,7 @@ def evaluate(
 
     A document without labels scores zero and stays in every mean.
 
-    >>> from labelgrove.corpus import LabelIndex
+    >>> from labelgrove.data.corpus import LabelIndex
     >>> p = Predictions.from_scores([[0.9, 0.5], [0.2, 0.7]], k=2, index=LabelIndex("ab"))
     >>> evaluate(p, [[1, 0], [1, 1]], metrics=["P@1", "R@1"]).values
     {'P@1': 1.0, 'R@1': 0.75}
@@ -185,7 +185,7 @@ def compare(
 ) -> Comparison:
     """Is ``second`` better than ``first``? Paired differences over resampled documents.
 
-    >>> from labelgrove.corpus import LabelIndex
+    >>> from labelgrove.data.corpus import LabelIndex
     >>> worse = Predictions.from_scores([[0.9, 0.5], [0.2, 0.7]], k=1, index=LabelIndex("ab"))
     >>> better = Predictions.from_scores([[0.9, 0.5], [0.8, 0.7]], k=1, index=LabelIndex("ab"))
     >>> compare(worse, better, [[1, 0], [1, 0]], metrics=["P@1"]).differences

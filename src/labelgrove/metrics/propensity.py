@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from labelgrove.core.topk import top_k
 from labelgrove.errors import ConfigError
 from labelgrove.metrics.measures import Float64, Ratio
 from labelgrove.metrics.names import Metric
 from labelgrove.metrics.ranking import Judged, discounts
-from labelgrove.topk import top_k
 
 PRESETS = {"wikipedia": (0.5, 0.4), "amazon": (0.6, 2.6), "default": (0.55, 1.5)}
 

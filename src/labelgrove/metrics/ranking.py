@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.arrays import CSR, as_csr
-from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.metrics.measures import Entries, Float64, Int64, PerLabel, Ratio, mean
 from labelgrove.metrics.names import Metric
-from labelgrove.predictions import Predictions
+from labelgrove.scores.predictions import Predictions
 
 Bools = npt.NDArray[np.bool_]
 
@@ -61,7 +61,7 @@ class Judged:
 def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judged:
     """Looks every predicted label up in the truth; stored values above zero are labels.
 
-    >>> from labelgrove.corpus import LabelIndex
+    >>> from labelgrove.data.corpus import LabelIndex
     >>> p = Predictions.from_scores([[0.1, 0.9]], k=2, index=LabelIndex("ab"))
     >>> judge(p, [[1, 0]]).hits.tolist()
     [[False, True]]

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from labelgrove.core.strings import row_numbers
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.nn.batches import Batch, Batches, prefetched
-from labelgrove.nn.encoder import Encoder
-from labelgrove.nn.tokens import Progress, Tokens
-from labelgrove.strings import row_numbers
+from labelgrove.nn.batches.padded import Batch, Batches, prefetched
+from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.encoders.tokens import Progress, Tokens
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -41,8 +41,8 @@ def embed(
     1. ``out`` receives the vectors, a memory-mapped array for instance. The encoder is where
     ``device`` says, or stays where it is, and its training mode comes back.
 
-    >>> from labelgrove.nn.encoder import EncoderParams, load_encoder
-    >>> from labelgrove.nn.tokens import tokenize
+    >>> from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
+    >>> from labelgrove.nn.encoders.tokens import tokenize
     >>> encoder = load_encoder(EncoderParams(max_tokens=16))
     >>> vectors = embed(encoder, tokenize(["a red shoe", "red shoes", "tax law"], encoder, 16))
     >>> vectors.shape, bool(vectors[0] @ vectors[1] > vectors[0] @ vectors[2])

@@ -11,17 +11,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from labelgrove.arrays import CSR, Float32, Int32
-from labelgrove.masks import LabelMask
-from labelgrove.nn.batches import Batch, Batches, prefetched
-from labelgrove.nn.checkpoint import fill
-from labelgrove.nn.devices import autocast
-from labelgrove.nn.encoder import Encoder
-from labelgrove.nn.heads import NodeLogit, TopLabels
-from labelgrove.nn.packing import PackedBatch, PackedBatches
-from labelgrove.nn.ragged import RaggedLabels
-from labelgrove.nn.tokens import Tokens
-from labelgrove.part import Part
+from labelgrove.core.arrays import CSR, Float32, Int32
+from labelgrove.disk.part import Part
+from labelgrove.labels.masks import LabelMask
+from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
+from labelgrove.nn.batches.padded import Batch, Batches, prefetched
+from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.encoders.tokens import Tokens
+from labelgrove.nn.heads.layers import NodeLogit, TopLabels
+from labelgrove.nn.heads.ragged import RaggedLabels
+from labelgrove.nn.training.checkpoint import fill
+from labelgrove.nn.training.devices import autocast
 
 # Tokens of a batch without gradients: enough to keep any device busy.
 PREDICTION_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 11}

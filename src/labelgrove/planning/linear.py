@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.labels.tree import TreeParams
 from labelgrove.planning.plan import Estimate, expected_widths
-from labelgrove.solver import RankerParams
-from labelgrove.tree import TreeParams
+from labelgrove.ranking.solver import RankerParams
 
 WARM_UP, FIRST_SAMPLE = 30, 250  # documents; each further sample is two or four times as large
 LONGEST = 0.5  # seconds for one sample; then it is large enough
@@ -109,7 +109,7 @@ def sampled(corpus: Corpus, size: int, seed: int) -> Corpus:
 
 def linear_rates(model: Any, corpus: Corpus, *, tree: TreeParams, ranker: RankerParams) -> Rates:
     """Fits ever larger samples until one takes long enough to be believed."""
-    from labelgrove.methods.linear import Linear
+    from labelgrove.methods.linear.method import Linear
 
     probe = Linear(
         tfidf=model.tfidf,

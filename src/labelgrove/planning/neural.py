@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.corpus import Corpus
+from labelgrove.data.corpus import Corpus
+from labelgrove.labels.tree import TreeParams
 from labelgrove.planning.linear import estimated, linear_rates, linear_work
 from labelgrove.planning.plan import Estimate, expected_widths
-from labelgrove.solver import RankerParams
-from labelgrove.tree import TreeParams
+from labelgrove.ranking.solver import RankerParams
 
 SAMPLE = 256  # documents whose tokens are counted
 WIDEST_HEAD = 30_000  # labels that one layer scores at once; above, methods take shortlists
@@ -56,11 +56,11 @@ def describe_neural(model: Any, corpus: Corpus, label_tree: Any, calibrate: bool
 
 def _widths(model: Any, labels: int) -> tuple[int, ...]:
     if model.method == "cascadexml":
-        from labelgrove.nn.cascade_params import cascade_tree_params
+        from labelgrove.methods.cascadexml.params import cascade_tree_params
 
         return expected_widths(cascade_tree_params(labels, model.heads, model.tree), labels)
     if model.method == "xtransformer":
-        from labelgrove.methods.indexing import cluster_count
+        from labelgrove.methods.xtransformer.indexing import cluster_count
 
         return cluster_count(labels, model.indexing.clusters), labels
     if model.method == "lightxml" and labels <= model.heads.one_head_up_to:
@@ -79,10 +79,10 @@ def _has_ranker(model: Any) -> bool:
 
 def _encoder_stages(model: Any, corpus: Corpus) -> tuple[dict[str, Any], dict[str, Estimate]]:
     from labelgrove.methods.neural import make_batches
-    from labelgrove.nn.devices import choose_device
-    from labelgrove.nn.encoder import load_encoder
-    from labelgrove.nn.probe import encoder_rates
-    from labelgrove.nn.tokens import tokenize
+    from labelgrove.nn.encoders.encoder import load_encoder
+    from labelgrove.nn.encoders.tokens import tokenize
+    from labelgrove.nn.training.devices import choose_device
+    from labelgrove.planning.probe import encoder_rates
 
     encoder = load_encoder(model.encoder)
     device = choose_device(model.device)

@@ -1,7 +1,7 @@
 """What a training will be: sizes, memory and time, said before the work begins.
 
 Times come from rates that are measured here and now: a small fit for the linear parts
-(:mod:`labelgrove.planning.linear`), a few updates for an encoder (``nn/probe.py``). They are given
+(``planning.linear``), a few updates for an encoder (``nn/probe.py``). They are given
 as a range, because a sample is not the corpus and a machine is not always idle.
 """
 
@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.corpus import Corpus
+from labelgrove.core.memory import available_memory, format_size
+from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError, LabelgroveError
-from labelgrove.memory import available_memory, format_size
-from labelgrove.tree import TreeParams, tree_widths
+from labelgrove.labels.tree import TreeParams, tree_widths
 
 RARE = 5  # documents: a label with fewer is hard to learn
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from labelgrove.callbacks import Timing
+from labelgrove.core.callbacks import Timing
 from labelgrove.metrics.names import BIN_NAMES
 from labelgrove.report.charts import Series, bar_chart, line_chart, row_chart, short_number
 from labelgrove.report.drawing import Drawing

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.labels.tree import LabelTree
 from labelgrove.metrics.names import Metric
 from labelgrove.metrics.ranking import Judged, ranking_measure
-from labelgrove.tree import LabelTree
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -46,8 +46,8 @@ def calibration(judged: Judged, *, k: int, bins: int = 10) -> Calibration | None
     """Reliability of the k best labels' scores as they are; None where they cannot be probabilities
     (margins, a score outside [0, 1], or no label at all).
 
-    >>> from labelgrove.corpus import LabelIndex; from labelgrove.metrics.ranking import judge
-    >>> from labelgrove.predictions import Predictions
+    >>> from labelgrove.data.corpus import LabelIndex; from labelgrove.metrics.ranking import judge
+    >>> from labelgrove.scores.predictions import Predictions
     >>> p = Predictions.from_scores([[0.75], [0.75]], k=1, index=LabelIndex("a"))
     >>> calibration(judge(p, [[1], [0]]), k=1).error
     0.25
@@ -101,8 +101,8 @@ def sibling_confusion(
     """Labels of one leaf that were taken for each other: one is true and not among the k best,
     the other is among them and wrong.
 
-    >>> from labelgrove.corpus import LabelIndex; from labelgrove.metrics.ranking import judge
-    >>> from labelgrove.predictions import Predictions
+    >>> from labelgrove.data.corpus import LabelIndex; from labelgrove.metrics.ranking import judge
+    >>> from labelgrove.scores.predictions import Predictions
     >>> p = Predictions.from_scores([[0.1, 0.9, 0]], k=1, index=LabelIndex("abc"))
     >>> tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
     >>> sibling_confusion(judge(p, [[1, 0, 0]]), tree, k=1).pairs[0]
@@ -152,8 +152,8 @@ def sibling_confusion(
 def missed_labels(judged: Judged, k: int) -> tuple[Int64, Int64]:
     """(document, column) of the true labels that are not among the k best.
 
-    >>> from labelgrove.corpus import LabelIndex; from labelgrove.metrics.ranking import judge
-    >>> from labelgrove.predictions import Predictions
+    >>> from labelgrove.data.corpus import LabelIndex; from labelgrove.metrics.ranking import judge
+    >>> from labelgrove.scores.predictions import Predictions
     >>> p = Predictions.from_scores([[0.1, 0.9]], k=1, index=LabelIndex("ab"))
     >>> [array.tolist() for array in missed_labels(judge(p, [[1, 1]]), 1)]
     [[0], [0]]
@@ -181,8 +181,8 @@ def most_wrong(judged: Judged, *, k: int, most: int = 20) -> list[WrongDocument]
 
     Documents without labels are left out, and so are those without an error.
 
-    >>> from labelgrove.corpus import LabelIndex; from labelgrove.metrics.ranking import judge
-    >>> from labelgrove.predictions import Predictions
+    >>> from labelgrove.data.corpus import LabelIndex; from labelgrove.metrics.ranking import judge
+    >>> from labelgrove.scores.predictions import Predictions
     >>> p = Predictions.from_scores([[0.9, 0], [0.3, 0], [0, 1]], k=1, index=LabelIndex("ab"))
     >>> [d.row for d in most_wrong(judge(p, [[0, 1], [0, 1], [0, 1]]), k=1)]
     [0, 1]
@@ -231,8 +231,8 @@ class FrequencyBand(NamedTuple):
 def frequency_bands(judged: Judged, frequencies: Any, *, k: int) -> list[FrequencyBand]:
     """Recall of the k best labels by how often labels occur in training: 0, 1, 2-3, 4-7, and so on.
 
-    >>> from labelgrove.corpus import LabelIndex; from labelgrove.metrics.ranking import judge
-    >>> from labelgrove.predictions import Predictions
+    >>> from labelgrove.data.corpus import LabelIndex; from labelgrove.metrics.ranking import judge
+    >>> from labelgrove.scores.predictions import Predictions
     >>> p = Predictions.from_scores([[0.9, 0.5]], k=1, index=LabelIndex("ab"))
     >>> [(b.name, b.recall) for b in frequency_bands(judge(p, [[1, 1]]), [3, 1], k=1)]
     [('1', 0.0), ('2–3', 1.0)]

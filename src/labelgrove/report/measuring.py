@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.corpus import Corpus
+from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods.base import TrainingFacts, check_k
 from labelgrove.metrics import BinScore, Comparison, Evaluation, Propensity, compare, evaluate

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.corpus import Corpus, LabelIndex
+from labelgrove.core.memory import peak_rss
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.memory import peak_rss
-from labelgrove.predictions import Predictions
-from labelgrove.tree import LabelTree
+from labelgrove.labels.tree import LabelTree
+from labelgrove.scores.predictions import Predictions
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def predicted(
 
             model, folder = load(path), path
         else:
-            from labelgrove.predictions_file import read_predictions
+            from labelgrove.scores.files import read_predictions
 
             model = read_predictions(path, corpus)
     if isinstance(model, Predictions):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from labelgrove.memory import format_size
+from labelgrove.core.memory import format_size
 from labelgrove.metrics import Comparison
 from labelgrove.metrics.bins import HEAD_ABOVE, TAIL_UP_TO
 from labelgrove.report.drawing import Drawing
@@ -351,7 +351,7 @@ def _cost(report: Report, drawn: Figures) -> str:
 
 
 def _costs(run: Run, documents: int) -> list[str]:
-    from labelgrove.store import model_size
+    from labelgrove.disk.model_folder import model_size
 
     timings = stage_timings(run).values()
     trained = [
@@ -367,8 +367,8 @@ def _costs(run: Run, documents: int) -> list[str]:
 
 
 def _settings(report: Report) -> str:
+    from labelgrove.core.params import to_toml
     from labelgrove.methods.base import to_config
-    from labelgrove.params import to_toml
 
     evaluation = report.evaluations[0]
     notes = list(dict.fromkeys(note for e in report.evaluations for note in e.notes))

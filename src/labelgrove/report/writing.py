@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labelgrove.corpus import Corpus
+from labelgrove.data.corpus import Corpus
 from labelgrove.methods.base import TrainingFacts
 from labelgrove.metrics import Propensity
 from labelgrove.report.figures import figures

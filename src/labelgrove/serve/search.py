@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.corpus import LabelIndex
+from labelgrove.data.corpus import LabelIndex
 
 # Hits looked at per kind of match, and labels given without a query; among so many the most
 # frequent labels come first.

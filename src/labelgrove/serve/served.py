@@ -18,15 +18,15 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
-from labelgrove import explain as explaining
-from labelgrove.corpus import Corpus
+from labelgrove.data.corpus import Corpus
 from labelgrove.disk.bundle import MANIFEST, read_manifest
 from labelgrove.errors import ConfigError
-from labelgrove.held_out import held_out_metrics
-from labelgrove.hub_files import without_paths
-from labelgrove.masks import LabelMask
-from labelgrove.predictions import Predictions
-from labelgrove.predictions_file import SCORE_DIGITS
+from labelgrove.explaining import explain as explaining
+from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.held_out import held_out_metrics
+from labelgrove.publishing.files import without_paths
+from labelgrove.scores.files import SCORE_DIGITS
+from labelgrove.scores.predictions import Predictions
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.search import LabelSearch
@@ -222,7 +222,7 @@ def _mask(model: Any, allow: Any, deny: Any) -> LabelMask | None:
 def labelled(found: Predictions) -> list[list[dict[str, Any]]]:
     """Predictions as lists of id, name and score.
 
-    >>> from labelgrove.corpus import LabelIndex
+    >>> from labelgrove.data.corpus import LabelIndex
     >>> labelled(Predictions.from_scores([[0.25, 0.5]], k=1, index=LabelIndex("ab")))
     [[{'id': 'b', 'name': 'b', 'score': 0.5}]]
     """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError
-from labelgrove.params import Params, param
 
 
 @dataclass

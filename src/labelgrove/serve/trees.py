@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.arrays import Int32
-from labelgrove.corpus import LabelIndex
-from labelgrove.ranker_path import node_path
+from labelgrove.core.arrays import Int32
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.explaining.rankers import node_path
+from labelgrove.labels.tree import LabelTree
 from labelgrove.serve.problems import Problem
-from labelgrove.tree import LabelTree
 
 ROOT = "root"
 EXAMPLES = 3

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labelgrove.disk import jsonio
+from labelgrove.core import jsonio
+from labelgrove.core.params import to_toml
 from labelgrove.methods import create
-from labelgrove.params import to_toml
 
 _STATES = ("complete", "pruned", "failed")
 

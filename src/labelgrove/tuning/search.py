@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 import labelgrove
-from labelgrove.callbacks import Callback, Reporter
-from labelgrove.corpus import Corpus
-from labelgrove.disk import jsonio
+from labelgrove.core import jsonio
+from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.strings import StringTable
+from labelgrove.data.corpus import Corpus
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.hashing import content_hash
+from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 from labelgrove.methods import create
 from labelgrove.methods.base import hold_out
 from labelgrove.metrics.scoring import scorer
-from labelgrove.runs import RunFolder
-from labelgrove.strings import StringTable
 from labelgrove.tuning.result import Trial as Trial
 from labelgrove.tuning.result import Tuned as Tuned
 from labelgrove.tuning.space import built_in_space, checked_space, parse_space
@@ -64,7 +64,7 @@ def tune(
     Without ``dev``, a ``held_out`` share of ``corpus`` stands in for it. Report the result on other
     documents than these. The first trial has the defaults, where ``space`` has them, too. No trial
     begins after ``budget`` (such as "10m" or seconds), or after so many ``trials``. ``space`` maps
-    dotted names to choices or ranges (see :func:`labelgrove.tuning.space.parse_space`); ``base``
+    dotted names to choices or ranges (see ``space.parse_space``); ``base``
     are settings that all trials share. With ``halving``, a trial first learns from a quarter of
     the documents and goes on only if it is among the better half there. With a ``folder`` the
     study can be continued. ``reuse`` shares stages between trials; ``say`` is told each trial's

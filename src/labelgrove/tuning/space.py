@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from labelgrove.core.params import unknown_key
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create
-from labelgrove.params import unknown_key
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.callbacks import Reporter
-from labelgrove.corpus import Corpus
-from labelgrove.disk import jsonio
+from labelgrove.core import jsonio
+from labelgrove.core.callbacks import Reporter
+from labelgrove.data.corpus import Corpus
 from labelgrove.disk.atomic import write_file
+from labelgrove.disk.run_folder import RunFolder, run_status
 from labelgrove.errors import ConfigError, DataError, LabelgroveError
 from labelgrove.methods import create
-from labelgrove.runs import RunFolder, run_status
 from labelgrove.tuning.result import Trial, Tuned
 from labelgrove.tuning.space import Choice, Space, laid_over, value_of
 

@@ -1,0 +1,158 @@
+"""Curves from scores in [0, 1] to probabilities, learnt from scores and whether they were right.
+
+Both kinds rise strictly: labels keep their order, and no two scores become one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.calibrating.reliability import equal_mass
+from labelgrove.scores.predictions import ScoreKind
+
+Float64 = npt.NDArray[np.float64]
+CurveKind = Literal["isotonic", "beta"]
+
+PAIRS_PER_STEP, MOST_STEPS = 20, 1000  # of an isotonic curve
+SLOPE = 1e-3  # how much of the way to 0 and 1 a curve goes beyond its first and last step
+LOWEST, HIGHEST = 1e-12, 1 - 1e-7  # beyond, a beta curve does not tell scores apart
+NEWTON_STEPS = 100
+
+
+def unit_scores(scores: npt.ArrayLike, kind: ScoreKind) -> Float64:
+    """Scores as numbers in [0, 1] in the same order: margins through a sigmoid, others as they are.
+
+    >>> unit_scores([0.0, -1e9], "margin").tolist(), unit_scores([0.25], "product").tolist()
+    ([0.5, 0.0], [0.25])
+    """
+    values = np.asarray(scores, np.float64)
+    if kind == "margin":
+        return sigmoid(values)
+    return np.clip(values, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """``isotonic``: ``numbers`` are the corners' scores and probabilities (2 x corners), straight
+    lines between them. ``beta``: a, b and c of sigmoid(a ln s - b ln(1 - s) + c).
+
+    >>> Curve("isotonic", np.array([[0.0, 1.0], [0.0, 0.5]]))(np.array([0.5])).tolist()
+    [0.25]
+    """
+
+    kind: CurveKind
+    numbers: Float64
+
+    def __call__(self, units: Float64) -> Float64:
+        """Probabilities of scores in [0, 1].
+
+        >>> Curve("beta", np.array([1.0, 1.0, 0.0]))(np.array([0.25])).round(6).tolist()
+        [0.25]
+        """
+        if self.kind == "isotonic":
+            found: Float64 = np.interp(units, self.numbers[0], self.numbers[1])
+            return found
+        a, b, c = self.numbers
+        low, high = _beta_terms(units)
+        return sigmoid(a * low + b * high + c)
+
+
+def fit_curve(units: Float64, hits: npt.NDArray[np.bool_], kind: CurveKind) -> Curve:
+    """The curve of a kind that fits best.
+
+    >>> units = np.repeat([0.2, 0.8], 100)
+    >>> hits = np.concatenate([np.arange(100) < 10, np.arange(100) < 50])
+    >>> fit_curve(units, hits, "isotonic")(np.array([0.2, 0.8])).round(6).tolist()
+    [0.1, 0.5]
+    """
+    return _isotonic(units, hits) if kind == "isotonic" else _beta(units, hits)
+
+
+def _isotonic(units: Float64, hits: npt.NDArray[np.bool_]) -> Curve:
+    """Steps that never fall, each drawn together to the middle of its scores.
+
+    Steps as they are would give many labels the same probability. Lines between their middles rise
+    everywhere and keep what the steps have on average.
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    bins = int(np.clip(len(units) // PAIRS_PER_STEP, 1, MOST_STEPS))
+    places = equal_mass(units, bins)
+    counts = np.bincount(places)
+    used = counts > 0
+    sizes = counts[used].astype(np.float64)
+    middles = np.bincount(places, units)[used] / sizes
+    shares = np.bincount(places, hits)[used] / sizes
+    fitted = IsotonicRegression().fit(middles, shares, sample_weight=sizes).predict(middles)
+    step = np.cumsum(np.diff(fitted, prepend=fitted[0]) > 1e-12)
+    weights = np.bincount(step, sizes)
+    x = np.bincount(step, sizes * middles) / weights
+    # Never quite 0 or 1: nothing was seen so often.
+    least = 0.5 / (len(units) + 1)
+    y = np.clip(np.bincount(step, sizes * fitted) / weights, least, 1 - least)
+    if x[0] > 0:
+        x, y = np.append(0.0, x), np.append(y[0] * (1 - SLOPE), y)
+    if x[-1] < 1:
+        x, y = np.append(x, 1.0), np.append(y, y[-1] + (1 - y[-1]) * SLOPE)
+    return Curve("isotonic", np.stack([x, y]))
+
+
+def _beta(units: Float64, hits: npt.NDArray[np.bool_]) -> Curve:
+    """Maximum likelihood with a, b >= 0, so that the curve rises (Kull et al., 2017)."""
+    low, high = _beta_terms(units)
+    one = np.ones_like(low)
+    a, b, c = _logistic(np.stack([low, high, one], 1), hits)
+    if a < 0:
+        a, (b, c) = 0.0, _logistic(np.stack([high, one], 1), hits)
+    elif b < 0:
+        b, (a, c) = 0.0, _logistic(np.stack([low, one], 1), hits)
+    # Scores that say nothing still keep their order.
+    return Curve("beta", np.array([max(a, SLOPE), max(b, 0.0), c]))
+
+
+def _beta_terms(units: Float64) -> tuple[Float64, Float64]:
+    inside = np.clip(units, LOWEST, HIGHEST)
+    return np.log(inside), -np.log1p(-inside)
+
+
+def _logistic(terms: Float64, hits: npt.NDArray[np.bool_]) -> Float64:
+    """Weights of a logistic regression by Newton's method, with steps halved where too long."""
+    # A pair of made-up outcomes keeps weights finite where scores tell all apart.
+    targets = (hits.sum() + 1.0) / (hits.sum() + 2.0), 1.0 / ((~hits).sum() + 2.0)
+    wanted = np.where(hits, *targets)
+    weights = np.zeros(terms.shape[1])
+
+    def loss(candidate: Float64) -> float:
+        margins = terms @ candidate
+        return float((np.logaddexp(0.0, margins) - wanted * margins).sum())
+
+    at = loss(weights)
+    for _ in range(NEWTON_STEPS):
+        chances = sigmoid(terms @ weights)
+        slope = terms.T @ (chances - wanted)
+        curvature = (terms * (chances * (1 - chances))[:, None]).T @ terms
+        move = np.linalg.solve(curvature + 1e-9 * np.eye(len(weights)), slope)
+        size = 1.0
+        while (new := loss(weights - size * move)) > at and size > 1e-6:
+            size /= 2
+        if new > at:
+            break
+        weights = weights - size * move
+        if at - new < 1e-9 * max(1.0, abs(at)):
+            break
+        at = new
+    return weights
+
+
+def sigmoid(values: Float64) -> Float64:
+    """1 / (1 + exp(-x)) without overflow.
+
+    >>> sigmoid(np.array([0.0, -1e6, 1e6])).tolist()
+    [0.5, 0.0, 1.0]
+    """
+    small = np.exp(-np.abs(values))
+    return np.where(values >= 0, 1.0, small) / (1.0 + small)

@@ -1,0 +1,1 @@
+"""What every room may use: arrays, strings, settings, progress, memory, processes, JSON."""

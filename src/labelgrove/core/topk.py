@@ -1,0 +1,124 @@
+"""The checked door to the native top-k kernels: the best columns of matrices and of lists."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from labelgrove import _native
+from labelgrove.core.arrays import Float32, Int32, as_csr, csr_parts
+from labelgrove.errors import ConfigError, DataError
+
+# How the scores that several lists give a label become one: their mean, where a list without the
+# label counts as 0, or as much as the last label it has; or the largest.
+Combine = Literal["mean", "mean-or-last", "largest"]
+
+
+class TopK(NamedTuple):
+    """Rows x width arrays, best first; row i fills its first ``counts[i]`` places.
+
+    The rest is padding: column -1, score -inf.
+    """
+
+    columns: Int32
+    scores: Float32
+    counts: Int32
+
+
+def top_k(matrix: Any, k: int, *, threads: int | None = None, name: str = "score matrix") -> TopK:
+    """The k best entries of each row, by (-score, column): of equal scores the lower column wins.
+
+    Of a sparse matrix only stored entries compete (an explicit 0 counts). An entry of -inf is
+    never taken; NaN and +inf are refused. Rows may yield fewer than k entries, and the result is
+    only as wide as a row can be. ``threads=None`` uses all cores; the result does not depend on it.
+
+    >>> best = top_k([[0.5, 2.0, 2.0], [1.0, -np.inf, -np.inf]], k=2)
+    >>> best.columns.tolist(), best.counts.tolist()
+    ([[1, 2], [0, -1]], [2, 1])
+    """
+    if k < 1:
+        raise ConfigError(f"k must be at least 1, got {k}")
+    if threads is not None and threads < -1:
+        raise ConfigError(f"threads must be positive, or -1 for all cores, got {threads}")
+    if sparse.issparse(matrix):
+        csr = as_csr(matrix, name=name)
+        best = _empty(csr.shape[0], min(k, int(np.diff(csr.indptr).max(initial=0))))
+        parts = csr_parts(csr, name=name, finite=False)
+        if best.columns.size:
+            bad = _native.topk_sparse(*parts[:3], *best, threads or 0)
+            _refuse(bad, name)
+        return best
+    dense = np.ascontiguousarray(matrix, dtype=np.float32)
+    if dense.ndim != 2:
+        raise DataError(f"{name} must have two dimensions, got shape {dense.shape}")
+    best = _empty(dense.shape[0], min(k, dense.shape[1]))
+    if best.columns.size:
+        _refuse(_native.topk_dense(dense, *best, threads or 0), name)
+    return best
+
+
+def merge_lists(
+    columns: Int32,
+    scores: Float32,
+    k: int,
+    *,
+    combine: Combine = "mean",
+    weights: npt.ArrayLike | None = None,
+    threads: int | None = None,
+) -> TopK:
+    """The k best labels of each row by what several lists say, by (-score, column).
+
+    ``columns`` and ``scores`` are lists x rows x places; a list ends at the first column of -1.
+    ``weights`` has one number per list, for the mean; none below 0, not all 0.
+
+    >>> best = merge_lists(
+    ...     np.array([[[4, 7]], [[7, -1]]], np.int32),
+    ...     np.array([[[0.5, 0.25]], [[0.5, 0]]], np.float32),
+    ...     k=2,
+    ... )
+    >>> best.columns.tolist(), best.scores.tolist()
+    ([[7, 4]], [[0.375, 0.25]])
+    """
+    if k < 1:
+        raise ConfigError(f"k must be at least 1, got {k}")
+    if columns.ndim != 3 or columns.shape != scores.shape or len(columns) == 0:
+        raise DataError(
+            f"columns {columns.shape} and scores {scores.shape} must be equal lists x rows x places"
+        )
+    lists, rows, places = columns.shape
+    shares = np.ones(lists) if weights is None else np.array(weights, np.float64)
+    if shares.shape != (lists,) or not np.isfinite(shares).all():
+        raise ConfigError(f"weights must be {lists} numbers, one per list, got {weights!r}")
+    if shares.min() < 0 or shares.sum() <= 0:
+        raise ConfigError(f"weights must not be negative, nor all 0, got {weights!r}")
+    best = _empty(rows, min(k, lists * places))
+    if best.columns.size:
+        _native.merge_trees(
+            np.ascontiguousarray(columns, np.int32),
+            np.ascontiguousarray(scores, np.float32),
+            shares,
+            get_args(Combine).index(combine),
+            *best,
+            threads or 0,
+        )
+    full = int(best.counts.max(initial=0))
+    return TopK(best.columns[:, :full], best.scores[:, :full], best.counts)
+
+
+def _empty(rows: int, width: int) -> TopK:
+    return TopK(
+        np.empty((rows, width), np.int32),
+        np.empty((rows, width), np.float32),
+        np.zeros(rows, np.int32),
+    )
+
+
+def _refuse(row: int, name: str) -> None:
+    if row >= 0:
+        raise DataError(
+            f"{name}: row {row} contains NaN or +infinity; scores must be finite, "
+            "or -inf for labels that must not be predicted"
+        )

@@ -1,0 +1,1 @@
+"""Documents and their labels as they come in: corpora, features, splits."""

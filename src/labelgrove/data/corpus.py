@@ -1,0 +1,414 @@
+"""Documents with their labels, and the index that gives every label a column, an id and a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.strings import StringTable, row_numbers
+from labelgrove.data.features import Features, as_dense, as_features, with_dense
+from labelgrove.disk.part import Part
+from labelgrove.errors import DataError
+
+Strings = Sequence[str]
+
+
+class LabelIndex:
+    """Which label stands in which column: unique ``ids``, readable ``names``, optional ``texts``.
+
+    An id is what stands in the data (``gnd:4030340-8``), a name is what people read; without names
+    an id is its own name. ``groups`` maps a group's name to columns, for masks.
+
+    >>> index = LabelIndex(["c1", "c2"], names=["cats", "dogs"])
+    >>> len(index), index.names[1], index.column("c1"), index.column("dogs")
+    (2, 'dogs', 0, 1)
+    """
+
+    def __init__(
+        self,
+        ids: Iterable[str],
+        *,
+        names: Iterable[str] | None = None,
+        texts: Iterable[str] | None = None,
+        groups: Mapping[str, npt.ArrayLike] | None = None,
+    ) -> None:
+        self.ids: Strings = _sequence(ids)
+        self.names: Strings = self.ids if names is None else _sequence(names)
+        self.texts: Strings | None = None if texts is None else _sequence(texts)
+        self.groups = {
+            name: _group(name, columns, len(self.ids)) for name, columns in (groups or {}).items()
+        }
+        for what, values in (("names", self.names), ("texts", self.texts)):
+            if values is not None and len(values) != len(self.ids):
+                raise DataError(f"{len(self.ids)} label ids but {len(values)} label {what}")
+
+    @cached_property
+    def _column_of_id(self) -> dict[str, int]:
+        columns = {label: column for column, label in enumerate(self.ids)}
+        if len(columns) != len(self.ids):
+            seen: set[str] = set()
+            twice = next(x for x in self.ids if x in seen or seen.add(x))  # type: ignore[func-returns-value]
+            raise DataError(f"label id {twice!r} occurs twice in the label index")
+        return columns
+
+    @cached_property
+    def _column_of_name(self) -> dict[str, int]:
+        # Names need not be unique (homonyms); the first column wins, ids always win over names.
+        columns: dict[str, int] = {}
+        for column, name in enumerate(self.names):
+            columns.setdefault(name, column)
+        return columns
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LabelIndex):
+            return NotImplemented
+        return self is other or (
+            len(self) == len(other)
+            and all(a == b for a, b in zip(self.ids, other.ids, strict=True))
+            and all(a == b for a, b in zip(self.names, other.names, strict=True))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def column(self, label: str) -> int:
+        """Column of a label given by id or, failing that, by name.
+
+        >>> LabelIndex(["a", "b"]).column("b")
+        1
+        """
+        column = self.get(label)
+        if column is None:
+            raise DataError(f"unknown label {label!r}; the index has {len(self):,} labels")
+        return column
+
+    def get(self, label: str) -> int | None:
+        """Like :meth:`column`, but None for a label that the index does not know.
+
+        >>> LabelIndex(["a"]).get("z") is None
+        True
+        """
+        column = self._column_of_id.get(label)
+        if column is None and self.names is not self.ids:
+            column = self._column_of_name.get(label)
+        return column
+
+    def encode(self, label_lists: Iterable[Any]) -> tuple[CSR, npt.NDArray[np.int64]]:
+        """Label lists as a documents x labels matrix, and per document how many were unknown.
+
+        Each list holds ids or names, or is a mapping from them to weights. A repeated label counts
+        once (with its largest weight).
+
+        >>> matrix, unknown = LabelIndex(["a", "b"]).encode([["b", "b"], ["z"], {"a": 0.5}])
+        >>> matrix.toarray().tolist(), unknown.tolist()
+        ([[0.0, 1.0], [0.0, 0.0], [0.5, 0.0]], [0, 1, 0])
+        """
+        indptr = [0]
+        indices: list[int] = []
+        data: list[float] = []
+        unknown: list[int] = []
+        for row_number, labels in enumerate(label_lists):
+            row: dict[int, float] = {}
+            strangers: set[str] = set()
+            for label, weight in _weighted(labels, row_number):
+                column = self.get(label)
+                if column is None:
+                    strangers.add(label)
+                else:
+                    row[column] = max(weight, row.get(column, 0.0))
+            for column in sorted(row):
+                indices.append(column)
+                data.append(row[column])
+            indptr.append(len(indices))
+            unknown.append(len(strangers))
+        matrix = sparse.csr_array(
+            (np.array(data, np.float32), np.array(indices, np.int64), np.array(indptr, np.int64)),
+            shape=(len(indptr) - 1, len(self)),
+        )
+        return as_csr(matrix), np.array(unknown, dtype=np.int64)
+
+    @classmethod
+    def from_label_lists(cls, label_lists: Iterable[Any]) -> LabelIndex:
+        """All labels that occur, in sorted order, so that the index does not depend on row order.
+
+        >>> list(LabelIndex.from_label_lists([["b"], ["a", "b"]]).ids)
+        ['a', 'b']
+        """
+        seen: set[str] = set()
+        for row_number, labels in enumerate(label_lists):
+            seen.update(label for label, _ in _weighted(labels, row_number))
+        return cls(sorted(seen))
+
+    def with_groups(self, groups: Mapping[str, npt.ArrayLike]) -> LabelIndex:
+        """The same labels with more groups.
+
+        >>> list(LabelIndex("ab", groups={"x": [0]}).with_groups({"y": [1]}).groups)
+        ['x', 'y']
+        """
+        names = None if self.names is self.ids else self.names
+        both = {**self.groups, **groups}
+        return LabelIndex(self.ids, names=names, texts=self.texts, groups=both)
+
+    def state(self) -> Part:
+        """The index as it goes to disk.
+
+        >>> sorted(LabelIndex(["a"]).state().arrays)
+        ['ids.blob', 'ids.offsets']
+        """
+        strings = {"ids": self.ids, "texts": self.texts}
+        if self.names is not self.ids:
+            strings["names"] = self.names
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for name, values in strings.items():
+            if values is not None:
+                arrays |= StringTable.from_strings(values).arrays(name)
+        if self.groups:  # a thesaurus may bring thousands: two arrays hold them all
+            sizes = [len(columns) for columns in self.groups.values()]
+            arrays["groups.indptr"] = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+            arrays["groups.columns"] = np.concatenate(list(self.groups.values()))
+        return Part({"groups": list(self.groups)}, arrays)
+
+    @classmethod
+    def from_state(cls, part: Part) -> LabelIndex:
+        """The index that :meth:`state` described; strings stay where the arrays lie.
+
+        >>> LabelIndex.from_state(LabelIndex(["a", "b"]).state()).column("b")
+        1
+        """
+
+        def table(name: str) -> StringTable | None:
+            stored = f"{name}.blob" in part.arrays
+            return StringTable.from_arrays(part.arrays, name) if stored else None
+
+        groups = {}
+        if part.config["groups"]:
+            bounds, columns = part.arrays["groups.indptr"], part.arrays["groups.columns"]
+            pieces = np.split(np.asarray(columns), bounds[1:-1])
+            groups = dict(zip(part.config["groups"], pieces, strict=True))
+        ids = StringTable.from_arrays(part.arrays, "ids")
+        return cls(ids, names=table("names"), texts=table("texts"), groups=groups)
+
+    def __repr__(self) -> str:
+        return f"LabelIndex({len(self):,} labels)"
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Documents (texts, or ready-made features, or both), their labels and the label index.
+
+    ``features`` are Features, a sparse matrix or a dense array. Where there are texts, too, methods
+    read the texts, with the dense block of the features beside them.
+    ``labels`` is a documents x labels CSR matrix whose values are weights (1 unless given).
+    ``unknown`` holds, per document, how many of its labels the index does not know: they stay in
+    the denominators of recall, nDCG and PSP.
+
+    >>> corpus = Corpus.from_lists(["a red shoe", "blue hat"], [["shoes"], ["hats"]])
+    >>> len(corpus), corpus.label_lists()
+    (2, [['shoes'], ['hats']])
+    """
+
+    texts: Strings | None
+    labels: CSR
+    index: LabelIndex
+    ids: Strings | None = None
+    features: Features | None = None
+    unknown: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self) -> None:
+        if self.texts is None and self.features is None:
+            raise DataError("a corpus needs texts or features")
+        object.__setattr__(self, "labels", as_csr(self.labels, name="labels"))
+        if self.features is not None:
+            object.__setattr__(self, "features", as_features(self.features))
+        rows, columns = self.labels.shape
+        if columns != len(self.index):
+            raise DataError(
+                f"the label matrix has {columns} columns but the index has {len(self.index)} labels"
+            )
+        sizes = {"texts": self.texts, "ids": self.ids}
+        for what, values in sizes.items():
+            if values is not None and len(values) != rows:
+                raise DataError(f"{len(values)} {what} but {rows} rows of labels")
+        if self.features is not None and len(self.features) != rows:
+            raise DataError(f"{len(self.features)} feature rows but {rows} rows of labels")
+        if len(self.unknown) == 0:
+            object.__setattr__(self, "unknown", np.zeros(rows, np.int64))
+        elif len(self.unknown) != rows:
+            raise DataError(f"{len(self.unknown)} counts of unknown labels but {rows} documents")
+
+    @classmethod
+    def from_lists(
+        cls,
+        texts: Sequence[str],
+        labels: Any,
+        *,
+        index: LabelIndex | None = None,
+        ids: Sequence[str] | None = None,
+    ) -> Corpus:
+        """From plain lists: texts, and for each text its labels (ids, names or a weight mapping).
+
+        ``labels`` may also be a documents x labels matrix; its columns are those of ``index``, or
+        are named by their numbers.
+
+        >>> Corpus.from_lists(["x"], [["a", "b"]]).labels.shape
+        (1, 2)
+        """
+        _check_texts(texts)
+        if sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2):
+            matrix = as_csr(labels, name="labels")
+            if index is None:
+                index = LabelIndex(map(str, range(matrix.shape[1])))
+            return cls(texts, matrix, index, ids)
+        if len(texts) != len(labels):
+            raise DataError(f"{len(texts)} texts but {len(labels)} label lists")
+        if index is None:
+            index = LabelIndex.from_label_lists(labels)
+        matrix, unknown = index.encode(labels)
+        return cls(texts, matrix, index, ids, unknown=unknown)
+
+    def __len__(self) -> int:
+        return int(self.labels.shape[0])
+
+    @property
+    def inputs(self) -> Any:
+        """What a method's fit and predict take: the texts, or the features where there are none.
+
+        >>> Corpus.from_lists(["x"], [["a"]]).inputs
+        ['x']
+        """
+        return self.features if self.texts is None else self.texts
+
+    @property
+    def width(self) -> int:
+        """Columns of the dense block, 0 where there is none.
+
+        >>> Corpus.from_lists(["x"], [["a"]]).with_dense([[0.5, 0.5]]).width
+        2
+        """
+        return 0 if self.features is None else self.features.width
+
+    def with_dense(self, dense: Any) -> Corpus:
+        """The same documents with a dense block, such as embeddings, beside what they have.
+
+        >>> Corpus.from_lists(["x"], [["a"]]).with_dense([[0.5, 0.5]]).features
+        Features(1 rows, 0 sparse + 2 dense)
+        """
+        block = as_dense(dense, name="dense")
+        if len(block) != len(self):
+            raise DataError(f"{len(block)} dense rows but {len(self)} documents")
+        return replace(self, features=with_dense(self.features, block))
+
+    def take(self, rows: npt.ArrayLike) -> Corpus:
+        """The documents at ``rows`` (numbers or a mask), in that order, over the same index.
+
+        >>> Corpus.from_lists(["x", "y"], [["a"], ["b"]]).take([1]).texts
+        ['y']
+        """
+        picked = row_numbers(rows, len(self))
+        return Corpus(
+            _take(self.texts, picked),
+            self.labels[picked],
+            self.index,
+            _take(self.ids, picked),
+            None if self.features is None else self.features.take(picked),
+            self.unknown[picked],
+        )
+
+    def label_lists(self, *, names: bool = False) -> list[list[str]]:
+        """Each document's labels as ids (or names).
+
+        >>> Corpus.from_lists(["x"], [["b", "a"]]).label_lists()
+        [['a', 'b']]
+        """
+        values = self.index.names if names else self.index.ids
+        indptr, indices = self.labels.indptr, self.labels.indices
+        return [
+            [values[c] for c in indices[indptr[row] : indptr[row + 1]]] for row in range(len(self))
+        ]
+
+    def reindex(self, index: LabelIndex) -> Corpus:
+        """The same documents with label columns of another index; labels it lacks become unknown.
+
+        >>> test = Corpus.from_lists(["x"], [["a", "new"]])
+        >>> moved = test.reindex(LabelIndex(["a", "b"]))
+        >>> moved.labels.toarray().tolist(), moved.unknown.tolist()
+        ([[1.0, 0.0]], [1])
+        """
+        if index is self.index:
+            return self
+        # Ids decide; names help only where a foreign corpus wrote names instead of ids.
+        columns = (index.get(label) for label in self.index.ids)
+        new_column = np.array([-1 if c is None else c for c in columns], np.int64)
+        coo = self.labels.tocoo()
+        target = new_column[coo.col] if len(new_column) else np.zeros(0, np.int64)
+        known = target >= 0
+        row, column, weight = coo.row[known], target[known], coo.data[known]
+        # An id and a name may lead two labels to one column: the larger weight counts, once.
+        order = np.lexsort((-weight, column, row))
+        row, column, weight = row[order], column[order], weight[order]
+        first = np.ones(len(row), bool)
+        first[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
+        moved = sparse.coo_array(
+            (weight[first], (row[first], column[first])), shape=(len(self), len(index))
+        )
+        lost = np.bincount(coo.row[~known], minlength=len(self)).astype(np.int64)
+        return replace(self, labels=as_csr(moved), index=index, unknown=self.unknown + lost)
+
+
+def _group(name: str, columns: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
+    try:
+        return row_numbers(columns, count)
+    except DataError as error:
+        raise DataError(f"group {name!r} must hold columns of the {count:,} labels") from error
+
+
+def _sequence(values: Iterable[str]) -> Strings:
+    return values if isinstance(values, (list, tuple, StringTable)) else list(values)
+
+
+def _take(values: Strings | None, rows: npt.NDArray[np.int64]) -> Strings | None:
+    if values is None:
+        return None
+    if isinstance(values, StringTable):
+        return values.take(rows)
+    return [values[row] for row in rows]
+
+
+def _check_texts(texts: Sequence[str]) -> None:
+    if isinstance(texts, str):
+        raise DataError(f"texts must be a list of strings, got the string {texts[:40]!r}")
+    if not isinstance(texts, StringTable):
+        wrong = next((row for row, text in enumerate(texts) if not isinstance(text, str)), None)
+        if wrong is not None:
+            raise DataError(f"text of document {wrong} is {texts[wrong]!r}, not a string")
+
+
+def _weighted(labels: Any, row: int) -> Iterable[tuple[str, float]]:
+    """(label, weight) pairs of one document's labels, refusing what is surely a mistake."""
+    if isinstance(labels, str):
+        raise DataError(
+            f"labels of document {row} are the string {labels!r}; give a list: [{labels!r}]"
+        )
+    if isinstance(labels, bytes) or not isinstance(labels, Iterable):
+        raise DataError(f"labels of document {row} are {labels!r}; give a list of labels")
+    pairs = labels.items() if isinstance(labels, Mapping) else ((label, 1.0) for label in labels)
+    for label, weight in pairs:
+        if not isinstance(label, str):
+            number = isinstance(label, (int, np.integer)) and not isinstance(label, bool)
+            label = str(label) if number else label
+        if not isinstance(label, str):
+            raise DataError(f"labels of document {row}: {label!r} is not a string")
+        if not label:
+            raise DataError(f"labels of document {row}: an empty label")
+        if not isinstance(weight, (int, float, np.number)) or not 0 < weight < np.inf:
+            raise DataError(f"labels of document {row}: weight {weight!r} of {label!r} must be > 0")
+        yield label, float(weight)

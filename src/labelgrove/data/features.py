@@ -1,0 +1,215 @@
+"""Features in two blocks that stay apart: sparse terms and a dense vector, for documents or labels.
+
+[tf-idf ; embedding] as one sparse matrix would store a column number beside every number of the
+embedding and lose the speed of dense products. Kernels read both blocks and add what they give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from labelgrove.core.arrays import (
+    CSR,
+    CsrParts,
+    as_csr,
+    checked_table,
+    csr_arrays,
+    csr_from_arrays,
+    csr_parts,
+)
+from labelgrove.errors import DataError
+
+# Numbers of a dense block that are looked at together.
+BLOCK_NUMBERS = 1 << 22
+
+DenseBlock = npt.NDArray[Any]  # float32 or float16, rows in one piece; may be memory-mapped
+
+
+class FeatureParts(NamedTuple):
+    """Both blocks as kernels read them; a block that is not there has no columns."""
+
+    sparse: CsrParts
+    dense: DenseBlock
+
+    @property
+    def rows(self) -> int:
+        return len(self.sparse.indptr) - 1
+
+
+@dataclass(frozen=True)
+class Features:
+    """One row per document (or label) in a sparse block, a dense block, or both.
+
+    >>> both = Features(sparse=[[1, 0], [0, 2]], dense=[[0.5], [0.25]])
+    >>> both
+    Features(2 rows, 2 sparse + 1 dense)
+    >>> both.take([1]).to_csr().toarray()
+    array([[0.  , 2.  , 0.25]], dtype=float32)
+    """
+
+    sparse: CSR | None = None
+    dense: DenseBlock | None = None
+
+    def __post_init__(self) -> None:
+        if self.sparse is None and self.dense is None:
+            raise DataError("features need a sparse or a dense block")
+        if self.sparse is not None:
+            object.__setattr__(self, "sparse", as_csr(self.sparse, name="features"))
+        if self.dense is not None:
+            object.__setattr__(self, "dense", as_dense(self.dense))
+        if self.sparse is not None and self.dense is not None and self.sparse.shape[0] != len(self):
+            raise DataError(
+                f"the sparse block has {self.sparse.shape[0]} rows, the dense block {len(self)}"
+            )
+
+    def __len__(self) -> int:
+        return int((self.sparse if self.dense is None else self.dense).shape[0])  # type: ignore[union-attr]
+
+    def __repr__(self) -> str:
+        return f"Features({len(self)} rows, {self.terms} sparse + {self.width} dense)"
+
+    @property
+    def terms(self) -> int:
+        """Columns of the sparse block."""
+        return 0 if self.sparse is None else int(self.sparse.shape[1])
+
+    @property
+    def width(self) -> int:
+        """Columns of the dense block."""
+        return 0 if self.dense is None else int(self.dense.shape[1])
+
+    def take(self, rows: Any) -> Features:
+        """Some rows, in the order given: numbers, a slice or a mask.
+
+        >>> Features(dense=[[1.0], [2.0]]).take([1, 0]).dense.tolist()
+        [[2.0], [1.0]]
+        """
+        return Features(
+            None if self.sparse is None else self.sparse[rows],
+            None if self.dense is None else self.dense[rows],
+        )
+
+    def normalised(self) -> Features:
+        """Both blocks with rows of unit length, each by itself; zero rows stay zero.
+
+        >>> Features(dense=[[3.0, 4.0]]).normalised().dense
+        array([[0.6, 0.8]], dtype=float32)
+        """
+        terms, dense = self.sparse, self.dense
+        if terms is not None:
+            lengths = np.sqrt(np.asarray(terms.multiply(terms).sum(axis=1), np.float64).ravel())
+            terms = sparse.diags_array(_inverse(lengths)).astype(np.float32) @ terms
+        if dense is not None:
+            dense = np.asarray(dense, np.float32)
+            dense = dense * _inverse(np.linalg.norm(dense, axis=1))[:, None]
+        return Features(terms, dense)
+
+    def to_csr(self) -> CSR:
+        """Both blocks side by side as one sparse matrix; large, for comparisons and exports.
+
+        >>> Features(dense=[[0.0, 2.0]]).to_csr().nnz
+        1
+        """
+        blocks = [] if self.sparse is None else [self.sparse]
+        if self.dense is not None:
+            blocks.append(as_csr(np.asarray(self.dense, np.float32)))
+        return as_csr(sparse.hstack(blocks, format="csr"))
+
+    def parts(self, *, name: str = "features") -> FeatureParts:
+        """Both blocks, checked, as kernels read them.
+
+        >>> Features(dense=[[1.0]]).parts().sparse.cols
+        0
+        """
+        terms = as_csr(np.zeros((len(self), 0))) if self.sparse is None else self.sparse
+        dense = np.zeros((len(self), 0), np.float32) if self.dense is None else self.dense
+        if not all(np.isfinite(dense[block]).all() for block in row_blocks(dense)):
+            raise DataError(f"{name}: the dense block contains NaN or infinity")
+        return FeatureParts(csr_parts(terms, name=name), dense)
+
+    def arrays(self, prefix: str) -> dict[str, npt.NDArray[Any]]:
+        """Named arrays of a Part; :meth:`from_arrays` reads them.
+
+        >>> sorted(Features(dense=[[1.0]]).arrays("x"))
+        ['x.dense']
+        """
+        arrays = {} if self.sparse is None else csr_arrays(self.sparse, prefix)
+        return arrays if self.dense is None else arrays | {f"{prefix}.dense": self.dense}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> Features:
+        """The inverse of :meth:`arrays`.
+
+        >>> Features.from_arrays(Features(dense=[[1.0]]).arrays("x"), "x")
+        Features(1 rows, 0 sparse + 1 dense)
+        """
+        terms = csr_from_arrays(arrays, prefix) if f"{prefix}.indptr" in arrays else None
+        return cls(terms, arrays.get(f"{prefix}.dense"))
+
+
+def as_features(matrix: Any, *, name: str = "features") -> Features:
+    """A SciPy matrix as the sparse block, any other 2-d array as the dense one.
+
+    >>> as_features([[1.0, 2.0]])
+    Features(1 rows, 0 sparse + 2 dense)
+    """
+    if isinstance(matrix, Features):
+        return matrix
+    if sparse.issparse(matrix):
+        return Features(sparse=as_csr(matrix, name=name))
+    return Features(dense=as_dense(matrix, name=name))
+
+
+def with_dense(features: Features | None, dense: Any) -> Features:
+    """Features with a dense block beside what they have.
+
+    >>> with_dense(Features(sparse=[[1.0]]), [[2.0, 3.0]])
+    Features(1 rows, 1 sparse + 2 dense)
+    """
+    if features is not None and features.dense is not None:
+        raise DataError("there is a dense block already; dense= cannot be given besides")
+    return Features(None if features is None else features.sparse, as_dense(dense, name="dense"))
+
+
+def row_blocks(dense: DenseBlock) -> Iterator[slice]:
+    """Slices of a few rows each, for work that needs memory besides the block itself.
+
+    >>> [len(range(9)[rows]) for rows in row_blocks(np.zeros((9, 1 << 20)))]
+    [4, 4, 1]
+    """
+    step = max(1, BLOCK_NUMBERS // max(1, dense.shape[1]))
+    return (slice(first, first + step) for first in range(0, len(dense), step))
+
+
+def scaled_rows(dense: DenseBlock, scale: npt.NDArray[np.float64]) -> DenseBlock:
+    """Rows times their scales, in the same precision.
+
+    >>> scaled_rows(np.ones((2, 1), np.float16), np.array([1.0, 3.0])).tolist()
+    [[1.0], [3.0]]
+    """
+    scaled = np.empty_like(dense, subok=False)
+    for block in row_blocks(dense):
+        scaled[block] = dense[block] * scale[block, None]
+    return scaled
+
+
+def as_dense(matrix: Any, *, name: str = "features") -> DenseBlock:
+    """A 2-d array as float32, or float16 where it is that already, rows in one piece.
+
+    >>> as_dense([[1, 2]]).dtype
+    dtype('float32')
+    """
+    array = checked_table(matrix, name=name)
+    return np.ascontiguousarray(array, np.float16 if array.dtype == np.float16 else np.float32)
+
+
+def _inverse(lengths: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    inverse = np.zeros(len(lengths), np.float32)
+    np.divide(1.0, lengths, out=inverse, where=lengths > 0, casting="same_kind")
+    return inverse

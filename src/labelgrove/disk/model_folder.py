@@ -1,0 +1,129 @@
+"""Model folders: saved whole or not at all, checked when loaded, mapped rather than read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labelgrove.disk.atomic import clean_up, occupied
+from labelgrove.disk.bundle import (
+    MANIFEST,
+    UNCHECKED,
+    Verify,
+    read_bundle,
+    read_manifest,
+    write_bundle,
+)
+from labelgrove.disk.part import Part
+from labelgrove.errors import ConfigError, ModelFormatError
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """What a model folder holds; arrays are read-only maps of its files."""
+
+    path: Path
+    method: str
+    params: dict[str, Any]
+    parts: dict[str, Part]
+    metadata: dict[str, Any]
+    manifest: dict[str, Any]
+
+
+def save_model(
+    path: str | Path,
+    *,
+    method: str,
+    params: Mapping[str, Any],
+    parts: Mapping[str, Part],
+    metadata: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    extra: Callable[[Path], None] | None = None,
+) -> None:
+    """Writes a model folder: beside its place first, then moved there in one step.
+
+    ``method`` is the method's name, never a class. ``overwrite`` replaces a labelgrove model and
+    nothing else: a folder with files that labelgrove did not write is refused. ``extra`` may write
+    more files (an encoder, a README.md) into the folder it is given.
+
+    >>> import tempfile; folder = Path(tempfile.mkdtemp()) / "model"
+    >>> save_model(folder, method="linear", params={"C": 1.0}, parts={"tree": Part({"depth": 2})})
+    >>> load_model(folder).params
+    {'C': 1.0}
+    """
+    target = Path(os.path.realpath(path))
+    clean_up(target)
+    if occupied(target):
+        if not overwrite:
+            raise ConfigError(
+                f"{path}: exists already; choose another folder or pass overwrite=True"
+            )
+        check_replaceable(target)
+    write_bundle(
+        target,
+        kind="model",
+        fields={"method": method, "params": params, "metadata": dict(metadata or {})},
+        parts=parts,
+        extra=extra,
+        replace=overwrite,
+    )
+
+
+def load_model(path: str | Path, *, verify: Verify = "auto") -> StoredModel:
+    """Reads a model folder; anything damaged, incomplete, unsafe or too new is refused.
+
+    Sizes and array headers are always checked. ``full`` compares every byte with the manifest,
+    ``quick`` sampled blocks, ``none`` no content; ``auto`` is full up to 512 MiB, else quick.
+
+    >>> import tempfile, numpy as np; folder = Path(tempfile.mkdtemp()) / "model"
+    >>> save_model(folder, method="linear", params={}, parts={"w": Part({}, {"w": np.ones(2)})})
+    >>> load_model(folder).parts["w"].arrays["w"]
+    array([1., 1.])
+    """
+    bundle = read_bundle(path, kind="model", verify=verify)
+    manifest = bundle.manifest
+    method, params, metadata = (manifest.get(key) for key in ("method", "params", "metadata"))
+    if not (isinstance(method, str) and isinstance(params, dict) and isinstance(metadata, dict)):
+        raise ModelFormatError(f"{path}/{MANIFEST}: method, params or metadata are missing")
+    return StoredModel(bundle.path, method, params, bundle.parts, metadata, manifest)
+
+
+def model_size(path: str | Path) -> int:
+    """Bytes on disk of a model's files, by its manifest.
+
+    >>> import tempfile; folder = Path(tempfile.mkdtemp()) / "model"
+    >>> save_model(folder, method="linear", params={}, parts={})
+    >>> model_size(folder) == (folder / "manifest.json").stat().st_size
+    True
+    """
+    manifest = read_manifest(path, kind="model")
+    listed = sum(int(entry["size"]) for entry in manifest["files"].values())
+    return listed + (Path(path) / MANIFEST).stat().st_size
+
+
+def check_replaceable(folder: Path) -> None:
+    """Refuses a folder that overwriting must not delete, because not all in it is a model's.
+
+    >>> check_replaceable(Path("/"))
+    Traceback (most recent call last):
+    ...
+    labelgrove.errors.ModelFormatError: /: will not be overwritten, because it is not a whole ...
+    """
+    try:
+        manifest = read_manifest(folder, kind="model")
+    except ModelFormatError as error:
+        raise ModelFormatError(
+            f"{folder}: will not be overwritten, because it is not a whole labelgrove model; "
+            f"move or delete it yourself ({error})"
+        ) from error
+    ours = {MANIFEST, UNCHECKED, *manifest["files"]}
+    for file in folder.rglob("*"):
+        name = file.relative_to(folder).as_posix()
+        if name not in ours and (file.is_symlink() or not file.is_dir()):
+            raise ModelFormatError(
+                f"{folder}: will not be overwritten, because labelgrove did not write {name}; "
+                "move that file away first"
+            )

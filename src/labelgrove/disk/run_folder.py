@@ -1,0 +1,353 @@
+"""Run folders: finished stages and checkpoints that a killed or repeated run picks up again.
+
+A stage is known by the content of its inputs. Run it again with the same inputs and its result is
+mapped from disk; with other inputs it is computed and kept beside the earlier one, so that a run
+with another ranker setting re-uses the features. In the folder::
+
+    run.json                              what this is, and whether the run finished
+    log.jsonl                             what happened when
+    stages/NAME/KEY/                      the result of a finished stage
+    checkpoints/NAME/KEY/step-STEP/       the last two checkpoints of an unfinished one
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import labelgrove
+from labelgrove.core import jsonio
+from labelgrove.core.callbacks import Event, JsonlLog
+from labelgrove.core.processes import is_first_process
+from labelgrove.disk.atomic import clean_up_inside, write_file
+from labelgrove.disk.bundle import FORMAT_VERSION, read_bundle, read_manifest, write_bundle
+from labelgrove.disk.hashing import content_hash
+from labelgrove.disk.locks import FileLock, lock_holder
+from labelgrove.disk.part import Part
+from labelgrove.errors import ConfigError, ModelFormatError
+
+_STAGE_NAME = re.compile(r"[a-z0-9_-]+(/[a-z0-9_-]+)*")
+_RUN, _LOCK, _LOG = "run.json", "lock", "log.jsonl"
+_KEPT_CHECKPOINTS = 2
+
+
+def stage_key(name: str, inputs: Mapping[str, Any]) -> str:
+    """The key under which a stage's result is kept.
+
+    Pass it on as an input of a later stage instead of hashing the large result again.
+
+    >>> stage_key("tfidf", {"texts": ["a"]}) == stage_key("tfidf", {"texts": ["b"]})
+    False
+    """
+    return _key(name, _input_hashes(inputs))
+
+
+class RunFolder:
+    """A folder for one training run, used by one process at a time.
+
+    With ``resume`` finished stages are used again. Without it a folder that already holds a run is
+    an error, so that nobody continues an old run by accident. Of processes that train one model
+    together only the first writes; the others read what is there and keep the rest to themselves.
+
+    >>> import tempfile
+    >>> with RunFolder(Path(tempfile.mkdtemp()) / "run") as run:
+    ...     part = run.stage("double", {"x": 2}, lambda: Part({"answer": 4}))
+    ...     again = run.stage("double", {"x": 2}, lambda: Part({"answer": "not computed"}))
+    >>> part.config, again.config
+    ({'answer': 4}, {'answer': 4})
+    """
+
+    def __init__(self, path: str | Path, *, resume: bool = True) -> None:
+        self.path = Path(path)
+        _check_usable(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._computing: dict[str, str] = {}
+        self._writes = is_first_process()
+        if not self._writes:
+            return
+        self._log = JsonlLog(self.path / _LOG)
+        self._lock = FileLock(self.path / _LOCK)
+        try:
+            if not self._lock.taken:
+                raise ConfigError(f"{path}: is in use by {_who(self._lock.previous)}")
+            self._open(resume)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, resume: bool) -> None:
+        about = _read_run(self.path)
+        if about is not None and not resume:
+            raise ConfigError(
+                f"{self.path}: holds {'a finished' if about['finished'] else 'an unfinished'} run; "
+                "add --resume to continue it (finished stages are used again) "
+                "or choose another folder"
+            )
+        if about is None:
+            about = {"created": datetime.now(UTC).isoformat(timespec="seconds")}
+        self._about = about
+        self._write_about(finished=False)
+        for kind in ("stages", "checkpoints"):
+            # We hold the lock, so whatever is half-written was left by a killed run.
+            for folder in self.path.glob(f"{kind}/**/"):
+                clean_up_inside(folder)
+        self.log({"kind": "run_start", "took_over_from": self._lock.previous})
+
+    def stage(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Part]) -> Part:
+        """The result of ``compute()``, or what it returned for the same inputs before.
+
+        ``inputs`` must hold everything the result depends on. The result is always the stored one:
+        its arrays are read-only maps of files, and tuples in its config have become lists.
+        """
+        hashes = _input_hashes(inputs)
+        key = _key(name, hashes)
+        folder = self._folder("stages", name, key)
+        if folder.exists():
+            try:
+                result = read_bundle(folder, kind="stage").parts["result"]
+            except (ModelFormatError, KeyError) as error:
+                self.log({"kind": "stage_damaged", "stage": name, "key": key, "why": str(error)})
+                if self._writes:
+                    shutil.rmtree(folder)
+            else:
+                self.log({"kind": "stage_reused", "stage": name, "key": key})
+                return result
+        if name in self._computing:
+            raise ConfigError(f"stage {name!r} asks for itself while it is being computed")
+        self._computing[name] = key
+        self.log({"kind": "stage_computing", "stage": name, "key": key, "inputs": hashes})
+        start = time.perf_counter()
+        try:
+            part = compute()
+        finally:
+            del self._computing[name]
+        if not self._writes:
+            return part
+        fields = {"stage": name, "inputs": hashes, "seconds": time.perf_counter() - start}
+        write_bundle(folder, kind="stage", fields=fields, parts={"result": part})
+        shutil.rmtree(self._folder("checkpoints", name, key), ignore_errors=True)
+        self.log({"kind": "stage_stored", "stage": name, "key": key, "seconds": fields["seconds"]})
+        return read_bundle(folder, kind="stage", verify="none").parts["result"]
+
+    def checkpoint(self, stage: str) -> Checkpoints:
+        """Where the stage that is being computed keeps its checkpoints, for its present inputs."""
+        if stage not in self._computing:
+            raise ConfigError(f"stage {stage!r} is not being computed: it has no checkpoints")
+        return Checkpoints(self._folder("checkpoints", stage, self._computing[stage]))
+
+    def log(self, event: Event | Mapping[str, Any]) -> None:
+        """Appends an event to ``log.jsonl``; this method can be a callback."""
+        if not self._writes:
+            return
+        if isinstance(event, Event):
+            self._log(event)
+        else:
+            jsonio.append_line(self._log.path, {"time": time.time(), **event})
+
+    def finish(self) -> None:
+        """Notes that the run came to its end; its stages stay for later runs."""
+        if not self._writes:
+            return
+        self._write_about(finished=True)
+        self.log({"kind": "run_finished"})
+
+    def status(self) -> RunStatus:
+        """What the folder holds; see :func:`run_status`."""
+        return run_status(self.path)
+
+    def close(self) -> None:
+        """Lets another process use the folder."""
+        if self._writes:
+            self._lock.release()
+
+    def remove(self) -> None:
+        """Deletes the folder; for runs whose result is safe elsewhere."""
+        if self._writes:
+            shutil.rmtree(self.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _write_about(self, *, finished: bool) -> None:
+        fixed = {"format": "labelgrove-run", "format_version": FORMAT_VERSION}
+        self._about = {**fixed, "created": self._about["created"], "finished": finished}
+        write_file(self.path / _RUN, jsonio.dump(self._about), exclusive=False)
+
+    def _folder(self, kind: str, name: str, key: str) -> Path:
+        if not _STAGE_NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} cannot be the name of a stage: use a-z, 0-9, _, - and /")
+        return self.path / kind / name.replace("/", ".") / key
+
+
+class Checkpoints:
+    """The checkpoints of one stage: the last two are kept, in case the last one is damaged.
+
+    >>> import tempfile; checkpoints = Checkpoints(Path(tempfile.mkdtemp()))
+    >>> checkpoints.latest() is None
+    True
+    >>> checkpoints.save(Part({"loss": 0.5}), step=10)
+    >>> step, part = checkpoints.latest(); step, part.config
+    (10, {'loss': 0.5})
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def save(self, part: Part, *, step: int) -> None:
+        """Keeps ``part`` as the state after ``step``, whole or not at all."""
+        write_bundle(
+            self._path(step),
+            kind="checkpoint",
+            fields={"step": step},
+            parts={"state": part},
+            replace=True,
+        )
+        # A later step than the one just saved belongs to an attempt that was given up.
+        steps = self.steps()
+        kept = [s for s in steps if s <= step][-_KEPT_CHECKPOINTS:]
+        for other in set(steps) - set(kept):
+            shutil.rmtree(self._path(other), ignore_errors=True)
+
+    def latest(self) -> tuple[int, Part] | None:
+        """The last checkpoint that is undamaged, or None."""
+        for step in reversed(self.steps()):
+            try:
+                return step, read_bundle(self._path(step), kind="checkpoint").parts["state"]
+            except (ModelFormatError, KeyError):
+                shutil.rmtree(self._path(step), ignore_errors=True)
+        return None
+
+    def others(self) -> bool:
+        """Whether the stage has checkpoints of other inputs, which are of no use to this one."""
+        return any(p.parent != self.folder for p in self.folder.parent.glob("*/step-*"))
+
+    def steps(self) -> list[int]:
+        """The steps of which checkpoints exist, in order."""
+        return sorted(int(p.name.removeprefix("step-")) for p in self.folder.glob("step-*"))
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:012d}"
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """A stored stage result, or the latest checkpoint (``step``) of one not finished."""
+
+    name: str
+    key: str
+    created: str
+    bytes: int
+    seconds: float | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """What a run folder holds. ``holder`` is the process that uses it now."""
+
+    path: Path
+    state: Literal["running", "finished", "unfinished"]
+    created: str
+    stages: list[StageStatus]
+    checkpoints: list[StageStatus]
+    holder: dict[str, Any] | None
+
+
+def run_status(path: str | Path) -> RunStatus:
+    """Looks into a run folder without opening the run; works while it is running.
+
+    >>> import tempfile; folder = Path(tempfile.mkdtemp()) / "run"
+    >>> with RunFolder(folder) as run:
+    ...     state = run_status(folder).state
+    >>> state, run_status(folder).state
+    ('running', 'unfinished')
+    """
+    folder = Path(path)
+    about = _read_run(folder)
+    if about is None:
+        raise ConfigError(f"{path}: not a run folder (it has no {_RUN})")
+    holder = lock_holder(folder / _LOCK)
+    ended: Literal["finished", "unfinished"] = "finished" if about["finished"] else "unfinished"
+    stages = (_describe(p, "stage") for p in folder.glob("stages/*/*/"))
+    checkpoints = (_describe(p, "checkpoint") for p in folder.glob("checkpoints/*/*/step-*/"))
+    return RunStatus(
+        path=folder,
+        state=ended if holder is None else "running",
+        created=about["created"],
+        stages=_in_order(stages),
+        checkpoints=_in_order(checkpoints),
+        holder=holder,
+    )
+
+
+def _in_order(found: Any) -> list[StageStatus]:
+    present = (s for s in found if s is not None)
+    return sorted(present, key=lambda s: (s.created, s.name, s.step or 0))
+
+
+def _describe(folder: Path, kind: str) -> StageStatus | None:
+    if folder.name.startswith("."):
+        return None  # being written
+    try:
+        manifest = read_manifest(folder, kind=kind)
+    except ModelFormatError:
+        return None  # damaged, or just being removed
+    place = folder if kind == "stage" else folder.parent
+    return StageStatus(
+        name=place.parent.name.replace(".", "/"),
+        key=place.name,
+        created=manifest["created"],
+        bytes=sum(entry["size"] for entry in manifest["files"].values()),
+        seconds=manifest.get("seconds"),
+        step=manifest.get("step"),
+    )
+
+
+def _input_hashes(inputs: Mapping[str, Any]) -> dict[str, str]:
+    return {name: content_hash(value) for name, value in inputs.items()}
+
+
+def _key(name: str, hashes: Mapping[str, str]) -> str:
+    # Another version of the library may compute something else from the same inputs.
+    return content_hash(labelgrove.__version__, FORMAT_VERSION, name, hashes)[:32]
+
+
+def _check_usable(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: is a file; choose a folder for the run")
+    names = {p.name for p in folder.iterdir()}
+    if _RUN not in names and names - {_LOCK, f".{_RUN}.tmp"}:
+        raise ConfigError(
+            f"{folder}: holds other files and is not a run folder; choose a new or empty folder"
+        )
+
+
+def _read_run(folder: Path) -> dict[str, Any] | None:
+    file = folder / _RUN
+    if not file.is_file():
+        return None
+    about = jsonio.parse(file.read_bytes(), file=file)
+    if not isinstance(about, dict) or about.get("format") != "labelgrove-run":
+        raise ModelFormatError(f"{file}: does not describe a labelgrove run")
+    if about.get("format_version") != FORMAT_VERSION:
+        raise ModelFormatError(
+            f"{file}: was made by another version of labelgrove; choose another folder"
+        )
+    return {"created": str(about.get("created", "")), "finished": about.get("finished") is True}
+
+
+def _who(holder: Mapping[str, Any] | None) -> str:
+    if not holder:
+        return "another process"
+    return f"process {holder.get('pid')} on {holder.get('host')}; wait for it or stop it first"

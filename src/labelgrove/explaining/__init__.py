@@ -1,0 +1,1 @@
+"""Why a label was predicted."""

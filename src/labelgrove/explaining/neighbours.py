@@ -1,0 +1,73 @@
+"""The training documents of a label that are most like a text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from labelgrove.data.corpus import Corpus
+from labelgrove.errors import DataError
+from labelgrove.explaining.types import Neighbour
+from labelgrove.text.tfidf import Tfidf, TfidfParams
+
+EXCERPT = 160  # characters
+SHARED_TERMS = 5
+
+
+def nearest_documents(
+    text: str,
+    corpus: Corpus,
+    label: str,
+    *,
+    vectorizer: Tfidf | None = None,
+    count: int = 3,
+) -> tuple[Neighbour, ...]:
+    """The documents of ``corpus`` that bear the label and are most like the text, nearest first.
+
+    Only documents of the label are read, so that no index of the whole corpus is needed. Without a
+    ``vectorizer``, tf-idf weights come from these documents themselves.
+
+    >>> corpus = Corpus.from_lists(["red shoes", "blue shoes", "red hat"], [["s"], ["s"], ["h"]])
+    >>> [near.document for near in nearest_documents("a blue pair of shoes", corpus, "s")]
+    [1, 0]
+    """
+    if corpus.texts is None:
+        raise DataError("nearest documents: the corpus has features, but no texts to show")
+    column = corpus.index.get(label)
+    if column is None:
+        return ()
+    places = np.flatnonzero(corpus.labels.indices == column)
+    bearers = np.searchsorted(corpus.labels.indptr, places, side="right") - 1
+    texts = [corpus.texts[row] for row in bearers]
+    if not texts or count < 1:
+        return ()
+    if vectorizer is None:
+        vectorizer = Tfidf(TfidfParams(min_df=1)).fit([*texts, text])
+    query = vectorizer.transform([text]).tocsr()
+    rows = vectorizer.transform(texts).tocsr()
+    lengths = np.sqrt(rows.multiply(rows).sum(axis=1)) * np.sqrt(query.multiply(query).sum())
+    products = (rows @ query.T).toarray().ravel()
+    cosines = np.divide(products, lengths, out=np.zeros(len(texts)), where=lengths > 0)
+    best = [int(n) for n in np.argsort(-cosines, kind="stable")[:count] if cosines[n] > 0]
+    hashed = vectorizer.params.n_buckets is not None
+    return tuple(
+        Neighbour(
+            document=int(bearers[number]),
+            id=None if corpus.ids is None else corpus.ids[int(bearers[number])],
+            similarity=float(cosines[number]),
+            excerpt=_excerpt(texts[number]),
+            terms=() if hashed else _shared(rows[[number]].multiply(query).tocsr(), vectorizer),
+        )
+        for number in best
+    )
+
+
+def _shared(products: object, vectorizer: Tfidf) -> tuple[str, ...]:
+    """The terms that two rows have in common, those that make them most alike first."""
+    indices, data = products.indices, products.data  # type: ignore[attr-defined]
+    best = np.argsort(-data, kind="stable")[:SHARED_TERMS]
+    return tuple(vectorizer.vocabulary[int(column)] for column in indices[best])
+
+
+def _excerpt(text: str) -> str:
+    short = " ".join(text[: 2 * EXCERPT].split())
+    return short if len(short) <= EXCERPT else short[: EXCERPT - 1] + "…"

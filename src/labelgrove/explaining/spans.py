@@ -1,0 +1,183 @@
+"""Where the terms of a text stand in it.
+
+The kernels that count terms do not remember their places. For one text at a time this does the same
+in Python, by the same rules, with the place of everything in the original text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from labelgrove.explaining.types import Span
+from labelgrove.text.feeding import TextAnalyzer, find_analyzer
+from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.text.unicode_tables import strip_marks
+
+# A unit of n-grams (a word or a character) and its place; a padding space has an empty one.
+Unit = tuple[str, Span | None]
+
+
+def find_terms(
+    text: str, params: TfidfParams, analyzer: TextAnalyzer | None = None
+) -> dict[str, tuple[Span, ...]]:
+    """All terms of a text, known to a model or not, with their places in it.
+
+    ``analyzer`` is the function that a Tfidf was given in place of ``params.analyzer``. Tokens that
+    such a function makes are looked for in the text; those that are not in it have no place.
+
+    >>> find_terms("Red shoes, RED!", TfidfParams())
+    {'red': (Span(start=0, end=3), Span(start=11, end=14)), 'shoes': (Span(start=4, end=9),)}
+    """
+    found: dict[str, list[Span]] = {}
+    for term, span in _terms(text, params, analyzer or find_analyzer(params.analyzer)):
+        places = found.setdefault(term, [])
+        if span is not None:
+            places.append(span)
+    return {term: tuple(places) for term, places in found.items()}
+
+
+def terms_by_column(text: str, vectorizer: Tfidf) -> dict[int, tuple[str, tuple[Span, ...]]]:
+    """The terms of a text that a fitted Tfidf knows, by their columns, with their places.
+
+    Of hashed terms several may share a column; their names are then joined.
+
+    >>> terms_by_column("a red shoe", Tfidf().fit(["red hat"]))
+    {1: ('red', (Span(start=2, end=5),))}
+    """
+    found = find_terms(text, vectorizer.params, vectorizer.analyzer)
+    columns = _columns(list(found), vectorizer)
+    known: dict[int, tuple[str, tuple[Span, ...]]] = {}
+    for (term, spans), column in zip(found.items(), columns, strict=True):
+        if column in known:
+            before, others = known[column]
+            known[column] = f"{before} | {term}", tuple(sorted({*others, *spans}))
+        elif column >= 0:
+            known[column] = term, spans
+    return known
+
+
+def _columns(terms: list[str], vectorizer: Tfidf) -> list[int]:
+    """Each term's column, -1 where the vectoriser has none."""
+    buckets = vectorizer.params.n_buckets
+    if not terms:
+        return []
+    if buckets is not None:
+        # A term's bucket depends on its letters alone, so it is found by counting it as one token.
+        whole = Tfidf(TfidfParams(n_buckets=buckets), analyzer=lambda term: [term], n_jobs=1)
+        return [int(column) for column in whole.fit(terms[:1]).transform_parts(terms).indices]
+    table = vectorizer.vocabulary
+    wanted = [term.encode("utf-8", "surrogatepass") for term in terms]
+    return [_place(table.blob, table.offsets, term) for term in wanted]
+
+
+def _place(blob: npt.NDArray[Any], offsets: npt.NDArray[Any], term: bytes) -> int:
+    """Binary search in a sorted table of strings; UTF-8 sorts as code points do."""
+    low, high = 0, len(offsets) - 1
+    while low < high:
+        middle = (low + high) // 2
+        here = blob[offsets[middle] : offsets[middle + 1]].tobytes()
+        if here == term:
+            return middle
+        low, high = (middle + 1, high) if here < term else (low, middle)
+    return -1
+
+
+def _terms(
+    text: str, params: TfidfParams, analyzer: TextAnalyzer | None
+) -> Iterator[tuple[str, Span | None]]:
+    limit = params.max_tokens
+    if analyzer is not None:
+        tokens = [token for token in analyzer(text) if token]
+        yield from _grams(_tokens(text, tokens[:limit]), params, " ")
+        return
+    folded, origins = _folded(text, params)
+    if params.analyzer in ("word", "space"):
+        pattern = r"\w+" if params.analyzer == "word" else "[^ ]+"
+        shortest = params.min_token_length if params.analyzer == "word" else 1
+        runs = [run for run in re.finditer(pattern, folded) if len(run[0]) >= shortest]
+        words = [(run[0], _origin(origins, run.start(), run.end())) for run in runs]
+        yield from _grams(words[:limit], params, " ")
+    elif params.analyzer == "char":
+        yield from _grams(list(_collapsed(folded, origins))[:limit], params, "")
+    else:
+        for word in _padded_words(folded, origins, limit):
+            yield from _grams(word, params, "")
+            if len(word) < params.ngram_range[0]:
+                yield _joined(word, "")
+
+
+def _grams(
+    units: Sequence[Unit], params: TfidfParams, gap: str
+) -> Iterator[tuple[str, Span | None]]:
+    shortest, longest = params.ngram_range
+    for n in range(shortest, min(longest, len(units)) + 1):
+        for first in range(len(units) - n + 1):
+            yield _joined(units[first : first + n], gap)
+
+
+def _joined(units: Sequence[Unit], gap: str) -> tuple[str, Span | None]:
+    spans = [span for _, span in units if span is not None]
+    place = Span(spans[0].start, spans[-1].end) if spans else None
+    return gap.join(text for text, _ in units), place
+
+
+def _folded(text: str, params: TfidfParams) -> tuple[str, list[int]]:
+    """Lower case without accents, as wanted; and for each of its characters whence it came."""
+    lower = text.lower() if params.lowercase else text
+    if len(lower) == len(text) and not params.strip_accents:
+        return lower, list(range(len(text)))
+    pieces: list[str] = []
+    origins: list[int] = []
+    at = 0
+    for place, char in enumerate(text):
+        # Case depends on neighbours in one letter only, a sigma, and not its length.
+        length = len(char.lower()) if params.lowercase else 1
+        piece, at = lower[at : at + length], at + length
+        piece = strip_marks(piece) if params.strip_accents else piece
+        pieces.append(piece)
+        origins += [place] * len(piece)
+    return "".join(pieces), origins
+
+
+def _origin(origins: list[int], start: int, end: int) -> Span:
+    return Span(origins[start], origins[end - 1] + 1)
+
+
+def _collapsed(folded: str, origins: list[int]) -> Iterator[Unit]:
+    """Characters, where white space of two and more is one space."""
+    for run in re.finditer(r"\s{2,}|[\s\S]", folded):
+        text = " " if len(run[0]) > 1 else run[0]
+        yield text, _origin(origins, run.start(), run.end())
+
+
+def _padded_words(folded: str, origins: list[int], limit: int | None) -> Iterator[list[Unit]]:
+    """Words as characters with a space before and behind; white space counts as a character."""
+    left = len(folded) if limit is None else limit
+    for run in re.finditer(r"\s+|\S+", folded):
+        if left <= 0:
+            return
+        if run[0][0].isspace():
+            left -= 1
+            continue
+        end = min(run.end(), run.start() + left)
+        left -= end - run.start()
+        inside = [(folded[at], _origin(origins, at, at + 1)) for at in range(run.start(), end)]
+        yield [(" ", None), *inside, (" ", None)]
+
+
+def _tokens(text: str, tokens: Sequence[str]) -> list[Unit]:
+    """Tokens of somebody's function, each looked for behind the one before."""
+    lower = text.lower()
+    lower = lower if len(lower) == len(text) else text
+    units: list[Unit] = []
+    at = 0
+    for token in tokens:
+        start = text.find(token, at)
+        start = lower.find(token.lower(), at) if start < 0 else start
+        units.append((token, None if start < 0 else Span(start, start + len(token))))
+        at = at if start < 0 else start + len(token)
+    return units

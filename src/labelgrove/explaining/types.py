@@ -1,0 +1,240 @@
+"""What an explanation is made of; ``explain.explain`` makes them.
+
+A score comes from one path or several (trees, a network, a reranker). A path has steps, from the
+first node below the root of the label tree to the label. A step's margin is a sum of what words
+give to it, and everything that is left out of a list is added up beside it: sums always hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+from labelgrove.scores.predictions import ScoreKind
+
+# For neural methods; with a single step, what is found is no better than chance.
+GRADIENT_STEPS = 8
+
+ReasonKind = Literal["term", "token", "feature"]
+
+
+class Span(NamedTuple):
+    """A piece of the text: characters (code points) ``start`` to ``end``, the latter excluded."""
+
+    start: int
+    end: int
+
+
+class Highlight(NamedTuple):
+    """A piece of the text and how much it speaks for (up to 1) or against (to -1) the label."""
+
+    start: int
+    end: int
+    strength: float
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A word and what it gives to a margin.
+
+    A ``term`` is counted in the whole text: ``value`` is its tf-idf, ``contribution`` is that times
+    the classifier's weight, ``spans`` are all its places. A ``token`` is a word at one place of
+    what an encoder reads. A ``feature`` is a column of a matrix that the model was fitted on.
+
+    >>> Reason("shoes", 0.5, value=0.25, spans=(Span(4, 9),)).kind
+    'term'
+    """
+
+    text: str
+    contribution: float
+    value: float | None = None
+    kind: ReasonKind = "term"
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node on the way to the label, the label itself being the last.
+
+    ``margin`` is the sum of the ``reasons``, of ``rest`` (words that are not listed), ``bias``,
+    ``vector`` (what a dense block of features gives) and ``unattributed`` (what gradients cannot
+    tell; 0 for a linear model). ``probability`` is what the search makes of the margin, None where
+    it ranks by bare margins. ``counts`` says whether it enters the score or only led here, and
+    ``weight`` how much of what words did to the path's score they did on this level.
+    ``level`` counts from 1; the node is one of ``nodes`` and has ``labels`` below it, among them
+    ``examples``.
+
+    >>> Step(level=1, node=3, nodes=8, margin=0.5, bias=0.5).total
+    0.5
+    """
+
+    level: int
+    node: int
+    nodes: int
+    margin: float
+    probability: float | None = None
+    counts: bool = True
+    weight: float = 1.0
+    labels: int = 1
+    examples: tuple[str, ...] = ()
+    bias: float = 0.0
+    vector: float = 0.0
+    rest: float = 0.0
+    unattributed: float = 0.0
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def total(self) -> float:
+        """The margin, added up from its parts."""
+        listed = sum(reason.contribution for reason in self.reasons)
+        return listed + self.rest + self.bias + self.vector + self.unattributed
+
+
+@dataclass(frozen=True)
+class Path:
+    """The way of one tree, network or reranker to the label; ``weight`` is its share of the score.
+
+    >>> Path("tree", 1.0, 0.5).steps
+    ()
+    """
+
+    name: str
+    weight: float
+    score: float
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A document that bears the label and is like the text: cosine of their tf-idf rows.
+
+    ``document`` is its row in the corpus, ``terms`` are the words that make it alike.
+
+    >>> Neighbour(3, None, 0.5, "red shoes").terms
+    ()
+    """
+
+    document: int
+    id: str | None
+    similarity: float
+    excerpt: str
+    terms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a model gives a text this score for this label.
+
+    ``reasons`` adds up each word over all steps and paths, times their weights, the strongest
+    first. ``score`` is the number that ``predict`` gives where the search finds the label
+    (None: an ensemble whose members do not bring it); ``calibrated`` is the probability that a
+    calibrated model makes of it. ``members`` explains an ensemble's models.
+
+    >>> why = Explanation("c1", "shoes", "linear", 0.9, "product", (Reason("red", 0.5),))
+    >>> why.to_dict()["reasons"][0]["text"]
+    'red'
+    """
+
+    id: str
+    name: str
+    method: str
+    score: float | None
+    score_kind: ScoreKind
+    reasons: tuple[Reason, ...] = ()
+    paths: tuple[Path, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
+    members: tuple[Explanation, ...] = ()
+    notes: tuple[str, ...] = ()
+    calibrated: float | None = None
+
+    def highlights(self) -> list[Highlight]:
+        """Pieces of the text that do not overlap, by place; the strongest has strength 1 or -1.
+
+        Members of an ensemble have equal say.
+
+        >>> why = Explanation("c1", "shoes", "linear", 0.9, "product", (
+        ...     Reason("red shoes", 0.5, spans=(Span(0, 9),)),
+        ...     Reason("shoes", 0.25, spans=(Span(4, 9),))))
+        >>> [tuple(piece) for piece in why.highlights()]
+        [(0, 4, 0.6667), (4, 9, 1.0)]
+        """
+        weighted: list[tuple[Span, float]] = []
+        for part in self.members:
+            weighted += [(Span(h.start, h.end), h.strength) for h in part.highlights()]
+        for reason in self.reasons:
+            weighted += [(span, reason.contribution) for span in reason.spans]
+        return _pieces(weighted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings for JSON, with the highlights.
+
+        >>> Explanation("c1", "shoes", "linear", 0.9, "product").to_dict()["highlights"]
+        []
+        """
+        made = asdict(replace(self, members=()))
+        made["highlights"] = [list(piece) for piece in self.highlights()]
+        made["members"] = [member.to_dict() for member in self.members]
+        return made
+
+
+def strongest(reasons: Iterable[Reason], top: int | None) -> tuple[Reason, ...]:
+    """The ``top`` reasons with the largest contributions, for or against; None: all of them.
+
+    >>> [r.text for r in strongest([Reason("a", 0.1), Reason("b", -0.5), Reason("c", 0.2)], 2)]
+    ['b', 'c']
+    """
+    nonzero = (reason for reason in reasons if reason.contribution != 0)
+    ordered = sorted(nonzero, key=lambda r: (-abs(r.contribution), r.spans, r.text))
+    return tuple(ordered[:top])
+
+
+def shortened(step: Step, top: int | None) -> Step:
+    """The step with its strongest reasons only; the others go into the rest.
+
+    >>> shortened(Step(1, 0, 2, 0.75, reasons=(Reason("a", 0.25), Reason("b", 0.5))), 1).rest
+    0.25
+    """
+    kept = strongest(step.reasons, top)
+    lost = sum(r.contribution for r in step.reasons) - sum(r.contribution for r in kept)
+    return replace(
+        step, reasons=kept, rest=step.rest + (lost if len(kept) < len(step.reasons) else 0.0)
+    )
+
+
+def added_up(paths: Sequence[Path]) -> list[Reason]:
+    """Each word's contributions to all steps, times the weights of these and of their paths.
+
+    >>> step = Step(1, 0, 2, 0.5, weight=0.5, reasons=(Reason("a", 0.5),))
+    >>> added_up([Path("tree", 1.0, 0.9, (step, step))])[0].contribution
+    0.5
+    """
+    found: dict[tuple[str, str, tuple[Span, ...]], Reason] = {}
+    for path in paths:
+        for step in path.steps:
+            for reason in step.reasons if step.weight else ():
+                key = reason.kind, reason.text, reason.spans
+                before = found[key].contribution if key in found else 0.0
+                total = before + path.weight * step.weight * reason.contribution
+                found[key] = replace(reason, contribution=total)
+    return list(found.values())
+
+
+def _pieces(weighted: Sequence[tuple[Span, float]]) -> list[Highlight]:
+    """Where spans begin or end a new piece begins; contributions to the same place add up."""
+    changes: dict[int, tuple[float, int]] = {}
+    for span, contribution in weighted:
+        for place, sign in ((span.start, 1), (span.end, -1)):
+            level, depth = changes.get(place, (0.0, 0))
+            changes[place] = level + sign * contribution, depth + sign
+    pieces: list[tuple[int, int, float]] = []
+    level, depth = 0.0, 0
+    for start, end in pairwise(sorted(changes)):
+        level, depth = level + changes[start][0], depth + changes[start][1]
+        if depth:
+            pieces.append((start, end, level))
+    largest = max((abs(weight) for _, _, weight in pieces), default=0.0)
+    if largest == 0.0:
+        return []
+    return [Highlight(start, end, round(weight / largest, 4)) for start, end, weight in pieces]

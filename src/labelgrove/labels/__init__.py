@@ -1,0 +1,1 @@
+"""The label space: trees, what labels look like, masks."""

@@ -1,0 +1,313 @@
+"""What a label looks like in feature space, for building trees from.
+
+Descriptions are ``Features``: they have the blocks that the documents
+have. A row has unit length over both blocks together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from labelgrove import _native
+from labelgrove.core.arrays import CSR, as_csr, csr_from_arrays, csr_parts
+from labelgrove.core.topk import top_k
+from labelgrove.data.corpus import LabelIndex, Strings
+from labelgrove.data.features import Features, as_features, row_blocks, scaled_rows
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.tree import TreeParams
+
+# Labels whose random walks are held in memory at once, and entries pruned at once.
+WALK_BLOCK = 1 << 16
+PRUNE_ENTRIES = 1 << 24
+
+
+def pifa(
+    features: Any, labels: Any, *, row_weights: bool = True, threads: int | None = None
+) -> Features:
+    """Positive instance feature aggregation: the unit-length sum of each label's documents.
+
+    With ``row_weights`` a document with n labels counts 1/sqrt(n) for each of them, so that
+    documents which bear many labels do not blur all of them. A label without documents, or whose
+    documents have no features, gets a zero row. Label weights are ignored: a label is there or not.
+    The dense block is float16 where the documents' is.
+
+    >>> pifa([[3.0, 0.0], [0.0, 4.0]], [[1, 0], [1, 1]], row_weights=False).dense
+    array([[0.6, 0.8],
+           [0. , 1. ]], dtype=float32)
+    """
+    x, y = as_features(features), as_csr(labels, name="labels")
+    if len(x) != y.shape[0]:
+        raise DataError(f"features have {len(x)} rows but labels have {y.shape[0]}")
+    return _unit_sums(x, _documents_of_labels(y, row_weights=row_weights), threads=threads)
+
+
+def _documents_of_labels(labels: CSR, *, row_weights: bool) -> CSR:
+    """Labels x documents; a document of n labels weighs 1/sqrt(n), or 1."""
+    weights = np.ones(labels.nnz, np.float32)
+    if row_weights:
+        counts = np.diff(labels.indptr)
+        weights /= np.sqrt(np.repeat(counts, counts)).astype(np.float32)
+    by_document = (weights, labels.indices, labels.indptr)
+    return as_csr(sparse.csc_array(by_document, shape=labels.shape[::-1]).tocsr())
+
+
+def _unit_sums(rows: Features, weights: CSR, *, threads: int | None = None) -> Features:
+    """weights @ rows, scaled to unit length."""
+    parts = rows.parts()
+    indptr, indices, data, dense = _native.pifa(
+        *parts.sparse, parts.dense, *csr_parts(weights), threads or 0
+    )
+    count = int(weights.shape[0])
+    terms = None
+    if rows.sparse is not None:
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "z.indptr": indptr,
+            "z.indices": indices,
+            "z.data": data,
+            "z.shape": np.array([count, rows.terms]),
+        }
+        terms = csr_from_arrays(arrays, "z")
+    if rows.dense is None:
+        return Features(terms)
+    return Features(terms, dense.view(rows.dense.dtype).reshape(count, rows.width))
+
+
+def l2_normalised(matrix: Any) -> Features:
+    """Rows scaled to unit length over both blocks together; zero rows stay zero.
+
+    >>> l2_normalised(Features(sparse=[[3.0], [0.0]], dense=[[4.0], [0.0]])).to_csr().toarray()
+    array([[0.6, 0.8],
+           [0. , 0. ]], dtype=float32)
+    """
+    features = as_features(matrix)
+    squares = np.zeros(len(features))
+    terms, dense = features.sparse, features.dense
+    if terms is not None:
+        rows = np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr))
+        squares += np.bincount(
+            rows, weights=np.square(terms.data, dtype=np.float64), minlength=terms.shape[0]
+        )
+    if dense is not None:
+        for block in row_blocks(dense):
+            squares[block] += np.square(dense[block], dtype=np.float64).sum(axis=1)
+    scale = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
+    if terms is not None:
+        data = (terms.data * scale[rows]).astype(np.float32)
+        terms = sparse.csr_array((data, terms.indices, terms.indptr), shape=terms.shape)
+    return Features(terms, None if dense is None else scaled_rows(dense, scale))
+
+
+def pii(labels: Any) -> Features:
+    """Positive instance indices: a label is the unit-length list of the documents that bear it.
+
+    As in :func:`pifa`, a document with n labels counts 1/sqrt(n) for each.
+
+    >>> pii([[1, 0], [1, 0]]).to_csr().toarray().round(3)
+    array([[0.707, 0.707],
+           [0.   , 0.   ]], dtype=float32)
+    """
+    by_label = _documents_of_labels(as_csr(labels, name="labels"), row_weights=True)
+    return l2_normalised(by_label)
+
+
+def smoothed(
+    described: Any,
+    labels: Any,
+    *,
+    neighbours: int = 10,
+    walk_length: int = 400,
+    restart: float = 0.8,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Features:
+    """Label features mixed with those of labels that occur with them.
+
+    A random walk from each label goes to a document that bears it and on to a label of that
+    document, or with probability ``restart`` back to the start. The ``neighbours`` labels visited
+    most, by their visits, are the weights of the mixture (symmetrically normalised).
+
+    >>> smoothed(np.eye(3), [[1, 1, 0], [0, 0, 1]]).dense[2]
+    array([0., 0., 1.], dtype=float32)
+    """
+    z, y = as_features(described, name="label features"), as_csr(labels, name="labels")
+    if len(z) != y.shape[1]:
+        raise DataError(f"label features have {len(z)} rows but labels {y.shape[1]} columns")
+    graph = _largest(_visits(y, walk_length, restart, seed), neighbours)
+    out_of = np.asarray(graph.sum(axis=1)).ravel()
+    into = np.asarray(graph.sum(axis=0)).ravel()
+    rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
+    graph.data = (graph.data / np.sqrt(out_of[rows] * into[graph.indices])).astype(np.float32)
+    return _unit_sums(z, graph, threads=threads)
+
+
+def _visits(labels: CSR, walk_length: int, restart: float, seed: int) -> CSR:
+    """Labels x labels: how often the walk from a row's label stood on a column's."""
+    by_label = labels.T.tocsr()
+    count = labels.shape[1]
+    blocks = []
+    for number, first in enumerate(range(0, count, WALK_BLOCK)):
+        random = np.random.default_rng([seed, number])
+        start = np.arange(first, min(count, first + WALK_BLOCK))
+        at, trail = start, np.empty((walk_length, len(start)), np.int64)
+        for step in range(walk_length):
+            documents = _random_column(by_label, at, random)
+            there = np.where(documents < 0, start, _random_column(labels, documents, random))
+            at = np.where(random.random(len(start)) < restart, start, there)
+            trail[step] = at
+        keys, times = np.unique(trail + (start - first) * count, return_counts=True)
+        rows, columns = np.divmod(keys, count)
+        blocks.append(
+            sparse.csr_array((times.astype(np.float32), (rows, columns)), shape=(len(start), count))
+        )
+    return as_csr(sparse.vstack(blocks, format="csr"))
+
+
+def _random_column(matrix: CSR, rows: Any, random: np.random.Generator) -> Any:
+    """A random stored column of each row; -1 for an empty row."""
+    lengths = np.diff(matrix.indptr)[rows]
+    offsets = (random.random(len(rows)) * lengths).astype(np.int64)
+    places = np.minimum(matrix.indptr[rows] + offsets, max(matrix.nnz - 1, 0))
+    return np.where(lengths > 0, matrix.indices[places] if matrix.nnz else -1, -1)
+
+
+def concatenated(first: Any, second: Any) -> Features:
+    """Two descriptions of the same labels side by side, each of unit length.
+
+    >>> concatenated([[2.0]], [[0.0, 3.0]]).dense.tolist()
+    [[1.0, 0.0, 1.0]]
+    """
+    a, b = l2_normalised(first), l2_normalised(second)
+    _same_labels(a, b)
+    terms = [block for block in (a.sparse, b.sparse) if block is not None]
+    dense = [block for block in (a.dense, b.dense) if block is not None]
+    return Features(
+        sparse.hstack(terms, format="csr") if terms else None,
+        np.concatenate(dense, axis=1) if dense else None,
+    )
+
+
+def combined(first: Any, second: Any, *, weight: float = 0.5) -> Features:
+    """(1 - weight) * first + weight * second, each of unit length, over the same features.
+
+    A block that one of them does not have counts as zeros there.
+
+    >>> combined([[1.0, 0.0]], [[0.0, 2.0]], weight=0.25).dense.tolist()
+    [[0.75, 0.25]]
+    """
+    a, b = l2_normalised(first), l2_normalised(second)
+    _same_labels(a, b)
+
+    def added(one: Any, other: Any) -> Any:
+        if one is None or other is None:
+            share = weight if one is None else 1 - weight
+            block = other if one is None else one
+            return None if block is None else block * block.dtype.type(share)
+        if one.shape[1] != other.shape[1]:
+            raise DataError(
+                f"cannot add label features of {one.shape[1]} and {other.shape[1]} columns"
+            )
+        return one * np.float32(1 - weight) + other * np.float32(weight)
+
+    return Features(added(a.sparse, b.sparse), added(a.dense, b.dense))
+
+
+def keep_largest(matrix: Any, per_row: int) -> Features:
+    """Only the ``per_row`` sparse entries of largest magnitude in each row; of equals the first.
+
+    The dense block stays as it is: leaving out some of its numbers would save nothing.
+
+    >>> keep_largest(sparse.csr_array([[3.0, -4.0, 1.0]]), 2).sparse.toarray().tolist()
+    [[3.0, -4.0, 0.0]]
+    """
+    features = as_features(matrix)
+    terms = None if features.sparse is None else _largest(features.sparse, per_row)
+    return Features(terms, features.dense)
+
+
+def _largest(csr: CSR, per_row: int) -> CSR:
+    if per_row < 1:
+        raise ConfigError(f"per_row: must be at least 1, got {per_row}")
+    if np.diff(csr.indptr).max(initial=0) <= per_row:
+        return csr
+    blocks, first = [], 0
+    while first < csr.shape[0]:  # in blocks of rows: the result of top_k is dense
+        enough = np.searchsorted(csr.indptr, csr.indptr[first] + PRUNE_ENTRIES) - 1
+        last = min(csr.shape[0], max(first + 1, int(enough)))
+        block = csr[first:last]
+        best = top_k(abs(block), per_row)
+        used = best.columns >= 0
+        indptr = np.concatenate([[0], np.cumsum(best.counts)])
+        mask = sparse.csr_array(
+            (np.ones(int(indptr[-1]), np.float32), best.columns[used], indptr), shape=block.shape
+        )
+        blocks.append(block.multiply(mask).tocsr())
+        first = last
+    return as_csr(sparse.vstack(blocks, format="csr"))
+
+
+def label_strings(params: TreeParams, index: LabelIndex) -> Strings | None:
+    """The labels' own texts, or names where there are none, if ``params`` wants them.
+
+    >>> label_strings(TreeParams(label_features="text"), LabelIndex(["a"], names=["cats"]))
+    ['cats']
+    """
+    if "text" not in params.label_features:
+        return None
+    return index.names if index.texts is None else index.texts
+
+
+def describe_labels(
+    params: TreeParams,
+    features: Any,
+    labels: Any,
+    *,
+    transform: Callable[[Strings], Any] | None = None,
+    strings: Strings | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Features:
+    """The labels as ``params.label_features`` wants them, rows of unit length.
+
+    ``transform`` turns the labels' ``strings`` into rows over the same features as ``features``:
+    a sparse matrix, a dense array, or both as Features.
+
+    >>> describe_labels(TreeParams(label_features="pii"), [[1]], [[1, 1]])
+    Features(2 rows, 1 sparse + 0 dense)
+    """
+    kind = params.label_features
+    text = None
+    if "text" in kind:
+        if transform is None or strings is None:
+            raise ConfigError(
+                f"tree.label_features: {kind!r} needs the labels' texts and a model fitted on texts"
+            )
+        text = transform(strings)
+    if kind == "text":
+        result = l2_normalised(text)
+    elif kind == "pii":
+        result = pii(labels)
+    else:
+        result = pifa(features, labels, row_weights=kind != "pifa-plain", threads=threads)
+        if params.features_per_label is not None:  # before the product that is larger still
+            result = keep_largest(result, params.features_per_label)
+        if kind == "smoothed-pifa":
+            result = smoothed(result, labels, seed=seed, threads=threads)
+        elif kind == "pifa+text":
+            result = combined(result, text, weight=params.text_weight)
+        elif kind == "pifa,text":
+            result = concatenated(result, text)
+        elif params.features_per_label is None:
+            return result  # of unit length already; the next line would copy all of it
+    if params.features_per_label is not None:
+        result = keep_largest(result, params.features_per_label)
+    return l2_normalised(result)
+
+
+def _same_labels(first: Features, second: Features) -> None:
+    if len(first) != len(second):
+        raise DataError(f"label features of {len(first)} and of {len(second)} labels")

@@ -1,0 +1,391 @@
+"""Label trees that somebody brings: parent arrays, a chain of cluster matrices, or a thesaurus.
+
+What a wide node costs: all its children are scored whenever a search visits it, and each of them is
+trained on all the documents of the node. Up to a few hundred children are cheap; a thesaurus with
+thousands of top concepts is slower than a grown tree, and no node may have more than 65,536.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.core.arrays import Int64, as_csr
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.tree import LabelTree
+
+# Labels that hang nowhere in a thesaurus go into groups of so many.
+LOOSE_GROUP = 1000
+
+
+@dataclass(frozen=True)
+class ThesaurusReport:
+    """What became of a thesaurus on its way to a tree.
+
+    >>> print(ThesaurusReport(labels=3, levels=2, widest=2, cycles=1))
+    3 labels on 2 levels, at most 2 children per node; 1 cycle cut
+    """
+
+    labels: int
+    levels: int
+    widest: int
+    inner_labels: int = 0
+    several_parents: int = 0
+    unknown_parents: int = 0
+    cycles: int = 0
+    loose_labels: int = 0
+    shortened: int = 0
+
+    def __str__(self) -> str:
+        def some(count: int, what: str) -> str:
+            return f"{count:,} {what}" if count else ""
+
+        remarks = [
+            some(self.inner_labels, "labels with narrower ones got a leaf beside them"),
+            some(self.several_parents, "concepts have several parents, the first counts"),
+            some(self.unknown_parents, "parents without an entry taken for top concepts"),
+            some(self.cycles, "cycle cut" if self.cycles == 1 else "cycles cut"),
+            some(self.loose_labels, "labels without relations put into groups by column"),
+            some(self.shortened, "labels hung higher for max_levels"),
+        ]
+        size = (
+            f"{self.labels:,} labels on {self.levels} levels, at most {self.widest:,} "
+            "children per node"
+        )
+        return "; ".join([size, *filter(None, remarks)])
+
+
+def tree_from_parents(parents: Sequence[npt.ArrayLike]) -> LabelTree:
+    """A tree from one array per level, top down: each node's parent, as its number one level up.
+
+    The last array has an entry per label column. Nodes may be in any order; those without labels
+    below are left out. The first array names the root, 0, for all its nodes.
+
+    >>> tree_from_parents([[0, 0, 0], [2, 0, 2]]).leaf_labels.tolist()
+    [1, 0, 2]
+    """
+    if not parents:
+        raise DataError("a label tree needs at least one level")
+    levels, above = [], 1
+    for number, given in enumerate(parents):
+        level = np.asarray(given)
+        if level.ndim != 1 or level.dtype.kind not in "iu" or len(level) == 0:
+            raise DataError(f"tree level {number}: must be a list of parent numbers")
+        if level.min() < 0 or level.max() >= above:
+            raise DataError(f"tree level {number}: parents must lie in 0..{above - 1}")
+        levels.append(level.astype(np.int64))
+        above = len(level)
+    paths = [np.arange(above)]
+    for level in levels[:0:-1]:
+        paths.append(level[paths[-1]])
+    return _tree_from_paths(paths[::-1])
+
+
+def tree_from_clusters(chain: Sequence[Any]) -> LabelTree:
+    """A tree from a chain of cluster matrices, top down, as PECOS stores them.
+
+    Matrix t has a row per node of level t and a column per node above; each row has one entry. A
+    leading matrix with a single column (all under the root) may be left out.
+
+    >>> tree_from_clusters([[[1, 0], [1, 0], [0, 1]]]).widths
+    (2, 3)
+    """
+    levels: list[Int64] = []
+    for number, given in enumerate(chain):
+        matrix = as_csr(given, name=f"cluster matrix {number}").copy()
+        matrix.eliminate_zeros()
+        if (np.diff(matrix.indptr) != 1).any():
+            wrong = int(np.argmax(np.diff(matrix.indptr) != 1))
+            raise DataError(f"cluster matrix {number}: row {wrong} must have exactly one entry")
+        if number == 0 and matrix.shape[1] > 1:
+            levels.append(np.zeros(matrix.shape[1], np.int64))
+        above = len(levels[-1]) if levels else 1
+        if matrix.shape[1] != above:
+            raise DataError(
+                f"cluster matrix {number}: has {matrix.shape[1]} columns, but the level above has "
+                f"{above} nodes"
+            )
+        levels.append(matrix.indices.astype(np.int64))
+    return tree_from_parents(levels)
+
+
+def tree_from_thesaurus(
+    broader: Mapping[str, Sequence[str] | str], index: LabelIndex, *, max_levels: int | None = None
+) -> tuple[LabelTree, ThesaurusReport]:
+    """A tree over the labels of ``index`` from the broader concepts of each concept.
+
+    Concepts need not be labels; those without labels below are left out. Of several broader
+    concepts the first counts. A label that has narrower labels gets a leaf of its own beside them,
+    a broader concept without an entry is a top concept, and a cycle is cut where it closes. Labels
+    at less depth than others hang on a chain of only children, which cost next to nothing. The
+    report says how often all that happened.
+
+    >>> index = LabelIndex(["animals", "cats", "dogs", "paper"])
+    >>> tree, report = tree_from_thesaurus({"cats": ["animals"], "dogs": ["animals"]}, index)
+    >>> tree.widths, report.inner_labels, report.loose_labels
+    ((2, 4), 1, 1)
+    """
+    if max_levels is not None and max_levels < 1:
+        raise ConfigError(f"max_levels: must be at least 1, got {max_levels}")
+    labels = len(index)
+    if labels == 0:
+        raise DataError("cannot make a tree over no labels")
+    parent, several, unknown = _first_parents(broader, index)
+    cycles = _cut_cycles(parent)
+    ancestors = [_ancestors(parent, column) for column in range(labels)]
+    inner = {node for path in ancestors for node in path}
+    loose = shortened = 0
+    paths: list[list[int]] = []
+    for column, path in enumerate(ancestors):
+        if column in inner:
+            path.append(column)
+        if not path:
+            path.append(len(parent) + column // LOOSE_GROUP)
+            loose += 1
+        if max_levels is not None and len(path) >= max_levels:
+            shortened += len(path) > max_levels - 1
+            del path[max_levels - 1 :]
+        paths.append(path)
+    if loose == labels <= LOOSE_GROUP:
+        paths = [[] for _ in paths]
+    depth = max(map(len, paths))
+    # Below its own parent a label is alone; every level needs a number for it that nobody else has.
+    own = len(parent) + labels
+    levels = [
+        np.array([path[t] if t < len(path) else own + c for c, path in enumerate(paths)])
+        for t in range(depth)
+    ]
+    tree = _tree_from_paths([*levels, np.arange(labels)])
+    widest = max(int(np.diff(tree.children(t)).max()) for t in range(len(tree.parents)))
+    return tree, ThesaurusReport(
+        labels=labels,
+        levels=len(tree.parents),
+        widest=widest,
+        inner_labels=sum(column in inner for column in range(labels)),
+        several_parents=several,
+        unknown_parents=unknown,
+        cycles=cycles,
+        loose_labels=loose,
+        shortened=shortened,
+    )
+
+
+def read_broader(path: str | os.PathLike[str]) -> dict[str, list[str]]:
+    """A thesaurus from a TSV file: an id and its broader ids per line, tabs between them.
+
+    An id may have several lines. Empty lines and lines that begin with # are skipped.
+
+    >>> import tempfile; from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "broader.tsv")
+    ...     _ = file.write_text("cats\\tanimals\\npuppies\\tdogs\\tyoung animals\\nanimals\\n")
+    ...     read_broader(file)
+    {'cats': ['animals'], 'puppies': ['dogs', 'young animals'], 'animals': []}
+    """
+    from labelgrove.formats.files import existing, read_all
+
+    file = existing(path)
+    broader: dict[str, list[str]] = {}
+    for number, line in read_all(file):
+        if not line.strip() or line.startswith("#"):
+            continue
+        concept, *above = (field.strip() for field in line.split("\t"))
+        if not concept:
+            raise DataError("the concept's id is empty", file=file, line=number)
+        known = broader.setdefault(concept, [])
+        known += [parent for parent in above if parent and parent not in known]
+    return broader
+
+
+def groups_from_thesaurus(
+    broader: Mapping[str, Sequence[str] | str], index: LabelIndex
+) -> dict[str, npt.NDArray[np.int32]]:
+    """For every concept with narrower ones, the labels at and below it: groups for masks.
+
+    All broader concepts of a concept count, not only the first.
+
+    >>> index = LabelIndex(["animals", "cats", "dogs", "paper"])
+    >>> groups = groups_from_thesaurus({"cats": ["animals", "pets"], "dogs": "animals"}, index)
+    >>> {name: columns.tolist() for name, columns in groups.items()}
+    {'animals': [0, 1, 2], 'pets': [1]}
+    """
+    groups: dict[str, list[int]] = {}
+    for column, label in enumerate(index.ids):
+        seen, waiting = {label}, [label]
+        while waiting:
+            given = broader.get(waiting.pop(), ())
+            for concept in [given] if isinstance(given, str) else given:
+                if concept not in seen:
+                    seen.add(concept)
+                    waiting.append(concept)
+                    groups.setdefault(concept, []).append(column)
+    for concept, columns in groups.items():
+        own = index.get(concept)
+        if own is not None and index.ids[own] == concept:
+            columns.append(own)
+    return {name: np.unique(columns).astype(np.int32) for name, columns in sorted(groups.items())}
+
+
+def read_label_groups(
+    path: str | os.PathLike[str], index: LabelIndex
+) -> dict[str, npt.NDArray[np.int32]]:
+    """The groups of a thesaurus file, as :func:`read_label_tree` takes them; of a tree none.
+
+    >>> import tempfile; from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "broader.tsv")
+    ...     _ = file.write_text("cats\\tanimals\\n")
+    ...     read_label_groups(file, LabelIndex(["cats", "dogs"]))
+    {'animals': array([0], dtype=int32)}
+    """
+    from labelgrove.formats.files import bare_name, existing
+
+    file = existing(path)
+    if not bare_name(file).lower().endswith(".json"):
+        return groups_from_thesaurus(read_broader(file), index)
+    content = _read_json(file)
+    if not isinstance(content, dict):
+        return {}
+    try:
+        return groups_from_thesaurus(_checked_broader(content), index)
+    except DataError as error:
+        raise DataError(str(error), file=file) from error
+
+
+def read_label_tree(path: str | os.PathLike[str], index: LabelIndex) -> tuple[LabelTree, str]:
+    """A tree over the labels of ``index`` from a file, and what is to be said about it.
+
+    The file is a thesaurus as :func:`read_broader` reads it, or JSON: an object with the broader
+    ids of each id, or a list with one list of parents per level, as :func:`tree_from_parents`
+    takes them.
+
+    >>> import tempfile; from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "tree.json")
+    ...     _ = file.write_text('{"cats": ["animals"], "dogs": "animals", "animals": []}')
+    ...     read_label_tree(file, LabelIndex(["cats", "dogs"]))
+    (LabelTree(1-2), '2 labels on 2 levels, at most 2 children per node')
+    """
+    from labelgrove.formats.files import bare_name, existing
+
+    file = existing(path)
+    try:
+        if not bare_name(file).lower().endswith(".json"):
+            return _from_thesaurus(read_broader(file), index)
+        content = _read_json(file)
+        if isinstance(content, dict):
+            return _from_thesaurus(_checked_broader(content), index)
+        if not isinstance(content, list) or not all(isinstance(x, list) for x in content):
+            raise DataError("must hold an object (id: broader ids) or a list of parent lists")
+        tree = tree_from_parents(content)
+        if tree.labels != len(index):
+            raise DataError(f"the tree has {tree.labels:,} labels, the corpus {len(index):,}")
+        return tree, f"{tree.labels:,} labels on {len(tree.parents)} levels"
+    except DataError as error:
+        if error.file is not None:
+            raise
+        raise DataError(str(error), file=file) from error
+
+
+def _from_thesaurus(
+    broader: Mapping[str, Sequence[str]], index: LabelIndex
+) -> tuple[LabelTree, str]:
+    if not any(label in broader for label in index.ids):
+        raise DataError(
+            f"names the broader concepts of none of the {len(index):,} labels; it must use their "
+            f"ids, such as {index.ids[0]!r}"
+        )
+    tree, report = tree_from_thesaurus(broader, index)
+    return tree, str(report)
+
+
+def _read_json(file: Path) -> Any:
+    from labelgrove.formats.files import read_all
+
+    try:
+        return json.loads("\n".join(line for _, line in read_all(file)))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"not valid JSON ({error})", file=file) from error
+
+
+def _checked_broader(content: dict[str, Any]) -> dict[str, list[str]]:
+    broader = {}
+    for concept, given in content.items():
+        above = [given] if isinstance(given, str) else given
+        if not isinstance(above, list) or not all(isinstance(x, str) for x in above):
+            raise DataError(f"{concept!r}: must have a list of broader ids, got {given!r}")
+        broader[concept] = above
+    return broader
+
+
+def _first_parents(
+    broader: Mapping[str, Sequence[str] | str], index: LabelIndex
+) -> tuple[list[int], int, int]:
+    """The parent of each concept (-1: none), labels first; how many had several or unknown ones."""
+    number = {label: column for column, label in enumerate(index.ids)}
+    for concept in broader:
+        number.setdefault(concept, len(number))
+    known = len(number)
+    parent = [-1] * known
+    several = 0
+    for concept, given in broader.items():
+        above = [given] if isinstance(given, str) else list(given)
+        several += len(set(above)) > 1
+        if above:
+            place = number.setdefault(above[0], len(number))
+            if place == len(parent):
+                parent.append(-1)
+            parent[number[concept]] = place
+    return parent, several, len(number) - known
+
+
+def _cut_cycles(parent: list[int]) -> int:
+    """Makes a forest of the parent links: the link that closes a cycle is taken out."""
+    cycles = 0
+    walk_of = [-1] * len(parent)
+    for start in range(len(parent)):
+        node = start
+        while walk_of[node] < 0:
+            walk_of[node] = start
+            above = parent[node]
+            if above < 0:
+                break
+            if walk_of[above] == start:
+                parent[node] = -1
+                cycles += 1
+                break
+            node = above
+    return cycles
+
+
+def _ancestors(parent: list[int], node: int) -> list[int]:
+    """From the top concept down to the node's parent."""
+    path = []
+    while (node := parent[node]) >= 0:
+        path.append(node)
+    return path[::-1]
+
+
+def _tree_from_paths(paths: list[npt.NDArray[np.int64]]) -> LabelTree:
+    """A tree from the node of every label on every level; the last level is the labels."""
+    order = np.lexsort(paths[::-1])
+    new = np.zeros(len(order), bool)
+    new[0] = True
+    above = np.zeros(len(order), np.int64)
+    parents = []
+    for path in paths:
+        arranged = path[order]
+        new[1:] |= arranged[1:] != arranged[:-1]
+        parents.append(above[new])
+        above = np.cumsum(new) - 1
+    return LabelTree(parents, order)

@@ -1,0 +1,322 @@
+"""The label tree: which labels lie together, and how coarse groups split into finer ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove import _native
+from labelgrove.core.arrays import Int32, Int64
+from labelgrove.core.params import Params, param
+from labelgrove.data.features import FeatureParts, as_features
+from labelgrove.disk.part import Part
+from labelgrove.errors import ConfigError, DataError
+
+
+@dataclass
+class TreeParams(Params):
+    """How a label tree is grown.
+
+    >>> TreeParams(branching=32).validate().branching
+    32
+    """
+
+    kind: Literal["balanced", "kway"] = param(
+        "balanced",
+        help="balanced: halves of equal size, joined; kway: k-means as the labels lie (Bonsai)",
+    )
+    branching: int = param(16, ge=2, help="children of an inner node; for kway the most of them")
+    max_leaf_size: int = param(
+        100, ge=1, help="most labels in one cluster of the last level; kway stops splitting there"
+    )
+    max_depth: int = param(3, ge=1, help="most levels of a kway tree, the labels' own included")
+    top_width: int | None = param(
+        None, ge=1, help="joining stops when a level has at most so many nodes; none = branching"
+    )
+    kmeans_iterations: int = param(20, ge=1, help="most rounds of k-means for one split")
+    label_features: Literal[
+        "pifa", "pifa-plain", "smoothed-pifa", "pii", "text", "pifa+text", "pifa,text"
+    ] = param(
+        "pifa",
+        help="what labels are clustered by: their documents (pifa; plain = unweighted; smoothed by "
+        "co-occurrence), the documents' numbers (pii), their own text, the sum or both side by "
+        "side",
+    )
+    text_weight: float = param(0.5, ge=0, le=1, help="share of the text in pifa+text")
+    features_per_label: int | None = param(
+        None, ge=1, help="largest features kept per label while the tree grows; none = all"
+    )
+
+
+class LabelTree:
+    """Levels of nodes over the labels; a level is an array with the parent of each of its nodes.
+
+    The first level hangs under one root (all parents 0), the last level holds one leaf per label.
+    Children of a node are contiguous: parent arrays ascend. ``leaf_labels[position]`` is the label
+    column at a leaf, ``leaf_positions[column]`` is the reverse. Arrays are read-only.
+
+    >>> tree = LabelTree([[0, 0], [0, 0, 1]], leaf_labels=[2, 0, 1])
+    >>> tree.widths, tree.leaf_positions.tolist(), tree.children(1).tolist()
+    ((2, 3), [1, 2, 0], [0, 2, 3])
+    """
+
+    def __init__(self, parents: Sequence[npt.ArrayLike], leaf_labels: npt.ArrayLike) -> None:
+        if not parents:
+            raise DataError("a label tree needs at least one level")
+        self.parents: tuple[Int32, ...] = tuple(_frozen(level) for level in parents)
+        self.leaf_labels: Int32 = _frozen(leaf_labels)
+        above = 1
+        for number, level in enumerate(self.parents):
+            _check_level(number, level, above)
+            above = len(level)
+        if len(self.leaf_labels) != above:
+            raise DataError(f"the tree has {above} leaves but {len(self.leaf_labels)} leaf labels")
+        positions = np.full(above, -1, np.int32)
+        inside = (self.leaf_labels >= 0) & (self.leaf_labels < above)
+        positions[self.leaf_labels[inside]] = np.flatnonzero(inside)
+        if (positions < 0).any():
+            missing = int(np.argmin(positions))
+            raise DataError(f"leaf labels are not a permutation: label column {missing} is missing")
+        self.leaf_positions: Int32 = _frozen(positions)
+
+    @property
+    def labels(self) -> int:
+        """Number of labels.
+
+        >>> LabelTree([[0, 0]], [0, 1]).labels
+        2
+        """
+        return len(self.leaf_labels)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Nodes per level, from the first below the root to the labels.
+
+        >>> LabelTree([[0, 0]], [0, 1]).widths
+        (2,)
+        """
+        return tuple(len(level) for level in self.parents)
+
+    def children(self, level: int) -> Int64:
+        """Where the children of each node above ``level`` begin: node p has [out[p], out[p+1]).
+
+        >>> LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]).children(1).tolist()
+        [0, 2, 3]
+        """
+        above = 1 if level == 0 else len(self.parents[level - 1])
+        return np.searchsorted(self.parents[level], np.arange(above + 1)).astype(np.int64)
+
+    def label_depths(self) -> Int32:
+        """How deep each label really hangs: levels on which it has no siblings at the end do not
+        count, for trees of uneven depth reach the last level by chains of only children.
+
+        >>> LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]).label_depths().tolist()
+        [2, 1, 2]
+        """
+        depths = np.full(self.labels, len(self.parents), np.int32)
+        nodes: Any = np.arange(self.labels)
+        alone = np.ones(self.labels, bool)
+        for level in range(len(self.parents) - 1, 0, -1):
+            above = self.parents[level][nodes]
+            alone &= np.diff(self.children(level))[above] == 1
+            depths -= alone
+            nodes = above
+        return depths[self.leaf_positions]
+
+    def coarsen(self, levels: int) -> LabelTree:
+        """The first ``levels`` levels as a tree of their own; its labels are this tree's nodes.
+
+        >>> LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]).coarsen(1)
+        LabelTree(2)
+        """
+        if not 1 <= levels <= len(self.parents):
+            raise ConfigError(f"levels: must be 1 to {len(self.parents)}, got {levels}")
+        if levels == len(self.parents):
+            return self
+        return LabelTree(self.parents[:levels], np.arange(self.widths[levels - 1]))
+
+    def refine(self, cluster_of: npt.ArrayLike) -> LabelTree:
+        """A tree with one more level: finer label l hangs below this tree's label cluster_of[l].
+
+        >>> LabelTree([[0, 0]], [1, 0]).refine([0, 1, 0]).leaf_labels.tolist()
+        [1, 0, 2]
+        """
+        clusters = _frozen(cluster_of)
+        if not np.array_equal(np.unique(clusters), np.arange(self.labels)):
+            raise DataError(f"every label of the coarser tree (0..{self.labels - 1}) needs a child")
+        places = self.leaf_positions[clusters]
+        order = np.argsort(places, kind="stable")
+        return LabelTree([*self.parents, places[order]], order)
+
+    def state(self) -> Part:
+        """The tree as settings and arrays.
+
+        >>> sorted(LabelTree([[0, 0]], [0, 1]).state().arrays)
+        ['leaf_labels', 'parents.0']
+        """
+        arrays: dict[str, npt.NDArray[Any]] = {
+            f"parents.{number}": level for number, level in enumerate(self.parents)
+        }
+        return Part({"levels": len(self.parents)}, arrays | {"leaf_labels": self.leaf_labels})
+
+    @classmethod
+    def from_state(cls, part: Part) -> LabelTree:
+        """The tree that :meth:`state` described; checked again.
+
+        >>> LabelTree.from_state(LabelTree([[0, 0]], [1, 0]).state()).leaf_labels.tolist()
+        [1, 0]
+        """
+        levels = range(int(part.config["levels"]))
+        return cls([part.arrays[f"parents.{t}"] for t in levels], part.arrays["leaf_labels"])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LabelTree):
+            return NotImplemented
+        mine, theirs = self.state().arrays, other.state().arrays
+        return mine.keys() == theirs.keys() and all(
+            np.array_equal(mine[name], theirs[name]) for name in mine
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"LabelTree({'-'.join(map(str, self.widths))})"
+
+
+def build_tree(
+    label_features: Any,
+    params: TreeParams | None = None,
+    *,
+    seed: int = 0,
+    threads: int | None = None,
+) -> LabelTree:
+    """Grows a tree over the rows of ``label_features`` by spherical k-means.
+
+    They are Features, a sparse matrix or a dense array.
+
+    In a balanced tree labels are halved until a cluster has at most ``max_leaf_size`` of them; then
+    ``branching`` neighbours at a time are joined until few enough nodes are left to hang under the
+    root. A k-way tree splits clusters into up to ``branching`` parts as they lie, so that sizes
+    differ. With no more labels than ``max_leaf_size`` the tree is one cluster: one-versus-all.
+
+    >>> build_tree(np.eye(8), TreeParams(branching=2, max_leaf_size=2)).widths
+    (2, 4, 8)
+    """
+    params = (params or TreeParams()).validate("tree")
+    features = as_features(label_features, name="label_features")
+    labels = len(features)
+    if labels == 0:
+        raise DataError("cannot build a tree over no labels")
+    if seed < 0:
+        raise ConfigError(f"seed: must be at least 0, got {seed}")
+    if params.kind == "kway":
+        return _kway_tree(features.parts(name="label_features"), params, seed, threads)
+    depth = _depth(labels, params.max_leaf_size)
+    if depth == 0:
+        return LabelTree([np.zeros(labels, np.int32)], np.arange(labels, dtype=np.int32))
+    parts = features.parts(name="label_features")
+    order = _native.balanced_kmeans(
+        *parts.sparse, parts.dense, depth, params.kmeans_iterations, seed, threads or 0
+    )
+    bounds = _slices(labels, depth)
+    cluster_of_leaf = np.repeat(np.arange(2**depth, dtype=np.int32), np.diff(bounds))
+    parents = [cluster_of_leaf]
+    nodes = 2**depth
+    while nodes > (params.top_width or params.branching):
+        parents.append(np.arange(nodes, dtype=np.int32) // np.int32(params.branching))
+        nodes = int(parents[-1][-1]) + 1
+    parents.append(np.zeros(nodes, np.int32))
+    return LabelTree(parents[::-1], order)
+
+
+def tree_widths(labels: int, params: TreeParams) -> tuple[int, ...]:
+    """Nodes per level of a balanced tree over so many labels, as :func:`build_tree` would grow it.
+
+    >>> tree_widths(8, TreeParams(branching=2, max_leaf_size=2))
+    (2, 4, 8)
+    """
+    depth = _depth(labels, params.max_leaf_size)
+    widths = [labels]
+    nodes = 2**depth
+    if depth:
+        widths.append(nodes)
+        while nodes > (params.top_width or params.branching):
+            nodes = -(-nodes // params.branching)
+            widths.append(nodes)
+    return tuple(widths[::-1])
+
+
+def _kway_tree(
+    parts: FeatureParts, params: TreeParams, seed: int, threads: int | None
+) -> LabelTree:
+    """Level by level; a cluster that is small enough passes to the next level as an only child."""
+    labels = parts.rows
+    order, bounds = np.arange(labels, dtype=np.int32), np.array([0, labels], np.int64)
+    parents: list[npt.NDArray[np.int64]] = []
+    first_node = 0  # numbers nodes over all levels; the number picks the seed
+    while len(parents) < params.max_depth - 1 and np.diff(bounds).max() > params.max_leaf_size:
+        cluster = _native.kway_kmeans(
+            *parts.sparse,
+            parts.dense,
+            order,
+            bounds,
+            params.branching,
+            params.max_leaf_size,
+            params.kmeans_iterations,
+            seed,
+            first_node,
+            threads or 0,
+        )
+        first_node += len(bounds) - 1
+        node = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+        arranged = np.lexsort((order, cluster, node))
+        order, node, cluster = order[arranged], node[arranged], cluster[arranged]
+        changes = np.flatnonzero((np.diff(node) != 0) | (np.diff(cluster) != 0)) + 1
+        bounds = np.concatenate([[0], changes, [labels]]).astype(np.int64)
+        parents.append(node[bounds[:-1]])
+    parents.append(np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)))
+    return LabelTree(parents, order)
+
+
+def _depth(labels: int, max_leaf_size: int) -> int:
+    """How often to halve until clusters are small enough, but never until one is empty."""
+    depth = 0
+    while max_leaf_size << depth < labels and 2 << depth <= labels:
+        depth += 1
+    return depth
+
+
+def _slices(labels: int, depth: int) -> Int64:
+    """Bounds of the 2^depth slices of halved rows, as the kernel halves them."""
+    bounds = np.array([0, labels], np.int64)
+    for _ in range(depth):
+        halves = np.empty(2 * len(bounds) - 1, np.int64)
+        halves[::2] = bounds
+        halves[1::2] = (bounds[:-1] + bounds[1:]) // 2
+        bounds = halves
+    return bounds
+
+
+def _frozen(values: npt.ArrayLike) -> Int32:
+    array = np.array(values, dtype=np.int32)
+    if array.ndim != 1:
+        raise DataError(f"a tree is made of one-dimensional arrays, got shape {array.shape}")
+    array.flags.writeable = False
+    return array
+
+
+def _check_level(number: int, level: Int32, above: int) -> None:
+    steps = np.diff(level)
+    if (
+        len(level) == 0
+        or level[0] != 0
+        or level[-1] != above - 1
+        or not np.isin(steps, (0, 1)).all()
+    ):
+        raise DataError(
+            f"tree level {number}: parents must ascend from 0 to {above - 1} and leave none out"
+        )

@@ -1,0 +1,3 @@
+"""CascadeXML: all resolutions of a label tree learnt at once."""
+
+from labelgrove.methods.cascadexml.method import CascadeXML as CascadeXML

@@ -1,0 +1,364 @@
+"""Ensembles: several models over the same labels, whose lists of labels become one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, cast, get_args
+
+import numpy as np
+from sklearn.base import clone
+
+from labelgrove.core.callbacks import Callback, Reporter, Timing
+from labelgrove.core.params import Params
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.disk.part import Part
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
+from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.base import (
+    TrainingFacts,
+    check_fitted,
+    check_params,
+    hold_out,
+    load,
+    load_estimator,
+    save_estimator,
+    training_corpus,
+)
+from labelgrove.methods.ensemble.members import (
+    check_kinds,
+    check_same_labels,
+    prefixed,
+    stages_in,
+    understood,
+)
+from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.requests import MinScore
+from labelgrove.scores.merging import (
+    MEASURED_AT,
+    Learnt,
+    Rule,
+    learn_weights,
+    merge,
+    precision_of,
+)
+from labelgrove.scores.predictions import Predictions
+
+MEMBERS = "members"  # the folder of the members' own model folders, numbered from 1
+
+
+class Ensemble(Estimator):
+    """Several models, trained by ``fit`` or brought by :meth:`join`, that predict together.
+
+    ``rule`` is mean, rank, softmax, sigmoid or round-robin (see ``merging.merge``),
+    with ``weights`` per member if given. With "learnt", rule and weights are those that do best on
+    ``held_out``, a share of the documents that no member learns from. Each member brings
+    ``candidates`` labels, or k where that is more. Parameters of a member are reached by its
+    number: ``members__1__ranker__C``. :meth:`score_labels` gives the scores of :meth:`predict` when
+    it may find no others.
+
+    >>> from labelgrove import Linear, TfidfParams
+    >>> texts, labels = ["red shoes", "blue hat", "red hat"], [["shoes"], ["hats"], ["hats"]]
+    >>> short = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
+    >>> model = Ensemble([Linear(), Linear(tfidf=short)], rule="rank").fit(texts, labels)
+    >>> model.predict(["some blue hats"], k=1).names()
+    [['hats']]
+    """
+
+    method: ClassVar[str] = "ensemble"
+    groups: ClassVar[dict[str, type[Params]]] = {}
+
+    def __init__(
+        self,
+        members: Sequence[Any] = (),
+        *,
+        rule: Rule | Literal["learnt"] = "mean",
+        weights: Sequence[float] | None = None,
+        candidates: int = 100,
+        held_out: float = 0.05,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.members = members
+        self.rule = rule
+        self.weights = weights
+        self.candidates = candidates
+        self.held_out = held_out
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Arguments by name, those of members as ``members__NUMBER__NAME``.
+
+        >>> from labelgrove import Linear
+        >>> Ensemble([Linear(n_trees=3)]).get_params()["members__1__n_trees"]
+        3
+        """
+        params: dict[str, Any] = super().get_params(deep=False)
+        if deep:
+            for number, member in enumerate(self.members, 1):
+                own = member.get_params(deep=True)
+                params |= {f"members__{number}__{name}": value for name, value in own.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Sets arguments by the names that :meth:`get_params` has.
+
+        >>> from labelgrove import Linear
+        >>> Ensemble([Linear()]).set_params(members__1__ranker__C=2.0).members[0].ranker.C
+        2.0
+        """
+        own: dict[str, Any] = {}
+        for name, value in params.items():
+            first, _, rest = name.partition("__")
+            if first != "members" or not rest:
+                own[name] = value
+                continue
+            number, _, argument = rest.partition("__")
+            if not number.isdecimal() or not 1 <= int(number) <= len(self.members):
+                raise ConfigError(f"{name}: this ensemble has members 1 to {len(self.members)}")
+            self.members[int(number) - 1].set_params(**{argument: value})
+        super().set_params(**own)
+        return self
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        dense: Any = None,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Trains a copy of every member on the same documents.
+
+        What members have in common (tf-idf, tokens, trees) is made once: it lies in the ``run``
+        folder, or in a temporary one.
+        """
+        self._check()
+        corpus = training_corpus(X, y, index, dense=dense)
+        learnt_from, held_out = corpus, None
+        if self.rule == "learnt":
+            learnt_from, held_out = hold_out(corpus, self.held_out, self.random_state)
+        members = [clone(member) for member in self.members]
+        check_kinds(members, self.rule)
+        timings: dict[str, Timing] = {}
+        with stages_in(run) as shared:
+            for number, member in enumerate(members, 1):
+                if self.n_jobs is not None:
+                    member.set_params(n_jobs=self.n_jobs)
+                name = f"{number} {member.method}"
+                member.fit(
+                    learnt_from, callbacks=[prefixed(name, c) for c in callbacks], run=shared
+                )
+                timings |= {f"{name}: {stage}": t for stage, t in member.timings_.items()}
+        self._take(members, held_out, Reporter(callbacks))
+        self.facts_ = TrainingFacts.of(corpus)
+        self.calibration_ = None
+        self.timings_ = timings
+        return self
+
+    def join(self, held_out: Any = None, y: Any = None) -> Self:
+        """Takes the members as they are, already fitted over the same labels.
+
+        ``held_out`` is for rule "learnt": a Corpus, or texts with their labels in ``y``, that no
+        member has seen.
+
+        >>> from labelgrove import Linear
+        >>> texts, labels = ["red shoes", "blue hat", "red hat"], [["shoes"], ["hats"], ["hats"]]
+        >>> trained = [Linear(random_state=seed).fit(texts, labels) for seed in (1, 2)]
+        >>> Ensemble(trained).join().predict(["a hat"], k=1).names()
+        [['hats']]
+        """
+        self._check()
+        for number, member in enumerate(self.members, 1):
+            if not hasattr(member, "index_"):
+                raise NotFittedError(
+                    f"member {number} ({member.method}) is not fitted; fit it first, "
+                    "or fit the whole ensemble"
+                )
+        check_kinds(self.members, self.rule)
+        documents = None
+        if held_out is not None:
+            documents = training_corpus(held_out, y, self.members[0].index_)
+        if self.rule == "learnt" and documents is None:
+            raise DataError('rule "learnt" needs documents to learn from: join(held_out)')
+        self._take(list(self.members), documents, Reporter(()))
+        self.facts_ = self.members[0].facts_
+        self.calibration_ = None
+        self.timings_ = {}
+        return self
+
+    def _take(self, members: list[Any], held_out: Corpus | None, reporter: Reporter) -> None:
+        """Makes fitted models the members, and settles rule and weights."""
+        first = members[0].index_
+        for number, member in enumerate(members[1:], 2):
+            check_same_labels(first, member.index_, f"member {number} ({member.method})")
+            member.index_ = first  # one object, so that nobody compares the labels again
+        self.members_ = members
+        self.index_ = first
+        self.dev_metrics_ = None
+        self.report_: dict[str, Any] = {}
+        # Where nothing can be learnt, ranks: they go together whatever scores the members have.
+        self.rule_: Rule = "rank" if self.rule == "learnt" else self.rule
+        given = [1.0] * len(members) if self.weights is None else self.weights
+        self.weights_ = [float(weight) for weight in given]
+        if self.rule == "learnt" and held_out is None:
+            reporter.message("too few documents to learn weights from; ranks with equal weights")
+        elif self.rule == "learnt" and held_out is not None:
+            learnt, alone = self._learn(held_out)
+            self.rule_, self.weights_ = learnt.rule, list(learnt.weights)
+            self.report_ = {"held_out": len(held_out), "ensemble": list(learnt.precision)} | alone
+            reporter.message(_sentence(learnt, alone))
+
+    def _learn(self, held_out: Corpus) -> tuple[Learnt, dict[str, Any]]:
+        places = self._places(1)
+        found = [member.predict(held_out, k=places) for member in self.members_]
+        learnt = learn_weights(found, held_out.labels, places=places, threads=self.n_jobs)
+        alone = {
+            f"{number} {member.method}": list(precision_of(part, held_out.labels))
+            for number, (member, part) in enumerate(zip(self.members_, found, strict=True), 1)
+        }
+        return learnt, alone
+
+    def _places(self, k: int) -> int:
+        """How many labels each member is asked for."""
+        return min(max(k, self.candidates), len(self.index_))
+
+    def predict(
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        dense: Any = None,
+        allow: Any = None,
+        deny: Any = None,
+        min_score: MinScore = None,
+        diversity: float = 0.0,
+        raw: bool = False,
+        threads: int | None = None,
+    ) -> Predictions:
+        """The k best labels of each document by all members together.
+
+        ``dense`` goes to the members that read it; ``allow`` and ``deny`` need members that all
+        know them. ``min_score`` and ``diversity`` are as for the linear method.
+        """
+        return self._answer(
+            X,
+            k,
+            threads=threads,
+            beside={"dense": dense},
+            allow=allow,
+            deny=deny,
+            min_score=min_score,
+            diversity=diversity,
+            raw=raw,
+        )
+
+    def _best_labels(
+        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None, dense: Any = None
+    ) -> Predictions:
+        places = self._places(k)
+        given = {"dense": dense, "allow": mask}
+        asked = [i for i, weight in enumerate(self.weights_) if weight]  # 0 would count for nothing
+        found = [
+            self.members_[i].predict(
+                X, k=places, threads=threads, **understood(i + 1, self.members_[i], given)
+            )
+            for i in asked
+        ]
+        weights = None if self.rule_ == "round-robin" else [self.weights_[i] for i in asked]
+        return merge(found, k=k, rule=self.rule_, weights=weights, places=places, threads=threads)
+
+    def estimate_memory(self, corpus: Corpus) -> int:
+        """Bytes that fitting will need at its peak: members are trained one after the other."""
+        self._check()
+        return max(int(member.estimate_memory(corpus)) for member in self.members)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes a model folder; each member is a model folder of its own inside it."""
+        check_fitted(self)
+        part = Part({"rule": self.rule_, "weights": self.weights_, "report": self.report_})
+
+        def write_members(folder: Path) -> None:
+            for number, member in enumerate(self.members_, 1):
+                member.save(folder / MEMBERS / str(number))
+
+        save_estimator(self, path, {"ensemble": part}, files=write_members, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> Self:
+        """Reads a model folder that :meth:`save` wrote."""
+        model, parts = load_estimator(cls, path, **options)
+        settled = parts["ensemble"].config
+        model.rule_, model.weights_ = settled["rule"], settled["weights"]
+        model.report_ = settled["report"]
+        # The manifest of the whole lists the members' files, so these were checked already.
+        model.members = [
+            load(Path(path) / MEMBERS / str(number), verify="none")
+            for number in range(1, len(model.members) + 1)
+        ]
+        for member in model.members:
+            if len(member.index_) != len(model.index_):
+                raise ModelFormatError(f"{path}: its members were trained on other labels")
+            member.index_ = model.index_
+        model.members_ = model.members
+        return cast(Self, model)
+
+    def _check(self) -> None:
+        """Validates the arguments; those of members are checked by their own ``fit``."""
+        check_params(self)
+        if isinstance(self.members, str) or not isinstance(self.members, Sequence):
+            raise ConfigError(f"members: must be a list of models, got {self.members!r}")
+        if not self.members:
+            raise ConfigError(
+                "members: an ensemble needs at least one model; in a config file each is a "
+                "[[members]] table with its method"
+            )
+        for number, member in enumerate(self.members, 1):
+            wanted = all(hasattr(member, name) for name in ("method", "fit", "predict", "save"))
+            if not wanted or isinstance(member, type):
+                raise ConfigError(f"members: number {number} is no labelgrove model: {member!r}")
+        check_rule(self.rule, self.weights, len(self.members))
+        if self.rule == "learnt" and self.held_out == 0:
+            raise ConfigError('held_out: must be above 0, for rule "learnt" learns from that share')
+        whole = isinstance(self.candidates, (int, np.integer))
+        if not whole or isinstance(self.candidates, bool) or self.candidates < 1:
+            raise ConfigError(
+                f"candidates: must be a whole number of at least 1, got {self.candidates!r}"
+            )
+
+
+def check_rule(rule: Any, weights: Any, members: int) -> None:
+    """Refuses unknown rules, and weights that do not go with the rule or the members.
+
+    >>> check_rule("mean", [1.0, 2.0], members=2)
+    """
+    rules = (*get_args(Rule), "learnt")
+    if rule not in rules:
+        raise ConfigError(f"rule: must be one of {', '.join(rules)}, got {rule!r}")
+    if weights is None:
+        return
+    if rule in ("round-robin", "learnt"):
+        raise ConfigError(f'weights: must be left out with rule "{rule}"')
+    numbers = np.asarray(weights, dtype=object)
+    plain = all(isinstance(w, (int, float, np.number)) for w in numbers.ravel())
+    if numbers.shape != (members,) or not plain:
+        raise ConfigError(f"weights: must be {members} numbers, one per member, got {weights!r}")
+    if not all(0 <= w < np.inf for w in weights) or not any(weights):
+        raise ConfigError(f"weights: must not be negative, nor all 0, got {weights!r}")
+
+
+def _sentence(learnt: Learnt, alone: Mapping[str, Sequence[float]]) -> str:
+    def figures(values: Sequence[float]) -> str:
+        return "/".join(f"{100 * value:.2f}" for value in values)
+
+    where = "/".join(map(str, MEASURED_AT))
+    weights = ", ".join(f"{weight:g}" for weight in learnt.weights)
+    parts = ", ".join(f"{name} {figures(values)}" for name, values in alone.items())
+    return (
+        f"held-out P@{where}: ensemble {figures(learnt.precision)} (rule {learnt.rule}, "
+        f"weights {weights}), {parts}"
+    )

@@ -1,0 +1,3 @@
+"""LightXML: an encoder fine-tuned with dynamic negative sampling."""
+
+from labelgrove.methods.lightxml.method import LightXML as LightXML

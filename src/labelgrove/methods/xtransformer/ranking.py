@@ -1,0 +1,365 @@
+"""Labels of a document's best clusters, put in order by a linear ranker.
+
+A label's score is sigma(g, h): g is the matcher's margin for the label's cluster, h the ranker's
+margin for the label. A label outside the best clusters has no score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+
+from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr
+from labelgrove.core.params import Params, param
+from labelgrove.core.topk import top_k
+from labelgrove.data.features import DenseBlock, Features
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.features import l2_normalised
+from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import LabelTree
+from labelgrove.ranking.beam import OWN_MARGIN
+from labelgrove.ranking.ranker import Ranker, train_ranker
+from labelgrove.ranking.relevance import targets
+from labelgrove.ranking.solver import RankerParams
+from labelgrove.scores.predictions import ScoreKind
+
+PAIRS_AT_ONCE = 1 << 22  # of a document and a label
+NEWTON_STEPS = 50
+
+Transform = Literal["sigmoid", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge"]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What a matcher makes of documents: best clusters, best first, their margins, text vectors.
+
+    Vectors have unit length.
+    """
+
+    clusters: Int32
+    margins: Float32
+    vectors: DenseBlock
+
+
+@dataclass
+class RankingParams(Params):
+    """What the ranker reads, and how its margin and the matcher's become one score.
+
+    >>> RankingParams(combine="product").score_kind
+    'product'
+    """
+
+    features: Literal["tfidf", "neural", "both"] = param(
+        "both", help="what the ranker reads: tf-idf, the matcher's text vectors, or both"
+    )
+    scale: Literal["joint", "blocks"] = param(
+        "joint",
+        help="unit length of both kinds of features together (published) or of each of them",
+    )
+    clusters_kept: int = param(
+        10, ge=1, help="best clusters of the matcher whose labels are ranked, and are negatives"
+    )
+    combine: Literal["ranker", "product", "learnt"] = param(
+        "ranker",
+        help="score: the ranker's margin alone (published code), the product of both transformed, "
+        "or a logistic of both learnt on the held-out documents",
+    )
+    cluster_transform: Transform = param(
+        "l4-hinge", help="of the matcher's margin, for the product (published code: l2-hinge)"
+    )
+    label_transform: Transform = param("l4-hinge", help="of the ranker's margin, for the product")
+
+    @property
+    def score_kind(self) -> ScoreKind:
+        """What the scores are.
+
+        >>> RankingParams().score_kind
+        'margin'
+        """
+        kinds: dict[str, ScoreKind] = {
+            "ranker": "margin",
+            "product": "product",
+            "learnt": "probability",
+        }
+        return kinds[self.combine]
+
+
+def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool) -> None:
+    """Refuses settings that do not go together, before hours of training.
+
+    >>> check_ranking(RankingParams(), RankerParams(), held_out=False)
+    """
+    if ranker.negatives == "given":
+        raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
+    if params.combine == "learnt" and not held_out:
+        raise ConfigError(
+            "ranking.combine: learnt needs held-out documents; raise held_out or choose another"
+        )
+
+
+def ranker_features(terms: CSR, vectors: Any, params: RankingParams) -> Features:
+    """The blocks that the ranker reads, scaled as ``params`` says; rows that are zero stay zero.
+
+    >>> both = ranker_features(as_csr([[2.0]]), np.array([[3.0]]), RankingParams())
+    >>> both.to_csr().toarray().round(4)
+    array([[0.7071, 0.7071]], dtype=float32)
+    """
+    blocks = Features(
+        None if params.features == "neural" else l2_normalised(terms).sparse,
+        None if params.features == "tfidf" else l2_normalised(vectors).dense,
+    )
+    return l2_normalised(blocks) if params.scale == "joint" else blocks
+
+
+def train_cluster_ranker(
+    features: Features,
+    labels: CSR,
+    tree: LabelTree,
+    matched: Matched,
+    params: RankingParams,
+    ranker: RankerParams,
+    *,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Any = None,
+) -> Ranker:
+    """A classifier per label, trained on the documents that see the label's cluster.
+
+    ``ranker.negatives`` says who these are: documents that bear a label of the cluster (tfn), for
+    which the cluster is among the matcher's best (man), or both.
+    """
+    seen = seen_clusters(labels, tree, matched, params, ranker)
+    if tree.widths[0] == tree.labels:  # as wide as labels are, it is read as their columns
+        seen = seen[:, tree.leaf_positions]
+    return train_ranker(
+        features,
+        labels,
+        tree,
+        ranker,
+        shortlist=seen,
+        labels_only=True,
+        seed=seed,
+        threads=threads,
+        progress=progress,
+    )
+
+
+def seen_clusters(
+    labels: CSR, tree: LabelTree, matched: Matched, params: RankingParams, ranker: RankerParams
+) -> CSR:
+    """Documents x clusters: the clusters whose labels learn from a document."""
+    seen = sparse.csr_array((labels.shape[0], tree.widths[0]), dtype=np.float32)
+    if "tfn" in ranker.negatives:
+        seen = seen + targets(labels, tree)[0]
+    if "man" in ranker.negatives:
+        mined = ranker.mined_nodes
+        count = mined if isinstance(mined, int) else params.clusters_kept
+        if count > matched.clusters.shape[1] < tree.widths[0]:
+            raise ConfigError(
+                f"ranker.mined_nodes: at most {matched.clusters.shape[1]} clusters of a document "
+                f"are remembered, got {count}; raise ranking.clusters_kept"
+            )
+        best = matched.clusters[:, :count]
+        indptr = np.arange(len(best) + 1) * best.shape[1]
+        ones = np.ones(best.size, np.float32)
+        seen = seen + sparse.csr_array((ones, best.ravel(), indptr), shape=seen.shape)
+    return as_csr(seen)
+
+
+@dataclass(frozen=True)
+class LearntScore:
+    """P(label) = sigmoid(cluster * g + label * h + constant)."""
+
+    cluster: float
+    label: float
+    constant: float
+
+    def __call__(self, g: Float32, h: Float32) -> Float32:
+        return _single(_sigmoid(self.cluster * g + self.label * h + self.constant))
+
+    @classmethod
+    def fit(cls, g: Float32, h: Float32, true: Any) -> LearntScore:
+        """The logistic regression of ``true`` on both margins, by Newton's method.
+
+        >>> g, h = np.array([1, 1, 0, 0], np.float32), np.array([0, 1, 0, 1], np.float32)
+        >>> learnt = LearntScore.fit(g, h, np.array([False, True, False, True]))
+        >>> bool(learnt.label > 1), bool(abs(learnt.cluster) < 1e-3)
+        (True, True)
+        """
+        rows = np.column_stack([g, h, np.ones(len(g))]).astype(np.float64)
+        weights = np.zeros(3)
+        ridge = np.array([1e-3, 1e-3, 1e-6])  # separable pairs must not drive weights to infinity
+        for _ in range(NEWTON_STEPS):
+            chances = _sigmoid(rows @ weights)
+            gradient = rows.T @ (chances - true) + ridge * weights
+            curvature = (rows * (chances * (1 - chances))[:, None]).T @ rows + np.diag(ridge)
+            step = np.linalg.solve(curvature, gradient)
+            # Far from the optimum a whole step of Newton's may leap over it.
+            weights -= step / max(1.0, float(np.abs(step).max()) / 2)
+            if np.abs(step).max() < 1e-8:
+                break
+        return cls(*map(float, weights))
+
+
+class ClusterRanker:
+    """The ranker with its way to score; makes predictions out of what a matcher found."""
+
+    def __init__(
+        self, ranker: Ranker, params: RankingParams, learnt: LearntScore | None = None
+    ) -> None:
+        self.ranker = ranker
+        self.params = params
+        self.learnt = learnt
+
+    @property
+    def tree(self) -> LabelTree:
+        return self.ranker.tree
+
+    def cluster_mask(self, mask: LabelMask | None) -> LabelMask | None:
+        """The clusters in which a mask leaves labels."""
+        if mask is None:
+            return None
+        left = np.flatnonzero(self._labels_left(mask))
+        return LabelMask.from_columns(left, self.tree.widths[0])
+
+    def _labels_left(self, mask: LabelMask | None) -> Int64:
+        """How many labels each cluster has that may come."""
+        starts = self.tree.children(1)
+        if mask is None:
+            return np.diff(starts)
+        before = mask.over(self.tree).allowed_before
+        return np.diff(before[starts]).astype(np.int64)
+
+    def clusters_for(self, k: int, mask: LabelMask | None = None) -> int:
+        """How many clusters must be looked at: as the settings say, or as k labels need."""
+        sizes = self._labels_left(mask)
+        fewest = np.cumsum(np.sort(sizes[sizes > 0]))
+        needed = min(len(fewest), int(np.searchsorted(fewest, k)) + 1)
+        return max(needed, self.params.clusters_kept)
+
+    def best_labels(
+        self,
+        terms: CSR,
+        matched: Matched,
+        k: int,
+        *,
+        mask: LabelMask | None = None,
+        threads: int | None = None,
+    ) -> tuple[Int32, Float32, Int32]:
+        """Columns, scores and counts of the k best labels of each document, of those in ``mask``.
+
+        A mask must be the one that ``matched`` was found with.
+        """
+        k = min(k, self.tree.labels if mask is None else len(mask))
+        columns = np.full((len(matched.clusters), k), -1, np.int32)
+        scores = np.full(columns.shape, -np.inf, np.float32)
+        counts = np.zeros(len(columns), np.int32)
+        kept = self.clusters_for(k, mask)
+        for rows, g, h in self._margins(terms, matched, kept, threads, mask):
+            g.data = self._combined(g.data, h)
+            best = top_k(g, k, threads=threads)
+            width = best.columns.shape[1]
+            columns[rows, :width], scores[rows, :width] = best.columns, best.scores
+            counts[rows] = best.counts
+        return columns, scores, counts
+
+    def learn(self, terms: CSR, matched: Matched, labels: CSR, *, threads: int | None) -> None:
+        """Learns how to combine both margins from documents that neither of them has seen."""
+        pairs = []
+        for rows, g, h in self._margins(terms, matched, self.params.clusters_kept, threads):
+            pairs.append((g.data, h, _borne(labels[rows], g)))
+            if sum(len(part[1]) for part in pairs) >= PAIRS_AT_ONCE:
+                break  # more than enough for three numbers
+        if not pairs or not any(true.any() for _, _, true in pairs):
+            raise DataError("ranking.combine: no held-out document has its labels on its shortlist")
+        self.learnt = LearntScore.fit(*(np.concatenate(part) for part in zip(*pairs, strict=True)))
+
+    def recall(self, matched: Matched, labels: CSR) -> float:
+        """Share of the true labels that lie in the clusters that are looked at."""
+        kept = matched.clusters[:, : self.params.clusters_kept]
+        rows = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
+        needed = self.tree.parents[1][self.tree.leaf_positions[labels.indices]]
+        found = (kept[rows] == needed[:, None]).any(axis=1)
+        return float(found.mean()) if len(found) else 0.0
+
+    def _margins(
+        self,
+        terms: CSR,
+        matched: Matched,
+        kept: int,
+        threads: int | None,
+        mask: LabelMask | None = None,
+    ) -> Iterator[tuple[slice, CSR, Float32]]:
+        """Blocks of documents: sparse matrices of g over their candidates, and h beside it."""
+        clusters = matched.clusters[:, :kept]
+        largest = int(np.diff(self.tree.children(1)).max()) * clusters.shape[1]
+        step = max(1, PAIRS_AT_ONCE // largest)
+        for first in range(0, len(clusters), step):
+            rows = slice(first, first + step)
+            g = self._candidates(clusters[rows], matched.margins[rows, :kept], mask)
+            features = ranker_features(terms[rows], matched.vectors[rows], self.params)
+            h = self.ranker.score(features, g, params=OWN_MARGIN, threads=threads)
+            yield rows, g, h.data
+
+    def _candidates(self, clusters: Int32, margins: Float32, mask: LabelMask | None) -> CSR:
+        """Documents x labels: the cluster's margin at every label of each document's clusters."""
+        starts = self.tree.children(1)
+        sizes = np.diff(starts)[clusters]
+        ends = np.cumsum(sizes.ravel())
+        total = int(ends[-1]) if len(ends) else 0
+        offsets = np.repeat(starts[clusters].ravel() - (ends - sizes.ravel()), sizes.ravel())
+        columns = self.tree.leaf_labels[np.arange(total) + offsets]
+        indptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=1))])
+        values = np.repeat(margins.ravel(), sizes.ravel())
+        if mask is not None:
+            left = mask.allowed[columns]
+            indptr = np.concatenate([[0], np.cumsum(left)])[indptr]
+            columns, values = columns[left], values[left]
+        shape = (len(clusters), self.tree.labels)
+        matrix = sparse.csr_array((values, columns, indptr), shape=shape)
+        matrix.sort_indices()
+        return as_csr(matrix)
+
+    def _combined(self, g: Float32, h: Float32) -> Float32:
+        params = self.params
+        if params.combine == "ranker":
+            return h
+        if params.combine == "product":
+            return transformed(g, params.cluster_transform) * transformed(h, params.label_transform)
+        assert self.learnt is not None
+        return self.learnt(g, h)
+
+
+def transformed(margins: Float32, kind: Transform) -> Float32:
+    """A margin as a factor between 0 and 1.
+
+    >>> transformed(np.array([1.0, 2.0], np.float32), "l2-hinge").tolist()
+    [1.0, 1.0]
+    """
+    if kind == "sigmoid":
+        return _single(_sigmoid(margins))
+    short = np.maximum(0.0, 1.0 - margins) ** int(kind[1])
+    return _single(np.exp(-short))
+
+
+def _single(values: Any) -> Float32:
+    return np.asarray(values, np.float32)
+
+
+def _sigmoid(values: Any) -> Any:
+    return 0.5 * (1.0 + np.tanh(0.5 * np.asarray(values, np.float64)))
+
+
+def _borne(labels: CSR, pattern: CSR) -> Any:
+    """Which stored places of the pattern are labels of the document."""
+    width = pattern.shape[1]
+
+    def places(matrix: CSR) -> Any:
+        rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+        return rows * width + matrix.indices
+
+    return np.isin(places(pattern), places(labels), assume_unique=True)

@@ -1,0 +1,1 @@
+"""Tokenised documents in batches, padded or packed."""

@@ -1,0 +1,1 @@
+"""Texts to states: encoder weights, tokens, the encoder itself."""

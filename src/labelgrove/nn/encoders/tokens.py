@@ -1,0 +1,283 @@
+"""Texts as token numbers: cut up once, kept flat, mapped from disk. Needs no torch.
+
+Ten million documents are two arrays, never ten million lists. The work is done by the fast
+tokenizer's own threads, a chunk of documents at a time.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from labelgrove.core.arrays import Int32, Int64
+from labelgrove.disk.part import Part
+from labelgrove.errors import ConfigError, DataError, MissingExtraError
+
+Progress = Callable[[float, float], None]
+
+_TEXTS_PER_CHUNK = 4096
+_CHARACTERS_PER_TOKEN = 8  # generous: 4 to 5 in most languages with spaces
+
+_Prepared: TypeAlias = tuple[Any, Callable[[str], str]]
+_KEPT: WeakKeyDictionary[Any, dict[int, _Prepared]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token numbers of all documents one after the other; document i is ``offsets[i : i + 2]``.
+
+    >>> tokens = Tokens(np.array([5, 7, 9], np.int32), np.array([0, 2, 3]))
+    >>> len(tokens), tokens.row(0).tolist(), tokens.longest
+    (2, [5, 7], 2)
+    """
+
+    ids: Int32
+    offsets: Int64
+
+    def __post_init__(self) -> None:
+        offsets = self.offsets
+        if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0:
+            raise DataError("tokens: offsets must start at 0")
+        if offsets[-1] != len(self.ids) or np.any(offsets[1:] < offsets[:-1]):
+            raise DataError("tokens: offsets must rise from 0 to the number of ids")
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def row(self, i: int) -> Int32:
+        """Document i's token numbers.
+
+        >>> Tokens(np.array([5, 7], np.int32), np.array([0, 2])).row(0).tolist()
+        [5, 7]
+        """
+        return self.ids[self.offsets[i] : self.offsets[i + 1]]
+
+    @cached_property
+    def lengths(self) -> Int32:
+        """Number of tokens of each document."""
+        return np.diff(self.offsets).astype(np.int32)
+
+    @cached_property
+    def longest(self) -> int:
+        """Number of tokens of the longest document."""
+        return int(self.lengths.max(initial=0))
+
+    def take(self, rows: Int64) -> Tokens:
+        """Some of the documents, in the order of ``rows``.
+
+        >>> Tokens(np.array([5, 7, 9], np.int32), np.array([0, 2, 3])).take(np.array([1])).ids
+        array([9], dtype=int32)
+        """
+        offsets = np.concatenate([[0], np.cumsum(self.lengths[rows], dtype=np.int64)])
+        return Tokens(np.concatenate([self.ids[:0], *map(self.row, rows)]), offsets)
+
+    def state(self) -> Part:
+        """The two arrays; see :meth:`from_state`.
+
+        >>> sorted(Tokens(np.array([], np.int32), np.array([0])).state().arrays)
+        ['ids', 'offsets']
+        """
+        return Part({}, {"ids": self.ids, "offsets": self.offsets})
+
+    @classmethod
+    def from_state(cls, part: Part) -> Tokens:
+        """What :meth:`state` stored; mapped arrays stay mapped.
+
+        >>> part = Tokens(np.array([5, 7], np.int32), np.array([0, 2])).state()
+        >>> Tokens.from_state(part).row(0).tolist()
+        [5, 7]
+        """
+        return cls(part.arrays["ids"], part.arrays["offsets"])
+
+
+def tokenize(
+    texts: Iterable[str],
+    tokenizer: Any,
+    max_tokens: int,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Tokens:
+    """Every text's first ``max_tokens`` token numbers, the encoder's special tokens included.
+
+    ``tokenizer`` is an ``Encoder``, a fast tokenizer of transformers or
+    a ``Tokenizer``. All cores work unless ``threads`` is 1; other numbers count only
+    when the process tokenises for the first time (the tokenizer's threads are then started).
+    ``progress(done, total)`` is told the number of documents; the total is 0 when it is not known.
+
+    >>> from tokenizers import Tokenizer, models, pre_tokenizers
+    >>> words = Tokenizer(models.WordLevel({"?": 0, "red": 1, "shoe": 2}, unk_token="?"))
+    >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+    >>> tokens = tokenize(["red shoe", "a shoe"], words, max_tokens=8)
+    >>> tokens.row(0).tolist(), tokens.row(1).tolist()
+    ([1, 2], [0, 2])
+    """
+    if isinstance(texts, (str, bytes)):
+        raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
+    cutter, shorten = _prepared(tokenizer, max_tokens)
+    total = len(texts) if isinstance(texts, Sized) else 0
+    ids, offsets = bytearray(), array("q", [0])  # one growing block each: no pieces to join later
+    source, done = iter(texts), 0
+    with _rayon(threads):
+        while chunk := list(islice(source, _TEXTS_PER_CHUNK)):
+            _check_strings(chunk, done)
+            for row in _encoded(cutter, chunk, shorten, max_tokens):
+                ids += row
+                offsets.append(len(ids) // 4)
+            done += len(chunk)
+            if progress is not None:
+                progress(done, total)
+    flat = np.frombuffer(ids, dtype=np.int32)
+    return Tokens(flat, np.frombuffer(offsets, dtype=np.int64))
+
+
+class TokenPlace(NamedTuple):
+    """Where a token stands in its text, and in which word; -1: a special token, in none."""
+
+    start: int
+    end: int
+    word: int
+
+
+def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, list[TokenPlace]]:
+    """The token numbers that :func:`tokenize` gives a text, and the place of each of them.
+
+    Places count characters; white space around a token is left out.
+
+    >>> from tokenizers import Tokenizer, models, pre_tokenizers
+    >>> words = Tokenizer(models.WordLevel({"?": 0, "red": 1, "shoe": 2}, unk_token="?"))
+    >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+    >>> [tuple(place) for place in token_places("a red shoe", words, max_tokens=8)[1]]
+    [(0, 1, 0), (2, 5, 1), (6, 10, 2)]
+    """
+    cutter, _ = _prepared(tokenizer, max_tokens)
+    ids = tokenize([text], tokenizer, max_tokens, threads=1).row(0)
+    with _rayon(1):
+        encoding = cutter.encode(text.encode("utf-8", "replace").decode())
+    found = zip(encoding.offsets, encoding.word_ids, encoding.special_tokens_mask, strict=True)
+    places = []
+    for (start, end), word, special in found:
+        piece = text[start:end]
+        inside = len(piece.strip())
+        start += len(piece) - len(piece.lstrip())
+        real = inside and not special and word is not None
+        places.append(TokenPlace(start, start + inside, word) if real else TokenPlace(0, 0, -1))
+    return ids, places or [TokenPlace(0, 0, -1)]
+
+
+def _prepared(tokenizer: Any, max_tokens: int) -> _Prepared:
+    """A tokenizer set to cut at ``max_tokens``, and what shortens texts for it.
+
+    Making one takes a tenth of a second, too long for a single text; an Encoder's are kept.
+    """
+    if not hasattr(tokenizer, "tokenizer"):
+        return _prepare(tokenizer, max_tokens)
+    kept = _KEPT.setdefault(tokenizer, {})
+    if max_tokens not in kept:
+        kept[max_tokens] = _prepare(tokenizer.tokenizer, max_tokens)
+    return kept[max_tokens]
+
+
+def _prepare(tokenizer: Any, max_tokens: int) -> _Prepared:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise MissingExtraError("torch", "cutting texts into tokens") from error
+    inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not isinstance(inner, Tokenizer):
+        raise ConfigError(
+            f"a {type(tokenizer).__name__} is no fast tokenizer; give an Encoder, a fast tokenizer "
+            "of transformers or a tokenizers.Tokenizer"
+        )
+    # Where to cut is a setting of the object, and the caller's must not change.
+    cutter = Tokenizer.from_str(inner.to_str())
+    special = cutter.num_special_tokens_to_add(False)
+    if max_tokens <= special:
+        raise ConfigError(
+            f"encoder.max_tokens: {max_tokens} leaves no room beside the encoder's "
+            f"{special} special tokens"
+        )
+    cutter.no_padding()
+    cutter.enable_truncation(max_tokens)
+    return cutter, _shortener(cutter, max_tokens)
+
+
+def _shortener(cutter: Any, max_tokens: int) -> Callable[[str], str]:
+    """Cuts what can no longer matter off long texts: a page takes ten times as long as its first
+    128 tokens.
+
+    This is exact where the tokenizer handles words one by one: the pieces before a space do not
+    depend on what follows. Texts that give too few tokens when cut are done again whole.
+    """
+    splitter = cutter.pre_tokenizer
+    if splitter is None or len(splitter.pre_tokenize_str("ab cd")) < 2:
+        return lambda text: text
+    limit = max_tokens * _CHARACTERS_PER_TOKEN
+
+    def shorten(text: str) -> str:
+        if len(text) <= limit:
+            return text
+        space = text.rfind(" ", limit // 2, limit)
+        return text if space < 0 else text[:space]
+
+    return shorten
+
+
+def _encoded(
+    cutter: Any, chunk: list[str], shorten: Callable[[str], str], max_tokens: int
+) -> Iterator[bytes]:
+    short = [shorten(text) for text in chunk]
+    encodings = _encode_batch(cutter, short)
+    again = [
+        i
+        for i, encoding in enumerate(encodings)
+        if len(short[i]) < len(chunk[i]) and len(encoding) < max_tokens
+    ]
+    for i, encoding in zip(again, _encode_batch(cutter, [chunk[i] for i in again]), strict=True):
+        encodings[i] = encoding
+    # A tokenizer without special tokens leaves nothing of an empty text; an encoder needs a token.
+    empty = array("i", [(cutter.padding or {}).get("pad_id", 0)]).tobytes()
+    for encoding in encodings:
+        yield array("i", encoding.ids).tobytes() or empty
+
+
+def _encode_batch(cutter: Any, texts: list[str]) -> list[Any]:
+    encode = getattr(cutter, "encode_batch_fast", cutter.encode_batch)  # fast: without offsets
+    try:
+        return encode(texts)  # type: ignore[no-any-return]
+    except (TypeError, UnicodeEncodeError):
+        # Half of a surrogate pair cannot be UTF-8; a document is not lost for one such character.
+        return encode([t.encode("utf-8", "replace").decode() for t in texts])  # type: ignore[no-any-return]
+
+
+def _check_strings(chunk: list[Any], first: int) -> None:
+    for i, text in enumerate(chunk):
+        if not isinstance(text, str):
+            raise DataError(f"text {first + i} is {text!r}, not a string")
+
+
+@contextmanager
+def _rayon(threads: int | None) -> Iterator[None]:
+    """The tokenizer's threads are ruled by the environment alone."""
+    wanted = {"TOKENIZERS_PARALLELISM": "false" if threads == 1 else "true"}
+    if threads and threads > 1:
+        wanted["RAYON_NUM_THREADS"] = str(threads)
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,1 @@
+"""States to labels: label tables, candidates, losses."""

@@ -1,0 +1,184 @@
+"""Tensors of a training run on disk: checkpoints, and the weights of the best evaluation."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.disk.bundle import read_bundle, write_bundle
+from labelgrove.disk.part import Part
+from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError as missing:
+    raise MissingExtraError("torch", "training a neural model") from missing
+
+_BF16 = "bf16:"  # NumPy has no bfloat16: its bits travel as int16 under a marked name
+
+
+def to_part(config: dict[str, Any], groups: Mapping[str, Mapping[str, Tensor]]) -> Part:
+    """A part made of groups of named tensors; on the CPU they are not copied.
+
+    >>> part = to_part({"step": 3}, {"model": {"weight": torch.ones(2)}})
+    >>> part.arrays
+    {'model/weight': array([1., 1.], dtype=float32)}
+    """
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for group, tensors in groups.items():
+        for name, tensor in tensors.items():
+            on_host = tensor.detach().cpu()
+            if on_host.dtype == torch.bfloat16:
+                arrays[f"{_BF16}{group}/{name}"] = on_host.view(torch.int16).numpy()
+            else:
+                arrays[f"{group}/{name}"] = on_host.numpy()
+    return Part(config, arrays)
+
+
+def from_part(part: Part, group: str) -> dict[str, Tensor]:
+    """One group of tensors of a part; they share the part's memory and must not be written to.
+
+    >>> from_part(to_part({}, {"model": {"weight": torch.ones(2)}}), "model")
+    {'weight': tensor([1., 1.])}
+    """
+    tensors = {}
+    for name, array in part.arrays.items():
+        plain = name.removeprefix(_BF16)
+        if plain.startswith(f"{group}/"):
+            tensor = _tensor(array)
+            bits = tensor.view(torch.bfloat16) if plain != name else tensor
+            tensors[plain.removeprefix(f"{group}/")] = bits
+    return tensors
+
+
+def fill(targets: Mapping[str, Tensor], sources: Mapping[str, Tensor], what: str) -> None:
+    """Copies tensors into those of the same names; anything that does not fit is an error.
+
+    >>> weight = torch.zeros(2)
+    >>> fill({"weight": weight}, {"weight": torch.ones(2)}, "the checkpoint")
+    >>> weight
+    tensor([1., 1.])
+    """
+    if targets.keys() != sources.keys():
+        differ = sorted(targets.keys() ^ sources.keys())
+        raise ModelFormatError(f"{what}: does not hold this model's tensors ({differ[0]} differs)")
+    with torch.no_grad():
+        for name, target in targets.items():
+            if target.shape != sources[name].shape:
+                raise ModelFormatError(
+                    f"{what}: {name} has the shape {tuple(sources[name].shape)}, "
+                    f"not {tuple(target.shape)}"
+                )
+            target.copy_(sources[name])
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
+    """A dense optimiser's state by "number.key".
+
+    >>> optimizer_tensors(None)
+    {}
+    """
+    if optimizer is None:
+        return {}
+    state = optimizer.state_dict()["state"]
+    return {f"{i}.{key}": value for i, entry in state.items() for key, value in entry.items()}
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer | None, tensors: Mapping[str, Tensor]) -> None:
+    """Gives a dense optimiser the state that :func:`optimizer_tensors` took.
+
+    >>> load_optimizer(None, {})
+    """
+    if optimizer is None:
+        return
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        number, _, key = name.partition(".")
+        state.setdefault(int(number), {})[key] = tensor.clone()
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+class BestWeights:
+    """The weights of the best evaluation so far: in a folder, or in memory without one.
+
+    A checkpoint names the step of its best weights, so they stay until no checkpoint needs them.
+
+    >>> model = nn.Linear(1, 1)
+    >>> best = BestWeights(None)
+    >>> best.save(model, 10)
+    >>> _ = nn.init.constant_(model.weight, 7.0)
+    >>> best.load(model, 10); model.weight.item() == 7.0
+    False
+    """
+
+    def __init__(self, folder: Path | None, *, writes: bool = True) -> None:
+        self.folder = folder
+        self.writes = writes
+        self._in_memory: dict[str, Tensor] = {}
+        self._named: list[int] = []
+
+    def save(self, model: nn.Module, step: int) -> None:
+        """Keeps the model's weights as those of ``step``."""
+        tensors = model.state_dict()
+        if self.folder is None:
+            self._in_memory = {n: t.detach().to("cpu", copy=True) for n, t in tensors.items()}
+        elif self.writes:
+            part = to_part({}, {"model": tensors})
+            fields = {"step": step}
+            write_bundle(
+                self._path(step), kind="weights", fields=fields, parts={"m": part}, replace=True
+            )
+
+    def load(self, model: nn.Module, step: int) -> None:
+        """Gives the model the weights of ``step``."""
+        if self.folder is None:
+            fill(model.state_dict(), self._in_memory, "the best weights")
+            return
+        path = self._path(step)
+        part = read_bundle(path, kind="weights").parts["m"]
+        fill(model.state_dict(), from_part(part, "model"), str(path))
+
+    def readable(self, step: int) -> bool:
+        """Whether the weights of ``step`` are in the folder, and undamaged.
+
+        >>> BestWeights(Path("nowhere")).readable(10)
+        False
+        """
+        try:
+            read_bundle(self._path(step), kind="weights")
+        except ModelFormatError:
+            return False
+        return True
+
+    def named_by_checkpoint(self, step: int | None) -> None:
+        """Drops all weights that the last two checkpoints, of which this is the last, do not name.
+
+        >>> BestWeights(None).named_by_checkpoint(3)
+        """
+        self._named = [*self._named[-1:], *([] if step is None else [step])]
+        if self.folder is None or not self.writes:
+            return
+        kept = {self._path(s) for s in self._named}
+        for path in self.folder.glob("step-*"):
+            if path not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _path(self, step: int) -> Path:
+        if self.folder is None:
+            raise ConfigError("weights kept in memory have no path")
+        return self.folder / f"step-{step:012d}"
+
+
+def _tensor(array: npt.NDArray[Any]) -> Tensor:
+    if array.size == 0:
+        return torch.from_numpy(np.array(array))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # read-only maps: we only copy from them
+        return torch.from_numpy(array)

@@ -1,0 +1,414 @@
+"""The one training loop: every neural method hands it a model, batches and a loss.
+
+An update depends on the weights, the batches and the seed alone. So a run that was stopped, however
+it was stopped, continues from its last checkpoint and, on the CPU, ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from labelgrove.core import jsonio
+from labelgrove.core.callbacks import Reporter, Stage
+from labelgrove.disk.hashing import content_hash
+from labelgrove.disk.part import Part
+from labelgrove.disk.run_folder import Checkpoints
+from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
+from labelgrove.nn.training.checkpoint import BestWeights, fill, from_part, to_part
+from labelgrove.nn.training.devices import Workers, memory_in_use, own_settings
+from labelgrove.nn.training.interrupts import interrupts_held_back
+from labelgrove.nn.training.params import LoopParams
+from labelgrove.nn.training.schedules import rate_factor
+from labelgrove.nn.training.shares import BatchesLike, BatchLike, Share, processes_sharing, shared
+from labelgrove.nn.training.updates import LossOf, Updates
+
+try:
+    import torch
+    from torch import nn
+except ImportError as missing:
+    raise MissingExtraError("torch", "training a neural model") from missing
+
+__all__ = ["BatchLike", "BatchesLike", "LoopParams", "LoopResult", "train"]
+
+Prefetch = Callable[[Iterator[Any], torch.device], Iterator[Any]]
+
+
+@dataclass(frozen=True)
+class LoopResult:
+    """How training went; ``history`` has a record per log line and evaluation."""
+
+    steps: int
+    best_score: float | None
+    best_step: int
+    history: list[dict[str, Any]]
+    seconds: float
+    tokens: int
+    tokens_per_second: float
+    stopped_early: bool
+    resumed_from: int
+
+    def story(self) -> dict[str, Any]:
+        """What a model folder remembers of its training."""
+        return {
+            "steps": self.steps,
+            "best_step": self.best_step,
+            "seconds": self.seconds,
+            "tokens_per_second": self.tokens_per_second,
+            "history": self.history,
+        }
+
+
+def train(
+    model: nn.Module,
+    batches: BatchesLike,
+    loss_of: LossOf,
+    params: LoopParams,
+    *,
+    evaluate: Callable[[], float] | None = None,
+    folder: str | Path | None = None,
+    reporter: Reporter | None = None,
+    device: str | torch.device | None = None,
+    seed: int = 0,
+    prefetch: Prefetch | None = None,
+    stage: str = "train",
+) -> LoopResult:
+    """Trains ``model`` in place; at the end it holds the weights to keep, in evaluation mode.
+
+    ``loss_of(model, batch)`` is the mean loss of a batch; whatever is random in it must come from
+    torch. ``evaluate()`` scores the model on held-out documents, higher is better; it is called in
+    evaluation mode, without gradients, in the first process only. With a ``folder`` (such as that
+    of ``RunFolder.checkpoint``) the run writes checkpoints there and continues from the last one.
+    Parameters of ``model.encoder`` are the encoder's and all others the heads'. ``prefetch`` brings
+    batches to the device ahead of their use.
+
+    >>> model = nn.Sequential(nn.Linear(1, 1))
+    >>> @dataclass
+    ... class Batch:
+    ...     rows: list; tokens: int; x: torch.Tensor
+    ...     def to(self, device): return self
+    >>> class Batches:
+    ...     def __len__(self): return 8
+    ...     def epoch(self, number, start=0):
+    ...         for i in range(start, 8):
+    ...             yield Batch([i], 1, torch.tensor([[i / 8]]))
+    >>> def loss_of(model, batch): return ((model(batch.x) - 2 * batch.x) ** 2).mean()
+    >>> params = LoopParams(epochs=40, lr=0.1, log_every=100, precision="fp32")
+    >>> result = train(model, Batches(), loss_of, params, device="cpu")
+    >>> result.steps, abs(model[0].weight.item() - 2) < 0.1
+    (320, True)
+    """
+    workers = Workers.start(device)
+    if len(batches) == 0:
+        raise DataError("there are no batches to train on")
+    model.to(workers.device).train()
+    sharing = processes_sharing(batches, workers.count)
+    per_epoch = math.ceil(len(batches) / (params.validate().accumulate * sharing))
+    with own_settings(workers.device):
+        updates = Updates(
+            model,
+            loss_of,
+            params,
+            total=params.max_steps or math.ceil(params.epochs * per_epoch),
+            workers=workers,
+            seed=seed,
+        )
+        place = None if folder is None else Path(folder)
+        run = _Run(model, batches, updates, per_epoch, evaluate, place, prefetch or _moved)
+        if workers.rank != 0 or reporter is None:
+            reporter = Reporter()
+        return run.train(reporter, stage)
+
+
+@dataclass
+class _Progress:
+    """Where a run stands: numbers that go into its checkpoints as JSON."""
+
+    step: int = 0
+    epoch: int = 0
+    position: int = 0  # of the next batch in this epoch
+    tokens: int = 0
+    seconds: float = 0.0
+    logged_step: int = 0
+    best_score: float | None = None
+    best_step: int = 0
+    not_better: int = 0  # evaluations since the best one
+    finished: bool = False
+    stopped_early: bool = False
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class _Run:
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: BatchesLike,
+        updates: Updates,
+        updates_per_epoch: int,
+        evaluate: Callable[[], float] | None,
+        folder: Path | None,
+        prefetch: Prefetch,
+    ) -> None:
+        self.model, self.batches, self.updates, self.evaluate = model, batches, updates, evaluate
+        self.params, self.workers, self.total = updates.params, updates.workers, updates.total
+        self.updates_per_epoch, self.prefetch = updates_per_epoch, prefetch
+        self.checkpoints = None if folder is None else Checkpoints(folder)
+        writes = self.workers.rank == 0
+        self.best = BestWeights(None if folder is None else folder / "best", writes=writes)
+        self.progress = self._resume()
+        self.resumed_from = self.progress.step
+        self.seconds_before = self.progress.seconds
+        self.started = self.saved = time.monotonic()
+        self.aside = 0.0  # seconds since then that went to evaluation and checkpoints
+        self.logged_at = 0.0, self.progress.tokens
+        self.interrupted: Callable[[], bool] = lambda: False
+
+    def train(self, reporter: Reporter, stage_name: str) -> LoopResult:
+        progress = self.progress
+        if not progress.finished:
+            if progress.step:
+                done = f"{progress.step:,} of {self.total:,} updates"
+                reporter.message(f"{stage_name}: goes on after {done}")
+                self._check_best(reporter)
+            with self._interruptible(), reporter.stage(stage_name, total=self.total) as stage:
+                stage.advance(progress.step)
+                while not self._is_over():
+                    self._epoch(stage)
+                self._finish()
+        self.model.eval()
+        return LoopResult(
+            steps=progress.step,
+            best_score=progress.best_score,
+            best_step=progress.best_step,
+            history=progress.history,
+            seconds=progress.seconds,
+            tokens=progress.tokens,
+            tokens_per_second=progress.tokens / max(progress.seconds, 1e-9),
+            stopped_early=progress.stopped_early,
+            resumed_from=self.resumed_from,
+        )
+
+    @contextlib.contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Ctrl-C waits for the end of an update where its work can be kept."""
+        if self.checkpoints is None or self.workers.count > 1:
+            yield
+            return
+        with interrupts_held_back() as self.interrupted:
+            yield
+
+    def _is_over(self) -> bool:
+        return self.progress.step >= self.total or self.progress.stopped_early
+
+    def _epoch(self, stage: Stage) -> None:
+        progress, params, workers = self.progress, self.params, self.workers
+        shares: deque[Share] = deque()
+        sharing = processes_sharing(self.batches, workers.count)
+        own = shared(
+            iter(self.batches.epoch(progress.epoch, start=progress.position)),
+            shares,
+            accumulate=params.accumulate,
+            count=sharing,
+            rank=workers.rank if sharing > 1 else 0,
+        )
+        ahead = self.prefetch(own, workers.device)
+        try:
+            for first in ahead:
+                share = shares.popleft()
+                rest = itertools.islice(ahead, len(share.weights) - 1)
+                self.updates.make(progress.step, share, itertools.chain([first], rest))
+                progress.step += 1
+                progress.position += share.batches
+                progress.tokens += share.tokens * (workers.count // sharing)
+                stage.advance()
+                self._look_around(stage)
+                if self._is_over():
+                    return
+        finally:
+            # A prefetching thread must not outlive the loop that it works for.
+            getattr(ahead, "close", lambda: None)()
+        if progress.position == 0:
+            raise DataError(f"epoch {progress.epoch} has no batches")
+        progress.epoch += 1
+        progress.position = 0
+
+    def _look_around(self, stage: Stage) -> None:
+        """What happens between two updates: logging, evaluation, a checkpoint."""
+        progress, params = self.progress, self.params
+        at_end = progress.step >= self.total
+        judge = self.evaluate if self._evaluation_is_due() or at_end else None
+        if progress.step % params.log_every == 0 or at_end or judge is not None:
+            self._log(stage)  # before a broken network could be judged, and kept
+        before = time.monotonic()
+        progress.seconds = self.seconds_before + self._seconds()
+        if judge is not None:
+            self._evaluate(stage, judge)
+        minutes = params.checkpoint_minutes
+        if minutes is not None and before - self.saved >= 60 * minutes and not self._is_over():
+            self._save()
+            self.saved = time.monotonic()
+        self.aside += time.monotonic() - before
+        if self.interrupted() and not self._is_over():
+            self._save()
+            raise KeyboardInterrupt
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.started - self.aside
+
+    def _log(self, stage: Stage) -> None:
+        progress, total = self.progress, self.updates.loss_sum
+        loss = self.workers.mean(total).item() / (progress.step - progress.logged_step)
+        if not math.isfinite(loss):
+            raise ConfigError(
+                f"the loss became {loss} between updates {progress.logged_step} and "
+                f"{progress.step}; lower lr or head_lr, or set clip_norm"
+            )
+        total.zero_()
+        progress.logged_step = progress.step
+        rate = self.params.lr * rate_factor(progress.step - 1, self.total, self.params)
+        record = {"step": progress.step, "loss": loss, "lr": rate}
+        progress.history.append(record)
+        (then, tokens), now = self.logged_at, self._seconds()
+        self.logged_at = now, progress.tokens
+        done = progress.step - self.resumed_from
+        stage.metrics(
+            **record,
+            epoch=round(progress.step / self.updates_per_epoch, 3),
+            tokens_per_second=(progress.tokens - tokens) / max(now - then, 1e-9),
+            eta_seconds=(now + self.aside) / done * (self.total - progress.step),
+            memory_bytes=memory_in_use(self.workers.device),
+        )
+
+    def _evaluation_is_due(self) -> bool:
+        if self.params.evaluations_per_epoch == 0:
+            return False
+        every = max(1, round(self.updates_per_epoch / self.params.evaluations_per_epoch))
+        return self.progress.step % every == 0
+
+    def _evaluate(self, stage: Stage, evaluate: Callable[[], float]) -> None:
+        progress, average = self.progress, self.updates.average
+        modes = [(module, module.training) for module in self.model.modules()]
+        self.model.eval()
+        try:
+            with contextlib.nullcontext() if average is None else average.applied():
+                with torch.no_grad():
+                    mine = float(evaluate()) if self.workers.rank == 0 else math.nan
+                score = self.workers.agree(mine)
+                best = -math.inf if progress.best_score is None else progress.best_score
+                # Patience begins with averaging: weights that are not averaged yet prove nothing.
+                progress.not_better += average is None or average.samples > 0
+                if score > best:
+                    progress.best_score, progress.best_step = score, progress.step
+                    progress.not_better = 0
+                    if self.params.keep == "best":
+                        self.best.save(self.model, progress.step)
+        finally:
+            # Public code forgot this once, and trained on without dropout.
+            for module, training in modes:
+                module.training = training
+        progress.history.append({"step": progress.step, "score": score})
+        stage.metrics(step=progress.step, score=score, best_score=progress.best_score)
+        patience = self.params.patience
+        if patience is not None and progress.not_better >= patience:
+            progress.stopped_early = progress.step < self.total
+
+    def _finish(self) -> None:
+        """Gives the model the weights to keep, and notes that this run came to its end."""
+        progress, average = self.progress, self.updates.average
+        self.workers.agree(0)  # the best weights are on disk
+        if self.params.keep == "best" and progress.best_score is not None:
+            self.best.load(self.model, progress.best_step)
+        elif average is not None:
+            average.apply()
+        self.workers.agree(0)  # every process has read them
+        progress.finished = True
+        self._save()
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be as it was for a checkpoint to be continued."""
+        shapes = {name: list(t.shape) for name, t in self.model.state_dict().items()}
+        return {
+            **self.params.identity(),
+            "precision": self.updates.precision,
+            "seed": self.updates.seed,
+            "batches": len(self.batches),
+            "processes": self.workers.count,
+            "model": content_hash(shapes),
+        }
+
+    def _save(self) -> None:
+        if self.checkpoints is None or self.workers.rank != 0:
+            return
+        progress, updates = self.progress, self.updates
+        if not progress.finished and not updates.loss_sum.isfinite().item():
+            return  # the next log line will say that training went wrong
+        config = {
+            "identity": self._identity(),
+            "progress": asdict(progress),
+            "numbers": updates.numbers(),
+        }
+        rest = {} if progress.finished else updates.tensors()
+        part = to_part(config, {"model": self.model.state_dict(), **rest})
+        self.checkpoints.save(part, step=progress.step)
+        needed = progress.best_score is not None and not progress.finished
+        self.best.named_by_checkpoint(progress.best_step if needed else None)
+
+    def _resume(self) -> _Progress:
+        found = self._latest()
+        if found is None:
+            return _Progress()
+        theirs = found.config["identity"]
+        for name, value in jsonio.plain(self._identity()).items():
+            if theirs.get(name) != value:
+                raise ConfigError(
+                    f"{name}: the checkpoint was made with {theirs.get(name)!r}, not {value!r}; "
+                    "train with the same settings or choose another folder"
+                )
+        progress = _Progress(**found.config["progress"])
+        fill(self.model.state_dict(), from_part(found, "model"), "the checkpoint")
+        if not progress.finished:
+            groups = {name: from_part(found, name) for name in self.updates.tensors()}
+            self.updates.load(groups, found.config["numbers"], "the checkpoint")
+            if progress.best_score is not None:
+                self.best.named_by_checkpoint(progress.best_step)
+        return progress
+
+    def _check_best(self, reporter: Reporter) -> None:
+        """Forgets the best weights where they cannot be read: the end will be judged, too."""
+        progress = self.progress
+        if self.params.keep != "best" or progress.best_score is None:
+            return
+        if self.workers.agree(self.best.readable(progress.best_step)):
+            return
+        reporter.message(
+            f"the best weights so far, of update {progress.best_step:,}, cannot be read any more; "
+            "they are chosen from the rest of the training"
+        )
+        progress.best_score, progress.best_step, progress.not_better = None, 0, 0
+
+    def _latest(self) -> Part | None:
+        if self.checkpoints is None:
+            return None
+        found = self.checkpoints.latest() if self.workers.rank == 0 else None
+        step = int(self.workers.agree(-1 if found is None else found[0]))
+        if step < 0:
+            return None
+        if self.workers.rank != 0:
+            found = self.checkpoints.latest()
+        if found is None or found[0] != step:
+            raise ModelFormatError(
+                f"{self.checkpoints.folder}: process {self.workers.rank} does not see the "
+                f"checkpoint of step {step}; all processes need the same folder"
+            )
+        return found[1]
+
+
+def _moved(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:
+    return (batch.to(device) for batch in batches)

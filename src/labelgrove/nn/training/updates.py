@@ -1,0 +1,201 @@
+"""One update of a model: loss, gradients, clipping, optimisers, and the running mean of weights."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from labelgrove.errors import ConfigError, MissingExtraError
+from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables
+from labelgrove.nn.training.averaging import Average
+from labelgrove.nn.training.checkpoint import fill, load_optimizer, optimizer_tensors
+from labelgrove.nn.training.devices import (
+    Workers,
+    autocast,
+    choose_precision,
+    derived_seed,
+    seed_torch,
+)
+from labelgrove.nn.training.optim import (
+    LossScale,
+    adamw,
+    clip_gradients,
+    parameter_groups,
+    split_parameters,
+)
+from labelgrove.nn.training.params import LoopParams
+from labelgrove.nn.training.schedules import first_beta, rate_factor, share_of_steps
+from labelgrove.nn.training.shares import Share
+
+FEWEST_SAMPLES = 3  # after the first of a mean of weights; one alone would be all that is kept
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError as missing:
+    raise MissingExtraError("torch", "training a neural model") from missing
+
+LossOf = Callable[[Any, Any], Tensor]
+
+
+class Updates:
+    """Makes the updates of ``model``, of which there will be ``total``.
+
+    ``loss_sum`` adds up the losses on the device, so that no update waits for the GPU.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_of: LossOf,
+        params: LoopParams,
+        *,
+        total: int,
+        workers: Workers,
+        seed: int,
+    ) -> None:
+        self.params, self.total, self.workers, self.seed = params, total, workers, seed
+        device = workers.device
+        self.tables = row_tables(model)
+        if not self.tables and not any(p.requires_grad for p in model.parameters()):
+            raise ConfigError("the model has nothing to train: no parameter asks for a gradient")
+        self.precision = choose_precision(params.precision, device)
+        # Gradients that a replayed graph returns would not outlive a second batch of an update.
+        alone = params.accumulate == 1 and workers.count == 1 and device.type == "cuda"
+        self.graphs = params.compile and params.graphs and alone
+        if params.compile:
+            encoder = getattr(model, "encoder", model)
+            options = {"graphs": self.graphs} if isinstance(encoder, Encoder) else {}
+            encoder.compile(dynamic=True, **options)
+        cast = _WithLoss(model, loss_of, lambda: autocast(self.precision, device))
+        self.module = workers.wrap(cast)
+        self.optimizer = adamw(parameter_groups(*split_parameters(model), params), params)
+        self.rows = RowOptimizer(
+            self.tables,
+            kind=params.table_optimizer,
+            state_dtype=torch.bfloat16 if params.table_state == "bf16" else torch.float32,
+            steps=params.table_steps,
+            beta2=params.beta2,
+            eps=params.eps,
+        )
+        self.scale = LossScale() if self.precision == "fp16" else None
+        self.average = _average(model, self.tables, params, total)
+        self.loss_sum = torch.zeros((), device=device)
+
+    def make(self, step: int, share: Share, batches: Iterator[Any]) -> None:
+        """Update ``step`` (from 0) on this process's batches."""
+        seed_torch(derived_seed(self.seed, step, self.workers.rank), self.workers.device)
+        if self.graphs:
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        scale = 1.0 if self.scale is None else self.scale.value
+        for i, (weight, batch) in enumerate(zip(share.weights, batches, strict=True)):
+            is_last = i == len(share.weights) - 1
+            with contextlib.nullcontext() if is_last else self.workers.apart(self.module):
+                loss = self.module(batch)
+                (loss * (weight * scale)).backward()
+            self.loss_sum += loss.detach() * weight
+        self.rows.collect(self.workers)
+        encoder, head = self._gradients("encoder"), self._gradients("head") + self.rows.gradients()
+        if self.scale is None or self.scale.restore(encoder + head):
+            if self.params.clip_norm is not None:
+                clip_gradients(encoder, self.params.clip_norm)
+                clip_gradients(head, self.params.clip_norm)
+            self._descend(step)
+        self.rows.clear()
+        if self.optimizer is not None:
+            self.optimizer.zero_grad(set_to_none=True)
+        if self.average is not None:
+            self.average.update(step + 1)
+
+    def tensors(self) -> dict[str, Mapping[str, Tensor]]:
+        """Everything beside the model that an exact continuation needs; see also :meth:`numbers`.
+
+        There is no random state among it: every update seeds torch anew (``derived_seed``).
+        """
+        return {
+            "optimizer": optimizer_tensors(self.optimizer),
+            "rows": self.rows.state(),
+            "average": {} if self.average is None else self.average.state(),
+            "loss": {"sum": self.loss_sum},
+        }
+
+    def numbers(self) -> dict[str, float]:
+        """The numbers that belong to :meth:`tensors`."""
+        scale = self.scale or LossScale()
+        return {
+            "table_updates": self.rows.updates,
+            "samples": 0 if self.average is None else self.average.samples,
+            "scale": scale.value,
+            "good_at_scale": scale.good,
+        }
+
+    def load(
+        self, tensors: Mapping[str, Mapping[str, Tensor]], numbers: Mapping[str, Any], what: str
+    ) -> None:
+        """Continues from what :meth:`tensors` and :meth:`numbers` gave."""
+        load_optimizer(self.optimizer, tensors["optimizer"])
+        fill(self.rows.state(), tensors["rows"], what)
+        fill({"sum": self.loss_sum}, tensors["loss"], what)
+        self.rows.updates = numbers["table_updates"]
+        if self.average is not None:
+            self.average.load(tensors["average"], numbers["samples"])
+        if self.scale is not None:
+            self.scale = LossScale(numbers["scale"], numbers["good_at_scale"])
+
+    def _descend(self, step: int) -> None:
+        params = self.params
+        factor = rate_factor(step, self.total, params)
+        beta1 = first_beta(step, self.total, params)
+        if self.optimizer is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = group["peak"] * factor
+                group["betas"] = (beta1, params.beta2)
+            self.optimizer.step()
+        self.rows.step(
+            lr=factor * (params.lr if params.head_lr is None else params.head_lr),
+            weight_decay=params.head_weight_decay,
+            beta1=beta1,
+            seed=derived_seed(self.seed, step),  # the same in every process
+        )
+
+    def _gradients(self, part: str) -> list[Tensor]:
+        groups = [] if self.optimizer is None else self.optimizer.param_groups
+        found = [p.grad for g in groups if g["part"] == part for p in g["params"]]
+        return [gradient for gradient in found if gradient is not None]
+
+
+class _WithLoss(nn.Module):
+    """The model and its loss as one forward pass, which is what distributed training wraps."""
+
+    def __init__(self, model: nn.Module, loss_of: LossOf, cast: Callable[[], Any]) -> None:
+        super().__init__()
+        self.model = model
+        self._loss_of = loss_of
+        self._cast = cast
+
+    def forward(self, batch: Any) -> Tensor:
+        with self._cast():
+            return self._loss_of(self.model, batch)
+
+
+def _average(
+    model: nn.Module, tables: Mapping[str, RowTable], params: LoopParams, total: int
+) -> Average | None:
+    if params.average == "none":
+        return None
+    tensors: dict[str, Tensor] = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    for name, table in tables.items() if params.average_tables else ():
+        tensors |= {f"{name}.{part}": values for part, values in table.named_buffers()}
+    if params.swa_start > total:
+        begin = f"averaging would begin after {params.swa_start:,.0f} updates"
+        raise ConfigError(f"training.swa_start: {begin}, and training has {total:,}")
+    start = max(1, share_of_steps(params.swa_start, total))
+    return Average(
+        tensors,
+        params.average,
+        start=start,
+        every=min(params.swa_every, max(1, (total - start) // FEWEST_SAMPLES)),
+        decay=params.ema_decay,
+    )

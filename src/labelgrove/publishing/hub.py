@@ -1,0 +1,227 @@
+"""Models on the Hugging Face Hub: ``labelgrove.push`` and ``labelgrove.from_pretrained``.
+
+A repository holds a model folder and its card. Only files that the folder's manifest lists travel
+in either direction, and what arrives is checked against it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from labelgrove.disk.atomic import write_file, write_folder
+from labelgrove.disk.bundle import MANIFEST, UNCHECKED, read_manifest
+from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
+from labelgrove.nn.encoders.files import cache_folder
+from labelgrove.publishing.card import model_card
+from labelgrove.publishing.files import published_files
+
+log = logging.getLogger(__name__)
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_OUTAGES = ("ConnectError", "ConnectTimeout", "ConnectionError", "OfflineModeIsEnabled", "Timeout")
+
+
+def push(
+    model: Any,
+    repo_id: str,
+    *,
+    licence: str | None = None,
+    language: str | Sequence[str] | None = None,
+    description: str | None = None,
+    measured: Mapping[str, float] | None = None,
+    measured_on: str = "test documents",
+    private: bool = True,
+    revision: str | None = None,
+    message: str = "Upload a labelgrove model",
+    token: str | None = None,
+    endpoint: str | None = None,
+) -> str:
+    """Uploads a model or a model folder as one commit and returns the commit's id.
+
+    The repository is made if it is not there, private unless told otherwise. A README.md in the
+    folder is taken as it is; otherwise a card is generated, see
+    ``card.model_card`` for its arguments. Local paths in the settings are
+    left out. The token is the argument, or what ``huggingface-cli login`` stored.
+
+    >>> push("model", "no owner")
+    Traceback (most recent call last):
+    labelgrove.errors.ConfigError: 'no owner' is not the name of a repository: owner/name
+    """
+    check_repository(repo_id)
+    with _as_folder(model) as folder:
+        files = published_files(folder)
+        if (folder / UNCHECKED).is_file():
+            files[UNCHECKED] = folder / UNCHECKED
+        else:
+            card = model_card(
+                folder,
+                name=repo_id,
+                licence=licence,
+                language=language,
+                description=description,
+                measured=measured,
+                measured_on=measured_on,
+            )
+            files[UNCHECKED] = card.encode()
+        hub = _hub()
+        api = hub.HfApi(endpoint=endpoint, token=token)
+        operations = [
+            hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=_source(content))
+            for name, content in sorted(files.items())
+        ]
+        with _told(repo_id):
+            api.create_repo(repo_id, private=private, exist_ok=True)
+            if revision is not None:
+                api.create_branch(repo_id, branch=revision, exist_ok=True)
+            done = api.create_commit(repo_id, operations, commit_message=message, revision=revision)
+    return str(done.oid)
+
+
+def from_pretrained(
+    repo_id_or_folder: str | Path,
+    *,
+    revision: str | None = None,
+    token: str | None = None,
+    endpoint: str | None = None,
+    **options: Any,
+) -> Any:
+    """The model of a Hub repository, or of a folder; ``options`` go to ``labelgrove.load``.
+
+    ``revision`` is a branch, a tag or a commit; give a commit to get the same model for ever.
+
+    >>> from_pretrained("neither-folder-nor-repository")
+    Traceback (most recent call last):
+    labelgrove.errors.ConfigError: 'neither-folder-nor-repository' is neither a folder nor ...
+    """
+    from labelgrove.methods.base import load
+
+    given = str(repo_id_or_folder)
+    if Path(given).is_dir():
+        return load(given, **options)
+    if not _REPOSITORY.fullmatch(given):
+        raise ConfigError(f"{given!r} is neither a folder nor the name of a repository: owner/name")
+    return load(fetch(given, revision=revision, token=token, endpoint=endpoint), **options)
+
+
+def fetch(
+    repo_id: str,
+    *,
+    revision: str | None = None,
+    token: str | None = None,
+    endpoint: str | None = None,
+) -> Path:
+    """The local copy of a repository's model folder, downloaded once for each commit.
+
+    Copies lie below ``LABELGROVE_CACHE`` (else the user's cache folder). Where the Hub cannot be
+    reached, the copy that a revision last stood for is used.
+    """
+    check_repository(repo_id)
+    wanted = revision or "main"
+    home = cache_folder() / "hub" / repo_id.replace("/", "--")
+    if _COMMIT.fullmatch(wanted) and (home / wanted).is_dir():
+        return home / wanted
+    hub = _hub()
+    api = hub.HfApi(endpoint=endpoint, token=token)
+    pointer = home / "revisions" / re.sub(r"[^\w.-]", "_", wanted)
+    try:
+        with _told(repo_id):
+            commit = str(api.model_info(repo_id, revision=revision).sha)
+    except ConfigError as error:
+        last = pointer.read_text() if pointer.exists() else ""
+        outage = type(error.__cause__).__name__ in _OUTAGES
+        if outage and _COMMIT.fullmatch(last) and (home / last).is_dir():
+            log.warning("%s; using the copy that is here", error)
+            return home / last
+        raise
+    if not _COMMIT.fullmatch(commit):
+        raise ConfigError(f"{repo_id}: the Hub answered with the commit {commit!r}")
+    target = home / commit
+    if not target.is_dir():
+        try:
+            with _told(repo_id):
+                write_folder(target, lambda folder: _download(api, repo_id, commit, folder))
+        except ConfigError:
+            if not target.is_dir():  # else another process was quicker, and has the same
+                raise
+    pointer.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):  # of two at once, the second may find it in place already
+        write_file(pointer, commit.encode(), exclusive=False)
+    return target
+
+
+def check_repository(repo_id: str) -> None:
+    """Raises unless this can be a repository's name.
+
+    >>> check_repository("me/my-model")
+    """
+    if not _REPOSITORY.fullmatch(repo_id):
+        raise ConfigError(f"{repo_id!r} is not the name of a repository: owner/name")
+
+
+def _download(api: Any, repo_id: str, commit: str, folder: Path) -> None:
+    """The manifest first: a repository that holds no model is not worth its gigabytes."""
+    # Inside the folder, which the next download removes should this one be killed.
+    with tempfile.TemporaryDirectory(dir=folder) as aside:
+        where: dict[str, Any] = {"revision": commit, "local_dir": aside}
+        api.hf_hub_download(repo_id, MANIFEST, **where)
+        try:
+            listed = read_manifest(aside, kind="model")["files"]
+        except ModelFormatError as error:
+            raise ModelFormatError(f"{repo_id}: {error}") from error
+        api.snapshot_download(repo_id, allow_patterns=[MANIFEST, UNCHECKED, *listed], **where)
+        for name in (MANIFEST, UNCHECKED, *listed):
+            file = Path(aside) / name
+            if name == UNCHECKED and not file.exists():
+                continue
+            if not file.exists():
+                raise ModelFormatError(f"{repo_id}: the repository lacks the model's file {name}")
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            file.rename(folder / name)
+
+
+@contextmanager
+def _as_folder(model: Any) -> Iterator[Path]:
+    if isinstance(model, (str, Path)):
+        yield Path(model)
+        return
+    with tempfile.TemporaryDirectory() as aside:
+        model.save(Path(aside) / "model")
+        yield Path(aside) / "model"
+
+
+@contextmanager
+def _told(repo_id: str) -> Iterator[None]:
+    """Whatever the Hub or the way to it refuses, in one sentence."""
+    try:
+        yield
+    except (ConfigError, ModelFormatError):
+        raise
+    except Exception as error:  # of the Hub's library, of the HTTP library, of the system
+        kind = type(error).__name__
+        first = next(iter(str(error).splitlines()), "") or kind
+        hints = {
+            "RepositoryNotFoundError": "no such repository, or no access: log in or give a token",
+            "GatedRepoError": "access must be asked for on its page",
+            "RevisionNotFoundError": "no such revision",
+            "EntryNotFoundError": "holds no labelgrove model (it has no manifest.json)",
+            "RemoteEntryNotFoundError": "holds no labelgrove model (it has no manifest.json)",
+        }
+        raise ConfigError(f"hub:{repo_id}: {hints.get(kind, first)}") from error
+
+
+def _source(content: bytes | Path) -> Any:
+    return content if isinstance(content, bytes) else str(content)
+
+
+def _hub() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise MissingExtraError("hub", "the Hugging Face Hub") from error
+    return huggingface_hub

@@ -1,0 +1,1 @@
+"""Linear rankers over a label tree: training, searching, growing."""

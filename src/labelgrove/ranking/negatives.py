@@ -1,0 +1,192 @@
+"""Which documents a node's classifier learns from, besides those that bear the node.
+
+Teacher forcing (tfn) takes the documents that bear the node's parent. Matcher-aware negatives (man)
+take those for which the levels above predict the parent: what the node will see when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+
+from labelgrove.core.arrays import CSR, Float32, as_csr
+from labelgrove.data.features import as_features
+from labelgrove.errors import DataError
+from labelgrove.labels.tree import LabelTree
+from labelgrove.ranking.beam import BeamSearch, SearchParams, beam_per_level
+from labelgrove.ranking.relevance import targets
+from labelgrove.ranking.solver import ChunkedWeights, RowLists
+
+# All children of a node share its documents, but a document which is there only because it bears
+# one child must not be a negative of the others: as one, it costs nothing. Until lists are made,
+# this number stands for that, since sparse matrices do not keep zeros.
+_ONLY_AS_POSITIVE = np.float32(1e-6)
+
+SHORT_DOCUMENT = 40  # terms
+
+
+def predicted_nodes(
+    documents: Any,
+    tree: LabelTree,
+    levels: list[ChunkedWeights],
+    *,
+    bias: float,
+    params: SearchParams,
+    nodes: int | Literal["auto"] | None = None,
+    threads: int | None = None,
+) -> CSR:
+    """The best nodes of each document on the last of the ``levels`` that are trained already.
+
+    The search is the one of prediction; ``nodes`` is their number, see :func:`nodes_to_mine`.
+    """
+    x = as_features(documents, name="documents")
+    search = BeamSearch(
+        tree.coarsen(len(levels)), levels, features=x.terms, bias=bias, width=x.width
+    )
+    beams = beam_per_level(params.beam, tree.widths[: len(levels)])
+    upper = SearchParams(**params.get_params() | {"last_level": "same", "beam": beams})
+    # A dense block tells as much of a document as a long text does.
+    terms = np.inf if x.sparse is None or x.width else x.sparse.nnz / len(x)
+    count = nodes_to_mine(nodes, terms, beam=beams[-1])
+    found, _, counts = search(x.parts(name="documents"), k=count, params=upper, threads=threads)
+    used = np.arange(found.shape[1]) < counts[:, None]
+    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return as_csr(
+        sparse.csr_array(
+            (np.ones(int(indptr[-1]), np.float32), found[used], indptr),
+            shape=(len(x), tree.widths[len(levels) - 1]),
+        )
+    )
+
+
+def nodes_to_mine(
+    nodes: int | Literal["auto"] | None, terms_per_document: float, *, beam: int
+) -> int:
+    """How many predicted nodes of a document learn from it; None stands for the beam.
+
+    Each further node lifts the first places and lowers recall further down. Where texts are short
+    the prediction is unsure of itself, and recall pays more than the first places gain.
+
+    >>> nodes_to_mine("auto", 100.0, beam=10), nodes_to_mine("auto", 17.0, beam=10)
+    (8, 3)
+    >>> nodes_to_mine(5, 100.0, beam=10), nodes_to_mine(None, 100.0, beam=10)
+    (5, 10)
+    """
+    if nodes == "auto":
+        return 3 if terms_per_document < SHORT_DOCUMENT else 8
+    return beam if nodes is None else nodes
+
+
+def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]:
+    """Negatives that somebody brings, as one documents x nodes matrix per level of parents.
+
+    ``given`` is a documents x labels shortlist (its labels' parents, their parents and so on see
+    the document), or one entry per tree level: None, or a matrix over the nodes *above* that level.
+    The first level has no nodes above it and always learns from all documents.
+
+    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
+    >>> given_nodes([[0, 0, 1]], tree, 1)[1].toarray()
+    array([[0., 1.]], dtype=float32)
+    """
+    depth = len(tree.parents)
+    if given is None:
+        return [None] * depth
+    if sparse.issparse(given) or not _one_per_level(given):
+        shortlist = as_csr(given, name="negatives").copy()
+        shortlist.eliminate_zeros()
+        if shortlist.shape != (documents, tree.labels):
+            raise DataError(
+                f"negatives: a shortlist must be {documents} documents x {tree.labels} labels, "
+                f"got {shortlist.shape[0]} x {shortlist.shape[1]}"
+            )
+        return [None, *targets(shortlist, tree)[:-1]]
+    if len(given) != depth or given[0] is not None:
+        raise DataError(
+            f"negatives: give {depth} entries, one per tree level, the first of them None"
+        )
+    levels: list[CSR | None] = []
+    for number, entry in enumerate(given):
+        if entry is None:
+            levels.append(None)
+            continue
+        matrix = as_csr(entry, name=f"negatives[{number}]").copy()
+        matrix.eliminate_zeros()
+        if matrix.shape != (documents, tree.widths[number - 1]):
+            raise DataError(
+                f"negatives[{number}]: must be {documents} documents x {tree.widths[number - 1]} "
+                f"nodes above that level, got {matrix.shape[0]} x {matrix.shape[1]}"
+            )
+        levels.append(matrix)
+    return levels
+
+
+def shortlisted(shortlist: Any, tree: LabelTree, documents: int) -> tuple[CSR, CSR | None]:
+    """A shortlist for the last level: documents x clusters, and documents x leaves if it says.
+
+    ``shortlist`` is documents x clusters (nodes above the labels: all labels of a cluster see the
+    document), or documents x labels (only those labels see it).
+
+    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 1, 0])
+    >>> clusters, leaves = shortlisted([[1, 0, 0]], tree, 1)
+    >>> clusters.toarray().tolist(), leaves.toarray().tolist()
+    ([[0.0, 1.0]], [[0.0, 0.0, 1.0]])
+    """
+    matrix = as_csr(shortlist, name="shortlist").copy()
+    matrix.eliminate_zeros()
+    clusters = tree.widths[-2] if len(tree.widths) > 1 else 1
+    if matrix.shape[0] != documents or matrix.shape[1] not in (clusters, tree.labels):
+        raise DataError(
+            f"shortlist: must be {documents} documents x {clusters} clusters or x {tree.labels} "
+            f"labels, got {matrix.shape[0]} x {matrix.shape[1]}"
+        )
+    if matrix.shape[1] != tree.labels:
+        return matrix, None
+    levels = targets(matrix, tree)
+    above = levels[-2] if len(levels) > 1 else as_csr(np.ones((documents, 1), np.float32))
+    return above, levels[-1]
+
+
+def instance_lists(
+    bearers: CSR, chosen: Sequence[CSR], *, weights: Float32 | None = None
+) -> RowLists:
+    """Per parent node the documents that its children learn from, with the costs of errors on them.
+
+    ``bearers`` are the documents that bear the parent: their children's positives are among them,
+    so they are always there, but only those in one of the ``chosen`` matrices are negatives.
+    ``weights`` are factors per document.
+
+    >>> instance_lists(as_csr([[1, 0], [0, 1]]), [as_csr([[1, 1], [0, 0]])]).weights.tolist()
+    [1.0, 1.0, 0.0]
+    """
+    all_bearers = any(matrix is bearers for matrix in chosen)
+    nodes = _flat(bearers, np.float32(1) if all_bearers else _ONLY_AS_POSITIVE)
+    for matrix in chosen:
+        if matrix is not bearers:
+            nodes = nodes.maximum(_flat(matrix, np.float32(1)))
+    lists = RowLists.from_csr(nodes)
+    lists.weights[lists.weights == _ONLY_AS_POSITIVE] = 0
+    return lists if weights is None else weighted(lists, weights)
+
+
+def weighted(lists: RowLists, weights: Float32) -> RowLists:
+    """The same lists with each document's weight as a factor on its costs.
+
+    >>> lists = RowLists.from_csr(as_csr([[1.0], [2.0]]))
+    >>> weighted(lists, np.array([3, 5], np.float32)).weights.tolist()
+    [3.0, 10.0]
+    """
+    return RowLists(lists.indptr, lists.rows, lists.weights * weights[lists.rows])
+
+
+def _flat(matrix: CSR, value: np.float32) -> CSR:
+    values = np.full(matrix.nnz, value, np.float32)
+    return sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _one_per_level(given: Any) -> bool:
+    return isinstance(given, Sequence) and any(
+        entry is None or sparse.issparse(entry) or np.ndim(entry) == 2 for entry in given
+    )

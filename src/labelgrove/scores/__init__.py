@@ -1,0 +1,1 @@
+"""Predicted labels: the type, its files, merging several lists, variety in one."""

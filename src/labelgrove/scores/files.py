@@ -1,0 +1,120 @@
+"""Predictions as JSON lines: what ``labelgrove predict`` writes and ``evaluate`` reads.
+
+One line per document: ``{"id", "labels": [names], "label_ids": [ids], "scores": [...]}``; ``id``
+is there when documents have ids, ``label_ids`` when label ids differ from names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from scipy import sparse
+
+from labelgrove.core.arrays import as_csr
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.errors import DataError
+from labelgrove.formats.jsonl import json_line
+from labelgrove.scores.predictions import Predictions
+
+SCORE_DIGITS = 6
+
+
+def prediction_lines(predictions: Predictions, ids: Iterable[str | None]) -> Iterator[bytes]:
+    """The lines of a predictions file, in the order of the documents.
+
+    >>> p = Predictions.from_scores([[0.5, 0.25]], k=1, index=LabelIndex(["a", "b"]))
+    >>> list(prediction_lines(p, ["d1"]))
+    [b'{"id": "d1", "labels": ["a"], "scores": [0.5]}\\n']
+    """
+    named = predictions.index.names is not predictions.index.ids
+    label_ids = predictions.ids() if named else None
+    scores, counts = predictions.scores.tolist(), predictions.counts.tolist()
+    for row, (document_id, names) in enumerate(zip(ids, predictions.names(), strict=True)):
+        line: dict[str, Any] = {} if document_id is None else {"id": document_id}
+        line["labels"] = names
+        if label_ids is not None:
+            line["label_ids"] = label_ids[row]
+        line["scores"] = [round(score, SCORE_DIGITS) for score in scores[row][: counts[row]]]
+        yield json_line(line)
+
+
+def read_predictions(path: str | Path, corpus: Corpus) -> Predictions:
+    """Predictions of the documents of ``corpus``, matched by id where both have ids, else by order.
+
+    Labels that the corpus' index does not know are kept as misses: they take their place in the
+    ranking and can never be right.
+
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "p.jsonl"
+    >>> _ = file.write_text('{"labels": ["zebra", "a"], "scores": [0.9, 0.5]}')
+    >>> read_predictions(file, Corpus.from_lists(["x"], [["a"]])).names()
+    [['zebra', 'a']]
+    """
+    rows = list(_rows(path))
+    order = _row_order([row_id for row_id, _, _ in rows], corpus, path)
+    columns: dict[str, int] = {}
+    data: list[float] = []
+    indices: list[int] = []
+    indptr = [0]
+    known = len(corpus.index)
+    for position in order:
+        _, labels, scores = rows[position]
+        for label, score in zip(labels, scores, strict=True):
+            column = corpus.index.get(label)
+            indices.append(
+                known + columns.setdefault(label, len(columns)) if column is None else column
+            )
+            data.append(score)
+        indptr.append(len(indices))
+    shape = (len(corpus), known + len(columns))
+    index = corpus.index
+    if columns:
+        index = LabelIndex([*index.ids, *columns], names=[*index.names, *columns])
+    matrix = as_csr(sparse.csr_array((data, indices, indptr), shape=shape))
+    k = max((len(labels) for _, labels, _ in rows), default=0)
+    return Predictions.from_csr(matrix, k=max(k, 1), index=index)
+
+
+def _rows(path: str | Path) -> Iterator[tuple[str | None, list[str], list[float]]]:
+    from labelgrove.formats.files import open_bytes
+
+    with open_bytes(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise DataError(f"not valid JSON ({error})", file=path, line=number) from None
+            if not isinstance(row, Mapping) or not isinstance(row.get("labels"), list):
+                raise DataError('needs "labels": [...]', file=path, line=number)
+            labels = [str(label) for label in row.get("label_ids", row["labels"])]
+            scores = row.get("scores") or [-float(place) for place in range(len(labels))]
+            if len(scores) != len(labels):
+                raise DataError(
+                    f"{len(labels)} labels but {len(scores)} scores", file=path, line=number
+                )
+            try:
+                numbers = [float(score) for score in scores]
+            except (TypeError, ValueError):
+                raise DataError("scores must be numbers", file=path, line=number) from None
+            row_id = row.get("id")
+            yield None if row_id is None else str(row_id), labels, numbers
+
+
+def _row_order(row_ids: list[str | None], corpus: Corpus, path: str | Path) -> list[int]:
+    if corpus.ids is not None and None not in row_ids and list(corpus.ids) != row_ids:
+        place = {row_id: position for position, row_id in enumerate(row_ids)}
+        if len(place) < len(row_ids) or len(set(corpus.ids)) < len(corpus):
+            raise DataError(
+                "document ids occur twice and the order differs from the corpus: "
+                "predictions cannot be told apart",
+                file=path,
+            )
+        missing = [document_id for document_id in corpus.ids if document_id not in place]
+        if missing:
+            raise DataError(f"no prediction for document {missing[0]!r}", file=path)
+        return [place[document_id] for document_id in corpus.ids]
+    if len(row_ids) != len(corpus):
+        raise DataError(f"{len(row_ids)} predictions for {len(corpus)} documents", file=path)
+    return list(range(len(corpus)))

@@ -1,0 +1,260 @@
+"""Several models' lists of labels as one: the rules of ensembles, and weights learnt for them.
+
+Every rule but round-robin turns a list's scores into values and takes their mean over the lists,
+where a list without the label counts as 0. A document's list is what one model found for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.core.arrays import CSR
+from labelgrove.core.topk import Combine, merge_lists
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.scores.predictions import Predictions, ScoreKind
+
+Rule = Literal["mean", "rank", "softmax", "sigmoid", "round-robin"]
+WEIGHTED: tuple[Rule, ...] = ("mean", "rank", "softmax", "sigmoid")
+
+# What weights are chosen by, and out of what; 1 is where all begin.
+MEASURED_AT = (1, 3, 5)
+FIRST_PLACES = 20  # of each list; what stands behind them hardly gets among the first five
+STEPS = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
+MOST_ROUNDS = 10
+
+
+def merge(
+    found: Sequence[Predictions],
+    *,
+    k: int,
+    rule: Rule = "mean",
+    weights: Sequence[float] | None = None,
+    places: int | None = None,
+    threads: int | None = None,
+) -> Predictions:
+    """The k best labels of each document by what several models found for it.
+
+    - ``mean``: the mean of the scores. Of margins, a list without the label counts as much as its
+      last label does, because 0 would be a good margin.
+    - ``rank``: ``places`` minus the label's position (from 0), then the mean.
+    - ``softmax``: over the scores of a list, then the mean.
+    - ``sigmoid``: of each score, then the mean.
+    - ``round-robin``: the first of each list in turn, then the second of each, and so on.
+
+    ``places`` is how many labels each model was asked for, by default the widest list. ``weights``
+    are for all rules but round-robin.
+
+    >>> from labelgrove import LabelIndex
+    >>> index = LabelIndex("abc")
+    >>> first = Predictions.from_scores([[0.9, 0.5, 0.0]], k=2, index=index)
+    >>> second = Predictions.from_scores([[0.0, 0.7, 0.8]], k=2, index=index)
+    >>> merge([first, second], k=3).names()
+    [['b', 'a', 'c']]
+    >>> merge([first, second], k=3, rule="round-robin").names()
+    [['a', 'c', 'b']]
+    """
+    _check_lists(found)
+    if rule not in get_args(Rule):
+        raise ConfigError(f"rule: must be one of {', '.join(get_args(Rule))}, got {rule!r}")
+    if rule == "round-robin" and weights is not None:
+        raise ConfigError("weights: round-robin takes all members in turn and has no weights")
+    kind = _kind_of_result(found, rule)
+    columns, values = _lists(found, rule, places)
+    options: dict[str, Any] = {"combine": _combine(rule, kind), "weights": weights}
+    best = merge_lists(columns, values, k, **options, threads=threads)
+    return Predictions(*best, found[0].index, kind)
+
+
+def _lists(
+    found: Sequence[Predictions], rule: Rule, places: int | None
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Models x documents x places: columns, -1 behind a list's end, and what scores count as."""
+    width = max(part.k for part in found)
+    shape = (len(found), len(found[0]), width)
+    columns = np.full(shape, -1, np.int32)
+    scores = np.full(shape, -np.inf, np.float32)
+    for number, part in enumerate(found):
+        used = np.arange(part.k) < part.counts[:, None]
+        columns[number, :, : part.k] = np.where(used, part.columns, -1)
+        scores[number, :, : part.k] = np.where(used, part.scores, -np.inf)
+    return columns, _values(rule, scores, width if places is None else max(places, width))
+
+
+def _combine(rule: Rule, kind: ScoreKind) -> Combine:
+    if rule == "round-robin":
+        return "largest"
+    return "mean-or-last" if rule == "mean" and kind == "margin" else "mean"
+
+
+def _values(rule: Rule, scores: npt.NDArray[np.float32], places: int) -> npt.NDArray[np.float32]:
+    """What scores count as; they are -inf behind the end of a list."""
+    if rule == "mean":
+        return scores
+    lists, _, width = scores.shape
+    if rule in ("rank", "round-robin"):
+        ranks = np.broadcast_to(places - np.arange(width, dtype=np.float64), scores.shape)
+        if rule == "rank":
+            return ranks.astype(np.float32)
+        # Of equal ranks the earlier list's is first.
+        turns = (lists - np.arange(lists)) / (lists + 1)
+        return np.asarray(ranks + turns[:, None, None], np.float32)
+    exact = scores.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if rule == "sigmoid":
+            return np.asarray(1 / (1 + np.exp(-exact)), np.float32)
+        powers = np.exp(exact - exact.max(axis=2, keepdims=True, initial=-np.inf))
+        return np.asarray(powers / powers.sum(axis=2, keepdims=True), np.float32)
+
+
+def _check_lists(found: Sequence[Predictions]) -> None:
+    if not found:
+        raise DataError("nothing to merge: no predictions were given")
+    for number, part in enumerate(found[1:], 2):
+        if part.index is not found[0].index and part.index != found[0].index:
+            raise DataError(
+                f"predictions 1 and {number} are over different labels "
+                f"({len(found[0].index):,} and {len(part.index):,}) and cannot be merged"
+            )
+        if len(part) != len(found[0]):
+            raise DataError(
+                f"predictions 1 and {number} are of {len(found[0]):,} and {len(part):,} documents"
+            )
+
+
+def _kind_of_result(found: Sequence[Predictions], rule: Rule) -> ScoreKind:
+    if rule in ("rank", "round-robin"):
+        return "margin"
+    kinds = {part.score_kind for part in found}
+    if rule == "mean":
+        if len(kinds) == 1:
+            return kinds.pop()
+        if "margin" in kinds:
+            raise ConfigError(
+                "rule: the mean of margins and of scores between 0 and 1 says nothing; "
+                "choose rank, softmax, sigmoid or round-robin, or let all members give one kind"
+            )
+    return "product"
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """The rule and the weights that did best; ``precision`` at 1, 3 and 5 is what they reach."""
+
+    rule: Rule
+    weights: tuple[float, ...]
+    precision: tuple[float, ...]
+
+
+def learn_weights(
+    found: Sequence[Predictions],
+    truth: CSR,
+    *,
+    rules: Iterable[Rule] = WEIGHTED,
+    places: int | None = None,
+    threads: int | None = None,
+) -> Learnt:
+    """The rule and the weights with the best mean of P@1, P@3 and P@5 on held-out documents.
+
+    Each member's weight in turn is tried at a few values while the others stay, until nothing gets
+    better. Equal weights and earlier rules win where others are not better.
+
+    >>> from labelgrove import LabelIndex
+    >>> index, truth = LabelIndex("ab"), np.array([[1.0, 0.0]])
+    >>> right = Predictions.from_scores([[0.6, 0.5]], k=2, index=index)
+    >>> wrong = Predictions.from_scores([[0.1, 0.9]], k=2, index=index)
+    >>> from labelgrove.core.arrays import as_csr
+    >>> learn_weights([right, wrong], as_csr(truth), rules=["mean"]).weights
+    (1.0, 0.0)
+    """
+    _check_lists(found)
+    true, index = _pairs(truth), found[0].index
+    best: Learnt | None = None
+    for rule in rules:
+        try:
+            kind = _kind_of_result(found, rule)
+        except ConfigError:  # scores of which there is no mean
+            continue
+        columns, values = _lists(found, rule, places)
+        reached = partial(
+            _reached,
+            np.ascontiguousarray(columns[:, :, :FIRST_PLACES]),
+            np.ascontiguousarray(values[:, :, :FIRST_PLACES]),
+            _combine(rule, kind),
+            threads,
+            index,
+            true,
+        )
+        weights = _climb(reached, len(found))
+        merged = merge(
+            found, k=max(MEASURED_AT), rule=rule, weights=weights, places=places, threads=threads
+        )
+        learnt = Learnt(rule, tuple(weights), _precision(merged, true))
+        if best is None or sum(learnt.precision) > sum(best.precision) + 1e-12:
+            best = learnt
+    if best is None:
+        raise ConfigError("rule: none of those given can merge these scores")
+    return best
+
+
+def _reached(
+    columns: npt.NDArray[np.int32],
+    values: npt.NDArray[np.float32],
+    combine: Combine,
+    threads: int | None,
+    index: LabelIndex,
+    true: npt.NDArray[np.int64],
+    weights: Sequence[float],
+) -> float:
+    k = max(MEASURED_AT)
+    best = merge_lists(columns, values, k, combine=combine, weights=weights, threads=threads)
+    return sum(_precision(Predictions(*best, index), true))
+
+
+def _climb(value: Callable[[Sequence[float]], float], members: int) -> list[float]:
+    """Weights that no single change to another step makes better."""
+    weights = [1.0] * members
+    reached = value(weights)
+    for _ in range(MOST_ROUNDS):
+        before = list(weights)
+        for member in range(members):
+            for step in STEPS:
+                trial = [*weights[:member], step, *weights[member + 1 :]]
+                if trial == weights or not any(trial):
+                    continue
+                now = value(trial)
+                if now > reached + 1e-12:
+                    weights, reached = trial, now
+        if weights == before:
+            break
+    return weights
+
+
+def precision_of(predictions: Predictions, truth: CSR) -> tuple[float, ...]:
+    """P@1, P@3 and P@5, as :func:`learn_weights` measures them.
+
+    >>> from labelgrove import LabelIndex; from labelgrove.core.arrays import as_csr
+    >>> found = Predictions.from_scores([[0.6, 0.5]], k=2, index=LabelIndex("ab"))
+    >>> precision_of(found, as_csr(np.array([[1.0, 0.0]])))[0]
+    1.0
+    """
+    return _precision(predictions, _pairs(truth))
+
+
+def _pairs(truth: CSR) -> npt.NDArray[np.int64]:
+    """(document, label) pairs as sorted numbers."""
+    rows = np.repeat(np.arange(truth.shape[0], dtype=np.int64), np.diff(truth.indptr))
+    return np.sort(rows * truth.shape[1] + truth.indices)
+
+
+def _precision(predictions: Predictions, true: npt.NDArray[np.int64]) -> tuple[float, ...]:
+    first = predictions.top(max(MEASURED_AT))
+    rows = np.arange(len(first), dtype=np.int64)[:, None]
+    hits = np.isin(rows * len(first.index) + first.columns, true) & (first.columns >= 0)
+    return tuple(float(hits[:, :k].sum() / (k * max(1, len(hits)))) for k in MEASURED_AT)

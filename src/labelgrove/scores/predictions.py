@@ -1,0 +1,272 @@
+"""The answer of every method: for each document up to k labels with scores, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.topk import top_k
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.errors import ConfigError, DataError
+
+ScoreKind = Literal["margin", "product", "probability"]
+
+
+class ScoredLabel(NamedTuple):
+    """One predicted label as people read it."""
+
+    id: str
+    name: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """n x k label columns and scores; row i fills its first ``counts[i]`` places.
+
+    Rows are sorted by (-score, column). ``score_kind`` says what a score is: a raw ``margin``, a
+    ``product`` of per-level scores in [0, 1], or a calibrated ``probability``. Places past the
+    count are padding: column -1, score -inf.
+
+    >>> index = LabelIndex(["a", "b", "c"])
+    >>> p = Predictions.from_scores(np.array([[0.25, 0.75, 0.5]]), k=2, index=index)
+    >>> p.names(), p.scores.tolist()
+    ([['b', 'c']], [[0.75, 0.5]])
+    """
+
+    columns: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.float32]
+    counts: npt.NDArray[np.int32]
+    index: LabelIndex
+    score_kind: ScoreKind = "product"
+
+    def __post_init__(self) -> None:
+        if self.columns.ndim != 2 or self.columns.shape != self.scores.shape:
+            raise DataError(
+                f"columns {self.columns.shape} and scores {self.scores.shape} must be equal n x k"
+            )
+        if self.counts.shape != (len(self.columns),):
+            raise DataError(f"counts {self.counts.shape} must have one entry per document")
+        places = self.columns.shape[1]
+        if len(self.counts) and not 0 <= self.counts.min() <= self.counts.max() <= places:
+            raise DataError(f"counts must lie between 0 and k = {self.columns.shape[1]}")
+
+    @classmethod
+    def from_scores(
+        cls,
+        scores: npt.ArrayLike,
+        *,
+        k: int,
+        index: LabelIndex,
+        score_kind: ScoreKind = "product",
+    ) -> Predictions:
+        """The k best of a dense documents x labels score matrix; -inf means "never predict".
+
+        >>> Predictions.from_scores([[1, 1, 0]], k=2, index=LabelIndex("abc")).names()
+        [['a', 'b']]
+        """
+        return cls._best(np.asarray(scores, dtype=np.float32), k, index, score_kind)
+
+    @classmethod
+    def from_csr(
+        cls,
+        matrix: Any,
+        *,
+        k: int,
+        index: LabelIndex,
+        score_kind: ScoreKind = "product",
+    ) -> Predictions:
+        """The k best stored entries of each row of a sparse score matrix (an explicit 0 counts).
+
+        >>> from scipy.sparse import csr_array
+        >>> scores = csr_array([[0.0, 0.2], [0.0, 0.0]])
+        >>> Predictions.from_csr(scores, k=5, index=LabelIndex("ab")).names()
+        [['b'], []]
+        """
+        return cls._best(as_csr(matrix, name="score matrix"), k, index, score_kind)
+
+    @classmethod
+    def _best(cls, matrix: Any, k: int, index: LabelIndex, score_kind: ScoreKind) -> Predictions:
+        best = top_k(matrix, k)
+        if matrix.shape[1] != len(index):
+            raise DataError(
+                f"score matrix: {matrix.shape[1]} columns but the index has {len(index)} labels"
+            )
+        return cls(*best, index, score_kind)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def k(self) -> int:
+        """The most labels any document can have here.
+
+        >>> Predictions.from_scores([[1, 2]], k=9, index=LabelIndex("ab")).k
+        2
+        """
+        return int(self.columns.shape[1])
+
+    def names(self) -> list[list[str]]:
+        """Each document's label names, best first.
+
+        >>> Predictions.from_scores([[1, 2]], k=1, index=LabelIndex("ab")).names()
+        [['b']]
+        """
+        return self._strings(self.index.names)
+
+    def ids(self) -> list[list[str]]:
+        """Each document's label ids, best first.
+
+        >>> Predictions.from_scores([[1, 2]], k=1, index=LabelIndex("ab", names="AB")).ids()
+        [['b']]
+        """
+        return self._strings(self.index.ids)
+
+    def _strings(self, values: Any) -> list[list[str]]:
+        return [
+            [values[c] for c in row[:count]]
+            for row, count in zip(self.columns.tolist(), self.counts.tolist(), strict=True)
+        ]
+
+    def __getitem__(self, row: int) -> list[ScoredLabel]:
+        count = int(self.counts[row])
+        return [
+            ScoredLabel(self.index.ids[c], self.index.names[c], s)
+            for c, s in zip(
+                self.columns[row, :count].tolist(), self.scores[row, :count].tolist(), strict=True
+            )
+        ]
+
+    def __iter__(self) -> Iterator[list[ScoredLabel]]:
+        return (self[row] for row in range(len(self)))
+
+    def top(self, k: int) -> Predictions:
+        """Only the k best of each document.
+
+        >>> Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab")).top(1).names()
+        [['b']]
+        """
+        if k < 1:
+            raise ConfigError(f"k must be at least 1, got {k}")
+        return Predictions(
+            self.columns[:, :k],
+            self.scores[:, :k],
+            np.minimum(self.counts, np.int32(k)),
+            self.index,
+            self.score_kind,
+        )
+
+    def above(self, threshold: float | npt.NDArray[np.floating[Any]]) -> Predictions:
+        """Only labels whose score is at least ``threshold``: a number, or one number per label.
+
+        >>> Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab")).above(1.5).names()
+        [['b']]
+        >>> found = Predictions.from_scores([[1, 2]], k=2, index=LabelIndex("ab"))
+        >>> found.above(np.array([1, 3])).names()
+        [['a']]
+        """
+        if isinstance(threshold, np.ndarray):
+            if threshold.shape != (len(self.index),):
+                raise DataError(f"{threshold.shape} thresholds for {len(self.index)} labels")
+            return self._only(self._used() & (self.scores >= threshold[self.columns]))
+        kept = self._used() & (self.scores >= threshold)  # rows are sorted: these are at the front
+        return Predictions(
+            np.where(kept, self.columns, np.int32(-1)),
+            np.where(kept, self.scores, np.float32(-np.inf)),
+            kept.sum(axis=1, dtype=np.int32),
+            self.index,
+            self.score_kind,
+        )
+
+    def without(self, pairs: Any) -> Predictions:
+        """Without the given (document, column) pairs; labels behind a removed one move up.
+
+        ``pairs`` is a sequence of pairs, an m x 2 array, or a sparse documents x labels matrix.
+
+        >>> p = Predictions.from_scores([[1, 2], [1, 2]], k=2, index=LabelIndex("ab"))
+        >>> p.without([(1, 1)]).names()
+        [['b', 'a'], ['a']]
+        """
+        if sparse.issparse(pairs):
+            coo = pairs.tocoo()
+            rows, columns = coo.row.astype(np.int64), coo.col.astype(np.int64)
+        else:
+            given = np.asarray(pairs)
+            if given.size == 0:
+                return self
+            if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
+                raise DataError("pairs to remove must be (document, column) pairs of integers")
+            rows, columns = given.astype(np.int64).T
+        labels = len(self.index)
+        wrong = (rows < 0) | (rows >= len(self)) | (columns < 0) | (columns >= labels)
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise DataError(
+                f"pair {first} to remove is (document {rows[first]}, column {columns[first]}), "
+                f"outside {len(self)} documents x {labels} labels"
+            )
+        predicted = np.arange(len(self), dtype=np.int64)[:, None] * labels + self.columns
+        return self._only(self._used() & ~np.isin(predicted, rows * labels + columns))
+
+    def _used(self) -> npt.NDArray[np.bool_]:
+        return np.arange(self.k) < self.counts[:, None]
+
+    def _only(self, kept: npt.NDArray[np.bool_]) -> Predictions:
+        """The places marked in ``kept``, moved to the front of their rows in the same order."""
+        order = np.argsort(~kept, axis=1, kind="stable")
+        front = np.take_along_axis(kept, order, axis=1)
+        return Predictions(
+            np.where(front, np.take_along_axis(self.columns, order, axis=1), np.int32(-1)),
+            np.where(front, np.take_along_axis(self.scores, order, axis=1), np.float32(-np.inf)),
+            kept.sum(axis=1, dtype=np.int32),
+            self.index,
+            self.score_kind,
+        )
+
+    def to_csr(self) -> CSR:
+        """Scores as a sparse documents x labels matrix (a score of 0 stays stored).
+
+        >>> Predictions.from_scores([[1, 2]], k=1, index=LabelIndex("ab")).to_csr().toarray()
+        array([[0., 2.]], dtype=float32)
+        """
+        used = self._used()
+        indptr = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
+        matrix = sparse.csr_array(
+            (self.scores[used], self.columns[used].astype(np.int64), indptr),
+            shape=(len(self), len(self.index)),
+        )
+        matrix.sort_indices()
+        return matrix
+
+    @classmethod
+    def concat(cls, parts: list[Predictions]) -> Predictions:
+        """Predictions of several batches of documents as one, padded to the widest.
+
+        >>> p = Predictions.from_scores([[1, 2]], k=1, index=LabelIndex("ab"))
+        >>> len(Predictions.concat([p, p]))
+        2
+        """
+        if not parts:
+            raise DataError("nothing to concatenate")
+        if any(part.score_kind != parts[0].score_kind for part in parts):
+            raise DataError("cannot concatenate predictions whose scores are of different kinds")
+        if any(part.index != parts[0].index for part in parts):
+            raise DataError("cannot concatenate predictions over different label indexes")
+        width = max(part.k for part in parts)
+
+        def widened(values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
+            return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=fill)
+
+        return cls(
+            np.concatenate([widened(part.columns, -1) for part in parts]),
+            np.concatenate([widened(part.scores, -np.inf) for part in parts]),
+            np.concatenate([part.counts for part in parts]),
+            parts[0].index,
+            parts[0].score_kind,
+        )

@@ -1,0 +1,1 @@
+"""Text to features: tf-idf, analysers, word vectors."""

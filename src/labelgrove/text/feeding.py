@@ -1,0 +1,135 @@
+"""Texts on their way to the kernels: checked, batched, perhaps cut up by a Python analyser."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+
+from labelgrove import _native
+from labelgrove.core.strings import StringTable
+from labelgrove.errors import ConfigError, DataError
+
+TextAnalyzer: TypeAlias = Callable[[str], Iterable[str]]
+Sink: TypeAlias = _native.TermCounter | _native.TfidfRows
+_Function = TypeVar("_Function", bound=TextAnalyzer)
+
+BUILT_IN_ANALYZERS = ("word", "space", "char", "char_wb")
+_TEXTS_PER_BATCH = 4096
+_TOKEN_SEPARATOR = b"\xff"  # never in UTF-8; the kernels' text_analyze.hpp has the same
+
+
+def text_analyzer(function: _Function) -> _Function:
+    """Marks a function from a text to its tokens, so that params can name it as module:function.
+
+    A saved model then finds it again by that name. Only marked functions are ever called: a model
+    from elsewhere must not be able to run, say, ``subprocess:getoutput`` on your texts.
+
+    >>> @text_analyzer
+    ... def stems(text: str) -> list[str]:
+    ...     return [word[:5] for word in text.lower().split()]
+    >>> from labelgrove.text.tfidf import Tfidf
+    >>> Tfidf(analyzer=stems).fit(["Library libraries"]).terms()
+    ['libra']
+    """
+    function.__labelgrove_text_analyzer__ = True  # type: ignore[attr-defined]
+    return function
+
+
+def find_analyzer(name: str) -> TextAnalyzer | None:
+    """The function that ``module:function`` names, or None for a built-in analyser.
+
+    >>> find_analyzer("word") is None
+    True
+    """
+    if name in BUILT_IN_ANALYZERS:
+        return None
+    module_name, _, function_name = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"analyzer {name!r} cannot be imported: {error}") from error
+    if not getattr(function, "__labelgrove_text_analyzer__", False):
+        raise ConfigError(
+            f"analyzer {name!r} is not marked as one; put "
+            "@labelgrove.text_analyzer above the function"
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def feed_texts(
+    texts: Iterable[str],
+    sink: Sink,
+    *,
+    analyzer: TextAnalyzer | None,
+    tables: Callable[[], _native.CharTables],
+) -> int:
+    """Hands texts to a kernel batch by batch and returns their number.
+
+    With an ``analyzer`` the kernel gets its tokens. ``tables`` is called when a text is not ASCII.
+
+    >>> options = _native.AnalyzerOptions(
+    ...     analyzer="word", min_n=1, max_n=1, min_token_length=1, max_tokens=-1, lowercase=True
+    ... )
+    >>> counter = _native.TermCounter(
+    ...     options, buckets=0, binary=False, keep_counts=False, threads=1
+    ... )
+    >>> feed_texts(["a", "b"], counter, analyzer=None, tables=lambda: None)
+    2
+    """
+    if isinstance(texts, (str, bytes)):
+        raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
+    if not isinstance(texts, Iterable):
+        raise DataError(f"texts must be a list of strings, not {type(texts).__name__}")
+    if isinstance(texts, StringTable) and analyzer is None:
+        _feed_table(texts, sink, tables)
+        return len(texts)
+    position = 0
+    for batch in _batches(texts):
+        try:
+            ascii_only = all(map(str.isascii, batch))
+        except TypeError:
+            wrong = next(i for i, text in enumerate(batch) if not isinstance(text, str))
+            raise DataError(
+                f"text {position + wrong} is {type(batch[wrong]).__name__}, not a string: "
+                f"{batch[wrong]!r:.60}"
+            ) from None
+        if analyzer is not None:
+            tokens = _tokenised(batch, analyzer, position)
+            sink.add_blob(tokens.blob, tokens.offsets, None)
+        else:
+            sink.add(batch, None if ascii_only else tables())
+        position += len(batch)
+    return position
+
+
+def _feed_table(texts: StringTable, sink: Sink, tables: Callable[[], _native.CharTables]) -> None:
+    for start in range(0, len(texts), _TEXTS_PER_BATCH):
+        offsets = texts.offsets[start : start + _TEXTS_PER_BATCH + 1]
+        ascii_only = texts.blob[offsets[0] : offsets[-1]].max(initial=0) < 0x80
+        sink.add_blob(texts.blob, offsets, None if ascii_only else tables())
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    iterator = iter(texts)
+    while batch := list(islice(iterator, _TEXTS_PER_BATCH)):
+        yield batch
+
+
+def _tokenised(batch: list[str], analyzer: TextAnalyzer, position: int) -> StringTable:
+    """What a Python analyser makes of each text, joined by a byte that no token can contain."""
+    blob = bytearray()
+    offsets = [0]
+    for number, text in enumerate(batch, position):
+        tokens = analyzer(text)
+        if isinstance(tokens, str):
+            raise DataError(f"text {number}: the analyser must return tokens, not one string")
+        try:
+            blob += _TOKEN_SEPARATOR.join(t.encode("utf-8", "surrogatepass") for t in tokens)
+        except (AttributeError, TypeError) as error:
+            raise DataError(f"text {number}: the analyser must return strings: {error}") from error
+        offsets.append(len(blob))
+    return StringTable(np.frombuffer(blob, dtype=np.uint8), np.array(offsets, dtype=np.int64))

@@ -1,0 +1,421 @@
+"""Text to sparse tf-idf rows, with scikit-learn's rules and numbers at native speed.
+
+>>> tfidf = Tfidf(TfidfParams(min_df=1))
+>>> rows = tfidf.fit_transform(["a red shoe", "a blue, blue hat"])
+>>> tfidf.terms(), rows.shape
+(['blue', 'hat', 'red', 'shoe'], (2, 4))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy import sparse
+
+from labelgrove import _native
+from labelgrove.core.arrays import CSR, CsrParts, Float32, Int64
+from labelgrove.core.params import Params, param
+from labelgrove.core.strings import StringTable
+from labelgrove.disk.part import Part
+from labelgrove.errors import ConfigError, DataError, ModelFormatError
+from labelgrove.text.feeding import BUILT_IN_ANALYZERS, TextAnalyzer, feed_texts, find_analyzer
+from labelgrove.text.unicode_tables import char_tables
+
+AUTO_MIN_DF_TEXTS = 1000
+
+
+@dataclass
+class TfidfParams(Params):
+    """How texts become features. The defaults suit subject indexing.
+
+    >>> TfidfParams(ngram_range=(1, 2)).validate().ngram_range
+    (1, 2)
+    """
+
+    analyzer: str = param(
+        "word",
+        help="word: runs of word characters, space: split at the space character only (as PECOS), "
+        "char: character n-grams, char_wb: those inside words, "
+        "module:function: your own, marked with @text_analyzer",
+    )
+    ngram_range: tuple[int, int] = param((1, 1), ge=1, help="shortest and longest n-gram")
+    lowercase: bool = param(True, help="lower-case first")
+    strip_accents: bool = param(False, help="then drop accents and take ligatures apart (NFKD)")
+    min_token_length: int = param(2, ge=1, help="shorter words are skipped (analyzer word only)")
+    max_tokens: int | None = param(
+        None, ge=1, help="read only so many words (characters for char and char_wb) of each text"
+    )
+    min_df: int | float | Literal["auto"] = param(
+        "auto",
+        ge=0,
+        help="fewest texts a term must occur in, as a count or (0.0 to 1.0) a share; "
+        f"auto: 2, but 1 for fewer than {AUTO_MIN_DF_TEXTS} texts or where 2 would leave no term",
+    )
+    max_df: int | float = param(
+        1.0, ge=0, help="most texts a term may occur in, as a count or (0.0 to 1.0) a share"
+    )
+    max_features: int | None = param(None, ge=1, help="keep only the terms that occur most often")
+    n_buckets: int | None = param(
+        None, ge=1, le=2**31 - 1, help="hash terms to so many features instead of keeping them"
+    )
+    sublinear_tf: bool = param(True, help="1 + ln(count) instead of the count")
+    binary: bool = param(False, help="1 instead of the count")
+    idf: Literal["sklearn", "pecos", "none"] = param(
+        "sklearn", help="formula of the inverse document frequency"
+    )
+    smooth_idf: bool = param(True, help="add one to document frequencies")
+    add_one_idf: bool = param(False, help="add one to the weight (idf pecos; sklearn always does)")
+    norm: Literal["l2", "l1", "none"] = param("l2", help="scale of each row")
+
+    def validate(self, path: str = "") -> Self:
+        """Also checks what a single field cannot know.
+
+        >>> TfidfParams(ngram_range=(2, 1)).validate("tfidf")
+        Traceback (most recent call last):
+        ...
+        labelgrove.errors.ConfigError: tfidf.ngram_range: (2, 1) runs backwards
+        """
+        super().validate(path)
+        dot = f"{path}." if path else ""
+        if self.ngram_range[0] > self.ngram_range[1]:
+            raise ConfigError(f"{dot}ngram_range: {self.ngram_range} runs backwards")
+        module, colon, function = self.analyzer.partition(":")
+        if self.analyzer not in BUILT_IN_ANALYZERS and not (module and colon and function):
+            raise ConfigError(
+                f"{dot}analyzer: must be one of {', '.join(BUILT_IN_ANALYZERS)} or "
+                f"module:function, got {self.analyzer!r}"
+            )
+        for name in ("min_df", "max_df"):
+            value = getattr(self, name)
+            if isinstance(value, float) and value > 1.0:
+                raise ConfigError(
+                    f"{dot}{name}: {value} is a share of the texts and must be at most 1.0; "
+                    f"for a count write {value:.0f}"
+                )
+        if self.n_buckets is not None:
+            for name, unset in (("min_df", "auto"), ("max_df", 1.0), ("max_features", None)):
+                if getattr(self, name) != unset:
+                    raise ConfigError(f"{dot}{name}: hashed features (n_buckets) cannot be pruned")
+        return self
+
+
+class Tfidf:
+    """Learns a vocabulary and idf weights from texts; turns texts into tf-idf rows.
+
+    ``texts`` may be any iterable of strings, or a :class:`StringTable`, which is read in place.
+    ``analyzer`` is a function from a text to its tokens, used instead of ``params.analyzer``; it is
+    not saved with the model (name it in params as module:function for that). ``n_jobs`` threads are
+    used, None for all cores; results do not depend on it. Fitted, it may be used from many threads.
+
+    >>> tfidf = Tfidf().fit(["red shoe", "red hat"])
+    >>> tfidf.transform(["a shoe! A shoe, unseen"]).toarray().tolist()
+    [[0.0, 0.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        params: TfidfParams | None = None,
+        *,
+        analyzer: TextAnalyzer | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.params = TfidfParams() if params is None else params
+        self.analyzer = analyzer
+        self.n_jobs = n_jobs
+        self._fitted: _Fitted | None = None
+
+    def fit(self, texts: Iterable[str]) -> Self:
+        """Learns vocabulary and weights, forgetting earlier ones.
+
+        >>> Tfidf().fit(["some text"]).n_features
+        2
+        """
+        self._learn(texts, keep_counts=False)
+        return self
+
+    def fit_transform(self, texts: Iterable[str]) -> CSR:
+        """The same as fit and then transform, reading the texts once.
+
+        >>> Tfidf().fit_transform(["some text"]).shape
+        (1, 2)
+        """
+        counter = self._learn(texts, keep_counts=True)
+        fitted = self._get_fitted()
+        rows = counter.rows(fitted.idf, _weight_options(fitted.params))
+        return _matrix(CsrParts(*rows, fitted.n_features))
+
+    def transform(self, texts: Iterable[str]) -> CSR:
+        """Texts as rows of a float32 ``scipy.sparse.csr_array`` with sorted indices.
+
+        >>> Tfidf().fit(["some text"]).transform(["other text", ""]).toarray().tolist()
+        [[0.0, 1.0], [0.0, 0.0]]
+        """
+        return _matrix(self.transform_parts(texts))
+
+    def transform_parts(self, texts: Iterable[str], *, threads: int | None = None) -> CsrParts:
+        """The bare arrays of :meth:`transform`, sooner there when texts come one by one.
+
+        ``threads`` overrules ``n_jobs`` for this call; 0 means all cores.
+
+        >>> Tfidf().fit(["some text"]).transform_parts(["text"]).indices.tolist()
+        [1]
+        """
+        fitted = self._get_fitted()
+        threads = self._threads if threads is None else max(0, threads)
+        rows = _native.TfidfRows(fitted.model, threads=threads)
+        feed_texts(texts, rows, analyzer=fitted.analyzer, tables=partial(_tables, fitted.params))
+        return CsrParts(*rows.finish(), fitted.n_features)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns.
+
+        >>> Tfidf(TfidfParams(n_buckets=1024)).fit(["some text"]).n_features
+        1024
+        """
+        return self._get_fitted().n_features
+
+    @property
+    def idf(self) -> Float32:
+        """The weight of each column.
+
+        >>> Tfidf().fit(["red", "red hat"]).idf.tolist()[1]
+        1.0
+        """
+        return self._get_fitted().idf
+
+    @property
+    def vocabulary(self) -> StringTable:
+        """The term of each column, sorted by code points.
+
+        >>> list(Tfidf().fit(["two terms"]).vocabulary)
+        ['terms', 'two']
+        """
+        fitted = self._get_fitted()
+        if fitted.params.n_buckets is not None:
+            raise DataError("features are hashed (n_buckets): there is no vocabulary")
+        return fitted.vocabulary
+
+    def terms(self) -> list[str]:
+        """The vocabulary as a list.
+
+        >>> Tfidf().fit(["two terms"]).terms()
+        ['terms', 'two']
+        """
+        return list(self.vocabulary)
+
+    def state(self) -> Part:
+        """Everything :meth:`from_state` needs.
+
+        >>> sorted(Tfidf().fit(["some text"]).state().arrays)
+        ['idf', 'vocabulary.blob', 'vocabulary.offsets']
+        """
+        fitted = self._get_fitted()
+        return Part(
+            {"params": fitted.params.get_params(), "own_analyzer": self.analyzer is not None},
+            {
+                "idf": fitted.idf,
+                "vocabulary.blob": fitted.vocabulary.blob,
+                "vocabulary.offsets": fitted.vocabulary.offsets,
+            },
+        )
+
+    @classmethod
+    def from_state(
+        cls, part: Part, *, analyzer: TextAnalyzer | None = None, n_jobs: int | None = None
+    ) -> Tfidf:
+        """A fitted Tfidf from :meth:`state`. One fitted with ``analyzer=`` needs it again here.
+
+        >>> saved = Tfidf().fit(["some text"]).state()
+        >>> Tfidf.from_state(saved).terms()
+        ['some', 'text']
+        """
+        if part.config.get("own_analyzer") and analyzer is None:
+            raise ConfigError(
+                "this model was fitted with a text analyser of its own, which is not saved: pass "
+                "the same function as analyzer=, or fit with params.analyzer='module:function'"
+            )
+        params = TfidfParams.from_dict(part.config.get("params", {}), "tfidf")
+        tfidf = cls(params, analyzer=analyzer, n_jobs=n_jobs)
+        try:
+            blob, offsets = (part.arrays[f"vocabulary.{name}"] for name in ("blob", "offsets"))
+            tfidf._fitted = _Fitted.make(
+                params,
+                analyzer or find_analyzer(params.analyzer),
+                StringTable(blob, offsets),
+                part.arrays["idf"],
+            )
+        except KeyError as error:
+            raise ModelFormatError(f"tf-idf model: the array {error} is missing") from error
+        except (TypeError, DataError, RuntimeError) as error:
+            raise ModelFormatError(f"tf-idf model: {error}") from error
+        return tfidf
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For copies and worker processes; the native table is made anew on the other side.
+        part = None if self._fitted is None else self.state()
+        return self.__dict__ | {"_fitted": part}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        part = state["_fitted"]
+        self.__dict__.update(state | {"_fitted": None})
+        if part is not None:
+            self._fitted = type(self).from_state(part, analyzer=self.analyzer)._fitted
+
+    @property
+    def _threads(self) -> int:
+        return max(0, self.n_jobs or 0)
+
+    def _get_fitted(self) -> _Fitted:
+        if self._fitted is None:
+            from labelgrove.errors import NotFittedError
+
+            raise NotFittedError("this Tfidf is not fitted yet: call fit(texts) first")
+        return self._fitted
+
+    def _learn(self, texts: Iterable[str], *, keep_counts: bool) -> _native.TermCounter:
+        params = dataclasses.replace(self.params).validate()
+        analyzer = self.analyzer or find_analyzer(params.analyzer)
+        counter = _native.TermCounter(
+            _analyzer_options(params, analyzer),
+            buckets=params.n_buckets or 0,
+            binary=params.binary,
+            keep_counts=keep_counts,
+            threads=self._threads,
+        )
+        tables = partial(_tables, params)
+        n_texts = feed_texts(texts, counter, analyzer=analyzer, tables=tables)
+        frequencies = _choose_terms(counter, params, n_texts)
+        idf = _idf(frequencies, n_texts, params)
+        vocabulary = StringTable.from_strings([])
+        if params.n_buckets is None:
+            vocabulary = StringTable(*counter.terms())
+        self._fitted = _Fitted.make(params, analyzer, vocabulary, idf)
+        return counter
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """What fitting leaves behind; replaced as a whole, so threads never see half of it."""
+
+    params: TfidfParams
+    analyzer: TextAnalyzer | None
+    vocabulary: StringTable
+    idf: Float32
+    model: _native.TfidfModel
+
+    @classmethod
+    def make(
+        cls,
+        params: TfidfParams,
+        analyzer: TextAnalyzer | None,
+        vocabulary: StringTable,
+        idf: Float32,
+    ) -> _Fitted:
+        model = _native.TfidfModel.build(
+            _analyzer_options(params, analyzer),
+            _weight_options(params),
+            buckets=params.n_buckets or 0,
+            blob=vocabulary.blob,
+            offsets=vocabulary.offsets,
+            idf=idf,
+        )
+        return cls(params, analyzer, vocabulary, idf, model)
+
+    @property
+    def n_features(self) -> int:
+        return len(self.idf)
+
+
+def _analyzer_options(
+    params: TfidfParams, analyzer: TextAnalyzer | None
+) -> _native.AnalyzerOptions:
+    return _native.AnalyzerOptions(
+        analyzer=params.analyzer if analyzer is None else "tokens",
+        min_n=params.ngram_range[0],
+        max_n=params.ngram_range[1],
+        min_token_length=params.min_token_length,
+        max_tokens=-1 if params.max_tokens is None else params.max_tokens,
+        lowercase=params.lowercase,
+    )
+
+
+def _weight_options(params: TfidfParams) -> _native.WeightOptions:
+    return _native.WeightOptions(
+        sublinear_tf=params.sublinear_tf, binary=params.binary, norm=params.norm
+    )
+
+
+def _choose_terms(counter: _native.TermCounter, params: TfidfParams, n_texts: int) -> Int64:
+    """Applies min_df, max_df and max_features; returns how many texts each chosen term is in."""
+    auto = params.min_df == "auto"
+    lowest: float = 2 if n_texts >= AUTO_MIN_DF_TEXTS else 1
+    if not isinstance(params.min_df, str):
+        lowest = _as_count(params.min_df, n_texts)
+    highest = _as_count(params.max_df, n_texts)
+    if not auto and highest < lowest:
+        raise ConfigError(f"max_df={params.max_df} allows fewer texts than min_df={params.min_df}")
+    occurrences, frequencies = counter.totals(lowest, highest)
+    if auto and len(frequencies) == 0:
+        occurrences, frequencies = counter.totals(1, highest)
+    if len(frequencies) == 0:
+        raise DataError(_why_empty(counter, params, n_texts))
+    if params.max_features is not None and len(frequencies) > params.max_features:
+        # The very call that scikit-learn makes: among equals its order decides who stays.
+        best = (-occurrences.astype(np.float64)).argsort()[: params.max_features]
+        chosen = np.zeros(len(frequencies), dtype=np.uint8)
+        chosen[best] = 1
+        counter.choose(chosen)
+        frequencies = frequencies[chosen == 1]
+    return frequencies
+
+
+def _as_count(bound: int | float, n_texts: int) -> float:
+    return bound if isinstance(bound, int) else bound * n_texts
+
+
+def _why_empty(counter: _native.TermCounter, params: TfidfParams, n_texts: int) -> str:
+    n_terms = len(counter.totals(0, float("inf"))[0])
+    if n_terms == 0:
+        return (
+            f"{n_texts:,} texts without a single term: they are empty, or too short for tf-idf "
+            f"with analyzer={params.analyzer!r}, min_token_length={params.min_token_length}, "
+            f'ngram_range={params.ngram_range}; tfidf.analyzer="char" reads single characters'
+        )
+    return (
+        f"none of {n_terms:,} terms in {n_texts:,} texts is left with min_df={params.min_df} and "
+        f"max_df={params.max_df}: lower min_df or raise max_df"
+    )
+
+
+def _idf(frequencies: Int64, n_texts: int, params: TfidfParams) -> Float32:
+    df = frequencies.astype(np.float64)
+    smooth = 1.0 if params.smooth_idf else 0.0
+    # Only a bucket that no text hit has df 0; it must not divide by zero, and never counts.
+    if params.idf == "sklearn":
+        weights = np.log((n_texts + smooth) / np.maximum(df + smooth, 1.0)) + 1.0
+    elif params.idf == "pecos":
+        weights = np.maximum(np.log(n_texts / np.maximum(df + smooth, 1.0)), 0.0)
+        weights += 1.0 if params.add_one_idf else 0.0
+    else:
+        weights = np.ones(len(df))
+    return weights.astype(np.float32)
+
+
+def _tables(params: TfidfParams) -> _native.CharTables:
+    return char_tables(lowercase=params.lowercase, strip_accents=params.strip_accents)
+
+
+def _matrix(parts: CsrParts) -> CSR:
+    indptr: Any = parts.indptr
+    if len(parts.indices) <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)  # or SciPy would widen the indices to 64 bits as well
+    rows = (parts.data, parts.indices, indptr)
+    matrix = sparse.csr_array(rows, shape=(len(parts.indptr) - 1, parts.cols))
+    matrix.has_canonical_format = True  # the kernel writes sorted, unique columns: no need to look
+    return matrix

@@ -1,0 +1,108 @@
+"""What every Unicode character is, and what it becomes, as the running Python sees it.
+
+The text kernels know ASCII by heart. For everything else they ask tables made here from Python's
+own ``re``, ``str.lower`` and ``unicodedata``, so that a word is what ``\\w`` matches and lower case
+is what ``str.lower`` gives, whichever version of Unicode this Python brings. Making the tables
+takes about a third of a second, once per process, and only when a text is not ASCII.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove import _native
+from labelgrove.core.strings import StringTable
+
+CODE_POINTS = 0x110000
+PLANE = 0x10000
+BLOCK = 256  # most blocks have nothing to say, which is found out for all of it at once
+# Bits of a character's class; the kernels' text_unicode.hpp has the same.
+WORD, SPACE, CASED, IGNORABLE = 1, 2, 4, 8
+
+
+@cache
+def char_tables(*, lowercase: bool, strip_accents: bool) -> _native.CharTables:
+    """The tables for one way of folding, made when first asked for.
+
+    >>> char_tables(lowercase=True, strip_accents=False) is char_tables(
+    ...     lowercase=True, strip_accents=False
+    ... )
+    True
+    """
+    changes: dict[int, str] = {}
+    for start, block in _blocks():
+        if (lowercase and block.lower() != block) or (strip_accents and _has_marks(block)):
+            for code_point, char in enumerate(block, start):
+                lower = char.lower() if lowercase else char
+                folded = strip_marks(lower) if strip_accents else lower
+                if folded != char:
+                    changes[code_point] = folded
+    outputs = StringTable.from_strings(changes.values())
+    changed = np.fromiter(changes.keys(), np.int32, len(changes))
+    return _native.CharTables(_classes(), changed, outputs.blob, outputs.offsets)
+
+
+def strip_marks(text: str) -> str:
+    """Compatibility decomposition without combining marks: accents go, ligatures come apart.
+
+    >>> strip_marks("Ångström ﬁn")
+    'Angstrom fin'
+    """
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
+
+
+def _has_marks(block: str) -> bool:
+    return unicodedata.normalize("NFKD", block) != block or any(map(unicodedata.combining, block))
+
+
+@cache
+def _classes() -> npt.NDArray[np.uint8]:
+    classes = np.zeros(CODE_POINTS, dtype=np.uint8)
+    for start, plane in _planes():
+        for pattern, bit in ((r"\w+", WORD), (r"\s+", SPACE)):
+            for run in re.finditer(pattern, plane):
+                classes[start + run.start() : start + run.end()] |= bit
+    # Python has no word for "cased" and "case-ignorable", the two properties that decide how a
+    # capital sigma is lower-cased. But it can be asked: a sigma becomes final after a cased
+    # character, and case-ignorable ones in between do not matter.
+    cased = _makes_sigma_final(" ")
+    ignorable = _makes_sigma_final("a") & ~cased
+    return classes | cased * np.uint8(CASED) | ignorable * np.uint8(IGNORABLE)
+
+
+def _makes_sigma_final(before: str) -> npt.NDArray[np.bool_]:
+    """For each character, whether ``before``, it and a capital sigma end in a final sigma."""
+    final = np.zeros(CODE_POINTS, dtype=np.bool_)
+    for start, block in _blocks(before, "Σ "):
+        if "ς" in block.lower():
+            for code_point in range(start, start + BLOCK):
+                final[code_point] = f"{before}{chr(code_point)}Σ".lower().endswith("ς")
+    return final
+
+
+def _planes(before: str = "", after: str = "") -> Iterator[tuple[int, str]]:
+    """All code points in order, each between ``before`` and ``after``, a plane at a time.
+
+    All at once would take a hundred megabytes for a moment.
+    """
+    for start in range(0, CODE_POINTS, PLANE):
+        points = np.arange(start, start + PLANE, dtype="<u4")
+        columns = [
+            points if c is None else np.full_like(points, ord(c)) for c in (*before, None, *after)
+        ]
+        yield start, np.column_stack(columns).tobytes().decode("utf-32-le", "surrogatepass")
+
+
+def _blocks(before: str = "", after: str = "") -> Iterator[tuple[int, str]]:
+    """The same in pieces of BLOCK code points."""
+    width = len(before) + 1 + len(after)
+    for start, plane in _planes(before, after):
+        for at in range(0, PLANE, BLOCK):
+            yield start + at, plane[at * width : (at + BLOCK) * width]

@@ -1,0 +1,1 @@
+"""A fitted model with new labels or documents."""

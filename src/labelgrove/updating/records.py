@@ -1,0 +1,97 @@
+"""What is kept beside the weights when a model grows: label index, facts, calibration."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.errors import DataError
+from labelgrove.methods.base import TrainingFacts
+
+if TYPE_CHECKING:
+    from labelgrove.calibrating.calibration import Calibration
+
+Change = tuple[Any, dict[str, Any]]  # a model and attributes that it will get
+
+
+def extended_index(
+    index: LabelIndex,
+    ids: Sequence[str],
+    *,
+    names: Sequence[str] | None = None,
+    texts: Sequence[str] | None = None,
+) -> LabelIndex:
+    """The index with more labels at its end; columns and groups stay.
+
+    >>> extended_index(LabelIndex(["a"]), ["b"], names=["bees"]).names
+    ['a', 'bees']
+    """
+    for label in ids:
+        if not isinstance(label, str) or not label:
+            raise DataError(f"a new label must be a string that is not empty, got {label!r}")
+    if len(set(ids)) != len(ids):
+        twice = next(label for number, label in enumerate(ids) if label in ids[:number])
+        raise DataError(f"the new label {twice!r} is given twice")
+    if not ids:
+        return index
+    own_names = list(ids if names is None else names)
+    all_names = None
+    if names is not None or index.names is not index.ids:
+        all_names = [*index.names, *own_names]
+    all_texts = None
+    if texts is not None or index.texts is not None:  # whoever has none is called by name
+        all_texts = [*(index.texts or index.names), *(own_names if texts is None else texts)]
+    return LabelIndex([*index.ids, *ids], names=all_names, texts=all_texts, groups=index.groups)
+
+
+def grown_facts(facts: TrainingFacts, index: LabelIndex, documents: Corpus | None) -> TrainingFacts:
+    """Facts that count new labels, all of ``index`` past those known, and new documents.
+
+    >>> facts = TrainingFacts(2, np.array([1, 2]), True)
+    >>> new = Corpus.from_lists(["x"], [["c"]], index=LabelIndex("abc"))
+    >>> grown_facts(facts, new.index, new).frequencies
+    array([1, 2, 1])
+    """
+    new = len(index) - len(facts.frequencies)
+    frequencies = np.concatenate([facts.frequencies, np.zeros(new, np.int64)])
+    count = facts.documents
+    if documents is not None:
+        frequencies = frequencies + np.bincount(documents.labels.indices, minlength=len(index))
+        count += len(documents)
+    return replace(facts, documents=count, frequencies=frequencies, grown=facts.grown + new)
+
+
+def grown_calibration(model: Any, attributes: dict[str, Any], changes: list[Change]) -> Calibration:
+    """A calibrated model's calibration with room for new labels; of others it says what it said.
+
+    ``attributes`` are what the model will have, ``changes`` what its members will.
+    """
+    from labelgrove.calibrating.calibration import label_groups
+
+    kept: Calibration = model.calibration_
+    known, labels = len(model.index_), len(attributes["index_"])
+    groups, own = kept.groups, kept.label_thresholds
+    if groups is not None and labels > known:
+        grown = _as_if(model, attributes)
+        members = getattr(model, "members_", None)
+        if members is not None:
+            later = {id(owner): values for owner, values in changes}
+            grown.members_ = [_as_if(member, later[id(member)]) for member in members]
+        found = label_groups(grown, kept.by)
+        assert found is not None
+        groups = np.concatenate([groups, found[known:]])
+    if own is not None:
+        own = np.concatenate([own, np.full(labels - known, np.nan, np.float32)])
+    return replace(kept, groups=groups, label_thresholds=own)
+
+
+def _as_if(model: Any, attributes: dict[str, Any]) -> Any:
+    """A shallow copy of the model with other attributes."""
+    other = copy.copy(model)
+    vars(other).update(attributes)
+    return other

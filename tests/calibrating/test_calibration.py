@@ -1,0 +1,259 @@
+"""Calibration of models: planted ones, whose probabilities are known, and real ones in small."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import labelgrove
+from labelgrove import Corpus, LabelIndex, Linear, calibrate
+from labelgrove.calibrating.calibration import Calibration
+from labelgrove.calibrating.curves import Curve
+from labelgrove.calibrating.reliability import reliability
+from labelgrove.datasets import shop_corpus
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.base import TrainingFacts
+from labelgrove.methods.requests import Request
+from labelgrove.ranking.beam import SearchParams
+from labelgrove.scores.predictions import Predictions
+
+LABELS = 30
+
+
+class Planted:
+    """Scores are known beforehand; a label with score s is true with the probability ``truth(s)``.
+
+    ``documents`` are row numbers into one large table.
+    """
+
+    method = "planted"
+
+    def __init__(self, truth: Any, *, rows: int = 3000, kind: Any = "product", seed: int = 0):
+        random = np.random.default_rng(seed)
+        self.scores = random.beta(0.4, 1.2, (rows, LABELS)).astype(np.float32)
+        columns = np.arange(LABELS)
+        self.hits = random.random((rows, LABELS)) < truth(self.scores, columns)
+        self.kind = kind
+        self.index_ = LabelIndex([f"l{c}" for c in columns])
+        self.tree_ = LabelTree([[0, 0], [0] * 29 + [1]], columns)
+        self.facts_ = TrainingFacts(rows, np.where(columns < 15, 500, 3), True)
+
+    def predict(self, X: Any, k: int = 5, *, threads: Any = None, **options: Any) -> Predictions:
+        asked = Request.of(self, k, **options)
+        scores = self.scores[[int(x) for x in X]]
+        if self.kind == "margin":
+            scores = np.log(scores / (1 - scores))
+        if asked.mask is not None:
+            scores = np.where(asked.mask.allowed, scores, -np.inf)
+        return asked.answer(
+            Predictions.from_scores(scores, k=asked.places, index=self.index_, score_kind=self.kind)
+        )
+
+    def half(self, first: bool) -> tuple[list[str], Any]:
+        middle = len(self.scores) // 2
+        rows = range(middle) if first else range(middle, len(self.scores))
+        return [str(row) for row in rows], self.hits[list(rows)].astype(np.float32)
+
+
+def error(model: Planted, **options: Any) -> float:
+    """Expected calibration error on the half that calibration has not seen."""
+    texts, truth = model.half(False)
+    found = model.predict(texts, k=10, **options)
+    hits = np.take_along_axis(truth, found.columns, 1) > 0
+    scores = np.clip(found.scores, 0, 1)
+    return reliability(scores, hits).ece
+
+
+def squared(scores: Any, columns: Any) -> Any:
+    return scores**2
+
+
+@pytest.mark.parametrize("kind", ["auto", "isotonic", "beta"])
+def test_planted_probabilities_come_out_right_on_unseen_documents(kind: Any) -> None:
+    model = Planted(squared)
+    before = error(model)
+    found = calibrate(model, *model.half(True), kind=kind, k=10)
+    after = error(model)
+    assert before > 0.1 and after < 0.02
+    assert error(model, raw=True) == before
+    assert found.report is not None
+    assert found.report["before"]["ece"] == pytest.approx(before, abs=0.02)
+    assert found.report["after"]["ece"] == pytest.approx(after, abs=0.02)
+
+
+def test_margins_are_calibrated_as_well() -> None:
+    model = Planted(squared, kind="margin")
+    calibrate(model, *model.half(True), k=10)
+    assert model.predict(["0"]).score_kind == "probability"
+    assert error(model) < 0.02
+
+
+def test_scores_of_two_methods_can_be_compared_afterwards() -> None:
+    one, other = Planted(squared), Planted(lambda s, _: s**0.5, seed=1)
+    for model in (one, other):
+        calibrate(model, *model.half(True), k=10)
+    # 0.8 is too good in one and too bad in the other; both know it now.
+    assert one.calibration_.label_chances([0.8], [0])[0] == pytest.approx(0.64, abs=0.04)
+    assert other.calibration_.label_chances([0.8], [0])[0] == pytest.approx(0.89, abs=0.04)
+
+
+def test_order_stays_unless_labels_have_curves_of_their_own() -> None:
+    for by in ("none", "rank"):
+        model = Planted(squared)
+        texts, _ = model.half(False)
+        raw = model.predict(texts, k=20)
+        calibrate(model, *model.half(True), by=by, k=10)  # type: ignore[arg-type]
+        found = model.predict(texts, k=20)
+        assert np.array_equal(found.columns, raw.columns)
+        falls, fell = np.diff(found.scores, axis=1) < 0, np.diff(raw.scores, axis=1) < 0
+        assert np.array_equal(falls, fell)
+        assert np.array_equal(model.predict(texts, k=3).scores, found.scores[:, :3])
+
+
+def test_labels_by_frequency_get_their_own_curves() -> None:
+    model = Planted(lambda s, c: np.where(c < 15, s, s**3))
+    texts, truth = model.half(False)
+    calibrate(model, *model.half(True), k=10)
+    shared = error(model)
+    found = calibrate(model, *model.half(True), by="frequency", k=10)
+    assert found.report is not None and found.report["own_curves"] == 2
+    assert error(model) < 0.02
+    probabilities = model.predict(texts, k=LABELS)
+    rare = probabilities.columns >= 15
+    hits = np.take_along_axis(truth, probabilities.columns, 1) > 0
+    assert reliability(probabilities.scores[rare], hits[rare]).ece < 0.02
+    assert shared < 0.02  # right on average ...
+    calibrate(model, *model.half(True), k=10)
+    blind = model.predict(texts, k=LABELS)
+    rare, hits = blind.columns >= 15, np.take_along_axis(truth, blind.columns, 1) > 0
+    assert reliability(blind.scores[rare], hits[rare]).ece > 0.05  # ... and wrong for rare labels
+    for row in probabilities.scores:
+        assert (np.diff(row) <= 0).all()
+
+
+def test_levels_are_those_of_the_tree() -> None:
+    tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
+    assert tree.label_depths().tolist() == [2, 1, 2]
+    model = Planted(squared)
+    found = calibrate(model, *model.half(True), by="level", k=10)
+    assert found.groups is not None
+    assert found.groups.tolist() == [2] * 29 + [1]
+    assert error(model) < 0.02
+    del model.tree_
+    with pytest.raises(ConfigError, match="no label tree"):
+        calibrate(model, *model.half(True), by="level")
+
+
+def test_thresholds_for_f1_and_for_a_precision() -> None:
+    model = Planted(squared)
+    texts, truth = model.half(False)
+
+    def quality(**options: Any) -> tuple[float, float]:
+        found = model.predict(texts, k=LABELS, **options)
+        right = (found.to_csr() > 0).multiply(sparse.csr_array(truth)).sum()
+        given = found.counts.sum()
+        return right / given, 2 * right / (given + truth.sum())
+
+    calibrate(model, *model.half(True), k=LABELS)
+    best = quality(min_score="auto")[1]
+    assert all(quality(min_score=t)[1] <= best + 0.005 for t in (0.1, 0.2, 0.3, 0.5, 0.7))
+    found = calibrate(model, *model.half(True), k=LABELS, target=0.7)
+    assert quality(min_score="auto")[0] == pytest.approx(0.7, abs=0.03)
+    assert found.report is not None
+    assert found.report["at_threshold"]["precision"] == pytest.approx(0.7, abs=0.03)
+
+
+def test_thresholds_per_label_help_where_labels_differ() -> None:
+    model = Planted(lambda s, c: np.where(c < 15, s**0.2, s**3))
+    reached = {}
+    for per_label in (False, True):
+        found = calibrate(model, *model.half(True), k=LABELS, per_label=per_label)
+        assert found.report is not None
+        reached[per_label] = found.report["at_threshold"]["f1"]
+    assert reached[True] > reached[False] + 0.02
+    assert found.label_thresholds is not None
+    assert isinstance(model.calibration_.minimum(), np.ndarray)
+    assert model.predict(["1"], k=9, min_score="auto").counts[0] <= 9
+
+
+def test_state_keeps_everything() -> None:
+    model = Planted(squared)
+    found = calibrate(model, *model.half(True), by="frequency", per_label=True)
+    again = Calibration.from_state(found.state())
+    texts, _ = model.half(False)
+    raw = model.predict(texts, k=9, raw=True)
+    assert np.array_equal(again(raw).scores, found(raw).scores)
+    assert np.array_equal(again.minimum(), found.minimum())
+    assert again.report == found.report
+
+
+def test_what_cannot_be_calibrated_is_refused() -> None:
+    model = Planted(squared)
+    texts, truth = model.half(True)
+    with pytest.raises(DataError, match="at least 10 documents"):
+        calibrate(model, texts[:3], truth[:3])
+    with pytest.raises(DataError, match="needs the true labels"):
+        calibrate(model, texts)
+    with pytest.raises(DataError, match="all true or all wrong"):
+        calibrate(model, texts, np.zeros_like(truth))
+    with pytest.raises(ConfigError, match="kind: must be one of"):
+        calibrate(model, texts, truth, kind="platt")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="auto needs a calibrated model"):
+        model.predict(texts, min_score="auto")
+    calibrate(model, texts, truth)
+    with pytest.raises(ConfigError, match="no raw scores"):
+        model.predict(texts, min_score="auto", raw=True)
+    model.kind = "margin"
+    with pytest.raises(ConfigError, match="calibrated for scores of the kind product"):
+        model.predict(texts)
+
+
+@pytest.fixture(scope="module")
+def shop() -> tuple[Corpus, Corpus, Corpus]:
+    corpus = shop_corpus(2400, labels=200, seed=3)
+    return corpus.take(range(1200)), corpus.take(range(1200, 1800)), corpus.take(range(1800, 2400))
+
+
+@pytest.mark.parametrize("kind", ["product", "margin"])
+def test_the_linear_method_on_a_small_corpus(shop: Any, kind: str, tmp_path: Any) -> None:
+    train, dev, test = shop
+    search = SearchParams(last_level="noop" if kind == "margin" else "same")
+    tree = TreeParams(branching=4, max_leaf_size=10)
+    model = Linear(search=search, tree=tree).fit(train)
+    raw = model.predict(test, k=10)
+    assert raw.score_kind == kind
+    found = calibrate(model, dev, k=10)
+    model.save(tmp_path / "model")
+    loaded = labelgrove.load(tmp_path / "model")
+    predicted = loaded.predict(test, k=10)
+    assert predicted.names() == raw.names()
+    assert np.array_equal(loaded.predict(test, k=10, raw=True).scores, raw.scores)
+    truth = test.labels.toarray() > 0
+    hits = np.take_along_axis(truth, predicted.columns, 1)
+    after = reliability(predicted.scores, hits)
+    assert found.report is not None
+    assert after.ece < 0.03  # 400 labels per bin: chance alone makes nearly 0.02
+    if kind == "product":
+        assert after.ece < reliability(np.clip(raw.scores, 0, 1), hits).ece
+    given = loaded.score_labels(test, [test.index.ids[0]])
+    full = loaded.predict(test, k=len(test.index)).to_csr().toarray()
+    np.testing.assert_allclose(given[:, 0], full[:, 0], atol=1e-5)
+
+
+def test_neighbouring_scores_keep_their_order_and_ties_stay_ties() -> None:
+    flat = Curve("isotonic", np.array([[0.0, 1.0], [0.5, 0.5 + 1e-9]]))
+    calibration = Calibration("isotonic", "none", "product", 4, (flat,))
+    high = np.float32(0.75)
+    low = np.nextafter(high, np.float32(0))
+    found = Predictions.from_scores([[low, high, low, 0.1]], k=4, index=LabelIndex("abcd"))
+    scores = calibration(found).scores[0]
+    assert calibration(found).names() == [["b", "a", "c", "d"]]
+    assert scores[0] > scores[1] == scores[2] > scores[3]
+    assert np.array_equal(calibration(found.top(2)).scores[0], scores[:2])
+    short = calibration(found.above(0.5))
+    assert short.counts.tolist() == [3] and short.columns[0, 3] == -1
+    assert short.scores[0, 3] == -np.inf

@@ -1,0 +1,254 @@
+"""Events reach every listener, stops reach the caller, and the terminal stays whole."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from labelgrove.core.callbacks import Event, JsonlLog, Reporter, RichProgress
+
+SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
+
+
+def terminal() -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
+
+
+def shown(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_stage_sends_start_progress_and_end() -> None:
+    events: list[Event] = []
+    reporter = Reporter([events.append], interval=0)
+    with reporter.stage("tf-idf", total=3) as stage:
+        stage.advance()
+        stage.advance(2)
+        stage.metrics(loss=0.5)
+    assert [(e.kind, e.stage, e.done, e.total) for e in events] == [
+        ("stage_start", "tf-idf", 0, 3),
+        ("progress", "tf-idf", 1, 3),
+        ("progress", "tf-idf", 3, 3),
+        ("metrics", "tf-idf", 3, 3),
+        ("stage_end", "tf-idf", 3, 3),
+    ]
+    assert events[3].values == {"loss": 0.5}
+    assert set(events[4].values) == {"wall_seconds", "cpu_seconds"}
+
+
+def test_progress_is_throttled_but_the_last_step_is_sent() -> None:
+    events: list[Event] = []
+    with Reporter([events.append], interval=60).stage("x", total=1000) as stage:
+        for _ in range(1000):
+            stage.advance()
+    assert [e.done for e in events if e.kind == "progress"] == [1000]
+
+
+def test_timings_add_up_and_tell_waiting_from_work() -> None:
+    reporter = Reporter()
+    for _ in range(2):
+        with reporter.stage("sleep"):
+            time.sleep(0.05)
+    with reporter.stage("work"):
+        end = time.process_time() + 0.1
+        while time.process_time() < end:
+            pass
+    sleep, work = reporter.timings["sleep"], reporter.timings["work"]
+    assert sleep.runs == 2
+    assert sleep.wall >= 0.1
+    assert sleep.cpu < 0.05
+    assert work.cpu >= 0.1
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [Stop, KeyboardInterrupt])
+@pytest.mark.parametrize("when", ["stage_start", "progress", "stage_end"])
+def test_a_callback_can_stop_the_run(error: type[BaseException], when: str) -> None:
+    events: list[Event] = []
+
+    def stop(event: Event) -> None:
+        if event.kind == when:
+            raise error
+
+    reporter = Reporter([stop, events.append], interval=0)
+    with pytest.raises(error), reporter.stage("x", total=2) as stage:
+        stage.advance()
+        stage.advance()
+    assert events[-1].kind == "stage_end"
+    assert [e.kind for e in events].count("progress") == {"stage_start": 0, "progress": 1}.get(
+        when, 2
+    )
+    assert "x" in reporter.timings
+
+
+def test_a_failing_stage_is_not_hidden_by_a_failing_callback() -> None:
+    def complain(event: Event) -> None:
+        if event.kind == "stage_end":
+            raise Stop
+
+    with pytest.raises(ZeroDivisionError), Reporter([complain]).stage("x"):
+        raise ZeroDivisionError
+
+
+def test_jsonl_log(tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    file.write_text('{"torn": ')  # a crash in the middle of a line
+    reporter = Reporter([JsonlLog(file)])
+    reporter.message("hello\nworld")
+    reporter.metrics({"P@1": np.float32(0.5), "n": np.int64(3)}, stage="dev")
+    lines = file.read_text().splitlines()
+    assert lines[0] == '{"torn": '
+    records = [json.loads(line) for line in lines[1:]]
+    assert [r["kind"] for r in records] == ["message", "metrics"]
+    assert records[0]["values"] == {"text": "hello\nworld"}
+    assert records[1]["values"] == {"P@1": 0.5, "n": 3}
+    assert abs(records[1]["time"] - time.time()) < 60
+
+
+def test_the_log_keeps_some_progress_and_takes_any_value(tmp_path: Path) -> None:
+    log = JsonlLog(tmp_path / "log.jsonl", interval=10)
+    for done in range(31):
+        log(Event("progress", "x", done=done, total=30, time=1000.0 + done))
+    log(Event("metrics", "x", values={"confusion": np.eye(2), "who": Path("a")}))
+    records = [json.loads(line) for line in log.path.read_text().splitlines()]
+    assert [r["done"] for r in records[:-1]] == [0, 10, 20, 30]
+    assert records[-1]["values"] == {"confusion": str(np.eye(2)), "who": "a"}
+
+
+def test_bars_appear_on_a_terminal_and_leave_it_whole() -> None:
+    console = terminal()
+    reporter = Reporter([RichProgress(console=console)], interval=0)
+    with reporter.stage("outer [b]", total=4) as outer:
+        outer.advance(2)
+        with reporter.stage("inner") as inner:
+            inner.advance(5)
+        reporter.message("[not markup] said")
+        outer.metrics(loss=0.123456)
+        outer.advance(2)
+    output = shown(console)
+    assert "4/4" in output
+    assert "outer [b]" in output
+    assert "inner" in output
+    assert "[not markup] said" in output
+    assert "loss 0.1235" in output
+    assert output.count(HIDE_CURSOR) == output.count(SHOW_CURSOR) == 1
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
+def test_the_terminal_is_whole_after_an_error(error: type[BaseException]) -> None:
+    console = terminal()
+    reporter = Reporter([RichProgress(console=console)], interval=0)
+    with pytest.raises(error), reporter.stage("a", total=9), reporter.stage("b") as stage:
+        stage.advance()
+        raise error
+    assert shown(console).rindex(SHOW_CURSOR) > shown(console).rindex(HIDE_CURSOR)
+
+
+def test_the_terminal_is_whole_when_another_callback_interrupts_at_the_end() -> None:
+    def interrupt(event: Event) -> None:
+        if event.kind != "stage_start":
+            raise KeyboardInterrupt
+
+    console = terminal()
+    reporter = Reporter([interrupt, RichProgress(console=console)], interval=0)
+    with pytest.raises(KeyboardInterrupt), reporter.stage("a", total=2) as stage:
+        stage.advance()
+    assert shown(console).rindex(SHOW_CURSOR) > shown(console).rindex(HIDE_CURSOR)
+
+
+INTERRUPTED = """
+import signal, time
+from labelgrove.core.callbacks import Reporter, RichProgress
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs inherit "ignore"
+with Reporter([RichProgress()], interval=0).stage("training", total=100) as stage:
+    while stage.done < 500:  # should the signal get lost
+        stage.advance(1)
+        print("step", flush=True)
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_a_real_terminal_is_whole_after_ctrl_c() -> None:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-c", INTERRUPTED]
+    environment = os.environ | {"TERM": "xterm", "RANK": "0"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=theirs, env=environment
+    ) as process:
+        os.close(theirs)
+        assert process.stdout is not None
+        for _ in range(20):
+            assert process.stdout.readline() == b"step\n"
+        process.send_signal(signal.SIGINT)
+        seen = b""
+        with contextlib.suppress(OSError):  # Linux reports the closed end as an error
+            while piece := os.read(ours, 65_536):
+                seen += piece
+    os.close(ours)
+    assert b"training" in seen
+    assert b"KeyboardInterrupt" in seen
+    assert seen.rindex(SHOW_CURSOR.encode()) > seen.rindex(HIDE_CURSOR.encode())
+
+
+def test_closing_gives_the_terminal_back_in_mid_stage() -> None:
+    console = terminal()
+    with RichProgress(console=console) as progress:
+        progress(Event("stage_start", "a", total=2))
+    assert shown(console).rindex(SHOW_CURSOR) > shown(console).rindex(HIDE_CURSOR)
+    progress(Event("progress", "a", done=1, total=2))  # late events do no harm
+    progress(Event("stage_end", "a", done=2, total=2))
+
+
+def test_without_a_terminal_lines_are_written_and_rich_is_not_imported() -> None:
+    code = (
+        "import sys\n"
+        "from labelgrove.core.callbacks import Event, Reporter, RichProgress\n"
+        "reporter = Reporter([RichProgress()])\n"
+        "with reporter.stage('x', total=1) as stage:\n"
+        "    stage.advance()\n"
+        "reporter.message('hello')\n"
+        "for at, values in ((100, {'loss': 3}), (130, {'loss': 2}), (131, {'score': 0.25}),\n"
+        "                   (161, {'loss': 1})):\n"
+        "    reporter.send(Event('metrics', 'training', values=values, time=at))\n"
+        "assert 'rich' not in sys.modules\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert result.stdout == b""
+    lines = result.stderr.decode().splitlines()
+    assert lines == ["hello", "training loss 3", "training score 0.25", "training loss 1"]
+
+
+def test_other_processes_of_a_distributed_run_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tty(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def written(rank: str) -> Any:
+        stream = Tty()
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        monkeypatch.setenv("TERM", "xterm")
+        with Reporter([RichProgress()]).stage("x", total=1) as stage:
+            stage.advance()
+        return stream.getvalue()
+
+    assert written("1") == ""
+    assert "x" in written("0")

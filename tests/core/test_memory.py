@@ -1,0 +1,130 @@
+"""Sizes, limits and the check before work starts."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelgrove.core import memory
+from labelgrove.core.memory import available_memory, format_size, parse_size, require
+from labelgrove.errors import ConfigError, ResourceError
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("8G", 8 << 30),
+        ("512M", 512 << 20),
+        ("1.5GiB", 3 << 29),
+        ("2 tb", 2 << 40),
+        (" 10k ", 10 << 10),
+        ("100", 100),
+        ("100B", 100),
+        (7, 7),
+    ],
+)
+def test_sizes(text: Any, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "G", "-1G", "0", "0.1", "1e3", "8X", "8 G G", "1,5G", "nan", 0, -5, True, None, 1.5],
+)
+def test_what_is_not_a_size_is_refused_by_name(text: Any) -> None:
+    with pytest.raises(ConfigError, match=r"train.memory: must be a size such as 8G"):
+        parse_size(text, name="train.memory")
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="0123456789.kKmMgGiIbB -", max_size=400))
+def test_any_text_is_a_size_or_refused(text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        assert parse_size(text) > 0
+
+
+@settings(deadline=None)
+@given(st.integers(1, 1 << 45))
+def test_formatted_sizes_read_back_about_equal(size: int) -> None:
+    text = format_size(size).replace(" bytes", "").replace(",", "")
+    assert parse_size(text) == pytest.approx(size, rel=0.06)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows is not asked for it")
+def test_the_peak_stays_when_memory_is_given_back() -> None:
+    code = (
+        "from labelgrove.core.memory import peak_rss; before = peak_rss(); "
+        "ballast = bytearray(b'x') * (200 << 20); del ballast; print(peak_rss() - before)"
+    )
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert int(output.stdout) == pytest.approx(200 << 20, rel=0.1)
+
+
+def test_the_peak_of_a_child_is_its_own() -> None:
+    code = "from labelgrove.core.memory import peak_rss; print(peak_rss() or 0)"
+    ballast = np.ones(300 << 20, np.uint8)
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert int(output.stdout) < ballast.nbytes
+
+
+def test_require_compares_with_the_budget() -> None:
+    require("1G", 1 << 30, "features")
+    with pytest.raises(
+        ResourceError, match=r"features needs about 1.5 GiB but .* 1.0 GiB; use less"
+    ):
+        require("1G", 3 << 29, "features", advice="use less")
+    with pytest.raises(ConfigError):
+        require("lots", 1, "features")
+
+
+def test_require_without_a_budget_compares_with_what_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "available_memory", lambda: 1 << 20)
+    require(None, 1 << 20, "features")
+    with pytest.raises(ResourceError, match=r"free now is 1.0 MiB"):
+        require(None, 1 << 21, "features")
+    monkeypatch.setattr(memory, "available_memory", lambda: None)
+    require(None, 1 << 60, "features")
+
+
+def test_free_memory_is_plausible() -> None:
+    free = available_memory()
+    assert free is None or (1 << 20) < free < (1 << 50)
+
+
+def group(folder: Path, files: dict[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+def test_limits_of_control_groups_count(tmp_path: Path) -> None:
+    member, root = tmp_path / "cgroup", tmp_path / "fs"
+    assert memory._left_in_container(root, member) is None
+    member.write_text("0::/job/step\n")
+    assert memory._left_in_container(root, member) is None
+    stat = "anon 600\ninactive_file 50\n"
+    group(root / "job", {"memory.max": "1000\n", "memory.current": "700\n", "memory.stat": stat})
+    group(root / "job/step", {"memory.max": "max\n", "memory.current": "600\n"})
+    assert memory._left_in_container(root, member) == 350
+    group(root / "job/step", {"memory.max": "700\n"})
+    assert memory._left_in_container(root, member) == 100
+    group(root, {"memory.max": "10\n", "memory.current": "20\n"})
+    assert memory._left_in_container(root, member) == 0
+
+
+def test_limits_of_old_control_groups_count(tmp_path: Path) -> None:
+    member = tmp_path / "cgroup"
+    member.write_text("5:cpu,cpuacct:/x\n4:memory:/elsewhere\n")
+    files = {"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "400"}
+    group(tmp_path / "fs/memory", files)
+    assert memory._left_in_container(tmp_path / "fs", member) == 600

@@ -1,0 +1,112 @@
+"""String tables behave like the lists they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelgrove.core.strings import StringTable, row_numbers
+from labelgrove.errors import DataError
+
+# Every code point, lone surrogates included.
+Strings = st.lists(st.text(st.characters(exclude_categories=()), max_size=6), max_size=8)
+
+
+@settings(deadline=None)
+@given(Strings)
+def test_a_table_is_the_list_it_was_made_of(strings: list[str]) -> None:
+    table = StringTable.from_strings(iter(strings))
+    assert list(table) == strings
+    assert len(table) == len(strings)
+    assert [table[i] for i in range(-len(strings), len(strings))] == strings * 2
+    assert table[1:5:2] == strings[1:5:2]
+    assert table[::-1] == strings[::-1]
+    assert all(string in table for string in strings)
+
+
+@settings(deadline=None)
+@given(Strings, st.data())
+def test_take_picks_like_a_list(strings: list[str], data: st.DataObject) -> None:
+    table = StringTable.from_strings(strings)
+    numbers = st.integers(-len(strings), len(strings) - 1)
+    rows = data.draw(st.lists(numbers, max_size=6)) if strings else []
+    assert list(table.take(np.array(rows, dtype=np.int64))) == [strings[row] for row in rows]
+    mask = np.array(
+        data.draw(st.lists(st.booleans(), min_size=len(strings), max_size=len(strings)))
+    )
+    if strings:
+        expected = [s for s, keep in zip(strings, mask, strict=True) if keep]
+        assert list(table.take(mask)) == expected
+
+
+@settings(deadline=None)
+@given(Strings)
+def test_arrays_give_the_table_back(strings: list[str]) -> None:
+    arrays = StringTable.from_strings(strings).arrays("names")
+    assert set(arrays) == {"names.blob", "names.offsets"}
+    assert list(StringTable.from_arrays(arrays, "names")) == strings
+
+
+def test_missing_arrays_are_named() -> None:
+    with pytest.raises(DataError, match=r"names.offsets"):
+        StringTable.from_arrays({"names.blob": np.zeros(0, np.uint8)}, "names")
+
+
+@pytest.mark.parametrize("position", [3, -4, 1 << 40])
+def test_positions_outside_are_index_errors(position: int) -> None:
+    with pytest.raises(IndexError, match="of 3 strings"):
+        StringTable.from_strings("abc")[position]
+
+
+@pytest.mark.parametrize(
+    ("blob", "offsets"),
+    [
+        (np.zeros(1, np.int8), np.array([0, 1])),
+        (np.zeros(1, np.uint8), np.array([0, 1], np.int32)),
+        (np.zeros(1, np.uint8), np.array([], np.int64)),
+        (np.zeros(1, np.uint8), np.array(0)),
+        (np.zeros((1, 1), np.uint8), np.array([0, 1])),
+        (np.zeros(2, np.uint8), np.array([0, 1])),
+        (np.zeros(2, np.uint8), np.array([1, 2])),
+        (np.zeros(2, np.uint8), np.array([0, 3, 2])),
+        (np.zeros(2, np.uint8), np.array([0, -1, 2])),
+    ],
+)
+def test_arrays_that_are_no_table_are_refused(blob: Any, offsets: Any) -> None:
+    with pytest.raises(DataError, match="string table"):
+        StringTable(blob, offsets)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, b"x", float("nan")])
+def test_what_is_not_a_string_is_located(wrong: Any) -> None:
+    with pytest.raises(DataError, match=r"string 2 is .*, not a string"):
+        StringTable.from_strings(["a", "b", wrong])
+
+
+def test_a_blob_that_is_not_utf8_is_a_data_error() -> None:
+    table = StringTable(np.array([65, 255], np.uint8), np.array([0, 1, 2]))
+    assert table[0] == "A"
+    with pytest.raises(DataError, match="string 1 of the table is not valid UTF-8"):
+        _ = table[1]
+
+
+def test_a_table_of_a_table_shares_its_arrays() -> None:
+    table = StringTable.from_strings("abc")
+    assert StringTable.from_strings(table).blob is table.blob
+
+
+@pytest.mark.parametrize(
+    "rows", [[3], [-4], [0.5], [[0]], [True, False], ["a"], 1, [1 << 63], [True] * 4]
+)
+def test_rows_that_are_no_rows_are_refused(rows: Any) -> None:
+    with pytest.raises(DataError, match="row"):
+        row_numbers(rows, 3)
+
+
+def test_no_rows_are_fine() -> None:
+    assert row_numbers([], 3).tolist() == []
+    assert row_numbers(np.zeros(0, bool), 0).tolist() == []

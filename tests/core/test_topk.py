@@ -1,0 +1,113 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from labelgrove.core.topk import top_k
+from labelgrove.errors import ConfigError, DataError
+from reference.topk import top_k_rows
+
+# Few distinct values, so that ties are the rule.
+scores = st.sampled_from([-math.inf, -2.0, -0.5, 0.0, 0.25, 1.0, 3.0e38])
+
+
+def as_pairs(best):
+    """Checks the padding, then returns each row's (column, score) pairs."""
+    rows = []
+    for columns, values, count in zip(*(part.tolist() for part in best), strict=True):
+        assert columns[count:] == [-1] * (len(columns) - count)
+        assert values[count:] == [-math.inf] * (len(columns) - count)
+        rows.append(list(zip(columns[:count], values[:count], strict=True)))
+    return rows
+
+
+def rounded(rows):
+    return [{c: float(np.float32(s)) for c, s in row.items()} for row in rows]
+
+
+@st.composite
+def dense_matrices(draw):
+    rows, cols = draw(st.integers(0, 4)), draw(st.integers(0, 150))
+    values = draw(st.lists(scores, min_size=rows * cols, max_size=rows * cols))
+    return np.array(values, np.float32).reshape(rows, cols)
+
+
+@given(dense_matrices(), st.integers(1, 160), st.integers(1, 3))
+@settings(deadline=None, max_examples=80)
+def test_dense_rows_equal_a_full_sort(matrix, k, threads):
+    best = top_k(matrix, k, threads=threads)
+    rows = [dict(enumerate(row.tolist())) for row in matrix]
+    assert best.columns.shape == (len(matrix), min(k, matrix.shape[1]))
+    assert as_pairs(best) == top_k_rows(rounded(rows), k)
+
+
+@given(
+    st.lists(st.dictionaries(st.integers(0, 199), scores, max_size=120), max_size=6),
+    st.integers(1, 130),
+    st.integers(1, 3),
+)
+@settings(deadline=None, max_examples=80)
+def test_sparse_rows_equal_a_full_sort(rows, k, threads):
+    indptr = np.cumsum([0, *(len(row) for row in rows)])
+    columns = [c for row in rows for c in sorted(row)]
+    data = [row[c] for row in rows for c in sorted(row)]
+    matrix = sparse.csr_array(
+        (np.array(data, np.float32), np.array(columns, np.int32), indptr), shape=(len(rows), 200)
+    )
+    assert as_pairs(top_k(matrix, k, threads=threads)) == top_k_rows(rounded(rows), k)
+
+
+def test_many_rows_on_many_threads_give_the_same_bits():
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(0, 50, size=(3000, 300)).astype(np.float32)
+    one, four = (top_k(matrix, 7, threads=threads) for threads in (1, 4))
+    stored = sparse.csr_array(matrix + 1)
+    sparse_one, sparse_four = (top_k(stored, 7, threads=threads) for threads in (1, 4))
+    for parts in zip(one, four, strict=True):
+        np.testing.assert_array_equal(*parts)
+    for parts in zip(sparse_one, sparse_four, strict=True):
+        np.testing.assert_array_equal(*parts)
+    expected = np.argsort(-matrix, axis=1, kind="stable")[:, :7]
+    np.testing.assert_array_equal(one.columns, expected)
+    np.testing.assert_array_equal(sparse_one.columns, expected)
+
+
+def test_an_explicit_zero_competes_and_an_absent_one_does_not():
+    matrix = sparse.csr_array((np.float32([0.0, -1.0]), [2, 3], [0, 2]), shape=(1, 5))
+    assert as_pairs(top_k(matrix, 5)) == [[(2, 0.0), (3, -1.0)]]
+
+
+def test_sparse_input_with_unsorted_columns_is_brought_in_order():
+    matrix = sparse.csr_array((np.float32([1, 1, 1]), [4, 0, 2], [0, 3]), shape=(1, 5))
+    assert as_pairs(top_k(matrix, 2)) == [[(0, 1.0), (2, 1.0)]]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("as_sparse", [False, True])
+@pytest.mark.parametrize("column", [0, 45, 69])
+def test_nan_and_plus_infinity_are_refused_with_their_first_row(bad, as_sparse, column):
+    matrix = np.ones((600, 70), np.float32)
+    matrix[[301, 599], column] = bad
+    given_matrix = sparse.csr_array(matrix) if as_sparse else matrix
+    with pytest.raises(DataError, match="row 301 contains NaN"):
+        top_k(given_matrix, 2, threads=2)
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
+        top_k([[1.0]], 0)
+    with pytest.raises(ConfigError, match="threads"):
+        top_k([[1.0]], 1, threads=-2)
+    with pytest.raises(DataError, match="two dimensions"):
+        top_k([1.0, 2.0], 1)
+
+
+def test_input_in_other_layouts_and_types_is_read_right():
+    matrix = np.arange(12, dtype=np.float64).reshape(3, 4)
+    expected = [[3, 2], [3, 2], [3, 2]]
+    assert top_k(np.asfortranarray(matrix), 2).columns.tolist() == expected
+    assert top_k(matrix[:, ::-1], 2).columns.tolist() == [[0, 1]] * 3
+    assert top_k(sparse.csc_array(matrix + 1), 2).columns.tolist() == expected

@@ -1,0 +1,230 @@
+"""Corpora and label indexes: what goes in comes out, and mistakes are located."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from labelgrove.core.strings import StringTable
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.features import Features
+from labelgrove.disk.hashing import content_hash
+from labelgrove.disk.part import Part
+from labelgrove.errors import DataError
+
+LabelLists = st.lists(st.lists(st.sampled_from("abcde"), max_size=4), max_size=6)
+
+
+@settings(deadline=None)
+@given(LabelLists)
+def test_labels_survive_the_matrix(lists: list[list[str]]) -> None:
+    corpus = Corpus.from_lists(["text"] * len(lists), lists)
+    assert corpus.label_lists() == [sorted(set(labels)) for labels in lists]
+    assert corpus.unknown.tolist() == [0] * len(lists)
+
+
+@settings(deadline=None)
+@given(LabelLists, st.randoms())
+def test_the_index_does_not_depend_on_order(lists: list[list[str]], random: Any) -> None:
+    shuffled = random.sample(lists, len(lists))
+    assert LabelIndex.from_label_lists(lists) == LabelIndex.from_label_lists(shuffled)
+
+
+@settings(deadline=None)
+@given(LabelLists, st.lists(st.sampled_from("abcdexyz"), unique=True))
+def test_reindexing_equals_encoding_with_the_other_index(
+    lists: list[list[str]], ids: list[str]
+) -> None:
+    index = LabelIndex(ids)
+    texts = ["text"] * len(lists)
+    moved = Corpus.from_lists(texts, lists).reindex(index)
+    direct = Corpus.from_lists(texts, lists, index=index)
+    np.testing.assert_array_equal(moved.labels.toarray(), direct.labels.toarray())
+    assert moved.unknown.tolist() == direct.unknown.tolist()
+    assert moved.index is index
+
+
+def test_reindexing_counts_a_label_met_by_id_and_by_name_once() -> None:
+    corpus = Corpus.from_lists(["x"], [{"c1": 0.5, "cats": 0.75, "new": 1.0}])
+    moved = corpus.reindex(LabelIndex(["c1"], names=["cats"]))
+    assert moved.labels.toarray().tolist() == [[0.75]]
+    assert moved.unknown.tolist() == [1]
+    assert moved.reindex(moved.index) is moved
+
+
+def test_ids_win_over_names() -> None:
+    index = LabelIndex(["a", "b", "c"], names=["b", "x", "x"])
+    assert index.column("b") == 1
+    assert index.column("x") == 1
+    assert index.get("nothing") is None
+    with pytest.raises(DataError, match="unknown label 'nothing'; the index has 3 labels"):
+        index.column("nothing")
+
+
+def test_label_names_ids_and_weights() -> None:
+    index = LabelIndex(["c1", "c2"], names=["cats", "dogs"])
+    corpus = Corpus.from_lists(["x", "y"], [{"cats": 0.25}, ["dogs", "c2", "cats"]], index=index)
+    assert corpus.labels.toarray().tolist() == [[0.25, 0.0], [1.0, 1.0]]
+    assert corpus.label_lists(names=True) == [["cats"], ["cats", "dogs"]]
+
+
+def test_numbers_can_be_labels() -> None:
+    corpus = Corpus.from_lists(["x", "y"], [[3, np.int64(20)], np.array([3])])
+    assert corpus.label_lists() == [["20", "3"], ["3"]]
+
+
+def test_a_matrix_can_hold_the_labels() -> None:
+    matrix = sparse.csr_array(np.array([[0, 2], [1, 0]]))
+    corpus = Corpus.from_lists(["x", "y"], matrix)
+    assert corpus.label_lists() == [["1"], ["0"]]
+    named = Corpus.from_lists(["x", "y"], matrix.toarray(), index=LabelIndex("ab"))
+    assert named.label_lists() == [["b"], ["a"]]
+    with pytest.raises(DataError, match="2 columns but the index has 0 labels"):
+        Corpus.from_lists(["x", "y"], matrix, index=LabelIndex([]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["cats"], r"document 0 are the string 'cats'; give a list: \['cats'\]"),
+        ([None], "document 0 are None"),
+        ([b"ab"], "document 0 are b'ab'"),
+        ([7], "document 0 are 7"),
+        ([[None]], "document 0: None is not a string"),
+        ([[True]], "document 0: True is not a string"),
+        ([[["a"]]], "document 0: .* is not a string"),
+        ([{"a": 0}], "weight 0 of 'a' must be > 0"),
+        ([{"a": -1.0}], "must be > 0"),
+        ([{"a": float("nan")}], "must be > 0"),
+        ([{"a": float("inf")}], "must be > 0"),
+        ([{"a": "1"}], "must be > 0"),
+        ([{"a": None}], "must be > 0"),
+        ([["a"], ["b"]], "1 texts but 2 label lists"),
+    ],
+)
+def test_wrong_labels_are_located(labels: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Corpus.from_lists(["text"], labels)
+
+
+@pytest.mark.parametrize("texts", ["xy", ["x", None], ["x", 3.0]])
+def test_wrong_texts_are_located(texts: Any) -> None:
+    with pytest.raises(DataError, match=r"text of document 1|list of strings"):
+        Corpus.from_lists(texts, [["a"], ["b"]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"texts": None}, "needs texts or features"),
+        ({"texts": ["x"]}, "1 texts but 2 rows"),
+        ({"ids": ["1"]}, "1 ids but 2 rows"),
+        ({"features": np.eye(3)}, "3 feature rows but 2 rows"),
+        ({"unknown": np.zeros(3, np.int64)}, "3 counts of unknown labels"),
+        ({"index": LabelIndex("abc")}, "2 columns but the index has 3"),
+        ({"labels": np.array([["a"]])}, "labels must hold numbers"),
+    ],
+)
+def test_parts_of_a_corpus_must_fit(changes: dict[str, Any], message: str) -> None:
+    parts = {"texts": ["x", "y"], "labels": np.eye(2), "index": LabelIndex("ab")}
+    with pytest.raises(DataError, match=message):
+        Corpus(**(parts | changes))
+
+
+@pytest.mark.parametrize("kind", [list, StringTable.from_strings])
+@pytest.mark.parametrize("rows", [[2, 0], np.array([-1, 0]), np.array([True, False, True])])
+def test_take_keeps_everything_together(kind: Any, rows: Any) -> None:
+    corpus = Corpus(
+        kind(["x", "y", "z"]),
+        sparse.csr_array(np.eye(3)),
+        LabelIndex("abc"),
+        ids=kind(["1", "2", "3"]),
+        features=sparse.csr_array(np.diag([1.0, 2.0, 3.0])),
+        unknown=np.array([0, 1, 2]),
+    )
+    taken = corpus.take(rows)
+    expected = [0, 2] if np.asarray(rows).dtype == bool else [2, 0]
+    assert taken.texts is not None
+    assert taken.ids is not None
+    assert taken.features is not None
+    assert list(taken.texts) == ["xyz"[i] for i in expected]
+    assert list(taken.ids) == ["123"[i] for i in expected]
+    assert taken.label_lists() == [["abc"[i]] for i in expected]
+    assert taken.features.sparse.toarray().max(axis=1).tolist() == [i + 1 for i in expected]
+    assert taken.unknown.tolist() == expected
+
+
+@pytest.mark.parametrize("rows", [[3], [0.5], [True, False]])
+def test_rows_that_are_not_there_are_refused(rows: Any) -> None:
+    with pytest.raises(DataError, match="row"):
+        Corpus.from_lists(["x", "y", "z"], [["a"]] * 3).take(rows)
+
+
+def test_an_index_refuses_what_cannot_be() -> None:
+    with pytest.raises(DataError, match="'a' occurs twice"):
+        LabelIndex(["a", "b", "a"]).column("b")
+    with pytest.raises(DataError, match="2 label ids but 1 label names"):
+        LabelIndex("ab", names=["x"])
+    with pytest.raises(DataError, match="2 label ids but 3 label texts"):
+        LabelIndex("ab", texts="xyz")
+    with pytest.raises(DataError, match="group 'animals' must hold columns of the 2 labels"):
+        LabelIndex("ab", groups={"animals": [0, 2]})
+
+
+def test_corpora_compare_by_identity_and_indexes_by_content() -> None:
+    one, other = (Corpus.from_lists(["x"], [["a"]]) for _ in range(2))
+    assert one == one
+    assert one != other
+    assert one.index == other.index
+    assert LabelIndex("ab") == LabelIndex(StringTable.from_strings("ab"))
+    assert LabelIndex("ab") != LabelIndex("ab", names="AB")
+    assert LabelIndex("ab") != "ab"
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        LabelIndex([]),
+        LabelIndex(["a", "ü", "\ud800"]),
+        LabelIndex("ab", names=["A", ""], texts=["first", "second"]),
+        LabelIndex("ab", groups={"none": [], "both": [1, 0]}),
+    ],
+)
+def test_an_index_goes_to_disk_and_back(index: LabelIndex) -> None:
+    part = index.state()
+    back = LabelIndex.from_state(Part(part.config, part.arrays))
+    assert back == index
+    assert (back.texts is None) == (index.texts is None)
+    assert list(back.texts or []) == list(index.texts or [])
+    assert list(back.groups) == list(index.groups)
+    assert all(np.array_equal(back.groups[g], index.groups[g]) for g in index.groups)
+    assert content_hash(back) == content_hash(index)
+
+
+def test_a_dense_block_goes_along() -> None:
+    dense = np.arange(6, dtype=np.float16).reshape(3, 2)
+    corpus = Corpus.from_lists(["x", "y", "z"], [["a"], ["b"], ["a"]]).with_dense(dense)
+    assert corpus.width == 2
+    assert corpus.inputs == ["x", "y", "z"]
+    taken = corpus.take([2, 0]).reindex(LabelIndex(["b"]))
+    assert taken.features is not None
+    assert taken.features.dense is not None
+    assert taken.features.dense.tolist() == [[4, 5], [0, 1]]
+    assert taken.features.dense.dtype == np.float16
+    with pytest.raises(DataError, match="2 dense rows but 3 documents"):
+        corpus.with_dense(dense[:2])
+    with pytest.raises(DataError, match="dense block already"):
+        corpus.with_dense(dense)
+
+
+def test_features_are_taken_in_any_form() -> None:
+    for matrix, kind in ((np.eye(2), (0, 2)), (sparse.csr_array(np.eye(2)), (2, 0))):
+        corpus = Corpus(None, np.eye(2), LabelIndex("ab"), features=matrix)  # type: ignore[arg-type]
+        assert isinstance(corpus.features, Features)
+        assert (corpus.features.terms, corpus.features.width) == kind
+        assert corpus.inputs is corpus.features

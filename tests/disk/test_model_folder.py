@@ -1,0 +1,393 @@
+"""Model folders: round trips, refusals, and damage of any kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import labelgrove
+from labelgrove.disk import bundle
+from labelgrove.disk.model_folder import StoredModel, load_model, model_size, save_model
+from labelgrove.disk.part import Part
+from labelgrove.errors import ConfigError, ModelFormatError
+from support.killing import DIE_AT_FSYNC
+
+PARTS = {
+    "tree": Part({"depth": 2, "name": "grün \ud800"}, {"parents": np.arange(5, dtype=np.int32)}),
+    "member0/ranker": Part(
+        {},
+        {
+            "weights": np.linspace(0, 1, 9, dtype=np.float16),
+            "mask": np.array([True, False]),
+            "none": np.zeros((0, 3), np.float32),
+            "bias": np.array(0.5),
+        },
+    ),
+    "settings-only": Part({"nested": {"list": [1, 2.5, None, True, "x"]}}),
+}
+PARAMS = {"ranker": {"C": 1.0, "loss": "hinge"}, "random_state": None}
+
+
+def save(path: Path, **changes: Any) -> None:
+    options = {"method": "xr-linear", "params": PARAMS, "parts": PARTS, "metadata": {"P@1": 0.5}}
+    save_model(path, **(options | changes))
+
+
+def assert_as_saved(model: StoredModel) -> None:
+    assert (model.method, model.params, model.metadata) == ("xr-linear", PARAMS, {"P@1": 0.5})
+    assert list(model.parts) == list(PARTS)
+    for name, part in PARTS.items():
+        loaded = model.parts[name]
+        assert loaded.config == part.config
+        assert set(loaded.arrays) == set(part.arrays)
+        for key, array in part.arrays.items():
+            assert loaded.arrays[key].dtype == array.dtype
+            np.testing.assert_array_equal(loaded.arrays[key], array)
+
+
+@pytest.mark.parametrize("verify", ["auto", "full", "quick", "none"])
+def test_round_trip(tmp_path: Path, verify: Any) -> None:
+    save(tmp_path / "deep/er/model")
+    model = load_model(str(tmp_path / "deep/er/model"), verify=verify)
+    assert_as_saved(model)
+    assert not model.parts["tree"].arrays["parents"].flags.writeable
+    assert model.manifest["versions"]["labelgrove"] == labelgrove.__version__
+    assert {"numpy", "scipy", "python"} <= set(model.manifest["versions"])
+
+
+def test_the_folder_holds_json_and_safetensors_only(tmp_path: Path) -> None:
+    save(tmp_path / "m")
+    files = {p.relative_to(tmp_path / "m").as_posix() for p in (tmp_path / "m").rglob("*.*")}
+    assert files == {
+        "manifest.json",
+        "tree.json",
+        "tree.safetensors",
+        "member0/ranker.json",
+        "member0/ranker.safetensors",
+        "settings-only.json",
+    }
+    assert model_size(tmp_path / "m") == sum(
+        p.stat().st_size for p in (tmp_path / "m").rglob("*.*")
+    )
+
+
+def test_extra_files_are_listed_and_checked_but_the_card_may_be_edited(tmp_path: Path) -> None:
+    def extra(folder: Path) -> None:
+        (folder / "encoder").mkdir()
+        (folder / "encoder/config.json").write_text("{}")
+        (folder / "README.md").write_text("card")
+
+    save(tmp_path / "m", extra=extra)
+    (tmp_path / "m/README.md").write_text("a longer card")
+    assert_as_saved(load_model(tmp_path / "m"))
+    (tmp_path / "m/encoder/config.json").write_text("[]")
+    with pytest.raises(ModelFormatError, match=r"encoder/config.json: was altered"):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "tree.json", "tree.safetensors"])
+def test_extra_files_cannot_take_our_names(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: is labelgrove's own"):
+        save(tmp_path / "m", extra=lambda folder: (folder / name).touch())
+    assert not list(tmp_path.iterdir())
+
+
+def test_arrays_outlive_an_overwritten_model(tmp_path: Path) -> None:
+    save(tmp_path / "m")
+    old = load_model(tmp_path / "m")
+    save(tmp_path / "m", parts={"tree": Part({}, {"parents": np.zeros(9)})}, overwrite=True)
+    assert_as_saved(old)
+    assert load_model(tmp_path / "m").parts["tree"].arrays["parents"].tolist() == [0.0] * 9
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_an_existing_model_needs_overwrite(tmp_path: Path) -> None:
+    save(tmp_path / "m")
+    with pytest.raises(ConfigError, match="exists already"):
+        save(tmp_path / "m", params={})
+    assert_as_saved(load_model(tmp_path / "m"))
+
+
+@pytest.mark.parametrize("content", ["notes.txt", "manifest.json"])
+def test_overwrite_never_removes_what_is_not_a_model(tmp_path: Path, content: str) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / content).write_text("{}")
+    with pytest.raises(ModelFormatError, match="will not be overwritten"):
+        save(tmp_path / "thesis", overwrite=True)
+    assert (tmp_path / "thesis" / content).read_text() == "{}"
+
+
+def test_overwrite_never_removes_foreign_files_in_a_model(tmp_path: Path) -> None:
+    save(tmp_path / "m")
+    (tmp_path / "m/member0/thesis.tex").write_text("years of work")
+    with pytest.raises(ModelFormatError, match=r"did not write member0/thesis.tex"):
+        save(tmp_path / "m", overwrite=True)
+    assert_as_saved(load_model(tmp_path / "m"))
+
+
+def test_overwrite_of_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m").write_text("x")
+    with pytest.raises(ModelFormatError, match="will not be overwritten"):
+        save(tmp_path / "m", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Tree", "a b", "../up", "a//b", "/a", "a/", ".", "a.b", "manifest", "x" * 300]
+)
+def test_part_names_are_restricted(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be the name of a part"):
+        save(tmp_path / "m", parts={name: Part()})
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_json_cannot_hold_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"tree.config.where: a PosixPath|WindowsPath"):
+        save(tmp_path / "m", parts={"tree": Part({"where": tmp_path})})
+    with pytest.raises(ConfigError, match=r"manifest.params.1: .*|the key 1 must be a string"):
+        save(tmp_path / "m", params={1: 2})
+    assert not list(tmp_path.iterdir())
+
+
+def test_numpy_scalars_and_infinity_in_settings_survive(tmp_path: Path) -> None:
+    save(tmp_path / "m", params={"a": np.float32(0.5), "b": np.int64(3), "c": float("inf")})
+    assert load_model(tmp_path / "m").params == {"a": 0.5, "b": 3, "c": float("inf")}
+
+
+def test_not_a_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelFormatError, match="no such folder"):
+        load_model(tmp_path / "nothing")
+    with pytest.raises(ModelFormatError, match=r"no manifest.json"):
+        load_model(tmp_path)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ModelFormatError, match="is a file"):
+        load_model(tmp_path / "file")
+
+
+def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Changes a manifest as somebody who knows the format would, checksum included."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    change(manifest)
+    manifest["checksum"] = bundle.manifest_checksum(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def renamed(new: str) -> Callable[[dict[str, Any]], Any]:
+    return lambda m: m["files"].update({new: m["files"].pop("tree.safetensors")})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m.update(format_version=2), "newer than this labelgrove.*upgrade"),
+        (lambda m: m.update(format_version="1"), "is not a version"),
+        (lambda m: m.update(format="pickle"), "does not describe a labelgrove model"),
+        (renamed("../tree.safetensors"), "outside the folder"),
+        (renamed("/etc/hostname"), "outside the folder"),
+        (renamed("a\\..\\b"), "outside the folder"),
+        (renamed("C:evil"), "outside the folder"),
+        (renamed("./tree.safetensors"), "outside the folder"),
+        (lambda m: m.update(parts=["../tree"]), "is not the name of a part"),
+        (lambda m: m.update(parts=[["tree"]]), "is not the name of a part"),
+        (lambda m: m.update(parts=["tree", "tree"]), "lists a part twice"),
+        (lambda m: m.update(parts=["strange"]), r"does not list the file strange.json"),
+        (lambda m: m.update(files=[]), "no lists of files"),
+        (lambda m: m["files"].update(x=3), "does not state size"),
+        (lambda m: m["files"]["tree.json"].update(size="1"), "does not state size"),
+        (lambda m: m["files"]["tree.json"].update(size=7), "but 7 were written"),
+        (lambda m: m.pop("method"), "method, params or metadata are missing"),
+        (lambda m: m.update(params=[]), "method, params or metadata are missing"),
+    ],
+)
+def test_hostile_manifests_are_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], Any], message: str
+) -> None:
+    save(tmp_path / "m")
+    edit_manifest(tmp_path / "m", change)
+    with pytest.raises(ModelFormatError, match=message):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe{}",
+        b"[]",
+        b"{",
+        b'{"format": "labelgrove-model", "format": "labelgrove-model"}',
+        b"[" * 100_000,
+        b'{"format": "labelgrove-model", "format_version": 1, "x": '
+        + b"[" * 700
+        + b"]" * 700
+        + b"}",
+    ],
+)
+def test_manifests_that_are_not_json_objects_are_refused(tmp_path: Path, content: bytes) -> None:
+    save(tmp_path / "m")
+    (tmp_path / "m/manifest.json").write_bytes(content)
+    with pytest.raises(ModelFormatError, match=r"manifest.json"):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links and pipes")
+def test_links_out_of_the_folder_and_pipes_are_refused(tmp_path: Path) -> None:
+    save(tmp_path / "m")
+    file = tmp_path / "m/tree.safetensors"
+    shutil.copy(file, tmp_path / "elsewhere")
+    file.unlink()
+    file.symlink_to("../elsewhere")
+    with pytest.raises(ModelFormatError, match="link to outside"):
+        load_model(tmp_path / "m")
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(ModelFormatError, match="not a plain file"):
+        load_model(tmp_path / "m")
+    file.unlink()
+    with pytest.raises(ModelFormatError, match="missing or unreadable"):
+        load_model(tmp_path / "m")
+    (tmp_path / "linked").symlink_to("m")  # the folder itself may be a link
+    save(tmp_path / "m2")
+    (tmp_path / "linked2").symlink_to("m2")
+    assert_as_saved(load_model(tmp_path / "linked2"))
+
+
+def test_large_models_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    big = {"w": Part({}, {"w": np.zeros(6 << 20, np.uint8)})}
+    save(tmp_path / "m", parts=big)
+    file = tmp_path / "m/w.safetensors"
+    content = bytearray(file.read_bytes())
+    # Between the second and the third sampled block.
+    hidden = (len(content) - (64 << 10)) // 63 + (64 << 10) + 5
+    content[hidden] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(ModelFormatError, match="was altered or damaged"):
+        load_model(tmp_path / "m")
+    monkeypatch.setattr(bundle, "_FULL_CHECK_LIMIT", 5 << 20)
+    load_model(tmp_path / "m")  # auto is now quick, and the sample does not contain that byte
+    for place in (200, len(content) - 1, len(content) // 63 * 20):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        file.write_bytes(damaged)
+        with pytest.raises(ModelFormatError, match="was altered or damaged"):
+            load_model(tmp_path / "m")
+        load_model(tmp_path / "m", verify="none")
+
+
+def test_an_unknown_verify_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="verify"):
+        load_model(tmp_path, verify="fast")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("pristine") / "m"
+    save(folder)
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def copy(pristine: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("copy")
+    for name, content in pristine.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def load_damaged(folder: Path, name: str, damaged: bytes, original: bytes) -> None:
+    (folder / name).write_bytes(damaged)
+    try:
+        assert_as_saved(load_model(folder))
+    except ModelFormatError:
+        pass
+    finally:
+        (folder / name).write_bytes(original)
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_any_flipped_byte_is_noticed_or_harmless(
+    pristine: dict[str, bytes], copy: Path, data: st.DataObject
+) -> None:
+    name = data.draw(st.sampled_from(sorted(pristine)))
+    content = bytearray(pristine[name])
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] = data.draw(st.integers(0, 255))
+    load_damaged(copy, name, bytes(content), pristine[name])
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_any_truncation_or_appendix_is_refused(
+    pristine: dict[str, bytes], copy: Path, data: st.DataObject
+) -> None:
+    name = data.draw(st.sampled_from(sorted(pristine)))
+    content = pristine[name]
+    cut = content[: data.draw(st.integers(0, len(content) - 1))] + data.draw(st.binary(max_size=9))
+    load_damaged(copy, name, cut, content)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_unverified_loading_of_a_damaged_tensor_file_never_crashes(
+    pristine: dict[str, bytes], copy: Path, data: st.DataObject
+) -> None:
+    name = "member0/ranker.safetensors"
+    content = bytearray(pristine[name])
+    header = 8 + int.from_bytes(content[:8], "little")
+    content[data.draw(st.integers(0, header - 1))] = data.draw(st.integers(0, 255))
+    (copy / name).write_bytes(content)
+    try:
+        for array in load_model(copy, verify="none").parts["member0/ranker"].arrays.values():
+            array.sum()
+    except ModelFormatError:
+        pass
+    finally:
+        (copy / name).write_bytes(pristine[name])
+
+
+KILLED_SAVE = (
+    DIE_AT_FSYNC
+    + """
+import numpy as np
+from labelgrove.disk.part import Part
+from labelgrove.disk.model_folder import save_model
+parts = {"w": Part({}, {"w": np.ones(1000)})}
+save_model(sys.argv[1], method="new", params={}, parts=parts, overwrite=True)
+"""
+)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+@pytest.mark.parametrize("existing", [True, False])
+def test_a_killed_save_leaves_the_old_model_or_the_new(tmp_path: Path, existing: bool) -> None:
+    target = tmp_path / "m"
+    for deadly in range(1, 7):
+        if existing:
+            save(target, overwrite=True)
+        else:
+            shutil.rmtree(target, ignore_errors=True)
+        command = [sys.executable, "-c", KILLED_SAVE, str(target), str(deadly)]
+        killed = subprocess.run(command, check=False).returncode != 0
+        try:
+            assert load_model(target).method == ("xr-linear" if killed and deadly < 5 else "new")
+        except ModelFormatError as error:
+            assert not existing
+            assert killed
+            assert "cut off" in str(error)
+    assert not killed
+    save(target, overwrite=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]

@@ -1,0 +1,318 @@
+"""Run folders: reuse by content, checkpoints, locks, and being killed at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelgrove.core.callbacks import Event, Reporter
+from labelgrove.disk.part import Part
+from labelgrove.disk.run_folder import Checkpoints, RunFolder, run_status, stage_key
+from labelgrove.errors import ConfigError, ModelFormatError
+from support.killing import DIE_AT_FSYNC
+
+
+def counted(calls: list[str], name: str, value: Any = 1) -> Callable[[], Part]:
+    def compute() -> Part:
+        calls.append(name)
+        return Part({"value": value}, {"x": np.full(3, value, dtype=np.float32)})
+
+    return compute
+
+
+def log_kinds(folder: Path) -> list[str]:
+    return [json.loads(line)["kind"] for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_a_stage_is_computed_once_per_inputs(tmp_path: Path) -> None:
+    calls: list[str] = []
+    for C in (1.0, 2.0, 1.0):
+        with RunFolder(tmp_path / "run") as run:
+            features = run.stage("tfidf", {"texts": ["a", "b"]}, counted(calls, "tfidf"))
+            ranker = run.stage("ranker", {"C": C}, counted(calls, f"ranker {C}", C))
+            assert ranker.arrays["x"].tolist() == [C] * 3
+            assert not features.arrays["x"].flags.writeable
+    assert calls == ["tfidf", "ranker 1.0", "ranker 2.0"]
+
+
+def test_a_fresh_result_is_just_like_a_stored_one(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as run:
+        fresh = run.stage("a", {}, lambda: Part({"t": (1, 2)}, {"x": np.arange(3)}))
+        stored = run.stage("a", {}, lambda: Part())
+    for part in (fresh, stored):
+        assert part.config == {"t": [1, 2]}
+        assert not part.arrays["x"].flags.writeable
+
+
+def test_names_count_and_may_be_nested(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as run:
+        run.stage("member0/tree", {"x": 1}, lambda: Part({"v": 0}))
+        assert run.stage("member1/tree", {"x": 1}, lambda: Part({"v": 1})).config == {"v": 1}
+        assert [s.name for s in run.status().stages] == ["member0/tree", "member1/tree"]
+        with pytest.raises(ConfigError, match="cannot be the name of a stage"):
+            run.stage("../up", {}, Part)
+
+
+def test_keys_chain_stages_without_hashing_results(tmp_path: Path) -> None:
+    inputs = {"texts": ["a"]}
+    assert stage_key("tfidf", inputs) == stage_key("tfidf", {"texts": ("a",)})
+    assert stage_key("tfidf", inputs) != stage_key("tree", inputs)
+    with RunFolder(tmp_path) as run:
+        run.stage("tfidf", inputs, Part)
+        assert run.status().stages[0].key == stage_key("tfidf", inputs)
+
+
+def test_a_failed_stage_is_tried_again(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as run:
+        with pytest.raises(ZeroDivisionError):
+            run.stage("a", {}, lambda: Part({"x": 1 / 0}))
+        assert run.stage("a", {}, lambda: Part({"x": 1})).config == {"x": 1}
+
+
+def test_a_damaged_stage_is_computed_again(tmp_path: Path) -> None:
+    calls: list[str] = []
+    with RunFolder(tmp_path) as run:
+        run.stage("a", {}, counted(calls, "a"))
+        file = next(tmp_path.glob("stages/a/*/result.safetensors"))
+        file.write_bytes(file.read_bytes()[:-1])
+        assert run.stage("a", {}, counted(calls, "a")).arrays["x"].tolist() == [1, 1, 1]
+    assert calls == ["a", "a"]
+    assert "stage_damaged" in log_kinds(tmp_path)
+
+
+def test_a_stage_may_use_stages_but_not_itself(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as run:
+        part = run.stage("a", {}, lambda: run.stage("b", {}, lambda: Part({"x": 1})))
+        assert part.config == {"x": 1}
+        with pytest.raises(ConfigError, match="asks for itself"):
+            run.stage("c", {}, lambda: run.stage("c", {}, Part))
+
+
+def test_inputs_without_a_content_hash_are_refused(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as run, pytest.raises(ConfigError, match="has no content hash"):
+        run.stage("a", {"model": object()}, Part)
+
+
+def test_checkpoints_belong_to_a_stage_and_its_inputs(tmp_path: Path) -> None:
+    class Killed(Exception):
+        pass
+
+    def train(run: RunFolder, stop_at: int | None) -> Callable[[], Part]:
+        def compute() -> Part:
+            checkpoint = run.checkpoint("train")
+            found = checkpoint.latest()
+            step, total = (0, 0) if found is None else (found[0], found[1].config["total"])
+            started.append(step)
+            while step < 5:
+                if step == stop_at:
+                    raise Killed
+                step, total = step + 1, total + 10
+                checkpoint.save(Part({"total": total}), step=step)
+            return Part({"total": total})
+
+        return compute
+
+    started: list[int] = []
+    with RunFolder(tmp_path) as run:
+        with pytest.raises(Killed):
+            run.stage("train", {"lr": 1}, train(run, 3))
+        with pytest.raises(Killed):
+            run.stage("train", {"lr": 2}, train(run, 0))
+        assert [(c.name, c.step) for c in run.status().checkpoints] == [("train", 2), ("train", 3)]
+        assert run.stage("train", {"lr": 1}, train(run, None)).config == {"total": 50}
+        assert run.status().checkpoints == []
+        with pytest.raises(ConfigError, match="not being computed"):
+            run.checkpoint("train")
+    assert started == [0, 0, 3]
+
+
+def test_the_last_two_checkpoints_are_kept_and_damage_is_skipped(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "c")
+    assert checkpoints.latest() is None
+    for step in (1, 2, 10):
+        checkpoints.save(Part({"step": step}, {"w": np.ones(step)}), step=step)
+    assert checkpoints.steps() == [2, 10]
+    (tmp_path / "c/step-000000000010/state.safetensors").unlink()
+    found = checkpoints.latest()
+    assert found is not None
+    assert (found[0], found[1].config) == (2, {"step": 2})
+    checkpoints.save(Part({"step": 3}), step=3)
+    assert checkpoints.steps() == [2, 3]
+    checkpoints.save(Part({"step": "again"}), step=3)
+    found = checkpoints.latest()
+    assert found is not None
+    assert found[1].config == {"step": "again"}
+    checkpoints.save(Part({"step": 1}), step=1)  # starting over
+    assert checkpoints.steps() == [1]
+
+
+def test_without_resume_a_used_folder_is_refused(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "run", resume=False).close()
+    with pytest.raises(ConfigError, match=r"an unfinished run; add --resume .* another folder"):
+        RunFolder(tmp_path / "run", resume=False)
+    with RunFolder(tmp_path / "run", resume=True) as run:
+        run.finish()
+    with pytest.raises(ConfigError, match="a finished run"):
+        RunFolder(tmp_path / "run", resume=False)
+    RunFolder(tmp_path / "run").close()  # the refusals have let go of the lock
+
+
+def test_folders_of_other_people_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(ConfigError, match="holds other files"):
+        RunFolder(tmp_path)
+    with pytest.raises(ConfigError, match="is a file"):
+        RunFolder(tmp_path / "thesis.tex")
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(ConfigError, match="not a run folder"):
+        run_status(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": "labelgrove-run"}'])
+def test_strange_run_files_are_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(ModelFormatError, match=r"run.json"):
+        RunFolder(tmp_path)
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as run:
+        with pytest.raises(ConfigError, match=f"in use by process {os.getpid()}"):
+            RunFolder(tmp_path)
+        assert run.status().state == "running"
+    assert run_status(tmp_path).state == "unfinished"
+
+
+def test_status_and_log(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as run:
+        run.stage("a", {}, lambda: Part({}, {"x": np.zeros(1000)}))
+        reporter = Reporter([run.log])
+        reporter.metrics({"P@1": np.float32(0.5)}, stage="dev")
+        run.log(Event("message", values={"text": "hi"}))
+        run.finish()
+    status = run_status(tmp_path)
+    assert (status.state, status.holder) == ("finished", None)
+    assert [s.name for s in status.stages] == ["a"]
+    assert status.stages[0].bytes > 8000
+    assert log_kinds(tmp_path) == [
+        "run_start",
+        "stage_computing",
+        "stage_stored",
+        "metrics",
+        "message",
+        "run_finished",
+    ]
+
+
+# Three stages, the second one with checkpoints; prints a line for every step of work.
+PIPELINE = """
+import sys
+import numpy as np
+from labelgrove.disk.part import Part
+from labelgrove.disk.run_folder import RunFolder, stage_key
+
+def work(message):
+    print(message, flush=True)
+    sys.stdin.readline()  # the test decides whether life goes on
+
+with RunFolder(sys.argv[1]) as run:
+    texts = ["red", "green", "blue"]
+    def features():
+        work("features")
+        return Part({}, {"x": np.array([len(t) for t in texts], dtype=np.float64)})
+    x = run.stage("features", {"texts": texts}, features).arrays["x"]
+    def train():
+        checkpoint = run.checkpoint("train")
+        step, w = 0, np.zeros(3)
+        if (found := checkpoint.latest()) is not None:
+            step, w = found[0], found[1].arrays["w"]
+        while step < 6:
+            work(f"train {step}")
+            w = np.sin(w * 3 + x + step)
+            step += 1
+            checkpoint.save(Part({}, {"w": w}), step=step)
+        return Part({}, {"w": w})
+    w = run.stage("train", {"x": x, "steps": 6}, train).arrays["w"]
+    def rank():
+        work("rank")
+        return Part({}, {"order": np.argsort(w), "w": w})
+    run.stage("rank", {"train": stage_key("train", {"x": x, "steps": 6})}, rank)
+    run.finish()
+"""
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PIPELINE, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def live(process: subprocess.Popen[str], steps: int) -> list[str]:
+    """Lets a run do some steps of work, then kills it; fewer if it ends before."""
+    assert process.stdout is not None
+    assert process.stdin is not None
+    done = []
+    with process:
+        while line := process.stdout.readline().strip():
+            done.append(line)
+            if len(done) > steps:
+                process.send_signal(signal.SIGKILL)
+                break
+            process.stdin.write("\n")
+            process.stdin.flush()
+    return done
+
+
+def result(folder: Path) -> dict[str, bytes]:
+    file = next(folder.glob("stages/rank/*/result.safetensors"))
+    return {"rank": file.read_bytes(), "key": file.parent.name.encode()}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_a_run_killed_again_and_again_ends_like_one_that_was_not(tmp_path: Path) -> None:
+    whole = live(start(tmp_path / "whole"), 100)
+    assert whole == ["features", *(f"train {step}" for step in range(6)), "rank"]
+    attempts = []
+    for steps in (0, 1, 2, 1, 3, 100):
+        attempts.append(live(start(tmp_path / "killed"), steps))
+    assert attempts == [
+        ["features"],
+        ["features", "train 0"],
+        ["train 0", "train 1", "train 2"],
+        ["train 2", "train 3"],
+        ["train 3", "train 4", "train 5", "rank"],
+        ["rank"],
+    ]
+    assert result(tmp_path / "killed") == result(tmp_path / "whole")
+    assert run_status(tmp_path / "killed").state == "finished"
+    assert not list((tmp_path / "killed").rglob("*labelgrove-tmp*"))
+
+
+KILLED_WRITE = DIE_AT_FSYNC + "sys.stdin = open(os.devnull)\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_a_run_killed_while_writing_ends_like_one_that_was_not(tmp_path: Path) -> None:
+    live(start(tmp_path / "whole"), 100)
+    returncodes = []
+    # An attempt dies at one of its writes; what was whole by then need not be done again.
+    for deadly in (1, 3, 4, 5, 7, 9, 11, 13, 200):
+        code = KILLED_WRITE + PIPELINE
+        command = [sys.executable, "-c", code, str(tmp_path / "killed"), str(deadly)]
+        finished = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+        returncodes.append(finished.returncode)
+    assert returncodes == [-signal.SIGKILL] * 8 + [0]
+    assert result(tmp_path / "killed") == result(tmp_path / "whole")
+    assert not list((tmp_path / "killed").rglob("*labelgrove-tmp*"))

@@ -1,0 +1,256 @@
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from labelgrove import LabelIndex, Linear, RankerParams, TreeParams
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.given_trees import (
+    groups_from_thesaurus,
+    read_broader,
+    read_label_tree,
+    tree_from_clusters,
+    tree_from_parents,
+    tree_from_thesaurus,
+)
+from labelgrove.labels.tree import LabelTree, build_tree
+
+
+def paths(tree):
+    """For each label its nodes from the top down, in the tree's own numbers."""
+    found = {}
+    for position, label in enumerate(tree.leaf_labels.tolist()):
+        path, node = [], position
+        for level in reversed(tree.parents):
+            node = int(level[node])
+            path.append(node)
+        found[label] = tuple(path[::-1])[1:]
+    return found
+
+
+def groups(tree, level):
+    """The sets of labels below the nodes of a level."""
+    below = {}
+    for label, path in paths(tree).items():
+        below.setdefault(path[level], set()).add(label)
+    return sorted(below.values(), key=min)
+
+
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_parents_in_any_order(seed):
+    rng = np.random.default_rng(seed)
+    widths = rng.integers(1, 12, rng.integers(1, 4))
+    above = [1, *widths[:-1]]
+    parents = [rng.integers(0, a, w) for a, w in zip(above, widths, strict=True)]
+    tree = tree_from_parents(parents)
+    assert tree.labels == widths[-1]
+    expected = np.arange(widths[-1])
+    for level in range(len(widths) - 2, -1, -1):
+        expected = parents[level + 1][expected]
+        together = {frozenset(np.flatnonzero(expected == n).tolist()) for n in set(expected)}
+        assert {frozenset(group) for group in groups(tree, level)} == together
+
+
+def test_own_trees_come_back_from_their_cluster_chain():
+    tree = build_tree(np.eye(40), TreeParams(branching=2, max_leaf_size=3), seed=1)
+    chain = [
+        sparse.csr_array((np.ones(len(p)), (np.arange(len(p)), p)), shape=(len(p), p[-1] + 1))
+        for p in tree.parents[:-1]
+    ]
+    last = tree.parents[-1][tree.leaf_positions]
+    chain.append(
+        sparse.csr_array((np.ones(40), (np.arange(40), last)), shape=(40, int(last.max()) + 1))
+    )
+    again = tree_from_clusters(chain)
+    assert again.widths == tree.widths
+    assert groups(again, 1) == groups(tree, 1)
+    assert tree_from_clusters(chain[1:]) == again
+
+
+@pytest.mark.parametrize(
+    ("parents", "message"),
+    [
+        ([], "at least one level"),
+        ([[0, 1]], "level 0: parents must lie in 0..0"),
+        ([[0], [0, -1]], "level 1"),
+        ([[0], [0.5]], "level 1: must be a list"),
+        ([[]], "level 0"),
+    ],
+)
+def test_bad_parents(parents, message):
+    with pytest.raises(DataError, match=message):
+        tree_from_parents(parents)
+
+
+def test_bad_chains():
+    with pytest.raises(DataError, match="row 1 must have exactly one"):
+        tree_from_clusters([[[1, 0], [1, 1]]])
+    with pytest.raises(DataError, match="matrix 1: has 3 columns, but the level above has 2"):
+        tree_from_clusters([[[1], [1]], np.eye(3)])
+
+
+THESAURUS = {
+    "animals": [],
+    "pets": ["animals"],
+    "cats": ["pets", "predators"],
+    "dogs": "pets",
+    "tea": ["drinks"],
+}
+
+
+def test_a_thesaurus_becomes_a_tree():
+    index = LabelIndex(["cats", "pets", "tea", "dogs", "stamps", "coins"])
+    tree, report = tree_from_thesaurus(THESAURUS, index)
+    assert tree.widths == (3, 4, 6)
+    assert groups(tree, 0) == [{0, 1, 3}, {2}, {4, 5}]
+    assert groups(tree, 1) == [{0, 1, 3}, {2}, {4}, {5}]
+    assert report.inner_labels == 1  # pets
+    assert report.several_parents == 1  # cats
+    assert report.unknown_parents == 1  # drinks; predators never counts
+    assert report.loose_labels == 2
+    assert report.cycles == report.shortened == 0
+    assert (report.levels, report.widest) == (3, 3)
+    assert "1 parents without an entry" in str(report)
+
+
+def test_max_levels():
+    index = LabelIndex(["cats", "pets", "tea", "dogs"])
+    tree, report = tree_from_thesaurus(THESAURUS, index, max_levels=2)
+    assert groups(tree, 0) == [{0, 1, 3}, {2}]
+    assert tree.widths == (2, 4)
+    assert report.shortened == 3
+    assert tree_from_thesaurus(THESAURUS, index, max_levels=1)[0].widths == (4,)
+    with pytest.raises(ConfigError, match="max_levels"):
+        tree_from_thesaurus(THESAURUS, index, max_levels=0)
+
+
+@pytest.mark.parametrize(
+    ("broader", "cycles"),
+    [
+        ({"a": ["a"]}, 1),
+        ({"a": ["b"], "b": ["a"]}, 1),
+        ({"a": ["b"], "b": ["c"], "c": ["a"], "d": ["b"]}, 1),
+        ({"a": ["b"], "b": ["a"], "c": ["d"], "d": ["c"]}, 2),
+    ],
+)
+def test_cycles_are_cut(broader, cycles):
+    tree, report = tree_from_thesaurus(broader, LabelIndex("abcd"))
+    assert report.cycles == cycles
+    assert sorted(tree.leaf_labels.tolist()) == [0, 1, 2, 3]
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abcdefgh"), st.lists(st.sampled_from("abcdefghxyz"), max_size=3)
+    ),
+    st.none() | st.integers(1, 4),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_relations_give_a_valid_tree(broader, max_levels):
+    tree, report = tree_from_thesaurus(broader, LabelIndex("abcdef"), max_levels=max_levels)
+    assert tree.labels == 6
+    assert max_levels is None or len(tree.parents) <= max_levels
+    assert report.levels == len(tree.parents)
+
+
+def test_labels_without_relations_are_grouped():
+    assert tree_from_thesaurus({}, LabelIndex("abc"))[0].widths == (3,)
+    many = LabelIndex([f"label {n}" for n in range(2500)])
+    assert tree_from_thesaurus({}, many)[0].widths == (3, 2500)
+    with pytest.raises(DataError, match="no labels"):
+        tree_from_thesaurus({}, LabelIndex([]))
+
+
+def test_reading_a_thesaurus(tmp_path):
+    file = tmp_path / "broader.tsv"
+    file.write_text("# comment\n\ncats\tpets\t\npets\ncats\tpets\tpredators\n", encoding="utf-8")
+    assert read_broader(file) == {"cats": ["pets", "predators"], "pets": []}
+    file.write_text("cats\tpets\n\tpets\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"broader.tsv, line 2: the concept's id is empty"):
+        read_broader(file)
+
+
+def test_training_on_a_given_tree(tmp_path):
+    texts = ["purring cat", "barking dog", "green tea", "old coin", "pets of all kinds"] * 4
+    labels = [["cats"], ["dogs"], ["tea"], ["coins"], ["pets"]] * 4
+    index = LabelIndex.from_label_lists(labels)
+    tree, _ = tree_from_thesaurus(THESAURUS, index)
+    model = Linear().fit(texts, labels, index=index, label_tree=tree)
+    assert model.ranker_.tree == tree
+    assert model.predict(texts[:5], k=1).names() == labels[:5]
+    model.save(tmp_path / "model")
+    assert Linear.load(tmp_path / "model").ranker_.tree == tree
+    with pytest.raises(ConfigError, match="n_trees: must be 1"):
+        Linear(n_trees=2).fit(texts, labels, label_tree=tree)
+    with pytest.raises(DataError, match="tree has 2"):
+        Linear().fit(texts, labels, label_tree=LabelTree([[0, 0]], [0, 1]))
+
+
+def test_only_children_cost_nothing():
+    texts = ["purring cat", "barking dog", "green tea"] * 4
+    labels = [["cats"], ["dogs"], ["tea"]] * 4
+    tree = LabelTree([[0, 0], [0, 1], [0, 0, 1]], [0, 1, 2])
+    exact = RankerParams(eps=1e-5)  # levels have different seeds
+    chain = Linear(ranker=exact).fit(texts, labels, label_tree=tree)
+    assert len(chain.ranker_.levels[1].values) == 0
+    shorter = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
+    plain = Linear(ranker=exact).fit(texts, labels, label_tree=shorter)
+    a, b = chain.predict(texts, k=3), plain.predict(texts, k=3)
+    assert a.columns[:, 0].tolist() == b.columns[:, 0].tolist() == [0, 1, 2] * 4
+    np.testing.assert_allclose(a.scores, b.scores, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "leaves"),
+    [
+        ("t.tsv", "a\tx\nb\ty\nc\tx\n", [0, 2, 1]),
+        ("t.json", '{"a": ["x"], "b": "y", "c": ["x", "y"]}', [0, 2, 1]),
+        ("t.json", "[[0, 0], [1, 0, 1]]", [1, 0, 2]),
+        ("t.JSON.gz", "[[0, 0, 0]]", [0, 1, 2]),
+    ],
+)
+def test_trees_from_files(tmp_path, name, content, leaves):
+    file = tmp_path / name
+    data = content.encode()
+    file.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    tree, settled = read_label_tree(file, LabelIndex("abc"))
+    assert tree.leaf_labels.tolist() == leaves
+    assert settled.startswith(f"3 labels on {len(tree.parents)} levels")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.tsv", "x\ty\n", r"t\.tsv: names the broader concepts of none.*such as 'a'"),
+        ("t.tsv", "\ty\n", r"t\.tsv, line 1: the concept's id is empty"),
+        ("t.json", '{"a": 3}', r"t\.json: 'a': must have a list of broader ids, got 3"),
+        ("t.json", '{"a": [3]}', "must have a list of broader ids"),
+        ("t.json", '{"a": [', r"t\.json: not valid JSON"),
+        ("t.json", "3", r"t\.json: must hold an object"),
+        ("t.json", "[3]", "must hold an object"),
+        ("t.json", "[[0, 0]]", r"t\.json: the tree has 2 labels, the corpus 3"),
+        ("t.json", '[["a"]]', r"t\.json: tree level 0: must be a list of parent numbers"),
+        ("t.json", "[]", "at least one level"),
+    ],
+)
+def test_files_that_hold_no_tree(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_label_tree(tmp_path / name, LabelIndex("abc"))
+
+
+def test_groups_reach_through_every_broader_concept_and_past_cycles():
+    index = LabelIndex(["cats", "dogs", "pets", "tea"])
+    broader = {"cats": ["pets", "animals"], "dogs": "pets", "pets": ["cats"], "tea": []}
+    groups = groups_from_thesaurus(broader, index)
+    assert {name: columns.tolist() for name, columns in groups.items()} == {
+        "animals": [0, 1, 2],
+        "cats": [0, 1, 2],
+        "pets": [0, 1, 2],
+    }
+    again = LabelIndex.from_state(index.with_groups(groups).state()).groups
+    assert {n: c.tolist() for n, c in again.items()} == {n: c.tolist() for n, c in groups.items()}

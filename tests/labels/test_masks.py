@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelgrove import LabelIndex, LabelMask, Linear
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.tree import TreeParams
+from labelgrove.ranking.beam import SearchParams
+from labelgrove.scores.diversity import diversify, label_clusters
+from labelgrove.scores.predictions import Predictions
+
+WORDS = ["red", "blue", "green", "shoe", "hat", "lamp", "chair", "table", "bottle", "cup"]
+NAMES = [f"label {word}" for word in WORDS]
+
+
+def documents(n: int) -> tuple[list[str], list[list[str]]]:
+    random = np.random.default_rng(0)
+    picked = [random.choice(len(WORDS), 3, replace=False) for _ in range(n)]
+    texts = [" ".join(WORDS[w] for w in words) for words in picked]
+    return texts, [[NAMES[w] for w in words] for words in picked]
+
+
+@pytest.fixture(scope="module")
+def models():
+    texts, labels = documents(80)
+    tree = TreeParams(branching=2, max_leaf_size=2)
+    made = {
+        "one tree": Linear(tree=tree, search=SearchParams(exact=True)),
+        "two trees": Linear(tree=tree, n_trees=2, search=SearchParams(exact=True)),
+        "a narrow beam": Linear(tree=tree, search=SearchParams(beam=1)),
+    }
+    return {name: model.fit(texts, labels) for name, model in made.items()}
+
+
+subsets = st.sets(st.sampled_from(NAMES), min_size=1).map(sorted)
+
+
+@settings(max_examples=25, deadline=None)
+@given(subsets, st.sets(st.sampled_from(NAMES), max_size=9).map(sorted), st.integers(1, 10))
+def test_masked_predictions_are_the_full_ranking_filtered(models, allow, deny, k):
+    texts = ["red hat", "cup on a table", ""]
+    left = set(allow) - set(deny)
+    for name, model in models.items():
+        if not left:
+            with pytest.raises(DataError, match="no label is left"):
+                model.predict(texts, allow=allow, deny=deny)
+            continue
+        found = model.predict(texts, k=k, allow=allow, deny=deny)
+        assert all(set(row) <= left and len(row) == min(k, len(left)) for row in found.names())
+        if name != "a narrow beam":
+            full = model.predict(texts, k=len(NAMES))
+            expected = [[x for x in row if x in left][:k] for row in full.names()]
+            assert found.names() == expected
+
+
+def test_a_mask_is_made_once_and_used_often(models):
+    model = models["two trees"]
+    mask = LabelMask(model.index_, deny=["label hat"])
+    assert model.predict(["red hat"], k=9, allow=mask).names() == (
+        model.predict(["red hat"], k=9, deny=["label hat"]).names()
+    )
+    assert mask.over(model.ranker_.tree) is mask.over(model.ranker_.tree)
+    narrower = model.predict(["red hat"], k=9, allow=mask, deny=["label red"]).names()[0]
+    assert len(narrower) == 8 and "label red" not in narrower
+    with pytest.raises(DataError, match="over 2 labels, the model has 10"):
+        model.predict(["red hat"], allow=LabelMask(LabelIndex("ab"), deny=["a"]))
+
+
+def test_a_group_whose_name_is_a_label_needs_a_prefix():
+    index = LabelIndex(["animals", "cats", "dogs"], groups={"animals": [0, 1, 2]})
+    assert LabelMask(index, allow=["animals"]).columns.tolist() == [0]
+    assert LabelMask(index, allow=["group:animals"]).columns.tolist() == [0, 1, 2]
+    with pytest.raises(DataError, match=r"unknown label 'group:plants'.*groups animals"):
+        LabelMask(index, allow=["group:plants"])
+
+
+def test_minimum_score(models):
+    model = models["one tree"]
+    full = model.predict(["red hat"], k=10)
+    least = float(full.scores[0, 2])
+    found = model.predict(["red hat"], k=10, min_score=least)
+    assert found.counts.tolist() == [3]
+    assert model.predict(["red hat"], k=2, min_score=2.0).names() == [[]]
+    for wrong in ("high", float("nan")):
+        with pytest.raises(ConfigError, match="min_score: must be a number"):
+            model.predict(["red hat"], min_score=wrong)
+
+
+def test_diversity_is_off_by_default_and_spreads_clusters_when_on(models):
+    model = models["one tree"]
+    texts = ["red hat shoe", "blue lamp cup"]
+    plain = model.predict(texts, k=4)
+    same = model.predict(texts, k=4, diversity=0.0)
+    assert np.array_equal(plain.columns, same.columns) and np.array_equal(plain.scores, same.scores)
+    clusters = label_clusters(model)
+    spread = model.predict(texts, k=4, diversity=1.0)
+    assert all(len(set(clusters[row])) == 4 for row in spread.columns)
+    assert spread.columns[:, 0].tolist() == plain.columns[:, 0].tolist()
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        model.predict(texts, diversity=2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0, 1))
+def test_diversity_is_the_greedy_choice(seed, strength):
+    """The literal rule: again and again the best of what is left, after what was taken."""
+    random = np.random.default_rng(seed)
+    index = LabelIndex([f"l{n}" for n in range(8)])
+    clusters = random.integers(0, 3, 8).astype(np.int32)
+    found = Predictions.from_scores(random.random((2, 8)), k=6, index=index)
+    result = diversify(found, clusters, strength)
+    for row in range(2):
+        left = dict(zip(found.columns[row].tolist(), found.scores[row], strict=True))
+        taken: list[int] = []
+        while left:
+            worth = {
+                c: s * np.float32(1 - strength) ** sum(clusters[t] == clusters[c] for t in taken)
+                for c, s in left.items()
+            }
+            best = max(worth, key=lambda c: (worth[c], -c))
+            assert result.scores[row, len(taken)] == pytest.approx(worth[best], rel=1e-5)
+            taken.append(best)
+            del left[best]
+
+
+def test_diversity_needs_clusters_and_scores():
+    flat = Linear().fit(["red", "blue"], [["a"], ["b"]])
+    with pytest.raises(ConfigError, match="no clusters of labels"):
+        flat.predict(["red"], diversity=0.5)
+    margins = Predictions.from_scores([[1.0]], k=1, index=LabelIndex("a"), score_kind="margin")
+    with pytest.raises(ConfigError, match="margins"):
+        diversify(margins, np.zeros(1, np.int32), 0.5)

@@ -1,0 +1,160 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from labelgrove import _native
+from labelgrove.core.arrays import as_csr
+from labelgrove.data.features import Features
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.features import l2_normalised
+from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
+from reference.kmeans import balanced_kmeans
+from support.blocks import KINDS, as_blocks
+
+
+def random_points(rows, columns=30, density=0.2, seed=0):
+    rng = np.random.default_rng(seed)
+    return l2_normalised(sparse.random_array((rows, columns), density=density, rng=rng))
+
+
+@pytest.mark.parametrize(
+    ("labels", "leaf", "branching", "top", "widths"),
+    [
+        (3956, 16, 16, None, (16, 256, 3956)),
+        (3956, 16, 8, None, (4, 32, 256, 3956)),
+        (670_091, 32, 16, 128, (128, 2048, 32768, 670_091)),
+        (670_091, 100, 32, None, (8, 256, 8192, 670_091)),
+        (100, 100, 16, None, (100,)),
+        (101, 100, 16, None, (2, 101)),
+        (7, 1, 3, None, (2, 4, 7)),  # never more clusters than labels
+        (1, 100, 16, None, (1,)),
+    ],
+)
+def test_shape(labels, leaf, branching, top, widths):
+    params = TreeParams(branching=branching, max_leaf_size=leaf, top_width=top, kmeans_iterations=1)
+    tree = build_tree(sparse.csr_array((labels, 3)), params)
+    assert tree.widths == widths
+    sizes = np.diff(tree.children(len(widths) - 1))
+    assert sizes.max() - sizes.min() <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(6))
+def test_kmeans_agrees_with_the_literal_version(seed, kind):
+    points = random_points(83, seed=seed)
+    parts = as_blocks(points, kind).parts()
+    found = _native.balanced_kmeans(*parts.sparse, parts.dense, 3, 20, seed, 1)
+    expected = balanced_kmeans(points.to_csr().toarray().astype(np.float64), 3, 20, seed)
+    assert found.tolist() == expected
+
+
+@given(
+    rows=st.integers(2, 40),
+    columns=st.integers(1, 70),
+    tree=st.sampled_from(["balanced", "kway"]),
+    half=st.booleans(),
+    seed=st.integers(0, 2**63),
+)
+@settings(max_examples=40, deadline=None)
+def test_dense_columns_count_as_sparse_ones_do(rows, columns, tree, half, seed):
+    """Of numbers that add up without rounding, the order of additions does not matter."""
+    rng = np.random.default_rng(seed)
+    params = TreeParams(kind=tree, branching=2, max_leaf_size=3, kmeans_iterations=1)
+    if tree == "balanced":
+        points = rng.choice([0, 0, 0.5, 1, -1, 2], (rows, columns)).astype(np.float32)
+    else:  # its first centres are scaled, so there may be only one number per row
+        points = np.eye(columns, dtype=np.float32)[rng.integers(0, columns, rows)]
+        points *= rng.choice([0.5, 1, 2], (rows, 1)).astype(np.float32)
+        params.kmeans_iterations = 20
+    trees = []
+    for kind in KINDS:
+        blocks = as_blocks(points, kind)
+        if half and blocks.dense is not None:
+            blocks = Features(blocks.sparse, blocks.dense.astype(np.float16))
+        trees.append(build_tree(blocks, params, seed=seed))
+    assert trees[0] == trees[1] == trees[2]
+
+
+@given(
+    rows=st.integers(1, 60),
+    density=st.sampled_from([0.0, 0.05, 0.5]),
+    leaf=st.integers(1, 20),
+    branching=st.integers(2, 5),
+    kind=st.sampled_from(KINDS),
+    seed=st.integers(0, 2**63),
+)
+@settings(max_examples=60, deadline=None)
+def test_trees_are_valid_and_do_not_depend_on_threads(rows, density, leaf, branching, kind, seed):
+    points = as_blocks(random_points(rows, density=density), kind)
+    params = TreeParams(branching=branching, max_leaf_size=leaf)
+    one = build_tree(points, params, seed=seed, threads=1)
+    assert one == build_tree(points, params, seed=seed, threads=3)
+    assert np.diff(one.children(len(one.parents) - 1)).max() <= max(leaf, 2)
+    assert sorted(one.leaf_labels.tolist()) == list(range(rows))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_planted_clusters_are_found(kind):
+    rng = np.random.default_rng(0)
+    group = rng.permutation(np.repeat(np.arange(4), 8))
+    points = np.eye(4)[group] + 0.05 * rng.random((32, 4))
+    points = as_blocks(l2_normalised(points), kind)
+    tree = build_tree(points, TreeParams(branching=2, max_leaf_size=8), seed=3)
+    clusters = group[tree.leaf_labels].reshape(4, 8)
+    assert (clusters == clusters[:, :1]).all()
+
+
+def test_identical_and_empty_labels_are_split_all_the_same():
+    same = build_tree(np.ones((10, 2)), TreeParams(branching=2, max_leaf_size=3))
+    assert same.widths == (2, 4, 10)
+    mixed = np.zeros((10, 2))
+    mixed[0] = 1
+    assert build_tree(mixed, TreeParams(branching=2, max_leaf_size=3)).widths == (2, 4, 10)
+
+
+def test_seed_matters_and_is_checked():
+    points = random_points(64)
+    params = TreeParams(max_leaf_size=8)
+    assert build_tree(points, params, seed=1) == build_tree(points, params, seed=1)
+    assert build_tree(points, params, seed=1) != build_tree(points, params, seed=2)
+    with pytest.raises(ConfigError, match="seed"):
+        build_tree(points, params, seed=-1)
+
+
+def test_state_round_trip_and_read_only():
+    tree = build_tree(random_points(20), TreeParams(branching=2, max_leaf_size=4))
+    assert LabelTree.from_state(tree.state()) == tree
+    with pytest.raises(ValueError, match="read-only"):
+        tree.leaf_labels[0] = 1
+    assert tree.leaf_positions[tree.leaf_labels].tolist() == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("parents", "labels", "message"),
+    [
+        ([], [0], "at least one level"),
+        ([[0, 1]], [0, 1], "level 0"),
+        ([[0, 0], [0, 0]], [0, 1], "level 1"),
+        ([[0, 0], [1, 0]], [0, 1], "level 1"),
+        ([[0, 0]], [0], "2 leaves but 1"),
+        ([[0, 0]], [0, 0], "column 1 is missing"),
+        ([[0, 0]], [0, 5], "column 1 is missing"),
+        ([[[0]]], [0], "one-dimensional"),
+    ],
+)
+def test_malformed_trees_are_refused(parents, labels, message):
+    with pytest.raises(DataError, match=message):
+        LabelTree(parents, labels)
+
+
+def test_no_labels():
+    for nothing in (as_csr(np.zeros((0, 3))), np.zeros((0, 3))):
+        with pytest.raises(DataError, match="no labels"):
+            build_tree(nothing)
+
+
+def test_numbers_that_are_none_are_refused():
+    with pytest.raises(DataError, match="label_features: the dense block contains NaN"):
+        build_tree(np.full((200, 2), np.nan))

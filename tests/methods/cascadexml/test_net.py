@@ -1,0 +1,344 @@
+"""CascadeXML's network against its equations, one document at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.errors import ConfigError  # noqa: E402
+from labelgrove.labels.tree import LabelTree, TreeParams, build_tree  # noqa: E402
+from labelgrove.methods.cascadexml.net import CascadeNet  # noqa: E402
+from labelgrove.methods.cascadexml.params import (  # noqa: E402
+    CascadeParams,
+    cascade_clusters,
+    cascade_layers,
+    cascade_tree_params,
+)
+from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
+from reference import cascadexml as reference  # noqa: E402
+from support.nn_problems import (  # noqa: E402
+    overfit,
+    random_labels,
+    random_states,
+    random_tree,
+    randomise,
+)
+
+WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 5
+
+FORMS = [
+    pytest.param({"rescale": False}, id="code"),
+    pytest.param({"truth": "joined"}, id="paper"),
+    pytest.param({"truth": "joined", "rescale": False}, id="joined"),
+    pytest.param({}, id="rescaled"),
+    pytest.param({"reduction": "sum", "level_weights": [0.5, 1.0, 2.0]}, id="weighted sums"),
+    pytest.param({"kept": 1}, id="more true clusters than kept"),
+    pytest.param({"kept": 1, "truth": "joined"}, id="one cluster and the truth"),
+    pytest.param({"kept": [100, 100]}, id="everything kept"),
+    pytest.param({"logits": "gather"}, id="gather"),
+    pytest.param({"logits": "full"}, id="full"),
+    pytest.param({"logits": "union"}, id="union"),
+]
+
+
+def problem(seed, *, widths=WIDTHS, **switches):
+    rng = np.random.default_rng(seed)
+    tree = random_tree(rng, widths)
+    given = {"kept": [2, 3][: len(widths) - 1], "dropout": 0.0, "mix_dropout": 0.0}
+    net = CascadeNet(WIDTH, tree, CascadeParams(**(given | switches)))
+    randomise(net, rng)
+    rows = random_labels(rng, DOCUMENTS, widths[-1], 6)
+    return net, tree, rows, random_states(rng, len(widths) + 1, DOCUMENTS, WIDTH)
+
+
+def vectors_of(net, states, document):
+    first = net.mix.weight @ torch.cat([states[0][document], states[1][document]]) + net.mix.bias
+    return [first, *(state[document] for state in states[2:])]
+
+
+def tables_of(net):
+    return [(table.weight, table.bias) for table in net.tables]
+
+
+def same_gradients(one, other, wanted):
+    ours = torch.autograd.grad(one, wanted, retain_graph=True)
+    theirs = torch.autograd.grad(other, wanted, retain_graph=True)
+    return all(torch.allclose(a, b, atol=1e-4) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("switches", FORMS)
+@pytest.mark.parametrize("seed", range(3))
+def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
+    net, tree, rows, states = problem(seed, **switches)
+    loss, stats = net.loss(states, RaggedLabels.from_rows(rows))
+    expected = sum(
+        reference.document_loss(
+            vectors_of(net, states, d),
+            tree.leaf_positions[rows[d]].tolist() if rows[d] else [],
+            tree.parents,
+            tables_of(net),
+            kept=net.kept,
+            truth=net.params.truth,
+            reduction=net.params.reduction,
+            rescale=net.params.rescale,
+            level_weights=net.params.level_weights,
+        )
+        for d in range(DOCUMENTS)
+    ) / len(rows)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-4)
+    assert same_gradients(loss, expected, [*states, *net.parameters()])
+    assert {"loss.1", "loss.3", "recall.2", "candidates.3"} <= stats.keys()
+
+
+@pytest.mark.parametrize("score", ["level", "weighted"])
+@pytest.mark.parametrize("widths", [WIDTHS, [5, 30], [12]])
+def test_prediction_is_that_of_the_equations(score, widths):
+    net, tree, _, states = problem(4, widths=widths, score=score)
+    net.train()
+    net.dropout = [0.5] * len(widths)  # prediction must not drop anything even so
+    top = net.predict(states, 6)
+    for d in range(DOCUMENTS):
+        expected = reference.predict(
+            vectors_of(net, states, d),
+            tree.parents,
+            tables_of(net),
+            6,
+            kept=net.kept,
+            score=score,
+        )
+        real = top.columns[d] >= 0
+        assert top.columns[d][real].tolist() == [tree.leaf_labels[n] for n, _ in expected]
+        assert top.scores[d][real].tolist() == pytest.approx([s for _, s in expected], abs=1e-5)
+
+
+def test_a_rule_can_be_named_at_prediction():
+    net, _, _, states = problem(4, score="level")
+    named = net.predict(states, 6, score="weighted").scores
+    net.params.score = "weighted"
+    assert torch.equal(net.predict(states, 6).scores, named)
+    assert not torch.equal(net.predict(states, 6, score="level").scores, named)
+
+
+@pytest.mark.parametrize("truth", ["forced", "joined"])
+def test_a_level_reaches_its_own_layers_only(truth):
+    net, _, rows, states = problem(5, truth=truth)
+    for level in range(3):
+        net.weights = [float(number == level) for number in range(3)]
+        loss, _ = net.loss(states, RaggedLabels.from_rows(rows))
+        grads = torch.autograd.grad(loss, states, allow_unused=True)
+        reached = {n for n, grad in enumerate(grads) if grad is not None and grad.any()}
+        assert reached == ({0, 1} if level == 0 else {level + 1})
+
+
+def test_candidates_follow_the_scores_of_their_parents():
+    net, tree, _, states = problem(6, kept=[1, 2])
+    with torch.no_grad():
+        for table in net.tables:
+            table.weight.zero_()
+            table.bias.zero_()
+        node = 2
+        net.tables[0].bias[node] = 5.0
+        below = [c for c in range(11) if tree.parents[1][c] == node][:2]
+        net.tables[1].bias[below] = 3.0
+        net.tables[1].bias[[c for c in range(11) if tree.parents[1][c] != node]] = 9.0
+    labels = {int(tree.leaf_labels[p]) for p in range(45) if tree.parents[2][p] in below}
+    found = {c for c in net.predict(states, 45).columns.flatten().tolist() if c >= 0}
+    assert found == labels
+    inside = RaggedLabels.from_rows([[min(labels)]] * DOCUMENTS)
+    outside = RaggedLabels.from_rows([[min(set(range(45)) - labels)]] * DOCUMENTS)
+    assert net.shortlist_recall(states, inside).tolist() == [[DOCUMENTS, DOCUMENTS]] * 2
+    assert net.shortlist_recall(states, outside)[-1].tolist() == [0, DOCUMENTS]
+
+
+def test_forcing_brings_siblings_and_joining_does_not():
+    for truth, siblings in (("forced", True), ("joined", False)):
+        net, tree, _, states = problem(7, kept=[1, 1], truth=truth)
+        with torch.no_grad():
+            for table in net.tables:
+                table.weight.zero_()
+                table.bias.zero_()
+            net.tables[0].bias[0] = 5.0  # what the first level likes; the true label is elsewhere
+        leaf = 44
+        net.loss(states, RaggedLabels.from_rows([[tree.leaf_labels[leaf]]] * DOCUMENTS))[
+            0
+        ].backward()
+        touched = {r for r in range(45) if net.tables[2].bias.grad[r]}
+        assert leaf in touched
+        family = {r for r in range(45) if tree.parents[2][r] == tree.parents[2][leaf]}
+        assert len(family) > 1
+        assert (family <= touched) is siblings
+
+
+def test_rows_off_the_lists_get_no_gradient_and_do_not_matter():
+    net, tree, _, states = problem(8, kept=[1, 1])
+    positives = RaggedLabels.from_rows([[int(tree.leaf_labels[0])]] * DOCUMENTS)
+    loss, _ = net.loss(states, positives)
+    loss.backward()
+    middle = {r for r in range(11) if tree.parents[1][r] == 0}
+    labels = {r for r in range(45) if tree.parents[2][r] == 0}
+    for table, listed in ((net.tables[1], middle), (net.tables[2], labels)):
+        rows = range(len(table.weight))
+        assert {r for r in rows if table.weight.grad[r].any() or table.bias.grad[r]} == listed
+        with torch.no_grad():
+            for row in set(rows) - listed:
+                table.weight[row] += 100.0
+    assert net.loss(states, positives)[0].item() == loss.item()
+
+
+def test_prediction_knows_no_labels():
+    """Shortlists of prediction follow scores alone: a label in a hopeless cluster is not found."""
+    net, tree, _, states = problem(9, kept=[1, 1])
+    with torch.no_grad():
+        net.tables[0].bias[:] = torch.tensor([9.0, 0.0, 0.0, 0.0]) * 100
+    hopeless = int(tree.leaf_labels[44])
+    positives = RaggedLabels.from_rows([[hopeless]] * DOCUMENTS)
+    for _ in range(2):  # also after the labels were seen in training
+        assert hopeless not in net.predict(states, 45).columns
+        assert net.shortlist_recall(states, positives)[:, 0].tolist() == [0, 0]
+        _, stats = net.loss(states, positives)
+        assert float(stats["recall.1"]) == 0.0
+
+
+def test_defaults_are_what_did_better_on_tibkat():
+    params = CascadeParams()
+    found = (params.reduction, params.rescale, params.truth, params.score)
+    assert found == ("mean", True, "forced", "level")
+
+
+def test_a_document_costs_the_same_in_any_batch():
+    net, _, rows, states = problem(10)
+    together, _ = net.loss(states, RaggedLabels.from_rows(rows))
+    alone = [
+        net.loss([s[d : d + 1] for s in states], RaggedLabels.from_rows([rows[d]]))[0]
+        for d in range(DOCUMENTS)
+    ]
+    assert together.item() == pytest.approx(sum(alone).item() / DOCUMENTS, abs=1e-4)
+
+
+@pytest.mark.parametrize("truth", ["forced", "joined"])
+def test_it_learns_a_planted_problem(truth):
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    tree = random_tree(rng, [8, 40, 250])
+    states = [torch.randn(100, 64) for _ in range(4)]
+    rows = [rng.choice(250, 3, replace=False).tolist() for _ in range(100)]
+    params = CascadeParams(kept=[4, 8], dropout=0.1, truth=truth)
+    net = CascadeNet(64, tree, params)
+    assert overfit(net, states, rows, steps=150, lr=0.01) > 0.99
+    recall = net.shortlist_recall(states, RaggedLabels.from_rows(rows))
+    assert (recall[:, 0] / recall[:, 1] > 0.95).all()
+
+
+def test_the_loss_is_float32_under_autocast():
+    net, _, rows, states = problem(11)
+    positives = RaggedLabels.from_rows(rows)
+    exact, _ = net.loss(states, positives)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough, _ = net.loss(states, positives)
+    assert rough.dtype == torch.float32
+    assert rough.item() == pytest.approx(exact.item(), rel=0.05)
+    rough.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("logits", ["gather", "full", "union"])
+def test_a_training_step_waits_for_the_gpu_only_to_learn_which_rows_are_used(logits):
+    net, _, rows, states = problem(12, logits=logits)
+    net, states = net.cuda(), [s.detach().cuda().requires_grad_() for s in states]
+    positives = RaggedLabels.from_rows(rows).to("cuda")
+    net.loss(states, positives)[0].backward()
+    torch.cuda.set_sync_debug_mode("warn" if logits == "union" else "error")
+    try:
+        net.loss(states, positives)[0].backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_layers_as_published_and_for_other_depths():
+    assert cascade_layers(12, 4) == [(5, 6), (8,), (10,), (12,)]
+    assert cascade_layers(12, 3) == [(7, 8), (10,), (12,)]
+    assert cascade_layers(6, 4) == [(2, 3), (4,), (5,), (6,)]
+    assert cascade_layers(24, 4) == [(11, 12), (16,), (20,), (24,)]
+    assert cascade_layers(12, 1) == [(11, 12)]
+    assert cascade_layers(12, 3, "last") == [(11, 12), (12,), (12,)]
+    assert cascade_layers(1, 3) == [(0, 1), (1,), (1,)]
+    for depth in range(1, 30):
+        for levels in range(1, 8):
+            ends = [layers[-1] for layers in cascade_layers(depth, levels)]
+            assert ends == sorted(ends)
+            assert ends[-1] == depth
+    with pytest.raises(ConfigError, match="needs layers and levels"):
+        cascade_layers(12, 0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "clusters"),
+    [
+        (670_091, (1024, 8192, 65536)),
+        (501_070, (1024, 8192, 65536)),
+        (2_812_281, (512, 4096, 32768, 262144)),
+        (30_938, (512, 4096)),
+        (13_330, (128, 1024)),
+        (3_956, (512,)),
+        (1_000, (128,)),
+        (999, ()),
+        (1, ()),
+    ],
+)
+def test_clusters_for_any_number_of_labels(labels, clusters):
+    assert cascade_clusters(labels) == clusters
+
+
+def test_trees_have_the_levels_that_were_chosen():
+    for labels in (3, 999, 1_000, 3_956, 10_240):
+        features = np.random.default_rng(0).random((labels, 3))
+        tree = build_tree(features, cascade_tree_params(labels, CascadeParams(), TreeParams()))
+        assert tree.widths == (*cascade_clusters(labels), labels)
+
+
+def test_widths_may_be_given_if_they_grow_evenly():
+    params = cascade_tree_params(100, CascadeParams(clusters=[2, 8]), TreeParams())
+    tree = build_tree(np.random.default_rng(0).random((100, 3)), params)
+    assert tree.widths == (2, 8, 100)
+    for uneven in ([2, 8, 16], [4, 4], [8, 4], [3], [2, 7]):
+        with pytest.raises(ConfigError, match=r"heads\.clusters: must be powers of two"):
+            cascade_tree_params(100, CascadeParams(clusters=uneven), TreeParams())
+    with pytest.raises(ConfigError, match=r"tree\.kind"):
+        cascade_tree_params(100, CascadeParams(), TreeParams(kind="kway"))
+
+
+@pytest.mark.parametrize(("labels", "widths"), [(100, (2, 8, 100)), (8, (2, 8)), (2, (2,))])
+def test_levels_that_are_not_coarser_than_the_labels_are_left_out(labels, widths):
+    params = cascade_tree_params(labels, CascadeParams(clusters=[2, 8]), TreeParams())
+    assert build_tree(np.random.default_rng(0).random((labels, 3)), params).widths == widths
+
+
+def test_more_clusters_are_kept_where_k_labels_are_a_must():
+    tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
+    net = CascadeNet(4, tree, CascadeParams(kept=1))
+    states = [torch.ones(1, 4)] * 3
+    assert (net.predict(states, 3).columns >= 0).sum() < 3
+    assert (net.predict(states, 3, enough=True).columns >= 0).sum() == 3
+
+
+@pytest.mark.parametrize("rows_per_copy", [7, 1000])
+def test_the_output_layer_is_in_the_order_of_the_columns(monkeypatch, rows_per_copy):
+    monkeypatch.setattr("labelgrove.methods.cascadexml.net.ROWS_PER_COPY", rows_per_copy)
+    net, tree, _, _ = problem(0)
+    weights, biases = net.output_layer()
+    for column, position in enumerate(tree.leaf_positions):
+        assert weights[column].tolist() == net.tables[-1].weight[position].tolist()
+        assert biases[column] == net.tables[-1].bias[position]
+
+
+def test_wrong_settings_are_refused():
+    tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
+    with pytest.raises(ConfigError, match=r"heads\.kept: 1 values wanted, one per level, got 3"):
+        CascadeNet(4, tree, CascadeParams(kept=[1, 2, 3]))
+    with pytest.raises(ConfigError, match="3 layer states wanted, got 2"):
+        CascadeNet(4, tree).predict([torch.ones(1, 4)] * 2, 1)
+    with pytest.raises(ConfigError, match="label table must be 3 x 4"):
+        CascadeNet(4, tree, table=torch.nn.Embedding(3, 5))

@@ -1,0 +1,310 @@
+"""Ensembles of quick linear models, and one with a tiny network."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import labelgrove
+from labelgrove import (
+    Corpus,
+    Ensemble,
+    LabelIndex,
+    Linear,
+    RankerParams,
+    SearchParams,
+    TfidfParams,
+)
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
+from labelgrove.methods import create
+from labelgrove.scores.merging import merge
+from labelgrove.text.tfidf import Tfidf
+from test_contract import planted, same, tiny_training
+
+SYLLABLES = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
+LEARNT_FROM = 114  # of the 120 planted documents, 5 % are held out
+
+
+def two(**settings: Any) -> Ensemble:
+    return Ensemble([Linear(), Linear(tfidf=SYLLABLES, random_state=1)], **settings)
+
+
+def computed(run: RunFolder) -> Counter[str]:
+    """How often each stage was computed in a run folder."""
+    lines = map(json.loads, (run.path / "log.jsonl").read_text().splitlines())
+    return Counter(line["stage"] for line in lines if line["kind"] == "stage_computing")
+
+
+@pytest.mark.parametrize("rule", ["mean", "rank", "softmax", "sigmoid", "round-robin"])
+def test_members_are_trained_on_the_same_documents_and_merged(rule: Any) -> None:
+    texts, labels = planted()
+    model = two(rule=rule).fit(texts, labels)
+    assert not hasattr(model.members[0], "index_")  # the originals stay as they were
+    alone = [Linear(), Linear(tfidf=SYLLABLES, random_state=1)]
+    found = [m.fit(texts, labels).predict(texts, k=11) for m in alone]
+    assert same(model.predict(texts, k=4), merge(found, k=4, rule=rule, places=11))
+    joined = Ensemble(alone, rule=rule).join()
+    assert same(joined.predict(texts, k=4), model.predict(texts, k=4))
+    assert joined.facts_.documents == 120
+
+
+def test_each_member_brings_so_many_candidates() -> None:
+    texts, labels = planted()
+    members = [Linear().fit(texts, labels), Linear(tfidf=SYLLABLES).fit(texts, labels)]
+    few = Ensemble(members, candidates=2).join()
+    found = [member.predict(texts, k=2) for member in members]
+    assert same(few.predict(texts, k=1), merge(found, k=1))
+    found = [member.predict(texts, k=3) for member in members]
+    assert same(few.predict(texts, k=3), merge(found, k=3))
+
+
+def test_weights_are_used() -> None:
+    texts, labels = planted()
+    members = [Linear().fit(texts, labels), Linear(tfidf=SYLLABLES).fit(texts, labels)]
+    assert Ensemble(members).join().weights_ == [1.0, 1.0]
+    only_second = Ensemble(members, weights=[0, 2]).join()
+    del only_second.members_[0].rankers_  # what counts for nothing is not asked, either
+    assert same(only_second.predict(texts, k=3), members[1].predict(texts, k=3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rule": "median"}, "rule: must be one of mean, rank, softmax, sigmoid, round-robin"),
+        ({"weights": [1.0]}, "weights: must be 2 numbers"),
+        ({"weights": ["a", "b"]}, "weights: must be 2 numbers"),
+        ({"weights": [0.0, 0.0]}, "nor all 0"),
+        ({"weights": [-1.0, 1.0]}, "must not be negative"),
+        ({"weights": [1.0, 1.0], "rule": "round-robin"}, "must be left out"),
+        ({"weights": [1.0, 1.0], "rule": "learnt"}, "must be left out"),
+        ({"candidates": 0}, "candidates: must be a whole number"),
+        ({"candidates": True}, "candidates: must be a whole number"),
+        ({"members": []}, "needs at least one"),
+        ({"members": ["linear"]}, "number 1 is no labelgrove model"),
+        ({"members": [Linear, Linear]}, "number 1 is no labelgrove model"),
+        ({"members": 7}, "must be a list"),
+        ({"held_out": 1.0, "rule": "learnt"}, "held_out"),
+        ({"held_out": 0, "rule": "learnt"}, "held_out: must be above 0"),
+    ],
+)
+def test_wrong_arguments_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Ensemble(**{"members": [Linear(), Linear()], **settings}).fit(["a", "b"], [["x"], ["y"]])
+
+
+def test_members_over_different_labels_are_refused() -> None:
+    first = Linear().fit(["red", "blue"], [["a"], ["b"]])
+    more = Linear().fit(["red", "blue"], [["a"], ["c", "d"]])
+    with pytest.raises(DataError, match=r"member 2 \(linear\) has 3 labels, member 1 2"):
+        Ensemble([first, more]).join()
+    other = Linear().fit(["red", "blue"], [["a"], ["c"]])
+    with pytest.raises(DataError, match="column 1 is 'c' there and 'b' here"):
+        Ensemble([first, other]).join()
+    turned = Linear().fit(["red", "blue"], [["a"], ["b"]], index=LabelIndex(["b", "a"]))
+    with pytest.raises(DataError, match="another order: column 0"):
+        Ensemble([first, turned]).join()
+    with pytest.raises(NotFittedError, match="member 2"):
+        Ensemble([first, Linear()]).join()
+
+
+def test_margins_have_no_mean_with_probabilities() -> None:
+    mixed = [Linear(), Linear(search=SearchParams(last_level="noop"))]
+    texts, labels = planted()
+    events: list[Any] = []
+    with pytest.raises(ConfigError, match="2 linear gives margins and 1 linear scores"):
+        Ensemble(mixed).fit(texts, labels, callbacks=[events.append])
+    assert not events  # nothing was trained
+    trained = [member.fit(texts, labels) for member in mixed]
+    with pytest.raises(ConfigError, match="whose mean says nothing"):
+        Ensemble(trained).join()
+    found = Ensemble(mixed, rule="rank").fit(texts, labels).predict(texts[:3], k=2)
+    assert found.score_kind == "margin"
+
+
+def test_learnt_weights_come_from_documents_that_no_member_saw() -> None:
+    texts, labels = planted()
+    heard: list[str] = []
+    model = two(rule="learnt").fit(
+        texts, labels, callbacks=[lambda event: heard.append(event.values.get("text", ""))]
+    )
+    assert [member.facts_.documents for member in model.members_] == [LEARNT_FROM] * 2
+    assert model.facts_.documents == 120
+    assert model.rule_ in ("mean", "rank", "softmax", "sigmoid")
+    assert model.report_["held_out"] == 6
+    assert model.report_["ensemble"][0] >= max(
+        model.report_[name][0] for name in ("1 linear", "2 linear")
+    )
+    assert any(text.startswith("held-out P@1/3/5: ensemble") for text in heard)
+    heard.clear()
+    few = two(rule="learnt").fit(
+        texts[:20],
+        labels[:20],
+        callbacks=[lambda event: heard.append(event.values.get("text", ""))],
+    )
+    assert any(text.startswith("too few documents to learn weights") for text in heard)
+    assert (few.rule_, few.weights_, few.report_) == ("rank", [1.0, 1.0], {})
+    assert [member.facts_.documents for member in few.members_] == [20, 20]
+
+
+def test_weights_of_fitted_members_are_learnt_from_what_join_is_given(tmp_path: Path) -> None:
+    texts, labels = planted(200)
+    wrong = [labels[0]] * 100
+    index = LabelIndex.from_label_lists(labels)
+    good = Linear().fit(texts[:100], labels[:100], index=index)
+    bad = Linear().fit(texts[:100], wrong, index=index)
+    with pytest.raises(DataError, match="join"):
+        Ensemble([good, bad], rule="learnt").join()
+    held_out = Corpus.from_lists(texts[100:], labels[100:], index=index)
+    model = Ensemble([good, bad], rule="learnt").join(held_out)
+    assert same(
+        model.predict(texts, k=3),
+        Ensemble([good, bad], rule="learnt").join(texts[100:], labels[100:]).predict(texts, k=3),
+    )
+    assert model.weights_[0] > model.weights_[1]
+    model.save(tmp_path / "m")
+    loaded = labelgrove.load(tmp_path / "m")
+    assert (loaded.rule_, loaded.weights_) == (model.rule_, model.weights_)
+    assert loaded.report_ == model.report_
+    assert same(loaded.predict(texts, k=3), model.predict(texts, k=3))
+
+
+def test_what_members_have_in_common_is_made_once(tmp_path: Path) -> None:
+    texts, labels = planted()
+    members = [Linear(ranker=RankerParams(C=c)) for c in (0.5, 1.0, 2.0)]
+    with RunFolder(tmp_path / "run") as run:
+        model = Ensemble(members).fit(texts, labels, run=run)
+        assert computed(run) == {"tfidf": 1, "tree": 1, "ranker": 3}
+        again = Ensemble([*members, Linear(tfidf=SYLLABLES)]).fit(texts, labels, run=run)
+        assert computed(run) == {"tfidf": 2, "tree": 2, "ranker": 4}
+    assert len(again.members_) == 4
+    assert list(model.timings_)[:2] == ["1 linear: tfidf", "1 linear: tree"]
+
+
+def test_members_share_without_a_run_folder_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = []
+    original = Tfidf.fit_transform
+
+    def counted(self: Tfidf, *arguments: Any, **options: Any) -> Any:
+        fitted.append(self)
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(Tfidf, "fit_transform", counted)
+    texts, labels = planted()
+    model = Ensemble([Linear(ranker=RankerParams(C=c)) for c in (0.5, 2.0)]).fit(texts, labels)
+    assert len(fitted) == 1
+    assert model.predict(texts[:2], k=2).counts.tolist() == [2, 2]
+
+
+def test_the_folder_holds_whole_models(tmp_path: Path) -> None:
+    texts, labels = planted()
+    model = two(rule="softmax").fit(texts, labels)
+    model.save(tmp_path / "m")
+    second = labelgrove.load(tmp_path / "m" / "members" / "2")
+    assert same(second.predict(texts, k=3), model.members_[1].predict(texts, k=3))
+    settings = tomllib.loads((tmp_path / "m" / "config.toml").read_text())
+    assert settings.pop("method") == "ensemble"
+    repeated = create("ensemble", settings).fit(texts, labels)
+    assert same(repeated.predict(texts, k=3), model.predict(texts, k=3))
+    two(rule="rank").fit(texts, labels).save(tmp_path / "m", overwrite=True)
+    assert labelgrove.load(tmp_path / "m").rule_ == "rank"
+    weights = next((tmp_path / "m" / "members" / "2").glob("ranker*.safetensors"))
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(ModelFormatError, match="members/2/ranker"):
+        labelgrove.load(tmp_path / "m")
+
+
+def test_parameters_of_members_have_names() -> None:
+    model = two(rule="rank")
+    assert model.get_params()["members__2__tfidf__ngram_range"] == (2, 3)
+    assert "members__1__ranker" not in model.get_params(deep=False)
+    copied = clone(model).set_params(members__2__ranker__C=3.0, rule="mean")
+    assert [m.ranker.C for m in copied.members] == [1.0, 3.0]
+    assert [m.ranker.C for m in model.members] == [1.0, 1.0]
+    assert (copied.rule, model.rule) == ("mean", "rank")
+    for wrong in ("members__3__ranker__C", "members__x__ranker__C", "members__0__n_trees"):
+        with pytest.raises(ConfigError, match="has members 1 to 2"):
+            model.set_params(**{wrong: 1})
+
+
+def test_config_tables() -> None:
+    tables = {
+        "rule": "rank",
+        "random_state": 7,
+        "ranker": {"C": 2.0},
+        "members": [
+            {"method": "parabel", "ranker": {"eps": 0.2}, "random_state": 1},
+            {"method": "linear", "ranker": {"C": 3.0}},
+        ],
+    }
+    model = create("ensemble", tables)
+    first, second = model.members
+    assert (first.n_trees, first.ranker.C, first.ranker.eps, first.random_state) == (3, 2.0, 0.2, 1)
+    assert (second.ranker.C, second.random_state, model.random_state) == (3.0, 7, 7)
+    with pytest.raises(ConfigError, match=r"ranke: unknown key; did you mean ranker\?"):
+        create("ensemble", {"members": [{"method": "linear"}], "ranke": {}})
+    with pytest.raises(ConfigError, match=r"ranker.Z: unknown key"):
+        create("ensemble", {"members": [{"method": "linear", "ranker": {"Z": 1}}]})
+    with pytest.raises(ConfigError, match="number 2 has no method"):
+        create("ensemble", {"members": [{"method": "linear"}, {"ranker": {"C": 3.0}}]})
+    with pytest.raises(ConfigError, match="unknown method"):
+        create("ensemble", {"members": [{"method": "liner"}]})
+    with pytest.raises(ConfigError, match=r"\[\[members\]\]"):
+        create("ensemble", {"members": ["linear"]})
+
+
+def test_allow_deny_and_dense_go_to_the_members() -> None:
+    texts, labels = planted()
+    model = two().fit(texts, labels)
+    allowed = ["colour red", "colour blue"]
+    assert {*model.predict(texts[:1], k=5, allow=allowed).names()[0]} == set(allowed)
+    assert not {*model.predict(texts[:1], k=9, deny=allowed).names()[0]} & set(allowed)
+    dense = np.random.default_rng(0).normal(size=(len(texts), 4)).astype(np.float32)
+    both = two().fit(texts, labels, dense=dense)
+    assert both.facts_.width == 4
+    assert len(both.predict(texts, k=2, dense=dense)) == len(texts)
+
+
+def test_an_ensemble_may_be_a_member(tmp_path: Path) -> None:
+    texts, labels = planted()
+    model = Ensemble([Linear(), two(rule="rank")], rule="sigmoid").fit(texts, labels)
+    model.save(tmp_path / "m")
+    loaded = labelgrove.load(tmp_path / "m")
+    assert same(loaded.predict(texts, k=3), model.predict(texts, k=3))
+    settings = tomllib.loads((tmp_path / "m" / "config.toml").read_text())
+    assert len(settings["members"][1]["members"]) == 2
+
+
+def test_a_network_and_a_linear_model(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    texts, labels = planted()
+    tiny = tiny_training()
+    small = {"branching": 2, "max_leaf_size": 3}
+    network = tiny | {"method": "lightxml", "heads": {"dropout": 0.0, "one_head_up_to": 1}}
+    tables = {
+        "rule": "learnt",
+        "held_out": 0.1,
+        "tree": small,
+        "members": [
+            {"method": "linear"},
+            network | {"training": tiny["training"] | {"max_steps": 20}},
+            network | {"training": tiny["training"] | {"max_steps": 10}},
+        ],
+    }
+    with RunFolder(tmp_path / "run") as run:
+        model = create("ensemble", tables).fit(texts, labels, run=run)
+        assert computed(run) == {"tfidf": 1, "tree": 1, "ranker": 1, "tokens": 1, "network": 2}
+    assert model.score(texts, labels) > 0.9
+    model.save(tmp_path / "m")
+    assert same(labelgrove.load(tmp_path / "m").predict(texts, k=3), model.predict(texts, k=3))
+    few = ["colour red", "kind hat"]
+    assert all(set(row) == set(few) for row in model.predict(texts, k=2, allow=few).names())

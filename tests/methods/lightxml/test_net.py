@@ -1,0 +1,273 @@
+"""LightXML's network against its equations, one document at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.errors import ConfigError  # noqa: E402
+from labelgrove.labels.tree import LabelTree  # noqa: E402
+from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa: E402
+from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
+from reference import lightxml as reference  # noqa: E402
+from support.nn_problems import (  # noqa: E402
+    overfit,
+    random_labels,
+    random_states,
+    random_tree,
+    randomise,
+)
+
+LABELS, GROUPS, WIDTH, LAYERS, DOCUMENTS = 40, 9, 6, 3, 5
+
+FORMS = [
+    pytest.param({"reduction": "mean"}, id="code"),
+    pytest.param({"bottleneck_sigmoid": True, "truth": "joined"}, id="paper"),
+    pytest.param({"truth": "joined"}, id="joined"),
+    pytest.param({}, id="sum"),
+    pytest.param({"groups_kept": 1}, id="more true groups than kept"),
+    pytest.param({"truth": "joined", "groups_kept": 1}, id="one group and the truth"),
+    pytest.param({"max_candidates": 6}, id="limited"),
+    pytest.param({"max_candidates": 2, "truth": "joined"}, id="limit below the positives"),
+    pytest.param({"logits": "gather"}, id="gather"),
+    pytest.param({"logits": "full"}, id="full"),
+    pytest.param({"logits": "union"}, id="union"),
+    pytest.param({"groups_kept": 100}, id="all groups"),
+]
+
+
+def problem(seed, **switches):
+    rng = np.random.default_rng(seed)
+    tree = random_tree(rng, [GROUPS, LABELS])
+    params = LightXmlParams(layers=LAYERS, bottleneck=4, dropout=0.0)
+    params.set_params(**({"groups_kept": 3} | switches))
+    net = LightXmlNet(WIDTH, LABELS, tree, params)
+    randomise(net, rng)
+    rows = random_labels(rng, DOCUMENTS, LABELS, 6)
+    groups = [
+        [int(tree.leaf_labels[p]) for p in range(LABELS) if tree.parents[1][p] == g]
+        for g in range(GROUPS)
+    ]
+    return net, groups, rows, random_states(rng, LAYERS, DOCUMENTS, WIDTH)
+
+
+def weights_of(net):
+    """The network's weights under the reference's names, labels by their columns."""
+    names = ("groups.weight", "groups.bias", "bottleneck.weight", "bottleneck.bias")
+    by_name = dict(net.named_parameters())
+    return {name: by_name[name] for name in names} | {
+        "labels": net.table.weight[net.index.leaf_positions]
+    }
+
+
+@pytest.mark.parametrize("switches", FORMS)
+@pytest.mark.parametrize("seed", range(3))
+def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
+    net, groups, rows, states = problem(seed, **switches)
+    loss, stats = net.loss(states, RaggedLabels.from_rows(rows))
+    weights = weights_of(net)
+    expected = sum(
+        reference.document_loss(
+            [state[d] for state in states],
+            rows[d],
+            groups,
+            weights,
+            groups_kept=net.params.groups_kept,
+            truth=net.params.truth,
+            reduction=net.params.reduction,
+            bottleneck_sigmoid=net.params.bottleneck_sigmoid,
+            most=net.params.max_candidates,
+        )
+        for d in range(DOCUMENTS)
+    ) / len(rows)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-4)
+    wanted = [*states, *net.parameters()]
+    ours = torch.autograd.grad(loss, wanted)
+    theirs = torch.autograd.grad(expected, wanted)
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(one, other, atol=1e-4)
+    assert float(stats["loss.groups"] + stats["loss.labels"]) == pytest.approx(loss.item())
+
+
+def test_defaults_are_what_did_better_on_tibkat():
+    params = LightXmlParams()
+    found = (params.reduction, params.truth, params.bottleneck_sigmoid, params.score)
+    assert found == ("sum", "forced", False, "level")
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("tree", [None, LabelTree([np.zeros(LABELS)], np.arange(LABELS))])
+@pytest.mark.parametrize("chunk", [None, 7])
+def test_full_head(reduction, tree, chunk):
+    rng = np.random.default_rng(0)
+    params = LightXmlParams(layers=2, dropout=0.0, reduction=reduction, full_chunk=chunk)
+    net = LightXmlNet(WIDTH, LABELS, tree, params)
+    randomise(net, rng)
+    rows, states = random_labels(rng, 4, LABELS, 5), random_states(rng, 2, 4, WIDTH)
+    loss, _ = net.loss(states, RaggedLabels.from_rows(rows))
+    weights = dict(net.named_parameters())
+    expected = sum(
+        reference.full_document_loss([s[d] for s in states], rows[d], weights, reduction=reduction)
+        for d in range(4)
+    ) / len(rows)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-4)
+    wanted = [*states, *net.parameters()]
+    for one, other in zip(
+        torch.autograd.grad(loss, wanted), torch.autograd.grad(expected, wanted), strict=True
+    ):
+        assert torch.allclose(one, other, atol=1e-4)
+    top = net.predict(states, 3)
+    logits = torch.cat(states, 1) @ net.full.weight.T + net.full.bias
+    assert torch.equal(top.columns, logits.topk(3).indices)
+    assert torch.allclose(top.scores, logits.sigmoid().topk(3).values)
+    assert net.shortlist_recall(states, RaggedLabels.from_rows(rows)).unique().numel() == 1
+
+
+@pytest.mark.parametrize("score", ["level", "weighted"])
+@pytest.mark.parametrize("sigmoid", [False, True])
+def test_prediction_is_that_of_the_equations(sigmoid, score):
+    net, groups, _, states = problem(5, bottleneck_sigmoid=sigmoid, score=score, dropout=0.5)
+    net.train()  # prediction must not drop anything even so
+    top = net.predict(states, 7)
+    for d in range(DOCUMENTS):
+        expected = reference.predict(
+            [state[d] for state in states],
+            groups,
+            weights_of(net),
+            7,
+            groups_kept=3,
+            bottleneck_sigmoid=sigmoid,
+            score=score,
+        )
+        real = top.columns[d] >= 0
+        assert top.columns[d][real].tolist() == [label for label, _ in expected]
+        assert top.scores[d][real].tolist() == pytest.approx([s for _, s in expected], abs=1e-5)
+
+
+def test_candidates_follow_the_group_scores():
+    net, groups, _, states = problem(6)
+    with torch.no_grad():
+        net.groups.weight.zero_()
+        net.groups.bias.zero_()
+        net.groups.bias[[2, 4, 7]] = 5.0
+    allowed = {label for g in (2, 4, 7) for label in groups[g]}
+    found = {c for c in net.predict(states, LABELS).columns.flatten().tolist() if c >= 0}
+    assert found == allowed
+    positives = RaggedLabels.from_rows([[groups[2][0]]] * DOCUMENTS)
+    assert net.shortlist_recall(states, positives).tolist() == [[DOCUMENTS, DOCUMENTS]]
+    positives = RaggedLabels.from_rows([[groups[0][0]]] * DOCUMENTS)
+    assert net.shortlist_recall(states, positives).tolist() == [[0, DOCUMENTS]]
+    _, stats = net.loss(states, positives)
+    assert float(stats["recall"]) == 0.0  # of the groups' own choice, whatever training forces in
+
+
+@pytest.mark.parametrize("tree", [None, LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])])
+def test_the_text_is_as_wide_as_what_the_output_layer_reads(tree):
+    net = LightXmlNet(4, 3, tree, LightXmlParams(layers=2, bottleneck=3))
+    states = [torch.ones(1, 4)] * 2
+    assert net.text_width == net.output_layer()[0].shape[1] == net.text(states).shape[1]
+
+
+def test_rows_off_the_lists_get_no_gradient_and_do_not_matter():
+    net, groups, _, states = problem(7)
+    rows = [[groups[0][0]]] * DOCUMENTS
+    with torch.no_grad():
+        net.groups.bias.zero_()
+        net.groups.weight.zero_()
+        net.groups.bias[[0, 1, 2]] = 5.0
+    positives = RaggedLabels.from_rows(rows)
+    loss, _ = net.loss(states, positives)
+    loss.backward()
+    listed = {int(net.index.leaf_positions[c]) for g in (0, 1, 2) for c in groups[g]}
+    touched = {row for row in range(LABELS) if net.table.weight.grad[row].any()}
+    assert touched == listed
+    with torch.no_grad():
+        for row in set(range(LABELS)) - listed:
+            net.table.weight[row] += 100.0
+    assert net.loss(states, positives)[0].item() == loss.item()
+
+
+def test_a_document_costs_the_same_in_any_batch():
+    net, _, rows, states = problem(8)
+    together, _ = net.loss(states, RaggedLabels.from_rows(rows))
+    alone = [
+        net.loss([s[d : d + 1] for s in states], RaggedLabels.from_rows([rows[d]]))[0]
+        for d in range(DOCUMENTS)
+    ]
+    assert together.item() == pytest.approx(sum(alone).item() / DOCUMENTS, abs=1e-5)
+    wide = RaggedLabels.from_rows(rows)
+    wide = RaggedLabels(wide.indptr, wide.indices, wide.width + 24)
+    assert net.loss(states, wide)[0].item() == pytest.approx(together.item(), abs=1e-6)
+
+
+def test_dropout_is_for_training_only():
+    net, _, rows, states = problem(9, dropout=0.5)
+    positives = RaggedLabels.from_rows(rows)
+    net.eval()
+    assert net.loss(states, positives)[0].item() == net.loss(states, positives)[0].item()
+    net.train()
+    assert net.loss(states, positives)[0].item() != net.loss(states, positives)[0].item()
+
+
+@pytest.mark.parametrize("truth", ["forced", "joined"])
+def test_it_learns_a_planted_problem(truth):
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    tree = random_tree(rng, [20, 200])
+    params = LightXmlParams(layers=2, bottleneck=32, dropout=0.1, groups_kept=4, truth=truth)
+    states = [torch.randn(100, 64) for _ in range(2)]
+    rows = [rng.choice(200, 3, replace=False).tolist() for _ in range(100)]
+    assert overfit(LightXmlNet(64, 200, tree, params), states, rows, steps=100, lr=0.01) > 0.99
+
+
+def test_the_full_head_learns_a_planted_problem():
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    states = [torch.randn(100, 64) for _ in range(2)]
+    rows = [rng.choice(200, 3, replace=False).tolist() for _ in range(100)]
+    net = LightXmlNet(64, 200, None, LightXmlParams(layers=2, dropout=0.1))
+    assert overfit(net, states, rows, steps=100, lr=0.02) > 0.99
+
+
+def test_the_loss_is_float32_under_autocast():
+    net, _, rows, states = problem(10)
+    positives = RaggedLabels.from_rows(rows)
+    exact, _ = net.loss(states, positives)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough, _ = net.loss(states, positives)
+    assert rough.dtype == torch.float32
+    assert rough.item() == pytest.approx(exact.item(), rel=0.05)
+    rough.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
+
+
+def test_wrong_shapes_are_refused():
+    tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
+    net = LightXmlNet(4, 3, tree, LightXmlParams(layers=2))
+    with pytest.raises(ConfigError, match="states of 2 layers wanted, got 1"):
+        net.predict([torch.ones(1, 4)], 1)
+    with pytest.raises(ConfigError, match="the tree has 3 labels"):
+        LightXmlNet(4, 7, tree)
+    with pytest.raises(ConfigError, match="label table must be 3 x 400"):
+        LightXmlNet(4, 3, tree, table=torch.nn.Embedding(3, 5))
+
+
+@pytest.mark.parametrize("sigmoid", [False, True])
+def test_labels_behind_a_bottleneck_begin_at_their_odds(sigmoid):
+    rng = np.random.default_rng(0)
+    tree = random_tree(rng, [4, 12])
+    labels = sparse.csr_array((rng.random((200, 12)) < np.linspace(0.02, 0.5, 12)).astype(float))
+    params = LightXmlParams(layers=1, bottleneck=5, groups_kept=2, bottleneck_sigmoid=sigmoid)
+    net = LightXmlNet(6, 12, tree, params)
+    net.table.weight.data.zero_()
+    net.start_from(labels)
+    text = torch.randn(3, 6)
+    ids = torch.arange(12).repeat(3, 1)
+    logits = net._label_logits(text, ids, torch.ones_like(ids, dtype=torch.bool))
+    counts = np.diff(labels.tocsc().indptr)[tree.leaf_labels]
+    scored = np.maximum(100, counts)  # two of four groups are kept
+    share = (counts + 0.5) / (scored + 2)
+    np.testing.assert_allclose(logits.detach()[1], np.log(share / (1 - share)), rtol=1e-4)

@@ -1,0 +1,135 @@
+"""The label side of the linear method: trees, weights, presets, reuse of stages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelgrove import Corpus, LabelIndex, Linear, RankerParams, SearchParams, TreeParams
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.methods import create
+
+TEXTS = [f"{colour} {thing}" for colour in ("red", "blue", "green") for thing in ("hat", "shoe")]
+LABELS = [text.split() for text in TEXTS]
+SMALL = TreeParams(branching=2, max_leaf_size=2)
+
+
+def test_trees_differ_and_all_are_saved(tmp_path: Any) -> None:
+    texts = [f"word{n} word{n // 2}" for n in range(60)]
+    labels = [[f"a{n}", f"b{n // 2}"] for n in range(60)]
+    model = Linear(tree=SMALL, n_trees=3).fit(texts, labels)
+    first, second, third = (ranker.tree for ranker in model.rankers_)
+    assert first != second != third != first
+    assert first == Linear(tree=SMALL).fit(texts, labels).ranker_.tree
+    model.save(tmp_path / "m")
+    assert len(Linear.load(tmp_path / "m").rankers_) == 3
+
+
+@pytest.mark.parametrize("n_trees", [0, -1, 1.5, True, "2"])
+def test_the_number_of_trees_is_checked(n_trees: Any) -> None:
+    with pytest.raises(ConfigError, match="n_trees"):
+        Linear(n_trees=n_trees).fit(TEXTS, LABELS)
+
+
+def test_sample_weights_reach_the_ranker() -> None:
+    texts, labels = ["same text"] * 3, [["a"], ["b"], ["b"]]
+    model = Linear(ranker=RankerParams(eps=1e-3))
+    assert model.fit(texts, labels).predict(["same"], k=1).names() == [["b"]]
+    heavy = model.fit(texts, labels, sample_weight=[5, 1, 1])
+    assert heavy.predict(["same"], k=1).names() == [["a"]]
+    with pytest.raises(DataError, match="sample_weight"):
+        Linear().fit(texts, labels, sample_weight=[1, 2])
+
+
+def test_label_weights_count_as_costs_when_asked() -> None:
+    texts, labels = ["same text"] * 3, [{"a": 5.0}, {"b": 0.5}, {"b": 0.5}]
+    costing = Linear(ranker=RankerParams(eps=1e-3, label_weights="cost")).fit(texts, labels)
+    assert costing.predict(["same"], k=1).names() == [["a"]]
+    assert Linear().fit(texts, labels).predict(["same"], k=1).names() == [["b"]]
+
+
+def test_given_negatives_reach_the_ranker(tmp_path: Any) -> None:
+    ranker = RankerParams(negatives="given", eps=1e-3)
+    everything, nothing = np.ones((6, 5)), np.zeros((6, 5))
+    with RunFolder(tmp_path / "run") as run:
+        models = [
+            Linear(tree=SMALL, ranker=ranker).fit(TEXTS, LABELS, negatives=given, run=run)
+            for given in (everything, nothing)
+        ]
+    wary, bold = (model.predict(["hat"], k=5) for model in models)
+    assert wary.names()[0][0] == "hat"
+    assert bold.scores.sum() > wary.scores.sum()
+    with pytest.raises(DataError, match="6 documents x 5 labels"):
+        Linear().fit(TEXTS, LABELS, negatives=np.ones((2, 5)))
+
+
+def test_more_trees_need_more_memory() -> None:
+    corpus = Corpus.from_lists(TEXTS, LABELS)
+    assert Linear(n_trees=9).estimate_memory(corpus) > Linear().estimate_memory(corpus)
+
+
+def test_a_dense_block_needs_memory() -> None:
+    few = Corpus.from_lists(TEXTS, LABELS)
+    wide = few.with_dense(np.zeros((len(few), 10_000), np.float16))
+    assert Linear().estimate_memory(wide) - Linear().estimate_memory(few) > 4 * 10_000 * len(few)
+    alone = Corpus(None, few.labels, few.index, features=wide.features)
+    assert Linear().estimate_memory(alone) < Linear().estimate_memory(wide)
+
+
+@pytest.mark.parametrize("kind", ["text", "pifa+text", "pifa,text", "smoothed-pifa", "pii"])
+def test_trees_from_other_label_features(kind: Any) -> None:
+    tree = TreeParams(branching=2, max_leaf_size=2, label_features=kind)
+    model = Linear(tree=tree).fit(TEXTS, LABELS)
+    assert model.predict(["green shoe"], k=2).counts.tolist() == [2]
+    if "text" in kind:
+        with pytest.raises(ConfigError, match="fitted on texts"):
+            Linear(tree=tree).fit(np.eye(6), LABELS)
+
+
+def test_labels_with_like_names_share_a_cluster() -> None:
+    index = LabelIndex("abcd", names=["red hat", "green shoe", "blue hat", "blue shoe"])
+    texts, labels = [*TEXTS, "x"], [["a"], [], ["c"], ["d"], [], ["b"], []]
+    tree = TreeParams(branching=2, max_leaf_size=2, label_features="text")
+    found = Linear(tree=tree).fit(texts, labels, index=index).ranker_.tree
+    assert {frozenset(found.leaf_labels[:2]), frozenset(found.leaf_labels[2:])} in (
+        {frozenset({0, 2}), frozenset({1, 3})},
+        {frozenset({0, 1}), frozenset({2, 3})},  # both share the colour blue
+    )
+
+
+def test_presets() -> None:
+    assert create("parabel").n_trees == create("bonsai").n_trees == 3
+    assert create("bonsai").tree.kind == "kway"
+    assert create("bonsai", {"n_trees": 1, "tree": {"branching": 10}}).tree.max_depth == 3
+    assert create("xr-linear").ranker.eps == 0.1
+
+
+def test_margins_are_called_margins() -> None:
+    model = Linear(search=SearchParams(last_level="noop")).fit(TEXTS, LABELS)
+    assert model.predict(["hat"], k=1).score_kind == "margin"
+
+
+def made(run: RunFolder) -> list[str]:
+    return sorted(stage.name for stage in run.status().stages)
+
+
+def test_stages_are_reused_tree_by_tree(tmp_path: Any) -> None:
+    with RunFolder(tmp_path / "run") as run:
+        one = Linear(tree=SMALL).fit(TEXTS, LABELS, run=run)
+        assert made(run) == ["ranker", "tfidf", "tree"]
+        two = Linear(tree=SMALL, n_trees=2).fit(TEXTS, LABELS, run=run)
+        assert made(run) == ["ranker", "ranker-1", "tfidf", "tree", "tree-1"]
+        assert two.rankers_[0].tree == one.ranker_.tree
+        Linear(tree=SMALL).fit(TEXTS, LABELS, run=run, sample_weight=np.arange(1, 7))
+        Linear(tree=SMALL).fit(TEXTS, LABELS, run=run, label_tree=two.rankers_[1].tree)
+        assert made(run).count("ranker") == 3
+        assert made(run).count("tree") == 1
+        mining = RankerParams(negatives="tfn+man")
+        for beam in (2, 3):
+            search = SearchParams(beam=beam)
+            Linear(tree=SMALL, search=search).fit(TEXTS, LABELS, run=run)
+            Linear(tree=SMALL, search=search, ranker=mining).fit(TEXTS, LABELS, run=run)
+        assert made(run).count("ranker") == 5  # the beam matters only where it mines

@@ -1,0 +1,91 @@
+"""The linear method on text vectors of its own: the neural papers' baselines by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import labelgrove
+from labelgrove import Linear
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.methods import METHODS, create
+from labelgrove.nn.embed import embed
+from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
+from labelgrove.nn.encoders.tokens import tokenize
+from labelgrove.text.word2vec import Word2vec, Word2vecParams
+from support.run_logs import computed
+from test_contract import FEW_UPDATES, planted, tiny_training
+
+
+def new(method: str, **settings: Any) -> Any:
+    return create(method, tiny_training() | {"training": FEW_UPDATES} | settings)
+
+
+def test_the_papers_baselines_have_names() -> None:
+    names = ["parabel", "parabel-pretrained", "parabel-pretrained-tfidf", "xr-linear"]
+    names += ["parabel-word2vec-tfidf", "parabel-finetuned-tfidf", "xr-linear-cost"]
+    assert set(names) <= set(METHODS)
+    parabel = create("parabel")
+    for name in names:
+        model = create(name)
+        if name.startswith("parabel"):
+            assert (model.tree, model.ranker, model.search, model.n_trees) == (
+                parabel.tree,
+                parabel.ranker,
+                parabel.search,
+                3,
+            )
+    plain, cost = create("xr-linear").ranker, create("xr-linear-cost").ranker
+    assert (plain.relevance, cost.relevance, cost.relevance_norm) == ("none", "induce", "l1")
+    cost.relevance = plain.relevance
+    assert cost == plain
+
+
+@pytest.mark.parametrize("beside", [True, False])
+@pytest.mark.parametrize("kind", ["pretrained", "word2vec"])
+def test_it_is_the_linear_method_on_those_vectors(kind: str, beside: bool) -> None:
+    texts, labels = planted(80)
+    words = {"width": 8, "epochs": 2}
+    vectors = {"kind": kind, "beside_tfidf": beside}
+    model = new("linear-vectors", vectors=vectors, word2vec=words).fit(texts, labels)
+    if kind == "word2vec":
+        dense = Word2vec.fit(texts, Word2vecParams(**words)).transform(texts)
+    else:
+        encoder = load_encoder(EncoderParams(**tiny_training()["encoder"]))
+        dense = embed(encoder, tokenize(texts, encoder, encoder.max_tokens)).astype(np.float16)
+    same = Linear().fit(texts, labels, dense=dense) if beside else Linear().fit(dense, labels)
+    expected = (
+        same.predict(texts, k=3, dense=dense) if beside else same.predict(np.asarray(dense), k=3)
+    )
+    assert np.array_equal(model.predict(texts, k=3).columns, expected.columns)
+    assert np.allclose(model.predict(texts, k=3).scores, expected.scores, atol=1e-5)
+
+
+def test_fine_tuned_vectors_are_those_of_x_transformers_matcher(tmp_path: Path) -> None:
+    texts, labels = planted(60)
+    with RunFolder(tmp_path / "run") as run:
+        matcher = new("xtransformer").fit(texts, labels, run=run)
+    before = computed(tmp_path / "run")
+    with RunFolder(tmp_path / "run") as run:
+        model = new("parabel-finetuned-tfidf").fit(texts, labels, run=run)
+    after = computed(tmp_path / "run")[len(before) :]
+    assert not {"network", "matching", "tfidf", "tokens", "clusters"} & set(after)
+    theirs, ours = (network.state_dict() for network in (matcher.network_, model.embedder_))
+    assert all((theirs[name] == ours[name]).all() for name in theirs)
+    model.save(tmp_path / "model")
+    again = labelgrove.load(tmp_path / "model").predict(texts, k=3)
+    assert again.scores.tobytes() == model.predict(texts, k=3).scores.tobytes()
+    assert model.score(texts, labels) > 0.9
+
+
+def test_some_labels_only(tmp_path: Path) -> None:
+    texts, labels = planted(60)
+    model = new("linear-vectors", vectors={"kind": "pretrained"}).fit(texts, labels)
+    model.save(tmp_path / "model")
+    found = labelgrove.load(tmp_path / "model").predict(texts, k=3, deny=["colour red"]).names()
+    assert all("colour red" not in names and len(names) == 3 for names in found)

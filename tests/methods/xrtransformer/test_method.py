@@ -1,0 +1,289 @@
+"""XR-Transformer as a whole: what its encoder learns, its switches, what it keeps and reuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import labelgrove
+from labelgrove.disk.bundle import read_bundle
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.methods import create
+from labelgrove.methods.base import to_config
+from labelgrove.methods.xrtransformer.method import XRTransformer
+from reference.xrtransformer import inherited
+from test_contract import FEW_STEPS, planted, same, tiny_training
+
+LEAVES = {"branching": 2, "max_leaf_size": 3}
+# tf-idf of one word that is everywhere: all that is learnt comes from the encoder.
+BLIND = {"tfidf": {"max_features": 1}}
+
+
+def new(heads: dict[str, Any] | None = None, **settings: Any) -> Any:
+    levels = {"dropout": 0.0, "kept": 2} | (heads or {})
+    own = {"heads": levels, "tree": LEAVES, "refined": LEAVES, "training": FEW_STEPS}
+    return create("xrtransformer", tiny_training() | own | settings)
+
+
+def computed(folder: Path) -> list[str]:
+    """The stages that were computed, not found, since the run folder was last opened."""
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    start = max(n for n, line in enumerate(lines) if line["kind"] == "run_start")
+    return [line["stage"] for line in lines[start:] if line["kind"] == "stage_computing"]
+
+
+def pairs(n: int) -> tuple[list[str], list[list[str]]]:
+    """One label for each colour of each thing: thirty, of which every word names several."""
+    texts, labels = planted(n)
+    return texts, [[" ".join(row)] for row in labels]
+
+
+def fitted_blindly(heads: dict[str, Any], **training: Any) -> Any:
+    leaves = {"branching": 4, "max_leaf_size": 4}
+    loop = tiny_training()["training"] | training
+    settings = {"training": loop, "tree": leaves, "refined": leaves, "ranker": {"C": 3.0}}
+    return new({"kept": 4} | heads, **BLIND, **settings).fit(*pairs(200))
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        pytest.param({}, id="code"),
+        pytest.param({"relevance": "l1", "alpha": 0.5, "reduction": "sum"}, id="paper"),
+        pytest.param({"bootstrap": "linear", "bootstrap_first": True}, id="first level, too"),
+        pytest.param({"row_table_from": 3, "negatives": "tfn"}, id="row by row"),
+        pytest.param({"negatives": "man", "matcher": "mean", "loss": "bce"}, id="bce"),
+        # A head that begins without knowing anything needs more updates.
+        pytest.param({"bootstrap": "none", "steps": [60, 100, 300]}, id="no bootstrap"),
+    ],
+)
+def test_the_encoder_learns_a_planted_problem_without_the_help_of_tfidf(
+    heads: dict[str, Any],
+) -> None:
+    model = fitted_blindly(heads, max_steps=180)
+    assert model.ranker_.features == 1
+    assert model.tree_.widths == (2, 8, 30)
+    assert model.score(*pairs(200)) > 0.99
+
+
+def test_an_untrained_encoder_does_not_solve_it() -> None:
+    """The test above tests something: the ranker alone cannot do it."""
+    model = fitted_blindly({}, max_steps=3, lr=1e-9, head_lr=1e-9)
+    assert model.score(*pairs(200)) < 0.9
+
+
+def test_a_bootstrapped_head_begins_where_a_linear_model_ends() -> None:
+    losses = {}
+    for bootstrap in ("none", "linear", "weighted-linear"):
+        model = fitted_blindly({"bootstrap": bootstrap, "steps": [40, 1, 1]}, log_every=1)
+        second = [record for record in model.story_["history"] if record["level"] == 2]
+        losses[bootstrap] = second[0]["loss"]
+    assert losses["linear"] < 0.3 * losses["none"]
+    assert losses["weighted-linear"] < 0.3 * losses["none"]
+
+
+def test_an_heir_begins_with_its_parents_weights(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "run") as run:
+        heads = {"bootstrap": "inherit", "matcher": "head", "steps": [20, 3, 3]}
+        model = new(heads).fit(*planted(80), run=run)
+    start, before = (
+        read_bundle(next((tmp_path / "run" / "stages" / name).iterdir()), kind="stage")
+        .parts["result"]
+        .arrays
+        for name in ("bootstrap-2", "network-1")
+    )
+    weights, bias = inherited(
+        before["heads/table.weight"], before["heads/table.bias"], model.tree_.parents[1]
+    )
+    assert np.array_equal(start["weights"], weights)
+    assert np.array_equal(start["bias"], bias)
+
+
+def test_levels_that_are_too_wide_are_not_fine_tuned() -> None:
+    texts, labels = planted(80)
+    model = new({"max_clusters": 10, "steps": [3, 4]}).fit(texts, labels)
+    assert model.tree_.widths == (2, 4, 11)
+    assert [level["steps"] for level in model.story_["levels"]] == [3, 4]
+    assert model.story_["steps"] == 7
+    with pytest.raises(ConfigError, match="first level has 2 nodes already"):
+        new({"max_clusters": 1}).fit(texts, labels)
+    with pytest.raises(ConfigError, match=r"heads\.kept: 2 values wanted, one per level, got 1"):
+        new({"kept": [3]}).fit(texts, labels)
+
+
+def test_the_ranker_descends_a_tree_of_its_own_unless_told_otherwise() -> None:
+    texts, labels = planted(80)
+    own = new(refined={"branching": 2, "max_leaf_size": 6}).fit(texts, labels)
+    assert own.tree_.widths == (2, 4, 11)
+    assert own.ranker_.tree.widths == (2, 11)
+    kept = new(refine=False).fit(texts, labels)
+    assert kept.ranker_.tree == kept.tree_
+
+
+def test_a_refined_tree_may_be_grown_from_label_texts() -> None:
+    texts, labels = planted(80)
+    model = new(refined=LEAVES | {"label_features": "pifa+text"}).fit(texts, labels)
+    assert model.score(texts, labels) > 0.9
+
+
+def test_a_run_with_another_ranker_trains_only_the_ranker(tmp_path: Path) -> None:
+    texts, labels = planted(80)
+    training = {"training": FEW_STEPS | {"max_steps": 8}, "held_out": 0.1}
+    folder = tmp_path / "run"
+    with RunFolder(folder) as run:
+        first = new(**training).fit(texts, labels, run=run)
+    every = {"tfidf", "linear-baseline", "tokens", "held-out-tokens", "tree"}
+    every |= {f"{stage}-{n}" for stage in ("network", "vectors") for n in (1, 2, 3)}
+    every |= {"matcher-1", "matcher-2", "bootstrap-2", "bootstrap-3", "refined-tree", "ranker"}
+    assert len(computed(folder)) == len(every)
+    assert set(computed(folder)) == every
+    with RunFolder(folder) as run:
+        again = new(**training).fit(texts, labels, run=run)
+    assert computed(folder) == []
+    assert same(first.predict(texts, k=4), again.predict(texts, k=4))
+    with RunFolder(folder) as run:
+        new(**training, ranker={"C": 3.0}).fit(texts, labels, run=run)
+    assert computed(folder) == ["ranker"]
+    with RunFolder(folder) as run:
+        new(**training, refined=LEAVES | {"kmeans_iterations": 2}).fit(texts, labels, run=run)
+    assert computed(folder) == ["refined-tree", "ranker"]
+    with RunFolder(folder) as run:
+        new({"kept": [2, 3]}, **training).fit(texts, labels, run=run)
+    below = ["matcher-2", "bootstrap-3", "network-3", "vectors-3", "refined-tree", "ranker"]
+    assert computed(folder) == below
+    inherit = {"matcher": "head", "bootstrap": "inherit"}
+    for heads, matcher in ((inherit, {}), (inherit | {"bootstrap_C": 2.0}, {"C": 2.0})):
+        with RunFolder(folder) as run:
+            new(heads, **training, matcher=matcher).fit(texts, labels, run=run)
+    assert computed(folder) == []  # neither of the two is asked for
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(level: int, tmp_path: Path) -> None:
+    texts, labels = planted(80)
+    training = FEW_STEPS | {"checkpoint_minutes": 0.0, "log_every": 1}
+    settings = {"training": training, "held_out": 0.1}
+    with RunFolder(tmp_path / "whole") as run:
+        whole = new(**settings).fit(texts, labels, run=run)
+
+    class Enough(Exception):
+        pass
+
+    def stop(event: Any) -> None:
+        if event.stage == f"training level {level}" and event.values.get("step", 0) >= 4:
+            raise Enough
+
+    with RunFolder(tmp_path / "run") as run, pytest.raises(Enough):
+        new(**settings).fit(texts, labels, callbacks=[stop], run=run)
+    steps: list[tuple[str, int]] = []
+
+    def listen(event: Any) -> None:
+        if event.kind == "metrics" and "loss" in event.values:
+            steps.append((event.stage, event.values["step"]))
+
+    with RunFolder(tmp_path / "run") as run:
+        resumed = new(**settings).fit(texts, labels, callbacks=[listen], run=run)
+    assert steps[0] == (f"training level {level}", 4)
+    assert f"network-{level}" in computed(tmp_path / "run")
+    assert f"network-{level - 1}" not in computed(tmp_path / "run")
+    assert f"bootstrap-{level}" not in computed(tmp_path / "run")
+    assert same(whole.predict(texts, k=3), resumed.predict(texts, k=3))
+    assert whole.report_ == resumed.report_
+
+
+def test_fit_reports_itself_beside_the_linear_method(tmp_path: Path) -> None:
+    texts, labels = planted(150)
+    said: list[str] = []
+
+    def listen(event: Any) -> None:
+        if event.kind == "message":
+            said.append(event.values["text"])
+
+    model = new(held_out=0.1).fit(texts, labels, callbacks=[listen])
+    assert set(model.report_) == {"xrtransformer", "linear", "shortlist_recall"}
+    assert model.report_["xrtransformer"]["P@1"] > 0.9
+    assert model.report_["linear"]["P@1"] > 0.9
+    assert len(model.report_["shortlist_recall"]) == 2
+    assert all(0.5 < share <= 1 for share in model.report_["shortlist_recall"])
+    assert len(said) == 1 and "linear" in said[0] and "xrtransformer" in said[0]
+    assert {record["level"] for record in model.story_["history"] if "score" in record} == {1, 2, 3}
+    model.save(tmp_path / "model")
+    loaded = labelgrove.load(tmp_path / "model")
+    assert loaded.report_ == model.report_
+    assert loaded.story_ == model.story_
+    assert loaded.tree_ == model.tree_
+
+
+def test_text_vectors_may_be_standardised(tmp_path: Path) -> None:
+    texts, labels = planted(80)
+    with RunFolder(tmp_path / "run") as run:
+        model = new({"standardise": True, "bootstrap_first": True}).fit(texts, labels, run=run)
+    assert "standard" in computed(tmp_path / "run")
+    first = next((tmp_path / "run" / "stages" / "vectors-0").iterdir())
+    vectors = read_bundle(first, kind="stage").parts["result"].arrays["train"]
+    assert np.allclose(vectors.mean(0), 0, atol=1e-3)
+    assert vectors.std(0).max() < 1.1
+    model.save(tmp_path / "model")
+    loaded = labelgrove.load(tmp_path / "model")
+    assert same(loaded.predict(texts, k=3), model.predict(texts, k=3))
+    plain = new({"bootstrap_first": True}).fit(texts, labels)
+    assert plain.standard_ is None
+    assert not same(plain.predict(texts, k=3), model.predict(texts, k=3))
+
+
+def test_the_ranker_may_do_without_tfidf(tmp_path: Path) -> None:
+    texts, labels = planted(80)
+    with RunFolder(tmp_path / "run") as run:
+        both = new(held_out=0.1).fit(texts, labels, run=run)
+    with RunFolder(tmp_path / "run") as run:
+        model = new(held_out=0.1, ranker_input="vectors").fit(texts, labels, run=run)
+    assert computed(tmp_path / "run") == ["refined-tree", "ranker"]
+    assert (model.ranker_.features, model.ranker_.width) == (0, both.ranker_.width)
+    assert model.predict(texts[:3], k=2).counts.tolist() == [2, 2, 2]
+    with pytest.raises(ConfigError, match="ranker_input: must be 'both' or 'vectors'"):
+        new(ranker_input="terms").fit(texts, labels)
+
+
+def test_labels_can_be_left_out_of_the_search() -> None:
+    texts, labels = planted(80)
+    model = new().fit(texts, labels)
+    best = model.predict(["a red shoe"], k=1).names()[0][0]
+    assert best not in model.predict(["a red shoe"], k=5, deny=[best]).names()[0]
+    assert model.predict(["a red shoe"], k=5, allow=["kind hat"]).names() == [["kind hat"]]
+
+
+def test_scores_are_margins_unless_the_search_multiplies() -> None:
+    texts, labels = planted(80)
+    assert new().fit(texts, labels).predict(texts, k=3).score_kind == "margin"
+    model = new(search={"post_processor": "l4-hinge", "last_level": "same"}).fit(texts, labels)
+    found = model.predict(texts, k=3)
+    assert found.score_kind == "product"
+    assert (found.scores <= 1).all()
+
+
+def test_features_are_refused() -> None:
+    texts, labels = planted(40)
+    model = new().fit(texts, labels)
+    with pytest.raises(DataError, match="reads text"):
+        model.predict(np.eye(3), k=1)
+
+
+def test_the_class_and_the_name_have_the_same_defaults() -> None:
+    assert to_config(XRTransformer()) == to_config(create("xrtransformer"))
+    assert create("xrtransformer", {"tree": {"branching": 8}}).tree.max_leaf_size == 16
+
+
+def test_more_memory_is_needed_for_vectors() -> None:
+    from labelgrove import Corpus
+    from labelgrove.methods.neural import estimate_memory
+
+    corpus = Corpus.from_lists(*planted(40))
+    model = new()
+    assert model.estimate_memory(corpus) > estimate_memory(model, corpus)

@@ -1,0 +1,213 @@
+"""XR-Transformer's heads against their equations, one document at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from scipy import sparse  # noqa: E402
+
+from labelgrove.errors import ConfigError  # noqa: E402
+from labelgrove.labels.tree import LabelTree  # noqa: E402
+from labelgrove.methods.xrtransformer.net import (  # noqa: E402
+    LevelBatches,
+    XrHead,
+    XrParams,
+    fine_tuned_levels,
+    level_training,
+    level_tree,
+    nodes_of_labels,
+)
+from labelgrove.nn.batches.padded import Batches  # noqa: E402
+from labelgrove.nn.encoders.tokens import Tokens  # noqa: E402
+from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
+from labelgrove.nn.heads.rows import RowTable  # noqa: E402
+from labelgrove.nn.training.params import LoopParams  # noqa: E402
+from reference import xrtransformer as reference  # noqa: E402
+from support.nn_problems import random_labels, random_states, random_tree, randomise  # noqa: E402
+
+WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 7
+PAPER = {"relevance": "l1", "alpha": 0.25, "reduction": "sum"}
+FORMS = [
+    pytest.param({}, id="code"),
+    pytest.param(PAPER, id="paper"),
+    pytest.param({"relevance": "none"}, id="no costs"),
+    pytest.param({"relevance": "count", "alpha": 2.0, "reduction": "sum"}, id="summed counts"),
+    pytest.param({"relevance": "l1"}, id="mean of shares"),
+    pytest.param({"loss": "bce"}, id="logistic"),
+    pytest.param({"logits": "gather"}, id="gather"),
+    pytest.param({"logits": "full"}, id="full"),
+]
+
+
+def problem(seed, level, **switches):
+    """A level of a random tree with documents, their true nodes and what was predicted above."""
+    rng = np.random.default_rng(seed)
+    tree = random_tree(rng, WIDTHS)
+    rows = random_labels(rng, DOCUMENTS, WIDTHS[-1], 9)
+    labels = sparse.csr_array((DOCUMENTS, WIDTHS[-1]), dtype=np.float32).tolil()
+    for document, columns in enumerate(rows):
+        labels[document, columns] = 1
+    head = XrHead(WIDTH, level_tree(tree, level), XrParams(dropout=0.0, **switches))
+    randomise(head, rng)
+    true = RaggedLabels.from_csr(nodes_of_labels(labels.tocsr(), tree, level))
+    counts = [
+        reference.counts_per_level(tree.leaf_positions[row].tolist() if row else [], tree.parents)
+        for row in rows
+    ]
+    predicted = [[]] * DOCUMENTS
+    if level:
+        predicted = [
+            rng.choice(WIDTHS[level - 1], 2, replace=False).tolist() for _ in range(DOCUMENTS)
+        ]
+    return head, tree, counts, true, predicted, random_states(rng, 1, DOCUMENTS, WIDTH)
+
+
+def same_gradients(one, other, wanted):
+    ours = torch.autograd.grad(one, wanted, retain_graph=True, materialize_grads=True)
+    theirs = torch.autograd.grad(other, wanted, retain_graph=True, materialize_grads=True)
+    return all(torch.allclose(a, b, atol=1e-4) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("negatives", ["tfn", "man", "tfn+man"])
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("switches", FORMS)
+def test_loss_and_gradients_are_those_of_the_equations(switches, level, negatives):
+    head, tree, counts, true, predicted, states = problem(level, level, **switches)
+    above = None
+    if level:
+        chosen = [
+            reference.shortlist(counts[d][level - 1], predicted[d], negatives)
+            for d in range(DOCUMENTS)
+        ]
+        above = RaggedLabels.from_rows([sorted(row) for row in chosen])
+    loss, stats = head.loss(states, true, above)
+    expected, listed_nodes = 0.0, 0
+    for d in range(DOCUMENTS):
+        listed = (
+            reference.candidates(chosen[d], counts[d][level], tree.parents[level])
+            if level
+            else list(range(WIDTHS[0]))
+        )
+        listed_nodes += len(listed)
+        expected = expected + reference.document_loss(
+            states[0][d],
+            counts[d][level],
+            listed,
+            (head.table.weight, head.table.bias),
+            relevance=head.params.relevance,
+            alpha=head.params.alpha,
+            reduction=head.params.reduction,
+            loss=head.params.loss,
+        )
+    expected = expected / DOCUMENTS
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-4)
+    assert same_gradients(loss, expected, [*states, *head.parameters()])
+    assert stats["candidates"].item() == pytest.approx(listed_nodes / DOCUMENTS)
+
+
+def test_a_true_node_costs_as_many_labels_as_lie_below_it():
+    tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
+    labels = sparse.csr_array([[1.0, 1.0, 1.0]])
+    true = RaggedLabels.from_csr(nodes_of_labels(labels, tree, 0))
+    values = {}
+    for relevance in ("count", "l1", "none"):
+        head = XrHead(2, level_tree(tree, 0), XrParams(relevance=relevance, reduction="sum"))
+        head.start_from(np.zeros((2, 2)), np.zeros(2))
+        values[relevance] = head.loss([torch.ones(1, 2)], true, None)[0].item()
+    assert values == {"count": 3.0, "l1": 1.0, "none": 2.0}
+
+
+def test_a_limit_on_candidates_keeps_the_true_ones():
+    head, _, counts, true, _, states = problem(3, 2, max_candidates=1)
+    head.start_from(np.zeros((WIDTHS[2], WIDTH)), np.zeros(WIDTHS[2]))  # every loss has a slope
+    everything = RaggedLabels.from_rows([list(range(WIDTHS[1]))] * DOCUMENTS)
+    loss, stats = head.loss(states, true, everything)
+    loss.backward()
+    touched = {row for row in range(WIDTHS[2]) if head.table.bias.grad[row]}
+    true_nodes = {node for d in counts for node in d[2]}
+    assert true_nodes <= touched
+    assert len(touched) <= len(true_nodes) + DOCUMENTS
+    assert stats["candidates"].item() == pytest.approx(np.mean([max(1, len(d[2])) for d in counts]))
+
+
+def test_large_levels_are_updated_row_by_row():
+    head, _, counts, true, predicted, states = problem(4, 2, row_table_from=45)
+    assert isinstance(head.table, RowTable)
+    plain, *_ = problem(4, 2)
+    assert not isinstance(plain.table, RowTable)
+    plain.start_from(*head.weights())
+    above = RaggedLabels.from_rows(
+        [sorted({*p, *c[1]}) for p, c in zip(predicted, counts, strict=True)]
+    )
+    first, second = (h.loss(states, true, above)[0] for h in (head, plain))
+    assert first.item() == pytest.approx(second.item(), abs=1e-6)
+    first.backward()
+    second.backward()
+    ids, gradient = head.table.pending()
+    assert torch.allclose(gradient, plain.table.weight.grad[ids], atol=1e-6)
+    others = torch.ones(45, dtype=torch.bool)
+    others[ids] = False
+    assert not plain.table.weight.grad[others].any()
+
+
+def test_dropout_is_for_training_only():
+    head, _, _, true, _, states = problem(5, 0)
+    head.params.dropout = 0.9
+    head.eval()
+    assert head.loss(states, true, None)[0].item() == head.loss(states, true, None)[0].item()
+    head.train()
+    assert head.loss(states, true, None)[0].item() != head.loss(states, true, None)[0].item()
+
+
+def test_batches_bring_true_nodes_and_shortlists():
+    tokens = Tokens(np.arange(6, dtype=np.int32), np.array([0, 1, 3, 6]))
+    true = sparse.csr_array([[1, 0], [0, 1], [1, 1]])
+    above = sparse.csr_array([[0, 1, 0], [1, 0, 1], [0, 0, 0]])
+    batches = LevelBatches(Batches(tokens, 2, pad_id=0, seed=1), true, above)
+    assert len(batches) == 2
+    seen = {}
+    for batch in batches.epoch(0):
+        for place, row in enumerate(batch.to("cpu").rows.tolist()):
+            seen[row] = tuple(
+                part.indices[part.indptr[place] : part.indptr[place + 1]].tolist()
+                for part in (batch.true, batch.above)
+            )
+    assert seen == {0: ([0], [1]), 1: ([1], [0, 2]), 2: ([0, 1], [])}
+    rest = [batch.rows.tolist() for batch in batches.epoch(0, start=1)]
+    assert rest == [batch.rows.tolist() for batch in batches.epoch(0)][1:]
+
+
+def test_levels_above_the_limit_are_left_out():
+    tree = random_tree(np.random.default_rng(0), WIDTHS)
+    assert [fine_tuned_levels(tree, limit) for limit in (4, 11, 44, 45)] == [1, 2, 2, 3]
+    with pytest.raises(ConfigError, match="first level has 4 nodes already"):
+        fine_tuned_levels(tree, 3)
+
+
+def test_every_level_has_its_own_steps_and_rate():
+    params = XrParams(steps=[600, 800, 1200], lr=[1e-4, 5e-5, 2e-5])
+    loops = level_training(params, LoopParams(lr=1.0, warmup=100), 3)
+    assert [(loop.max_steps, loop.lr, loop.warmup) for loop in loops] == [
+        (600, 1e-4, 100),
+        (800, 5e-5, 100),
+        (1200, 2e-5, 100),
+    ]
+    shared = level_training(XrParams(), LoopParams(epochs=8), 3)
+    assert [loop.epochs for loop in shared] == [2, 2, 4]
+    assert [loop.max_steps for loop in level_training(XrParams(), LoopParams(max_steps=1), 2)] == [
+        1,
+        1,
+    ]
+    with pytest.raises(ConfigError, match=r"heads\.steps: 2 values wanted, one per level, got 3"):
+        level_training(params, LoopParams(), 2)
+
+
+def test_nodes_of_labels_repeat_where_labels_share_them():
+    tree = LabelTree([[0, 0], [0, 0, 1], [0, 0, 1, 2]], [3, 0, 1, 2])
+    labels = sparse.csr_array([[1, 0, 0, 1], [0, 1, 1, 0]])
+    per_level = [nodes_of_labels(labels, tree, level) for level in range(3)]
+    assert [sorted(m.indices[:2].tolist()) for m in per_level] == [[0, 0], [0, 0], [0, 1]]
+    assert [sorted(m.indices[2:].tolist()) for m in per_level] == [[0, 1], [1, 2], [2, 3]]

@@ -1,0 +1,449 @@
+"""X-Transformer against its equations, on planted problems, and its stages in a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from scipy import sparse
+from scipy.optimize import minimize
+
+import labelgrove
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.methods import create
+from labelgrove.methods.xtransformer.indexing import (
+    IndexingParams,
+    by_documents,
+    by_own_text,
+    cluster_count,
+    cluster_tree,
+)
+from labelgrove.methods.xtransformer.matching import Matched
+from labelgrove.methods.xtransformer.ranking import (
+    ClusterRanker,
+    LearntScore,
+    RankingParams,
+    ranker_features,
+    train_cluster_ranker,
+)
+from labelgrove.nn.embed import embed
+from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
+from labelgrove.nn.encoders.tokens import tokenize
+from labelgrove.ranking.solver import RankerParams
+from reference import xtransformer as reference
+from support.nn_problems import random_tree
+from support.run_logs import computed
+from test_contract import FEW_UPDATES, planted, tiny_training
+
+DOCUMENTS, LABELS, CLUSTERS, TERMS, WIDTH, KEPT = 60, 14, 4, 12, 5, 2
+
+
+def new(**settings: Any) -> Any:
+    tables = tiny_training() | {"heads": {"dropout": 0.0}, "training": FEW_UPDATES}
+    return create("xtransformer", tables | settings)
+
+
+# The equations
+
+
+@pytest.mark.parametrize("labels", [1, 2, 3, 99, 100, 101, 3956, 13330, 30938, 501070, 2812281])
+def test_the_number_of_clusters_is_that_of_the_public_code(labels: int) -> None:
+    wanted = reference.cluster_count(labels)
+    assert cluster_count(labels) == min(wanted, 2 ** int(np.log2(labels)))
+
+
+@pytest.mark.parametrize("labels", [1, 2, 5, 11, 64])
+@pytest.mark.parametrize("clusters", [1, 2, 4])
+def test_clusters_are_as_many_as_asked_for_and_nearly_equal(labels: int, clusters: int) -> None:
+    params = IndexingParams(clusters=clusters)
+    vectors = np.random.default_rng(0).normal(size=(labels, 3))
+    if clusters > labels:
+        with pytest.raises(ConfigError, match="only"):
+            cluster_tree(vectors, params)
+        return
+    tree = cluster_tree(vectors, params)
+    assert tree.widths == (clusters, labels)
+    assert np.ptp(np.diff(tree.children(1))) <= 1
+
+
+def test_clusters_are_a_power_of_two() -> None:
+    with pytest.raises(ConfigError, match="power of two"):
+        cluster_count(100, 6)
+
+
+def test_label_vectors_are_those_of_the_equations() -> None:
+    x, y = problem(0)[:2]
+    found = by_documents(x, y).dense
+    assert np.allclose(found, reference.label_vectors(x, y), atol=1e-5)
+
+
+def problem(seed: int) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """Terms, labels, a tree, each label's cluster, the matcher's margins, text vectors."""
+    rng = np.random.default_rng(seed)
+    terms = rng.random((DOCUMENTS, TERMS)) * (rng.random((DOCUMENTS, TERMS)) < 0.4)
+    labels = (rng.random((DOCUMENTS, LABELS)) < 0.15).astype(float)
+    labels[:, 0] = 0  # a label without documents
+    tree = random_tree(rng, [CLUSTERS, LABELS])
+    cluster_of = tree.parents[1][tree.leaf_positions]
+    margins = rng.normal(size=(DOCUMENTS, CLUSTERS)).astype(np.float32)
+    vectors = rng.normal(size=(DOCUMENTS, WIDTH)).astype(np.float32)
+    return terms, labels, tree, cluster_of, margins, vectors
+
+
+def best_of(margins: Any, vectors: Any) -> Matched:
+    """What a matcher with these margins would report."""
+    order = np.argsort(-margins, axis=1, kind="stable").astype(np.int32)
+    return Matched(order, np.take_along_axis(margins, order, 1), vectors)
+
+
+EXACT = {"eps": 1e-6, "max_iterations": 5000, "threshold": 0.0, "storage": "float32"}
+
+
+@pytest.mark.parametrize("negatives", ["tfn", "man", "tfn+man"])
+@pytest.mark.parametrize("features", ["tfidf", "neural", "both"])
+@pytest.mark.parametrize("scale", ["joint", "blocks"])
+def test_rankers_are_those_of_the_equations(negatives: Any, features: Any, scale: Any) -> None:
+    terms, labels, tree, cluster_of, margins, vectors = problem(1)
+    params = RankingParams(features=features, scale=scale, clusters_kept=KEPT)
+    rows = ranker_features(sparse.csr_array(terms), vectors, params)
+    literal = reference.ranker_features(terms, vectors, which=features, scale=scale)
+    assert np.allclose(rows.to_csr().toarray(), literal, atol=1e-6)
+    settings = RankerParams(**EXACT, negatives=negatives)
+    ranker = train_cluster_ranker(
+        rows, sparse.csr_array(labels), tree, best_of(margins, vectors), params, settings
+    )
+    seen = reference.seen_clusters(labels, cluster_of, margins, negatives=negatives, b=KEPT)
+    weights = reference.ranker_weights(literal, labels, cluster_of, seen)
+    # Dense weights are kept in half precision: three digits.
+    close = 2e-4 if features == "tfidf" else 5e-3
+    everywhere = ClusterRanker(ranker, RankingParams(features=features, scale=scale))
+    found = everywhere.best_labels(sparse.csr_array(terms), best_of(margins, vectors), LABELS)
+    columns, scores, counts = found
+    assert (counts == LABELS).all()
+    expected = literal @ weights[:, :-1].T + weights[:, -1]
+    assert np.allclose(scores, np.take_along_axis(expected, columns, 1), atol=close)
+
+
+def test_as_many_clusters_as_labels() -> None:
+    terms, labels, _, _, _, vectors = problem(5)
+    rng = np.random.default_rng(5)
+    tree = random_tree(rng, [LABELS, LABELS])
+    cluster_of = tree.parents[1][tree.leaf_positions]
+    margins = rng.normal(size=(DOCUMENTS, LABELS)).astype(np.float32)
+    params = RankingParams(features="tfidf", clusters_kept=4)
+    rows = ranker_features(sparse.csr_array(terms), vectors, params)
+    matched = best_of(margins, vectors)
+    ranker = train_cluster_ranker(
+        rows, sparse.csr_array(labels), tree, matched, params, RankerParams(**EXACT)
+    )
+    seen = reference.seen_clusters(labels, cluster_of, margins, negatives="tfn+man", b=4)
+    literal = reference.ranker_features(terms, vectors, which="tfidf", scale="joint")
+    weights = reference.ranker_weights(literal, labels, cluster_of, seen)
+    expected = literal @ weights[:, :-1].T + weights[:, -1]
+    found = ClusterRanker(ranker, params).best_labels(sparse.csr_array(terms), matched, LABELS)
+    assert np.allclose(found[1], np.take_along_axis(expected, found[0], 1), atol=2e-4)
+
+
+@pytest.mark.parametrize("combine", ["ranker", "product", "learnt"])
+@pytest.mark.parametrize("transforms", [("l2-hinge", "sigmoid"), ("sigmoid", "l3-hinge")])
+def test_scores_are_those_of_the_equations(combine: Any, transforms: Any) -> None:
+    terms, labels, tree, cluster_of, margins, vectors = problem(2)
+    params = RankingParams(
+        combine=combine,
+        clusters_kept=KEPT,
+        cluster_transform=transforms[0],
+        label_transform=transforms[1],
+    )
+    features = ranker_features(sparse.csr_array(terms), vectors, params)
+    matched = best_of(margins, vectors)
+    ranker = train_cluster_ranker(
+        features, sparse.csr_array(labels), tree, matched, params, RankerParams(**EXACT)
+    )
+    learnt = LearntScore(0.7, 1.3, -0.4) if combine == "learnt" else None
+    scorer = ClusterRanker(ranker, params, learnt)
+    columns, scores, counts = scorer.best_labels(sparse.csr_array(terms), matched, 3)
+    literal = reference.ranker_features(terms, vectors, which="both", scale="joint")
+    seen = reference.seen_clusters(labels, cluster_of, margins, negatives="tfn+man", b=KEPT)
+    weights = reference.ranker_weights(literal, labels, cluster_of, seen)
+    kept = scorer.clusters_for(3)
+    for document in range(DOCUMENTS):
+        everything = reference.predict(
+            margins[document],
+            literal[document],
+            weights,
+            cluster_of,
+            LABELS,
+            b=kept,
+            rule=combine,
+            cluster_transform=transforms[0],
+            label_transform=transforms[1],
+            learnt=(0.7, 1.3, -0.4),
+        )
+        expected = dict(everything)
+        assert counts[document] == 3
+        assert set(columns[document]) <= set(expected)  # nothing outside the best clusters
+        best = [score for _, score in everything[:3]]
+        assert scores[document] == pytest.approx(best, abs=5e-3)
+        own = [expected[column] for column in columns[document]]
+        assert scores[document] == pytest.approx(own, abs=5e-3)
+
+
+def test_the_learnt_score_is_a_logistic_regression() -> None:
+    rng = np.random.default_rng(0)
+    g, h = rng.normal(size=500), 3 * rng.normal(size=500) - 2
+    true = rng.random(500) < 1 / (1 + np.exp(-(0.5 * g + 1.5 * h + 1)))
+    found = LearntScore.fit(g.astype(np.float32), h.astype(np.float32), true)
+
+    def loss(weights: Any) -> float:
+        margin = (weights[0] * g + weights[1] * h + weights[2]) * np.where(true, 1, -1)
+        return float(np.logaddexp(0, -margin).sum())
+
+    best = minimize(loss, np.zeros(3), method="BFGS").x
+    assert [found.cluster, found.label, found.constant] == pytest.approx(best, abs=1e-2)
+    apart = LearntScore.fit(g.astype(np.float32), h.astype(np.float32), h > 0)
+    assert np.isfinite([apart.cluster, apart.label, apart.constant]).all()
+
+
+def test_recall_counts_labels_whose_cluster_is_looked_at() -> None:
+    terms, labels, tree, cluster_of, margins, vectors = problem(3)
+    params = RankingParams(clusters_kept=KEPT)
+    matched = best_of(margins, vectors)
+    features = ranker_features(sparse.csr_array(terms), vectors, params)
+    y = sparse.csr_array(labels)
+    ranker = train_cluster_ranker(features, y, tree, matched, params, RankerParams())
+    seen = reference.seen_clusters(labels, cluster_of, margins, negatives="man", b=KEPT)
+    pairs = [(d, c) for d, c in zip(*np.nonzero(labels), strict=True)]
+    expected = np.mean([seen[d, cluster_of[c]] for d, c in pairs])
+    assert ClusterRanker(ranker, params).recall(matched, y) == pytest.approx(expected)
+
+
+def test_given_negatives_are_refused() -> None:
+    texts, labels = planted(30)
+    with pytest.raises(ConfigError, match=r"ranker\.negatives: must be tfn, man or tfn\+man"):
+        new(ranker={"negatives": "given"}).fit(texts, labels)
+
+
+def test_more_mined_clusters_than_are_remembered_are_refused() -> None:
+    terms, labels, tree, _, margins, vectors = problem(4)
+    matched = best_of(margins, vectors)
+    few = Matched(matched.clusters[:, :2], matched.margins[:, :2], vectors)
+    features, y = sparse.csr_array(terms), sparse.csr_array(labels)
+    params = RankingParams(features="tfidf")
+    rows = ranker_features(features, vectors, params)
+    with pytest.raises(ConfigError, match="mined_nodes: at most 2"):
+        train_cluster_ranker(rows, y, tree, few, params, RankerParams(mined_nodes=3))
+
+
+# The whole method
+
+
+@pytest.mark.parametrize("vectors", ["pifa-tfidf", "pifa-neural", "text-emb"])
+def test_overfits_a_planted_problem_by_what_the_encoder_reads(vectors: str) -> None:
+    texts, labels = planted(100)
+    training = FEW_UPDATES | {"max_steps": 150}
+    model = new(
+        indexing={"vectors": vectors, "clusters": 8},
+        ranking={"features": "neural", "clusters_kept": 8},
+        ranker={"eps": 0.01, "C": 10.0},
+        training=training,
+    ).fit(texts, labels)
+    assert model.score(texts, labels) > 0.99
+
+
+def test_the_ranker_reads_words_that_the_encoder_does_not_see() -> None:
+    random = np.random.default_rng(0)
+    words = ["chair", "table", "bottle", "lamp"]
+    kinds = random.integers(0, 4, 160)
+    texts = [f"item {n} is a that we sell {words[k]}" for n, k in enumerate(kinds)]
+    labels = [[f"kind {words[k]}"] for k in kinds]
+    encoder = tiny_training()["encoder"] | {"max_tokens": 4}
+    scores = {}
+    for features in ("neural", "both"):
+        model = new(encoder=encoder, ranking={"features": features})
+        model.fit(texts[:120], labels[:120])
+        scores[features] = model.score(texts[120:], labels[120:])
+    assert scores["neural"] < 0.6
+    assert scores["both"] > 0.9
+
+
+def test_label_texts_that_say_the_same_lie_together() -> None:
+    encoder = EncoderParams(**tiny_training()["encoder"])
+    names = ["red shoe", "blue hat", "red shoe", "blue hat"]
+    described = by_own_text(names, encoder, device="cpu").dense
+    assert described is not None
+    assert np.allclose(described[0], described[2], atol=1e-6)
+    assert np.allclose(np.linalg.norm(described, axis=1), 1, atol=1e-5)
+    tree = cluster_tree(described, IndexingParams(clusters=2))
+    cluster_of = tree.parents[1][tree.leaf_positions]
+    assert cluster_of[0] == cluster_of[2] != cluster_of[1] == cluster_of[3]
+
+
+@pytest.mark.parametrize("combine", ["ranker", "learnt"])
+def test_fit_reports_itself_beside_the_linear_method(combine: str, tmp_path: Path) -> None:
+    texts, labels = planted(120)
+    said: list[str] = []
+
+    def listen(event: Any) -> None:
+        if event.kind == "message":
+            said.append(event.values["text"])
+
+    model = new(held_out=0.1, ranking={"combine": combine}).fit(texts, labels, callbacks=[listen])
+    assert set(model.report_) == {"xtransformer", "linear", "shortlist_recall"}
+    assert model.report_["xtransformer"]["P@1"] > 0.8
+    assert 0 <= model.report_["shortlist_recall"][0] <= 1
+    assert len(said) == 1 and "linear" in said[0] and "xtransformer" in said[0]
+    found = model.predict(texts, k=3)
+    assert found.score_kind == ("margin" if combine == "ranker" else "probability")
+    model.save(tmp_path / "model")
+    again = labelgrove.load(tmp_path / "model")
+    assert again.predict(texts, k=3).scores.tobytes() == found.scores.tobytes()
+    assert again.report_ == model.report_
+
+
+def test_a_learnt_score_needs_held_out_documents() -> None:
+    texts, labels = planted(30)
+    with pytest.raises(ConfigError, match="held-out"):
+        new(ranking={"combine": "learnt"}).fit(texts, labels)
+
+
+def test_features_are_refused_at_prediction() -> None:
+    texts, labels = planted(40)
+    with pytest.raises(DataError, match="reads text"):
+        new().fit(texts, labels).predict(np.eye(3), k=1)
+
+
+# Stages
+
+
+def test_other_ranker_settings_train_only_the_ranker(tmp_path: Path) -> None:
+    texts, labels = planted(60)
+    with RunFolder(tmp_path / "run") as run:
+        new().fit(texts, labels, run=run)
+    first = computed(tmp_path / "run")
+    assert first == ["tfidf", "tokens", "clusters", "network", "matching", "ranker"]
+    with RunFolder(tmp_path / "run") as run:
+        again = new(ranking={"combine": "product"}).fit(texts, labels, run=run)
+    assert computed(tmp_path / "run") == first
+    with RunFolder(tmp_path / "run") as run:
+        new(ranker={"C": 2.0}).fit(texts, labels, run=run)
+    with RunFolder(tmp_path / "run") as run:
+        new(ranking={"features": "tfidf", "clusters_kept": 1}).fit(texts, labels, run=run)
+    assert computed(tmp_path / "run") == [*first, "ranker", "ranker"]
+    with RunFolder(tmp_path / "run") as run:
+        new(ranking={"clusters_kept": 50}).fit(texts, labels, run=run)
+    assert computed(tmp_path / "run") == [*first, "ranker", "ranker", "ranker"]
+    fresh = new(ranking={"combine": "product"}).fit(texts, labels)
+    assert again.predict(texts, k=3).scores.tobytes() == fresh.predict(texts, k=3).scores.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("indexing", "stage"),
+    [
+        ({"vectors": "text-emb"}, "label-vectors"),
+        ({"vectors": "pifa-neural", "embeddings": "pretrained"}, "pretrained-vectors"),
+    ],
+)
+def test_other_clusters_of_the_same_vectors_need_no_encoder(
+    tmp_path: Path, indexing: dict[str, Any], stage: str
+) -> None:
+    texts, labels = planted(60)
+    for clusters in (2, 4):
+        with RunFolder(tmp_path / "run") as run:
+            new(indexing=indexing | {"clusters": clusters}).fit(texts, labels, run=run)
+    assert computed(tmp_path / "run").count(stage) == 1
+    assert computed(tmp_path / "run").count("clusters") == 2
+
+
+def test_held_out_documents_are_read_once(tmp_path: Path) -> None:
+    texts, labels = planted(60)
+    for C in (1.0, 2.0):
+        with RunFolder(tmp_path / "run") as run:
+            model = new(held_out=0.2, ranker={"C": C}).fit(texts, labels, run=run)
+    assert computed(tmp_path / "run").count("held-out-matching") == 1
+    assert model.report_ == new(held_out=0.2, ranker={"C": 2.0}).fit(texts, labels).report_
+
+
+@pytest.mark.parametrize("names", [None, ["colour", "thing"]])
+def test_labels_without_names_are_told(names: list[str] | None) -> None:
+    index = LabelIndex(["c1", "c2"], names=names)
+    texts, labels = ["red", "hat"] * 20, [["c1"], ["c2"]] * 20
+    said: list[str] = []
+    model = new(indexing={"vectors": "text-emb", "clusters": 2})
+    model.fit(texts, labels, index=index, callbacks=[lambda event: said.append(str(event.values))])
+    assert any("labels have no names" in line for line in said) == (names is None)
+
+
+def test_indexing_by_embeddings_uses_the_matcher_that_is_there(tmp_path: Path) -> None:
+    texts, labels = planted(60)
+    by_words, by_vectors = ({"vectors": v, "clusters": 4} for v in ("pifa-tfidf", "pifa-neural"))
+    with RunFolder(tmp_path / "run") as run:
+        new(indexing=by_words).fit(texts, labels, run=run)
+    first = computed(tmp_path / "run")
+    with RunFolder(tmp_path / "run") as run:
+        shared = new(indexing=by_vectors).fit(texts, labels, run=run)
+    assert computed(tmp_path / "run")[len(first) :] == ["clusters", "network", "matching", "ranker"]
+    alone = new(indexing=by_vectors).fit(texts, labels)
+    assert alone.predict(texts, k=3).scores.tobytes() == shared.predict(texts, k=3).scores.tobytes()
+
+
+def test_pretrained_embeddings_index_without_a_first_matcher(tmp_path: Path) -> None:
+    texts, labels = planted(60)
+    indexing = {"vectors": "pifa-neural", "embeddings": "pretrained", "clusters": 4}
+    with RunFolder(tmp_path / "run") as run:
+        model = new(indexing=indexing).fit(texts, labels, run=run)
+    assert computed(tmp_path / "run").count("network") == 1
+    encoder = load_encoder(EncoderParams(**tiny_training()["encoder"]))
+    vectors = embed(encoder, tokenize(texts, encoder, encoder.max_tokens))
+    matrix, _ = model.index_.encode(labels)
+    expected = cluster_tree(by_documents(vectors, matrix), IndexingParams(clusters=4))
+    assert model.ranker_.tree == expected
+
+
+def test_label_texts_may_have_an_encoder_of_their_own() -> None:
+    texts, labels = planted(30)
+    own = {"vectors": "text-emb", "text_encoder": "no/such/folder/"}
+    with pytest.raises(ConfigError, match="no/such/folder/"):
+        new(indexing=own).fit(texts, labels)
+
+
+def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(tmp_path: Path) -> None:
+    texts, labels = planted(80)
+    training = FEW_UPDATES | {"checkpoint_minutes": 0.0, "log_every": 1}
+    whole = new(training=training).fit(texts, labels)
+
+    class Enough(Exception):
+        pass
+
+    def stop(event: Any) -> None:
+        if event.kind == "metrics" and event.values.get("step", 0) >= 20:
+            raise Enough
+
+    def stop_at_ranker(event: Any) -> None:
+        if event.kind == "stage_start" and event.stage == "ranker":
+            raise Enough
+
+    steps: list[int] = []
+
+    def watch(event: Any) -> None:
+        if event.kind == "metrics" and "step" in event.values:
+            steps.append(event.values["step"])
+
+    with RunFolder(tmp_path / "run") as run, pytest.raises(Enough):
+        new(training=training).fit(texts, labels, callbacks=[stop], run=run)
+    with RunFolder(tmp_path / "run") as run, pytest.raises(Enough):
+        new(training=training).fit(texts, labels, callbacks=[stop_at_ranker, watch], run=run)
+    assert steps[0] >= 20
+    steps.clear()
+    with RunFolder(tmp_path / "run") as run:
+        resumed = new(training=training).fit(texts, labels, callbacks=[watch], run=run)
+    assert steps == []  # the matcher was done
+    first, second = whole.predict(texts, k=3), resumed.predict(texts, k=3)
+    assert np.array_equal(first.columns, second.columns)
+    assert first.scores.tobytes() == second.scores.tobytes()

@@ -1,0 +1,242 @@
+"""Batches: every document once, the same order again, equal work for every process."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.errors import ConfigError, DataError  # noqa: E402
+from labelgrove.nn.batches.padded import Batch, Batches, prefetched  # noqa: E402
+from labelgrove.nn.encoders.tokens import Tokens  # noqa: E402
+
+PAD = 99
+
+
+def make_tokens(lengths: list[int]) -> Tokens:
+    """Document i's tokens are 1000 i, 1000 i + 1, ..."""
+    ids = [np.arange(n, dtype=np.int32) + 1000 * i for i, n in enumerate(lengths)]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Tokens(np.concatenate([*ids, np.zeros(0, np.int32)]), offsets)
+
+
+def random_tokens(count: int, seed: int = 0) -> Tokens:
+    lengths = np.random.default_rng(seed).integers(1, 65, count)
+    return make_tokens(lengths.tolist())
+
+
+def as_lists(batches: Batches, epoch: int, start: int = 0) -> list[list[int]]:
+    return [batch.rows.tolist() for batch in batches.epoch(epoch, start=start)]
+
+
+SHAPES = st.fixed_dictionaries(
+    {
+        "size": st.one_of(st.none(), st.integers(1, 7)),
+        "max_tokens": st.one_of(st.none(), st.integers(20, 90)),
+        "shuffle": st.booleans(),
+        "bucketed": st.booleans(),
+        "multiple": st.sampled_from([1, 8]),
+    }
+).filter(lambda s: s["size"] or s["max_tokens"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 20), min_size=1, max_size=60),
+    world=st.integers(1, 4),
+    shape=SHAPES,
+    epoch=st.integers(0, 3),
+)
+def test_processes_together_see_every_document_once_in_as_many_batches(
+    lengths: list[int], world: int, shape: dict[str, int], epoch: int
+) -> None:
+    tokens = make_tokens(lengths)
+    if len(lengths) < world:
+        with pytest.raises(DataError, match="too few"):
+            Batches(tokens, pad_id=PAD, world=world, **shape)
+        return
+    ranks = [Batches(tokens, pad_id=PAD, rank=r, world=world, **shape) for r in range(world)]
+    seen: list[int] = []
+    for batches in ranks:
+        made = list(batches.epoch(epoch))
+        assert len(made) == len(batches) == len(ranks[0])
+        for batch in made:
+            assert len(batch) >= 1
+            seen += batch.rows.tolist()
+            # Only where less than a document per process is left over may a batch grow by one.
+            slack = 1 if len(lengths) % world else 0
+            assert len(batch) <= (shape["size"] or 1000) + slack
+            if shape["max_tokens"] and not slack:
+                assert batch.ids.numel() <= max(shape["max_tokens"], 20)
+    assert sorted(seen) == list(range(len(lengths)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 20), min_size=1, max_size=20),
+    pad_left=st.booleans(),
+    multiple=st.sampled_from([1, 4, 8]),
+)
+def test_a_batch_holds_the_documents_tokens_and_padding_elsewhere(
+    lengths: list[int], pad_left: bool, multiple: int
+) -> None:
+    tokens = make_tokens(lengths)
+    batches = Batches(tokens, 4, pad_id=PAD, pad_left=pad_left, multiple=multiple)
+    for batch in batches.epoch(0):
+        longest = max(lengths[row] for row in batch.rows)
+        width = batch.ids.shape[1]
+        assert longest <= width < longest + multiple
+        assert width % multiple == 0 or width == max(lengths)
+        assert batch.tokens == int(batch.mask.sum())
+        assert (batch.attention is None) == bool((batch.mask == 1).all())
+        assert batch.ids.dtype == batch.mask.dtype == torch.int64
+        for row, ids, mask in zip(batch.rows, batch.ids.numpy(), batch.mask.numpy(), strict=True):
+            n = lengths[row]
+            place = slice(width - n, width) if pad_left else slice(0, n)
+            wanted = np.full(width, PAD)
+            wanted[place] = tokens.row(row)
+            assert ids.tolist() == wanted.tolist()
+            assert np.flatnonzero(mask).tolist() == list(range(width))[place]
+
+
+def test_an_epoch_can_be_had_again_and_entered_anywhere() -> None:
+    tokens = random_tokens(200)
+    batches = Batches(tokens, 8, pad_id=PAD, seed=5)
+    whole = as_lists(batches, 3)
+    again = Batches(tokens, 8, pad_id=PAD, seed=5)
+    for start in (0, 1, 17, len(batches)):
+        assert as_lists(again, 3, start) == whole[start:]
+    assert as_lists(batches, 4) != whole
+    assert as_lists(Batches(tokens, 8, pad_id=PAD, seed=6), 3) != whole
+    # Company changes as well as order: batches of another epoch are other sets of documents.
+    sets = [{frozenset(rows) for rows in as_lists(batches, n)} for n in (0, 1)]
+    assert not sets[0] & sets[1]
+
+
+def test_shapes_repeat_from_epoch_to_epoch() -> None:
+    batches = Batches(random_tokens(500), None, max_tokens=256, pad_id=PAD)
+
+    def shapes(epoch: int) -> list[tuple[int, ...]]:
+        return sorted(tuple(batch.ids.shape) for batch in batches.epoch(epoch))
+
+    assert shapes(0) == shapes(1)
+    assert all(rows * width <= 256 for rows, width in shapes(0))
+    assert {width % 8 for _, width in shapes(0)} == {0}
+
+
+def test_buckets_save_padding() -> None:
+    tokens = random_tokens(2000)
+    mixed = Batches(tokens, 16, pad_id=PAD, bucketed=False)
+    bucketed = Batches(tokens, 16, pad_id=PAD)
+    measured = [
+        1 - sum(b.tokens for b in batches.epoch(0)) / sum(b.ids.numel() for b in batches.epoch(0))
+        for batches in (mixed, bucketed)
+    ]
+    assert measured[0] > 0.4
+    assert measured[1] < 0.12
+    assert [mixed.padding(), bucketed.padding()] == pytest.approx(measured)
+
+
+def test_the_largest_batch_comes_first_and_the_rest_in_random_order() -> None:
+    batches = Batches(random_tokens(500), 8, pad_id=PAD)
+    for epoch in range(3):
+        sizes = [batch.ids.numel() for batch in batches.epoch(epoch)]
+        assert sizes[0] == max(sizes)
+        assert sizes != sorted(sizes, reverse=True)
+
+
+def test_processes_have_equal_work_at_every_step() -> None:
+    tokens = random_tokens(1000)
+    ranks = [list(Batches(tokens, 8, pad_id=PAD, rank=r, world=4).epoch(0)) for r in range(4)]
+    widths = np.array([[batch.ids.shape[1] for batch in rank] for rank in ranks])
+    assert (np.ptp(widths, axis=0) <= 8).all()
+
+
+def test_without_shuffling_documents_come_in_order() -> None:
+    tokens = make_tokens([1, 5, 2, 4])
+    plain = Batches(tokens, 3, pad_id=PAD, shuffle=False, bucketed=False)
+    assert as_lists(plain, 0) == as_lists(plain, 1) == [[0, 1, 2], [3]]
+    longest_first = Batches(tokens, 3, pad_id=PAD, shuffle=False, multiple=1)
+    assert as_lists(longest_first, 0) == [[1, 3, 2], [0]]
+
+
+def test_some_rows_only() -> None:
+    tokens = random_tokens(100)
+    rows = [7, 93, 4, 50]
+    batches = Batches(tokens, 3, pad_id=PAD, rows=rows)
+    assert sorted(row for part in as_lists(batches, 0) for row in part) == sorted(rows)
+    with pytest.raises(DataError, match="twice"):
+        Batches(tokens, 3, pad_id=PAD, rows=[1, 1])
+    with pytest.raises(DataError, match="outside"):
+        Batches(tokens, 3, pad_id=PAD, rows=[100])
+
+
+def test_impossible_settings_are_refused() -> None:
+    tokens = make_tokens([3, 9])
+    with pytest.raises(ConfigError, match="need a size"):
+        Batches(tokens, None, pad_id=PAD)
+    with pytest.raises(ConfigError, match="size: must be at least 1"):
+        Batches(tokens, 0, pad_id=PAD)
+    with pytest.raises(ConfigError, match="8 tokens cannot hold a text of 9"):
+        Batches(tokens, None, max_tokens=8, pad_id=PAD)
+    with pytest.raises(ConfigError, match="rank: must be from 0 to 1, got 2"):
+        Batches(tokens, 1, pad_id=PAD, rank=2, world=2)
+    with pytest.raises(DataError, match="too few"):
+        Batches(make_tokens([]), 1, pad_id=PAD)
+
+
+def test_prefetching_works_ahead_and_keeps_the_order() -> None:
+    batches = Batches(random_tokens(100), 8, pad_id=PAD)
+    made: list[int] = []
+
+    def watched() -> object:
+        for n, batch in enumerate(batches.epoch(0)):
+            made.append(n)
+            yield batch
+
+    ahead = prefetched(watched(), "cpu", depth=3)  # type: ignore[arg-type]
+    first = next(ahead)
+    deadline = time.monotonic() + 10
+    while len(made) < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert 4 <= len(made) <= 5  # one taken, three ready, perhaps one in hand
+    rows = [first.rows.tolist(), *(batch.rows.tolist() for batch in ahead)]
+    assert rows == as_lists(batches, 0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_prefetching_to_a_gpu_brings_the_same_batches() -> None:
+    batches = Batches(random_tokens(500), 8, pad_id=PAD)
+    on_gpu = list(prefetched(batches.epoch(0), "cuda"))
+    for here, there in zip(batches.epoch(0), on_gpu, strict=True):
+        assert there.ids.is_cuda
+        assert torch.equal(here.ids, there.ids.cpu())
+        assert torch.equal(here.mask, there.mask.cpu())
+
+
+def test_leaving_early_ends_the_thread_and_errors_arrive() -> None:
+    def threads() -> list[str]:
+        return [t.name for t in threading.enumerate() if t.name == "labelgrove-batches"]
+
+    batches = Batches(random_tokens(100), 1, pad_id=PAD)
+    for _ in prefetched(batches.epoch(0), "cpu"):
+        break
+    ahead = prefetched(batches.epoch(0), "cpu")
+    next(ahead)
+    ahead.close()  # type: ignore[attr-defined]
+    assert threads() == []
+
+    def broken() -> object:
+        yield next(batches.epoch(0))
+        raise OSError("the disk is gone")
+
+    got: list[Batch] = []
+    with pytest.raises(OSError, match="the disk is gone"):
+        got.extend(prefetched(broken(), "cpu"))  # type: ignore[arg-type]
+    assert threads() == []

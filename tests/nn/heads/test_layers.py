@@ -1,0 +1,173 @@
+"""Three ways to shortlisted logits give the same numbers and touch the same rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.nn.heads.layers import (  # noqa: E402
+    LabelTable,
+    Rows,
+    full_logits,
+    shortlist_logits,
+    top_labels,
+    used_rows,
+)
+
+FORMS = ("auto", "union", "gather", "full")
+
+
+class CopiedRows(torch.nn.Module):
+    """A table that takes gradients on copies of the rows it hands out, like a row optimiser's."""
+
+    def __init__(self, rows, width):
+        super().__init__()
+        self.register_buffer("weight", torch.randn(rows, width))
+        self.register_buffer("bias", torch.randn(rows))
+        self.read = []
+
+    def rows(self, ids):
+        return self._copy("weight", ids)
+
+    def biases(self, ids):
+        return self._copy("bias", ids)
+
+    def _copy(self, name, ids):
+        assert len(ids.unique()) == len(ids), "rows must be distinct"
+        copy = self.get_buffer(name)[ids].requires_grad_()
+        self.read.append((name, ids, copy))
+        return copy
+
+
+def problem(seed, *, rows=30, width=5, documents=4, listed=7):
+    rng = np.random.default_rng(seed)
+    ids = torch.tensor(np.stack([rng.permutation(rows)[:listed] for _ in range(documents)]))
+    mask = torch.tensor(rng.random((documents, listed)) < 0.7)
+    hidden = torch.tensor(
+        rng.normal(size=(documents, width)), dtype=torch.float32, requires_grad=True
+    )
+    factors = torch.tensor(rng.normal(size=(documents, listed)), dtype=torch.float32)
+    return ids, mask, hidden, factors
+
+
+def weighed(logits, mask, factors):
+    return (logits * factors).masked_fill(~mask, 0.0).sum()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(FORMS), st.booleans())
+def test_logits_and_gradients_are_the_dot_products(seed, form, bias):
+    torch.manual_seed(seed % 1000)
+    ids, mask, hidden, factors = problem(seed)
+    table = LabelTable(30, 5, bias=bias)
+    if bias:
+        torch.nn.init.normal_(table.bias)
+    given_logits = shortlist_logits(hidden, table, ids, mask, form=form)
+    expected = torch.stack(
+        [
+            torch.stack(
+                [table.weight[i] @ hidden[d] + (table.bias[i] if bias else 0.0) for i in ids[d]]
+            )
+            for d in range(len(ids))
+        ]
+    )
+    assert torch.allclose(given_logits[mask], expected[mask], atol=1e-5)
+    wanted = [hidden, *table.parameters()]
+    ours = torch.autograd.grad(weighed(given_logits, mask, factors), wanted)
+    theirs = torch.autograd.grad(weighed(expected, mask, factors), wanted)
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(one, other, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_off_the_lists_get_no_gradient(form):
+    ids, mask, hidden, factors = problem(1)
+    table = LabelTable(30, 5)
+    weighed(shortlist_logits(hidden, table, ids, mask, form=form), mask, factors).backward()
+    used = set(ids[mask].tolist())
+    assert 0 < len(used) < 30
+    touched = {row for row in range(30) if table.weight.grad[row].any() or table.bias.grad[row]}
+    assert touched == used
+
+
+@pytest.mark.parametrize("form", ["union", "gather"])
+def test_tables_that_hand_out_rows_are_read_only_where_needed(form):
+    torch.manual_seed(0)
+    ids, mask, hidden, factors = problem(2)
+    table = CopiedRows(30, 5)
+    assert isinstance(table, Rows)
+    logits = shortlist_logits(hidden, table, ids, mask, form=form)
+    plain = LabelTable(30, 5)
+    with torch.no_grad():
+        plain.weight.copy_(table.weight)
+        plain.bias.copy_(table.bias)
+    expected = shortlist_logits(hidden, plain, ids, mask, form="full")
+    assert torch.allclose(logits[mask], expected[mask], atol=1e-5)
+    weighed(logits, mask, factors).backward()
+    weighed(expected, mask, factors).backward()
+    assert {name for name, _, _ in table.read} == {"weight", "bias"}
+    for name, rows, copy in table.read:
+        assert rows.tolist() == sorted(set(ids[mask].tolist()))
+        wanted = getattr(plain, name).grad[rows]
+        assert torch.allclose(copy.grad, wanted, atol=1e-4)
+
+
+def test_full_logits_of_a_table_that_hands_out_rows_learn():
+    table = CopiedRows(6, 3)
+    logits = full_logits(torch.ones(2, 3), table)
+    logits.sum().backward()
+    assert all(copy.grad is not None and copy.grad.all() for _, _, copy in table.read)
+    with torch.no_grad():
+        table.read.clear()
+        assert torch.allclose(full_logits(torch.ones(2, 3), table), logits)
+    assert not table.read  # prediction makes no copy of the table
+
+
+def test_auto_takes_the_whole_table_when_lists_are_long(monkeypatch):
+    """The forms are told apart by which rows they read."""
+    read = []
+    monkeypatch.setattr(
+        LabelTable, "rows", lambda self, ids: read.append(ids) or self.weight.index_select(0, ids)
+    )
+    for listed, whole in ((7, False), (30, True)):
+        ids, mask, hidden, _ = problem(4, documents=4, listed=listed)
+        read.clear()
+        shortlist_logits(hidden, LabelTable(30, 5), ids, mask)
+        assert (not read) is whole
+
+
+def test_lists_that_are_all_padding():
+    ids, mask = torch.zeros(2, 3, dtype=torch.long), torch.zeros(2, 3, dtype=torch.bool)
+    for form in FORMS:
+        logits = shortlist_logits(torch.ones(2, 4), LabelTable(5, 4), ids, mask, form=form)
+        assert logits.shape == (2, 3)
+    assert len(used_rows(ids, mask, 5)[0]) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_logits_are_float32_under_autocast_and_close(form):
+    torch.manual_seed(0)
+    ids, mask, hidden, factors = problem(3)
+    table = LabelTable(30, 5)
+    exact = shortlist_logits(hidden, table, ids, mask, form=form)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = shortlist_logits(hidden, table, ids, mask, form=form)
+        assert full_logits(hidden.bfloat16(), table).dtype == torch.float32
+    assert rough.dtype == torch.float32
+    assert 0 < (rough - exact)[mask].abs().max() < 0.05
+    weighed(rough, mask, factors).backward()
+    assert table.weight.grad.dtype == torch.float32
+
+
+def test_top_labels():
+    scores = torch.tensor([[0.5, 0.9, 0.7], [0.1, 0.2, 0.3]])
+    columns = torch.tensor([[10, 11, 12], [13, 14, 15]])
+    mask = torch.tensor([[True, False, True], [True, True, True]])
+    top = top_labels(scores, columns, mask, 5)
+    assert top.columns.tolist() == [[12, 10, -1], [15, 14, 13]]
+    assert top.scores[0].tolist() == pytest.approx([0.7, 0.5, 0.0])
+    assert top_labels(scores, None, None, 1).columns.tolist() == [[1], [2]]

@@ -1,0 +1,174 @@
+"""Losses per document against scalars in a loop; padding and weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.nn.heads.candidates import TreeIndex, occurrences, shortlist, valid_nodes  # noqa: E402
+from labelgrove.nn.heads.layers import LabelTable, shortlist_logits  # noqa: E402
+from labelgrove.nn.heads.losses import document_losses, full_losses, relevance_weights  # noqa: E402
+from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
+from support.nn_problems import random_labels, random_tree  # noqa: E402
+
+KINDS = ("bce", "squared_hinge")
+REDUCTIONS = ("mean", "sum")
+
+
+def scalar_loss(logit, target, kind):
+    margin = float(logit) if target else -float(logit)
+    return np.log1p(np.exp(-margin)) if kind == "bce" else max(0.0, 1 - margin) ** 2
+
+
+def problem(seed, rows=5, columns=11):
+    rng = np.random.default_rng(seed)
+    logits = torch.tensor(rng.normal(size=(rows, columns)) * 2, dtype=torch.float32)
+    targets = torch.tensor(rng.random((rows, columns)) < 0.3)
+    mask = torch.tensor(rng.random((rows, columns)) < 0.7)
+    weights = torch.tensor(rng.random((rows, columns)) * 3, dtype=torch.float32)
+    return logits, targets, mask, weights
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_document_losses_are_the_scalars_summed(kind, reduction, weighted):
+    logits, targets, mask, weights = problem(0)
+    given = document_losses(
+        logits,
+        targets,
+        mask=mask,
+        weights=weights if weighted else None,
+        kind=kind,
+        reduction=reduction,
+    )
+    for row, value in enumerate(given):
+        parts = [
+            scalar_loss(logits[row, j], targets[row, j], kind)
+            * (float(weights[row, j]) ** weighted)
+            for j in range(logits.shape[1])
+            if mask[row, j]
+        ]
+        expected = sum(parts) / (len(parts) if reduction == "mean" else 1)
+        assert float(value) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_padding_changes_neither_loss_nor_gradient(kind, reduction):
+    logits, targets, mask, weights = problem(1)
+    logits.requires_grad_()
+    plain = document_losses(
+        logits, targets, mask=mask, weights=weights, kind=kind, reduction=reduction
+    )
+    gradient = torch.autograd.grad(plain.sum(), logits)[0]
+    # Padding may hold anything, even infinities that would make 0 * inf.
+    padding = torch.full((5, 4), torch.inf, requires_grad=True)
+    wide = torch.cat([logits, padding], 1)
+    padded = document_losses(
+        wide,
+        torch.cat([targets, torch.zeros(5, 4, dtype=torch.bool)], 1),
+        mask=torch.cat([mask, torch.zeros(5, 4, dtype=torch.bool)], 1),
+        weights=torch.cat([weights, torch.full((5, 4), 9.0)], 1),
+        kind=kind,
+        reduction=reduction,
+    )
+    assert torch.allclose(padded, plain, rtol=1e-6)
+    again, of_padding = torch.autograd.grad(padded.sum(), [logits, padding])
+    assert torch.allclose(again, gradient, rtol=1e-6)
+    assert of_padding.tolist() == [[0.0] * 4] * 5
+    assert not gradient[~mask].any()
+
+
+def test_a_document_without_candidates_costs_nothing():
+    logits = torch.ones(1, 3, requires_grad=True)
+    off = torch.zeros(1, 3, dtype=torch.bool)
+    loss = document_losses(logits, off, mask=off)
+    assert loss.tolist() == [0.0]
+    assert torch.autograd.grad(loss.sum(), logits)[0].tolist() == [[0.0] * 3]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_full_losses_are_document_losses_with_all_targets(kind, reduction):
+    rng = np.random.default_rng(2)
+    logits = torch.tensor(rng.normal(size=(4, 9)) * 3, dtype=torch.float32, requires_grad=True)
+    rows = [[1, 4, 4, 8], [], [0], [2, 3]]  # a node may stand there twice; it counts once
+    truth = RaggedLabels.from_rows(rows).padded().sort(dim=1).values
+    targets = torch.tensor([[column in row for column in range(9)] for row in rows])
+    for positive_weights, weights in (
+        (None, None),
+        (torch.full(truth.shape, 2.5), torch.where(targets, 2.5, 0.5)),
+    ):
+        extra = {} if weights is None else {"negative_weight": 0.5}
+        given = full_losses(
+            logits,
+            truth,
+            positive_weights=positive_weights,
+            kind=kind,
+            reduction=reduction,
+            **extra,
+        )
+        expected = document_losses(logits, targets, weights=weights, kind=kind, reduction=reduction)
+        assert torch.allclose(given, expected, atol=1e-5)
+        ours, theirs = (torch.autograd.grad(x.sum(), logits)[0] for x in (given, expected))
+        assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_losses_are_float32_also_for_half_precision_logits():
+    logits, targets, mask, _ = problem(3)
+    assert document_losses(logits.bfloat16(), targets, mask=mask).dtype == torch.float32
+    truth = torch.tensor([[1]] * 5)
+    assert full_losses(logits.bfloat16(), truth).dtype == torch.float32
+
+
+def test_relevance_weights():
+    counts = torch.tensor([[3, 0, 1, 4], [0, 0, 0, 0]])
+    mask = torch.tensor([[True, True, True, False], [True] * 4])
+    assert relevance_weights(counts, mask).tolist()[0][:3] == [3.0, 1.0, 1.0]
+    assert relevance_weights(counts, mask, norm="l1").tolist()[0][:3] == [0.75, 1.0, 0.25]
+    largest = relevance_weights(counts, mask, norm="max", negative_weight=0.5)
+    assert largest[0, :3].tolist() == [1.0, 0.5, pytest.approx(1 / 3)]
+    assert largest[1].tolist() == [0.5] * 4
+
+
+@pytest.mark.parametrize(("norm", "negative"), [("none", 1.0), ("l1", 0.25)])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_a_level_of_xr_transformer(norm, negative, reduction):
+    """Clusters of a matrix give the candidates; costs are counts of labels (code) or shares."""
+    rng = np.random.default_rng(5)
+    tree = random_tree(rng, [6, 20, 90])
+    index, table = TreeIndex(tree), LabelTable(20, 8)
+    torch.nn.init.normal_(table.bias)
+    rows = random_labels(rng, 5, 90, 9)
+    clusters = [rng.choice(6, rng.integers(1, 4), replace=False).tolist() for _ in rows]
+    hidden = torch.tensor(rng.normal(size=(5, 8)) * 3, dtype=torch.float32)
+
+    truth = index.true_nodes(RaggedLabels.from_rows(rows))
+    kept = RaggedLabels.from_rows(clusters).padded()
+    listed = shortlist(index, 1, kept, valid_nodes(kept), truth)
+    weights = relevance_weights(
+        occurrences(truth[1], listed.ids), listed.mask, norm=norm, negative_weight=negative
+    )
+    losses = document_losses(
+        shortlist_logits(hidden, table, listed.ids, listed.mask),
+        listed.targets,
+        mask=listed.mask,
+        weights=weights,
+        kind="squared_hinge",
+        reduction=reduction,
+    )
+
+    for row, columns in enumerate(rows):
+        nodes = [int(tree.parents[2][tree.leaf_positions[c]]) for c in columns]
+        candidates = {n for n in range(20) if tree.parents[1][n] in clusters[row]} | set(nodes)
+        total = 0.0
+        for node in candidates:
+            logit = float(table.weight[node].detach() @ hidden[row] + table.bias[node].detach())
+            count = nodes.count(node)
+            cost = (count / (len(nodes) if norm == "l1" else 1)) if count else negative
+            total += cost * scalar_loss(logit, count > 0, "squared_hinge")
+        expected = total / (len(candidates) if reduction == "mean" else 1)
+        assert float(losses[row].detach()) == pytest.approx(expected, rel=1e-4)

@@ -1,0 +1,271 @@
+"""Row-sparse updates against literal references, torch's own optimisers and their promises."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference.lazy_adam import LazyAdam, RowAdagrad
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.errors import ConfigError  # noqa: E402
+from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row  # noqa: E402
+
+ROWS, WIDTH = 6, 3
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+gradients = st.lists(
+    st.dictionaries(
+        st.integers(0, ROWS - 1),
+        st.lists(
+            st.floats(-3, 3, width=32).filter(lambda g: abs(g) > 1e-3), min_size=3, max_size=3
+        ),
+        min_size=1,
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def give(table: RowTable, gradient: dict[int, list[float]]) -> None:
+    """Leaves exactly these gradients on the table."""
+    rows = table.rows(torch.tensor(list(gradient)))
+    rows.backward(torch.tensor(list(gradient.values())))
+
+
+def table_with(weights: list[list[float]]) -> RowTable:
+    table = RowTable(len(weights), len(weights[0]))
+    table.weight.copy_(torch.tensor(weights))
+    return table
+
+
+START = [[0.1 * (i + 1) * (-1) ** j + j for j in range(WIDTH)] for i in range(ROWS)]
+
+
+@pytest.mark.parametrize("steps", ["global", "row"])
+@settings(max_examples=40, deadline=None)
+@given(gradients)
+def test_adam_is_the_literal_lazy_adam(
+    steps: Literal["global", "row"], updates: list[dict[int, list[float]]]
+) -> None:
+    table = table_with(START)
+    reference = LazyAdam(START, steps=steps, decay=0.1)
+    optimizer = RowOptimizer({"t": table}, steps=steps)
+    for gradient in updates:
+        give(table, gradient)
+        optimizer.collect()
+        optimizer.step(lr=0.05, weight_decay=0.1, beta1=0.8)
+        reference.update(gradient, 0.05, beta1=0.8)
+        assert torch.allclose(table.weight, torch.tensor(reference.weights), atol=2e-5)
+    untouched = sorted(set(range(ROWS)) - {row for gradient in updates for row in gradient})
+    start = torch.tensor(START)
+    assert torch.equal(table.weight[untouched], start[untouched])
+    assert not any(state[untouched].any() for state in optimizer.state().values())
+
+
+@settings(max_examples=20, deadline=None)
+@given(gradients)
+def test_adam_agrees_with_torch_sparse_adam(updates: list[dict[int, list[float]]]) -> None:
+    # SparseAdam adds eps before correcting the bias, AdamW and we after it: hence a small one.
+    table = table_with(START)
+    optimizer = RowOptimizer({"t": table}, eps=1e-12)
+    embedding = torch.nn.Embedding(ROWS, WIDTH, sparse=True)
+    embedding.weight.data.copy_(torch.tensor(START))
+    theirs = torch.optim.SparseAdam(embedding.parameters(), lr=0.05, eps=1e-12)
+    for gradient in updates:
+        give(table, gradient)
+        optimizer.collect()
+        optimizer.step(lr=0.05)
+        theirs.zero_grad()
+        embedding(torch.tensor(list(gradient))).backward(torch.tensor(list(gradient.values())))
+        theirs.step()
+    assert torch.allclose(table.weight, embedding.weight, atol=1e-5)
+
+
+def test_with_every_row_touched_it_is_adamw() -> None:
+    table = table_with(START)
+    optimizer = RowOptimizer({"t": table})
+    dense = torch.nn.Parameter(torch.tensor(START))
+    theirs = torch.optim.AdamW([dense], lr=0.02, weight_decay=0.3)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        gradient = torch.randn(ROWS, WIDTH, generator=generator)
+        table.rows(torch.arange(ROWS)).backward(gradient)
+        optimizer.collect()
+        optimizer.step(lr=0.02, weight_decay=0.3)
+        dense.grad = gradient.clone()
+        theirs.step()
+    assert torch.allclose(table.weight, dense, atol=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(gradients)
+def test_adagrad_is_the_literal_one(updates: list[dict[int, list[float]]]) -> None:
+    table, reference = table_with(START), RowAdagrad(START)
+    optimizer = RowOptimizer({"t": table}, kind="adagrad")
+    for gradient in updates:
+        give(table, gradient)
+        optimizer.collect()
+        optimizer.step(lr=0.05)
+        reference.update(gradient, 0.05)
+    assert torch.allclose(table.weight, torch.tensor(reference.weights), atol=1e-5)
+
+
+def test_sgd_keeps_nothing_and_steps_down_the_gradient() -> None:
+    table = table_with(START)
+    optimizer = RowOptimizer({"t": table}, kind="sgd")
+    give(table, {2: [1.0, 2.0, 3.0]})
+    optimizer.collect()
+    optimizer.step(lr=0.5)
+    assert optimizer.state() == {}
+    expected = torch.tensor(START)
+    expected[2] -= torch.tensor([0.5, 1.0, 1.5])
+    assert torch.allclose(table.weight, expected)
+
+
+def test_state_sizes_are_what_the_forms_promise() -> None:
+    table = RowTable(10, 4, bias=True)
+
+    def numbers(**options: Any) -> dict[str, tuple[tuple[int, ...], Any]]:
+        state = RowOptimizer({"t": table}, **options).state()
+        return {name: (tuple(s.shape), s.dtype) for name, s in state.items()}
+
+    half = numbers(state_dtype=torch.bfloat16, steps="row")
+    assert half["t.weight.second"] == ((10, 4), torch.bfloat16)
+    assert half["t.bias.count"] == ((10,), torch.int32)
+    assert numbers(kind="adagrad") == {
+        "t.weight.sum": ((10,), torch.float32),
+        "t.bias.sum": ((10,), torch.float32),
+    }
+
+
+def test_biases_learn_but_do_not_decay() -> None:
+    table = RowTable(4, 2, bias=True)
+    assert table.bias is not None
+    table.bias.fill_(1.0)
+    optimizer = RowOptimizer({"t": table}, kind="sgd")
+    ids = torch.tensor([1, 3])
+    (table.rows(ids).sum() * 0 + 2 * table.biases(ids).sum()).backward()
+    optimizer.collect()
+    optimizer.step(lr=0.1, weight_decay=0.5)
+    assert table.bias.tolist() == pytest.approx([1.0, 0.8, 1.0, 0.8])
+
+
+def test_gradients_of_several_readings_add_up() -> None:
+    table = RowTable(9, 2, std=0)
+    table.rows(torch.tensor([5, 1])).sum().backward()
+    table.rows(torch.tensor([8, 5])).sum().mul(3).backward()
+    table.rows(torch.tensor([0]))  # read, but no loss depends on it
+    ids, gradient = table.pending()
+    assert ids.tolist() == [1, 5, 8]
+    assert gradient.tolist() == [[1.0, 1.0], [4.0, 4.0], [3.0, 3.0]]
+    table.clear()
+    assert len(table.pending()[0]) == 0
+
+
+def test_reading_without_gradients_leaves_no_trace() -> None:
+    table = RowTable(5, 2)
+    with torch.no_grad():
+        rows = table.rows(torch.tensor([1, 2]))
+    assert not rows.requires_grad
+    assert torch.equal(rows, table.weight[1:3])
+    assert len(table.pending()[0]) == 0
+
+
+def test_an_update_without_gradients_changes_nothing() -> None:
+    table = table_with(START)
+    optimizer = RowOptimizer({"t": table})
+    optimizer.collect()
+    assert optimizer.gradients() == []
+    optimizer.step(lr=1.0, weight_decay=1.0)
+    assert torch.equal(table.weight, torch.tensor(START))
+
+
+def test_bfloat16_rounding_keeps_changes_that_are_too_small_for_it() -> None:
+    table = RowTable(2000, 1, std=0, dtype=torch.bfloat16)
+    table.weight.fill_(1.0)
+    optimizer = RowOptimizer({"t": table}, kind="sgd")
+    for step in range(20):  # each change is a twentieth of what bfloat16 can tell from 1
+        table.rows(torch.arange(2000)).sum().backward()
+        optimizer.collect()
+        optimizer.step(lr=2.0**-8 / 20, seed=step)
+    assert table.weight.float().mean().item() == pytest.approx(1 - 2.0**-8, abs=3e-4)
+
+
+def test_bfloat16_moments_learn_nearly_as_float32_ones_do() -> None:
+    ends = []
+    for dtype in (torch.float32, torch.bfloat16):
+        table = RowTable(50, 4, std=0)
+        optimizer = RowOptimizer({"t": table}, state_dtype=dtype)
+        for step in range(200):
+            rows = table.rows(torch.arange(0, 50, 2))
+            (rows - 1).square().sum().backward()
+            optimizer.collect()
+            optimizer.step(lr=0.02, seed=step)
+        ends.append(table.weight[::2])
+        assert not table.weight[1::2].any()
+    assert (ends[0] - 1).abs().max() < 0.05
+    assert (ends[1] - 1).abs().max() < 0.1
+
+
+def test_the_same_seed_rounds_the_same_way() -> None:
+    def trained() -> Any:
+        table = table_with(START)
+        optimizer = RowOptimizer({"t": table}, state_dtype=torch.bfloat16)
+        for step in range(3):
+            give(table, {1: [0.1, 0.2, 0.3], 4: [1.0, 1.0, 1.0]})
+            optimizer.collect()
+            optimizer.step(lr=0.1, seed=step)
+        return torch.cat([table.weight.flatten(), optimizer.state()["t.weight.second"].flatten()])
+
+    assert torch.equal(trained(), trained())
+
+
+def test_a_step_costs_the_same_however_many_rows_the_table_has() -> None:
+    def seconds(rows: int) -> float:
+        table = RowTable(rows, 8, std=0)
+        optimizer = RowOptimizer({"t": table})
+        generator = torch.Generator().manual_seed(0)
+        best = float("inf")
+        for _ in range(8):
+            ids = torch.randperm(rows, generator=generator)[:2000]
+            start = time.process_time()
+            table.rows(ids).sum().backward()
+            optimizer.collect()
+            optimizer.step(lr=0.1, weight_decay=0.1)
+            best = min(best, time.process_time() - start)
+        return best
+
+    # A dense step would take three hundred times as long.
+    assert seconds(600_000) < 20 * seconds(2_000)
+
+
+def test_sums_by_row_do_not_depend_on_order() -> None:
+    ids = torch.tensor([4, 4, 0, 4])
+    unique, total = sum_by_row(ids, torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert unique.tolist() == [0, 4]
+    assert total.tolist() == [3.0, 7.0]
+
+
+def test_tables_are_saved_and_found_but_are_no_parameters() -> None:
+    model = torch.nn.Module()
+    model.labels = RowTable(3, 2, bias=True)
+    assert list(model.parameters()) == []
+    assert sorted(model.state_dict()) == ["labels.bias", "labels.weight"]
+    assert row_tables(model) == {"labels": model.labels}
+    with pytest.raises(ConfigError, match="float32 or bfloat16"):
+        RowTable(3, 2, dtype=torch.float16)

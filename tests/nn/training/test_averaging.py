@@ -1,0 +1,66 @@
+"""Running means against plain ones, and giving the weights back untouched."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.nn.training.averaging import Average  # noqa: E402
+
+
+def walk(average: Average, weight: torch.Tensor, steps: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    seen = []
+    for step in range(1, steps + 1):
+        weight += torch.randn(weight.shape, generator=generator)
+        seen.append(weight.clone())
+        average.update(step)
+    return seen
+
+
+def test_swa_is_the_plain_mean_of_its_samples() -> None:
+    weight = torch.zeros(5)
+    average = Average({"w": weight}, "swa", start=4, every=3)
+    seen = walk(average, weight, 14)
+    assert average.samples == 4
+    expected = torch.stack([seen[step - 1] for step in (4, 7, 10, 13)]).mean(0)
+    assert torch.allclose(average.state()["w"], expected, atol=1e-6)
+
+
+def test_ema_follows_its_recursion() -> None:
+    weight = torch.zeros(5)
+    average = Average({"w": weight}, "ema", decay=0.9)
+    seen = walk(average, weight, 200)
+    expected = seen[0]
+    for n, value in enumerate(seen[1:], start=1):
+        kept = min(0.9, (1 + n) / (10 + n))
+        expected = kept * expected + (1 - kept) * value
+    assert torch.allclose(average.state()["w"], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_come_back_to_the_bit_also_after_an_error(dtype: torch.dtype) -> None:
+    weight = torch.zeros(5, dtype=dtype)
+    average = Average({"w": weight}, "swa")
+    seen = walk(average, weight, 3)
+    mean = average.state()["w"].clone()
+    assert mean.dtype == torch.float32
+    for _ in range(2):
+        with pytest.raises(KeyError), average.applied():
+            assert torch.equal(weight, mean.to(dtype))
+            raise KeyError
+        assert torch.equal(weight, seen[-1])
+        assert torch.equal(average.state()["w"], mean)
+    average.apply()
+    assert torch.equal(weight, mean.to(dtype))
+
+
+def test_before_the_first_sample_the_weights_are_what_is_evaluated() -> None:
+    weight = torch.ones(2)
+    average = Average({"w": weight}, "swa", start=10)
+    average.update(9)
+    with average.applied():
+        assert weight.tolist() == [1.0, 1.0]
+    average.apply()
+    assert weight.tolist() == [1.0, 1.0]

@@ -1,0 +1,349 @@
+"""The training loop: what it learns, what it promises when stopped, alone and with others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.core.callbacks import Event, Reporter  # noqa: E402
+from labelgrove.disk.part import Part  # noqa: E402
+from labelgrove.disk.run_folder import RunFolder, run_status  # noqa: E402
+from labelgrove.disk.tensors import read_tensors  # noqa: E402
+from labelgrove.errors import ConfigError, DataError, ModelFormatError  # noqa: E402
+from labelgrove.nn.heads.rows import RowTable  # noqa: E402
+from labelgrove.nn.training.loop import LoopParams, train  # noqa: E402
+from support import toy_training  # noqa: E402
+from support.together import run_together  # noqa: E402
+from support.toy_training import PARAMS, Batches, Model, first_four, loss_of, run  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def assert_same_bits(one: Model, other: Model) -> None:
+    for name, value in one.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name]), name
+
+
+def test_it_learns_and_reports() -> None:
+    events: list[Event] = []
+    model = Model()
+    result = run(model, replace(PARAMS, epochs=20), reporter=Reporter([events.append], interval=0))
+    losses = [record["loss"] for record in result.history if "loss" in record]
+    assert losses[-1] < 0.3 * losses[0]
+    assert result.steps == 20 * 12
+    assert result.tokens == 20 * 46 * 3
+    assert result.tokens_per_second > 0
+    assert [e.kind for e in events if e.kind.startswith("stage")] == ["stage_start", "stage_end"]
+    assert events[-1].done == events[-1].total == 240
+    log = next(e.values for e in events if "loss" in e.values)
+    assert log.keys() >= {"step", "loss", "lr", "tokens_per_second", "eta_seconds", "memory_bytes"}
+    assert not model.training
+
+
+def test_untouched_rows_of_a_table_stay_as_they_were() -> None:
+    model = Model()
+    before = model.table.weight.clone()
+    run(model, PARAMS)
+    used = [*range(12), *range(100, 112), 999]
+    unused = sorted(set(range(1000)) - set(used))
+    assert torch.equal(model.table.weight[unused], before[unused])
+    assert (model.table.weight[used] != before[used]).all(1).all()
+
+
+def test_the_same_seed_gives_the_same_bits_and_leaves_the_callers_random_state_alone() -> None:
+    one, other, third = Model(), Model(), Model()
+    run(one, PARAMS)
+    torch.manual_seed(99)
+    expected = torch.rand(3)
+    torch.manual_seed(99)
+    run(other, PARAMS)
+    assert torch.equal(torch.rand(3), expected)
+    assert_same_bits(one, other)
+    run(third, PARAMS, seed=6)
+    assert not torch.equal(one.head.weight, third.head.weight)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"average": "swa", "swa_every": 2, "accumulate": 2},
+        {"average": "ema", "swa_start": 0, "table_state": "bf16", "average_tables": False},
+        {"precision": "bf16", "schedule": "cascade", "beta1_low": 0.8, "table_steps": "row"},
+        {"table_optimizer": "adagrad", "keep": "last", "precision": "fp16"},
+    ],
+    ids=["swa", "ema", "bf16", "fp16"],
+)
+def test_a_stopped_and_resumed_run_ends_with_the_same_bits(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    params = replace(PARAMS, checkpoint_minutes=0, **settings)
+    whole = Model()
+    expected = run(whole, params)
+
+    def stop_at(step: int) -> Any:
+        def callback(event: Event) -> None:
+            if event.kind == "progress" and event.done == step:
+                raise KeyboardInterrupt
+
+        return Reporter([callback], interval=0)
+
+    resumed = Model()
+    for step in (3, 13):
+        with pytest.raises(KeyboardInterrupt):
+            run(resumed, params, folder=tmp_path, reporter=stop_at(step))
+        resumed = Model()  # a new process starts with a new model
+    result = run(resumed, params, folder=tmp_path)
+    assert result.resumed_from == 12
+    assert result.history == expected.history
+    assert (result.best_score, result.tokens) == (expected.best_score, expected.tokens)
+    assert_same_bits(whole, resumed)
+
+    again = Model()
+    finished = run(again, params, folder=tmp_path)
+    assert (finished.resumed_from, finished.history) == (result.steps, result.history)
+    assert_same_bits(whole, again)
+
+
+def test_ctrl_c_waits_for_the_update_and_writes_a_checkpoint(tmp_path: Path) -> None:
+    params = replace(PARAMS, epochs=2, checkpoint_minutes=None)
+    whole, stopped = Model(), Model()
+    run(whole, params)
+    steps: list[int] = []
+
+    def press(model: Any, batch: Any) -> Any:
+        steps.append(1)
+        if len(steps) == 5:
+            signal.raise_signal(signal.SIGINT)
+        return loss_of(model, batch)
+
+    usual = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run(stopped, params, folder=tmp_path, loss=press)
+    assert signal.getsignal(signal.SIGINT) is usual
+    stopped = Model()
+    assert run(stopped, params, folder=tmp_path).resumed_from == 5
+    assert_same_bits(whole, stopped)
+
+
+def test_a_second_ctrl_c_and_one_without_checkpoints_work_at_once(tmp_path: Path) -> None:
+    for folder, presses in ((tmp_path, 2), (None, 1)):
+
+        def press(model: Any, batch: Any, presses: int = presses) -> Any:
+            for _ in range(presses):
+                signal.raise_signal(signal.SIGINT)
+            raise AssertionError("the interrupt came too late")
+
+        with pytest.raises(KeyboardInterrupt):
+            run(Model(), PARAMS, folder=folder, loss=press)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+def test_a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits(tmp_path: Path) -> None:
+    settings = {"average": "swa"}
+    command = [sys.executable, toy_training.__file__, str(tmp_path), "17", "average=swa"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    died = subprocess.run(command, env=environment, check=False, timeout=120)
+    assert died.returncode == -signal.SIGKILL
+    params = replace(PARAMS, checkpoint_minutes=0, **settings)
+    whole, resumed = Model(), Model()
+    expected = run(whole, params)
+    result = run(resumed, params, folder=tmp_path)
+    assert result.resumed_from == 15
+    assert result.history == expected.history
+    assert_same_bits(whole, resumed)
+
+
+def test_a_stage_of_a_run_folder_keeps_the_checkpoints_and_drops_them_when_it_is_done(
+    tmp_path: Path,
+) -> None:
+    params = replace(PARAMS, max_steps=8, checkpoint_minutes=0)
+
+    def stage(**options: Any) -> int:
+        with RunFolder(tmp_path / "run") as folder:
+
+            def compute() -> Part:
+                where = folder.checkpoint("encoder").folder
+                result = run(Model(), params, folder=where, **options)
+                return Part({"resumed_from": result.resumed_from})
+
+            return int(folder.stage("encoder", {"x": 1}, compute).config["resumed_from"])
+
+    with pytest.raises(KeyboardInterrupt):
+        stage(prefetch=first_four)
+    assert run_status(tmp_path / "run").checkpoints[-1].step == 4
+    assert stage() == 4
+    assert run_status(tmp_path / "run").checkpoints == []
+
+
+def test_checkpoints_hold_no_pickle(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(Model(), replace(PARAMS, checkpoint_minutes=0), folder=tmp_path, prefetch=first_four)
+    kinds = {p.suffix for p in tmp_path.rglob("*") if p.is_file()}
+    assert kinds == {".json", ".safetensors"}
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
+    params = replace(PARAMS, max_steps=2, checkpoint_minutes=None)
+    run(Model(), params, folder=tmp_path)
+    with pytest.raises(ConfigError, match=r"lr: the checkpoint was made with 0\.01, not 0\.02"):
+        run(Model(), replace(params, lr=0.02), folder=tmp_path)
+    with pytest.raises(ConfigError, match="seed"):
+        run(Model(), params, folder=tmp_path, seed=1)
+    result = run(Model(), replace(params, log_every=1), folder=tmp_path)
+    assert result.resumed_from == 2
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
+    params = replace(PARAMS, checkpoint_minutes=0)
+    with pytest.raises(KeyboardInterrupt):
+        run(Model(), params, folder=tmp_path, prefetch=first_four)
+    last = max(tmp_path.glob("step-*"))
+    file = next(last.glob("*.safetensors"))
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    whole, resumed = Model(), Model()
+    run(whole, params)
+    said: list[Any] = []
+    reporter = Reporter([lambda event: said.append(event.values.get("text"))])
+    assert run(resumed, params, folder=tmp_path, reporter=reporter).resumed_from == 3
+    assert "train: goes on after 3 of 36 updates" in said
+    assert_same_bits(whole, resumed)
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    params = replace(PARAMS, max_steps=1)
+    run(Model(), params, folder=tmp_path)
+    other = Model()
+    other.more = torch.nn.Linear(2, 2)
+    with pytest.raises((ConfigError, ModelFormatError), match="model"):
+        run(other, params, folder=tmp_path)
+
+
+def test_gradients_are_clipped() -> None:
+    """Adam takes steps of the same size whatever the gradients, until these are near its eps."""
+    quiet = replace(PARAMS, weight_decay=0.0, head_weight_decay=0.0, keep="last", max_steps=3)
+
+    def moved(clip_norm: float | None) -> dict[str, float]:
+        model, start = Model(), Model()
+        train(model, Batches(), loss_of, replace(quiet, clip_norm=clip_norm), device="cpu")
+        before = dict(start.named_parameters())
+        return {n: (p - before[n]).abs().max().item() for n, p in model.named_parameters()}
+
+    free, clipped = moved(None), moved(1e-11)
+    assert all(clipped[name] < 0.01 * free[name] for name in free)
+
+
+@pytest.mark.parametrize("clip_norm", [None, 0.05])
+def test_accumulation_equals_the_large_batch(clip_norm: float | None) -> None:
+    params = replace(PARAMS, clip_norm=clip_norm, keep="last")
+    small = replace(params, accumulate=3)
+    one, other = Model(dropout=0.0), Model(dropout=0.0)
+    train(one, Batches(12), loss_of, params, device="cpu")
+    result = train(other, Batches(4), loss_of, small, device="cpu")
+    assert result.steps == 3 * 4  # the last update of an epoch has three batches, one of them of 2
+    for name, value in one.state_dict().items():
+        assert torch.allclose(value, other.state_dict()[name], atol=2e-5), name
+
+
+def test_fp16_leaves_out_updates_that_overflow() -> None:
+    model = Model()
+    before = model.head.weight.clone()
+    params = replace(PARAMS, precision="fp16", max_steps=1, log_every=5)
+
+    def huge(model: Model, batch: Any) -> torch.Tensor:
+        return loss_of(model, batch) * 1e36
+
+    train(model, Batches(), huge, params, device="cpu")
+    assert torch.equal(model.head.weight, before)
+
+
+def test_nothing_to_train_and_no_batches_are_errors() -> None:
+    class Nothing(Batches):
+        def __len__(self) -> int:
+            return 0
+
+    class Lying(Batches):
+        def epoch(self, number: int, *, start: int = 0) -> Iterator[Any]:
+            return iter(())
+
+    with pytest.raises(DataError, match="no batches"):
+        train(Model(), Nothing(), loss_of, PARAMS, device="cpu")
+    with pytest.raises(DataError, match="epoch 0 has no batches"):
+        train(Model(), Lying(), loss_of, PARAMS, device="cpu")
+    frozen = torch.nn.Linear(2, 2).requires_grad_(False)
+    with pytest.raises(ConfigError, match="nothing to train"):
+        train(frozen, Batches(), loss_of, PARAMS, device="cpu")
+
+
+def test_a_table_alone_can_be_trained() -> None:
+    class OnlyTable(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = RowTable(100, 12, std=0)
+
+    def loss(model: OnlyTable, batch: Any) -> torch.Tensor:
+        logits = batch.x @ model.table.rows(torch.arange(12)).T
+        return torch.nn.functional.cross_entropy(logits, batch.y)
+
+    result = train(OnlyTable(), Batches(), loss, replace(PARAMS, epochs=8), device="cpu")
+    losses = [record["loss"] for record in result.history]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_fractions_of_an_epoch_and_limits_on_updates() -> None:
+    assert run(Model(), replace(PARAMS, epochs=0.5)).steps == 6
+    assert run(Model(), replace(PARAMS, max_steps=14)).steps == 14
+
+
+def test_parameters_are_checked() -> None:
+    with pytest.raises(ConfigError, match="accumulate: must be at least 1"):
+        run(Model(), LoopParams(accumulate=0))
+    with pytest.raises(ConfigError, match="device"):
+        run(Model(), PARAMS, device="no-such-device")
+
+
+def test_batches_shared_among_another_number_of_processes_are_refused() -> None:
+    batches = Batches()
+    batches.world = 2  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="shared among 2 processes, but 1 train"):
+        train(Model(), batches, loss_of, PARAMS, device="cpu")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
+def test_two_processes_make_the_updates_of_one_with_twice_the_batches(tmp_path: Path) -> None:
+    for ended in run_together(toy_training.__file__, tmp_path):
+        assert ended.code == 0, ended.errors
+    alone = toy_training.gradients_of_updates(replace(PARAMS, epochs=1.5, accumulate=2))
+    first, second = (read_tensors(tmp_path / f"{rank}.safetensors") for rank in (0, 1))
+    # The processes were stopped after four updates and went on: they saw updates 4 to 8.
+    assert {name.split()[0] for name in first if " " in name} == {str(s) for s in range(4, 9)}
+    for name in first:
+        assert np.array_equal(first[name], second[name]), name
+        assert np.allclose(first[name], alone[name], atol=1e-5), name
+    # Five updates of batches that were shared out before (all have four documents), and three of
+    # two batches in each process.
+    for name, settings in (
+        ("shared", {"max_steps": 5, "accumulate": 2}),
+        ("accumulated", {"max_steps": 3, "accumulate": 4}),
+    ):
+        alone = toy_training.gradients_of_updates(replace(PARAMS, **settings))
+        for rank in (0, 1):
+            found = read_tensors(tmp_path / f"{name}-{rank}.safetensors")
+            for key in found:
+                assert np.allclose(found[key], alone[key], atol=1e-5), (name, key)

@@ -1,0 +1,136 @@
+"""Evaluation in the training loop: what it sees, what it chooses, and when it ends the training."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.core.callbacks import Reporter  # noqa: E402
+from labelgrove.errors import ConfigError  # noqa: E402
+from labelgrove.nn.training.loop import train  # noqa: E402
+from support.toy_training import PARAMS, Batches, Model, first_four, loss_of, run  # noqa: E402
+
+
+def test_weights_of_the_best_evaluation_survive_a_stop(tmp_path: Path) -> None:
+    scores = iter([1.0, 3.0, 2.0, 2.5, 0.0, 0.5, 0.2])
+    seen = []
+    model = Model()
+
+    def evaluate() -> float:
+        seen.append(model.head.weight.clone())
+        return next(scores)
+
+    params = replace(PARAMS, checkpoint_minutes=0, evaluations_per_epoch=3)
+    with pytest.raises(StopIteration):
+        run(model, params, folder=tmp_path, evaluate=evaluate)
+    model = Model()
+    result = run(model, params, folder=tmp_path, evaluate=lambda: 0.1)
+    assert (result.best_score, result.best_step) == (3.0, 8)
+    assert torch.equal(model.head.weight, seen[1])
+    # All others are gone; this one the last checkpoint but one still names.
+    assert [p.name for p in (tmp_path / "best").iterdir()] == ["step-000000000008"]
+
+
+def test_dropout_is_on_again_after_an_evaluation_and_frozen_parts_stay_as_they_were() -> None:
+    class Watched(Model):
+        modes: list[tuple[bool, bool]]
+
+        def train(self, mode: bool = True) -> Watched:
+            super().train(mode)
+            self.head.eval()  # somebody's frozen part
+            return self
+
+    model = Watched()
+    model.modes = []
+
+    def watched_loss(model: Watched, batch: Any) -> torch.Tensor:
+        model.modes.append((model.training, model.encoder[2].training, model.head.training))
+        return loss_of(model, batch)
+
+    params = replace(PARAMS, max_steps=6, evaluations_per_epoch=6)
+    train(model, Batches(), watched_loss, params, evaluate=lambda: 0.0, device="cpu")
+    assert model.modes == [(True, True, False)] * 6
+
+
+@pytest.mark.parametrize(
+    ("settings", "samples"),
+    [({"swa_start": 2, "swa_every": 2}, [2, 4, 6]), ({"swa_start": 0.5}, [4, 5, 6, 7])],
+    ids=["as told", "more often in a short training"],
+)
+def test_evaluation_sees_the_mean_and_no_gradients(
+    settings: dict[str, Any], samples: list[int]
+) -> None:
+    model = Model()
+    after: list[torch.Tensor] = []
+    evaluated: list[torch.Tensor] = []
+
+    def noted_loss(model: Model, batch: Any) -> torch.Tensor:
+        after.append(model.head.weight.detach().clone())
+        return loss_of(model, batch)
+
+    def evaluate() -> float:
+        assert not torch.is_grad_enabled()
+        evaluated.append(model.head.weight.detach().clone())
+        return float(len(evaluated))
+
+    params = replace(PARAMS, max_steps=8, average="swa", evaluations_per_epoch=12 / 7, **settings)
+    result = train(model, Batches(), noted_loss, params, evaluate=evaluate, device="cpu")
+    assert len(evaluated) == 2
+    # `after` holds the weights before each update, so after[k] is what k updates made of them.
+    expected = torch.stack([after[number] for number in samples]).mean(0)
+    assert torch.allclose(evaluated[0], expected, atol=1e-6)
+    assert result.best_step == 8
+    assert torch.equal(model.head.weight, evaluated[1])
+
+
+def test_training_stops_when_the_score_stops_rising() -> None:
+    scores = [0.1, 0.5, 0.4, float("nan"), 0.45]
+    left = iter(scores)
+    params = replace(PARAMS, epochs=50, evaluations_per_epoch=4, patience=3)
+    result = run(Model(), params, evaluate=lambda: next(left))
+    assert (result.steps, result.best_score, result.best_step) == (15, 0.5, 6)
+    assert result.stopped_early
+
+
+def test_a_loss_that_is_no_number_stops_the_run_with_advice() -> None:
+    with pytest.raises(ConfigError, match=r"the loss became nan between updates 0 and 4; lower lr"):
+        train(Model(), Batches(), lambda m, b: loss_of(m, b) * torch.nan, PARAMS, device="cpu")
+
+
+def test_a_broken_network_is_not_judged_but_stops_the_run() -> None:
+    params = replace(PARAMS, log_every=50, evaluations_per_epoch=6, patience=1)
+    with pytest.raises(ConfigError, match="the loss became nan between updates 0 and 2"):
+        run(Model(), params, loss=lambda m, b: loss_of(m, b) * torch.nan, evaluate=lambda: 0.5)
+
+
+@pytest.mark.parametrize("kind", ["swa", "ema"])
+def test_patience_waits_for_averaging_to_begin(kind: Any) -> None:
+    scores = itertools.count(0, -1)
+    params = replace(PARAMS, max_steps=24, evaluations_per_epoch=12, patience=3, average=kind)
+    result = run(Model(), replace(params, swa_start=10), evaluate=lambda: next(scores))
+    assert (result.steps, result.stopped_early) == (12, True)  # 10, 11 and 12 were no better
+
+
+def test_averaging_that_would_never_begin_is_refused() -> None:
+    with pytest.raises(ConfigError, match="begin after 5,000 updates, and training has 36"):
+        run(Model(), replace(PARAMS, average="ema", swa_start=5000))
+
+
+def test_best_weights_that_were_damaged_are_forgotten(tmp_path: Path) -> None:
+    params = replace(PARAMS, checkpoint_minutes=0, evaluations_per_epoch=6)
+    scores = iter([0.9, 0.1])
+    with pytest.raises(KeyboardInterrupt):
+        run(Model(), params, folder=tmp_path, prefetch=first_four, evaluate=lambda: next(scores))
+    (file,) = (tmp_path / "best").rglob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    said: list[Any] = []
+    reporter = Reporter([lambda event: said.append(event.values.get("text"))])
+    result = run(Model(), params, folder=tmp_path, evaluate=lambda: 0.3, reporter=reporter)
+    assert (result.steps, result.best_score, result.best_step) == (36, 0.3, 6)
+    assert any("of update 2, cannot be read" in str(text) for text in said)

@@ -1,0 +1,81 @@
+"""Parameter groups, clipping and loss scaling."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from labelgrove.errors import ConfigError  # noqa: E402
+from labelgrove.nn.training.optim import (  # noqa: E402
+    LossScale,
+    adamw,
+    clip_gradients,
+    parameter_groups,
+    split_parameters,
+)
+from labelgrove.nn.training.params import LoopParams  # noqa: E402
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Embedding(5, 4), nn.LayerNorm(4), nn.Linear(4, 4))
+        self.head = nn.Linear(4, 3)
+
+
+def test_each_parameter_has_the_rate_and_decay_of_its_place() -> None:
+    model = Model()
+    params = LoopParams(lr=1e-4, head_lr=1e-3, weight_decay=0.05, head_weight_decay=0.005)
+    groups = parameter_groups(*split_parameters(model), params)
+    found = {id(p): (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
+    names = {name: found.pop(id(p)) for name, p in model.named_parameters()}
+    assert found == {}
+    assert names == {
+        "encoder.0.weight": (1e-4, 0.05),
+        "encoder.1.weight": (1e-4, 0.0),
+        "encoder.1.bias": (1e-4, 0.0),
+        "encoder.2.weight": (1e-4, 0.05),
+        "encoder.2.bias": (1e-4, 0.0),
+        "head.weight": (1e-3, 0.005),
+        "head.bias": (1e-3, 0.0),
+    }
+
+
+def test_frozen_parameters_are_in_no_group() -> None:
+    model = Model()
+    model.encoder.requires_grad_(False)
+    groups = parameter_groups(*split_parameters(model), LoopParams())
+    assert {group["part"] for group in groups} == {"head"}
+    assert adamw(groups, LoopParams()) is not None
+
+
+def test_clipping_agrees_with_torch_and_leaves_small_gradients_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    parameters = [nn.Parameter(torch.zeros(n)) for n in (3, 5)]
+    for parameter in parameters:
+        parameter.grad = torch.randn(len(parameter), generator=generator)
+    ours = [p.grad.clone() for p in parameters]
+    clip_gradients(ours, 0.7)
+    torch.nn.utils.clip_grad_norm_(parameters, 0.7)
+    for mine, parameter in zip(ours, parameters, strict=True):
+        assert torch.allclose(mine, parameter.grad)
+    before = [g.clone() for g in ours]
+    clip_gradients(ours, 100.0)
+    assert all(torch.equal(a, b) for a, b in zip(ours, before, strict=True))
+
+
+def test_loss_scale_grows_after_patience_and_halves_on_overflow() -> None:
+    scale = LossScale(8.0, patience=2)
+    gradient = torch.tensor([16.0])
+    assert scale.restore([gradient])
+    assert gradient.item() == 2.0
+    assert scale.restore([gradient])
+    assert (scale.value, scale.good) == (16.0, 0)
+    assert not scale.restore([gradient, torch.tensor([float("nan")])])
+    assert scale.value == 8.0
+    with pytest.raises(ConfigError, match="fp16"):
+        for _ in range(60):
+            scale.restore([torch.tensor([float("inf")])])

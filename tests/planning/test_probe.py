@@ -1,0 +1,87 @@
+"""Plans of methods with an encoder: rates come from real updates of the encoder that will train."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from labelgrove import Corpus
+from labelgrove.errors import ConfigError, LabelgroveError
+from labelgrove.methods import create
+from labelgrove.planning.neural import token_passes
+from labelgrove.planning.plan import plan_training
+from support.tiny_encoders import make_encoder
+
+WORDS = ["red", "blue", "shoe", "hat"]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_encoder(tmp_path_factory.mktemp("encoder") / "tiny", "bert", words=WORDS)
+
+
+def corpus(n: int) -> Corpus:
+    texts = [" ".join(WORDS[(i + j) % 4] for j in range(1 + i % 6)) for i in range(n)]
+    return Corpus.from_lists(texts, [[WORDS[i % 4], WORDS[i % 3]] for i in range(n)])
+
+
+def settings(encoder: Path, **training: Any) -> dict[str, Any]:
+    table = {"batch_size": 16, "epochs": 2} | training
+    return {
+        "encoder": {"encoder": str(encoder), "max_tokens": 6},
+        "training": table,
+        "device": "cpu",
+        "n_jobs": 1,
+    }
+
+
+@pytest.mark.parametrize("method", ["lightxml", "cascadexml", "xtransformer", "xrtransformer"])
+def test_neural_plans_tell_tokens_and_time(encoder: Path, method: str) -> None:
+    plan = plan_training(create(method, settings(encoder)), corpus(400))
+    assert plan.notes == ()
+    assert plan.device == "cpu"
+    assert plan.tokens_per_document is not None
+    assert 3 < plan.tokens_per_document <= 6
+    assert plan.cut_documents is not None
+    assert 0.1 < plan.cut_documents < 0.9
+    assert plan.stages["network"].high > 0
+    assert plan.stages["linear-baseline"].high > 0
+
+
+def test_the_plan_is_near_the_training(encoder: Path) -> None:
+    documents = corpus(1000)
+    model = create("lightxml", settings(encoder, epochs=2))
+    plan = plan_training(model, documents)
+    model.fit(documents)
+    middle = (plan.stages["network"].low * plan.stages["network"].high) ** 0.5
+    # A tiny encoder's updates are mostly overhead, and machines have other work: a wide berth.
+    assert 0.2 < model.timings_["network"].wall / middle < 5
+
+
+def test_passes_over_the_documents(encoder: Path) -> None:
+    twice = create("lightxml", settings(encoder) | {"held_out": 0.0})
+    assert token_passes(twice, 100) == (2, 0)
+    steps = create("cascadexml", settings(encoder, max_steps=10) | {"held_out": 0.0})
+    assert token_passes(steps, 320)[0] == pytest.approx(0.5)
+    vectors = create("linear-vectors", {"encoder": {"encoder": str(encoder)}})
+    assert token_passes(vectors, 100) == (0, 1)
+
+
+def test_trees_are_told_as_they_will_be(encoder: Path) -> None:
+    clusters = create("xtransformer", settings(encoder) | {"indexing": {"clusters": 2}})
+    assert plan_training(clusters, corpus(20), calibrate=False).tree == (2, 4)
+    clusters.set_params(indexing__clusters=8)
+    with pytest.raises(ConfigError, match="8 clusters, but only 4 labels"):
+        plan_training(clusters, corpus(20))
+    several = create("parabel-pretrained", {"encoder": {"encoder": str(encoder)}})
+    assert plan_training(several, corpus(20), calibrate=False).trees == 3
+
+
+def test_an_encoder_that_is_missing_leaves_a_plan_without_times(tmp_path: Path) -> None:
+    model = create("lightxml", settings(tmp_path / "nowhere"))
+    with pytest.raises(LabelgroveError):
+        plan_training(model, corpus(20))  # its memory cannot be told either

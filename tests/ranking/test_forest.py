@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+from scipy import sparse
+
+from labelgrove.labels.features import pifa
+from labelgrove.labels.tree import TreeParams, build_tree
+from labelgrove.ranking.beam import SearchParams
+from labelgrove.ranking.forest import CANDIDATES, search_trees
+from labelgrove.ranking.ranker import train_ranker
+
+
+@pytest.fixture(scope="module")
+def forest():
+    rng = np.random.default_rng(0)
+    labels, documents = 150, 400
+    y = sparse.csr_array((rng.random((documents, labels)) < 2 / labels).astype(np.float32))
+    x = sparse.csr_array((y.toarray() + (rng.random(y.shape) < 0.02)).astype("f4"))
+    params = TreeParams(branching=2, max_leaf_size=20)
+    return x[:50], [
+        train_ranker(x, y, build_tree(pifa(x, y), params, seed=s), seed=s) for s in range(3)
+    ]
+
+
+@pytest.mark.parametrize("settings", [{}, {"last_level": "noop"}, {"beam": 2}])
+def test_scores_are_means_over_the_union(forest, settings):
+    documents, rankers = forest
+    params = SearchParams(**settings)
+    columns, scores, counts = search_trees(rankers, documents, k=7, params=params)
+    found = [r.search(documents, k=CANDIDATES, params=params) for r in rankers]
+    for row in range(documents.shape[0]):
+        total: dict[int, float] = {}
+        for c, _, _ in found:
+            total |= dict.fromkeys(c[row].tolist(), 0.0)
+        for c, s, _ in found:
+            brought = dict(zip(c[row].tolist(), s[row].tolist(), strict=True))
+            missing = min(brought.values()) if params.score_kind == "margin" else 0.0
+            for column in total:
+                total[column] += brought.get(column, missing) / len(rankers)
+        best = sorted(np.float32(value) for value in total.values())[:-8:-1]
+        np.testing.assert_allclose(scores[row], best, rtol=1e-5, atol=1e-7)
+        expected = [total[column] for column in columns[row].tolist()]
+        np.testing.assert_allclose(scores[row], expected, rtol=1e-5, atol=1e-7)
+    assert (counts == 7).all()
+
+
+def test_all_labels_and_any_number_of_threads(forest):
+    documents, rankers = forest
+    one = search_trees(rankers, documents, k=1000, params=SearchParams(), threads=1)
+    three = search_trees(rankers, documents, k=1000, params=SearchParams(), threads=3)
+    assert all(np.array_equal(a, b) for a, b in zip(one, three, strict=True))
+    assert (one[2] == 150).all()
+
+
+def test_no_documents(forest):
+    documents, rankers = forest
+    assert len(search_trees(rankers, documents[:0], k=3, params=SearchParams())[2]) == 0
+
+
+def test_one_tree_is_searched_as_it_is(forest):
+    documents, rankers = forest
+    alone = search_trees(rankers[:1], documents, k=3, params=SearchParams())
+    for a, b in zip(alone, rankers[0].search(documents, k=3), strict=True):
+        assert np.array_equal(a, b)

@@ -1,0 +1,209 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from labelgrove.core.arrays import as_csr
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
+from labelgrove.ranking.beam import SearchParams
+from labelgrove.ranking.negatives import given_nodes, instance_lists, nodes_to_mine, predicted_nodes
+from labelgrove.ranking.ranker import Ranker, train_ranker
+from labelgrove.ranking.solver import RankerParams
+from reference.beam import dense_weights
+from reference.ranker import level_matrices, row_normalised, train
+
+EXACT = {"eps": 1e-5, "max_iterations": 20_000, "threshold": 0.0}
+TREE = LabelTree([[0, 0, 0], [0, 0, 1, 1, 1, 2]], [3, 0, 5, 1, 4, 2])
+
+
+def problem(seed, documents=24, columns=8):
+    rng = np.random.default_rng(seed)
+    x = rng.random((documents, columns)) * (rng.random((documents, columns)) < 0.4)
+    y = (rng.random((documents, 6)) < 0.25) * rng.integers(1, 4, (documents, 6)) / 2
+    y[0] = 1
+    return x.astype(np.float32), y
+
+
+def predicted(x, ranker, beam):
+    """Documents x nodes of the first level, 1 for the ``beam`` best."""
+    first = Ranker(TREE.coarsen(1), ranker.levels[:1], features=x.shape[1], bias=1.0)
+    found = np.zeros((len(x), 3))
+    np.put_along_axis(found, first.search(x, k=beam)[0], 1, axis=1)
+    return found
+
+
+@given(
+    seed=st.integers(0, 200),
+    negatives=st.sampled_from(["tfn", "man", "tfn+man", "given"]),
+    relevance=st.sampled_from(["none", "induce", "last-level"]),
+    norm=st.sampled_from(["none", "l1", "l2", "max"]),
+    label_weights=st.sampled_from(["ignore", "cost"]),
+    loss=st.sampled_from(["squared_hinge", "logistic"]),
+)
+@settings(max_examples=8, deadline=None)
+def test_training_agrees_with_the_literal_version(
+    seed, negatives, relevance, norm, label_weights, loss
+):
+    x, y = problem(seed)
+    rng = np.random.default_rng(seed)
+    sample_weight = rng.integers(1, 4, len(x)) / 2
+    shortlist = (rng.random(y.shape) < 0.2).astype(float) if negatives == "given" else None
+    params = RankerParams(
+        loss=loss,
+        positive_weight=1.5,
+        negatives=negatives,
+        mined_nodes=None,
+        relevance=relevance,
+        relevance_norm=norm,
+        label_weights=label_weights,
+        **EXACT,
+    )
+    ranker = train_ranker(
+        as_csr(x),
+        y,
+        TREE,
+        params,
+        sample_weight=sample_weight,
+        negatives=shortlist,
+        search=SearchParams(beam=1),
+    )
+
+    values = y if label_weights == "cost" else (y > 0).astype(float)
+    costs = level_matrices(values, TREE, "sum" if relevance == "induce" else "max")
+    if relevance == "induce":
+        costs[0] = row_normalised(costs[0], norm)
+    if relevance != "none":
+        costs[1] = row_normalised(costs[1], norm)
+    chosen = {
+        "tfn": costs[0],
+        "man": predicted(x, ranker, 1),
+        "tfn+man": costs[0] + predicted(x, ranker, 1),
+        "given": None if shortlist is None else level_matrices(shortlist, TREE, "max")[0],
+    }[negatives]
+    expected = train(
+        x,
+        TREE,
+        costs,
+        [np.ones((len(x), 1)), chosen],
+        C=1.0,
+        positive_weight=1.5,
+        sample_weight=sample_weight,
+        loss=loss,
+    )
+    for number, level in enumerate(ranker.levels):
+        found = dense_weights(level, TREE.children(number), x.shape[1])
+        np.testing.assert_allclose(found, expected[number][:, :-1], atol=5e-3)
+        np.testing.assert_allclose(level.bias, expected[number][:, -1], atol=5e-3)
+
+
+def planted(labels=60, documents=300):
+    rng = np.random.default_rng(0)
+    y = sparse.csr_array((rng.random((documents, labels)) < 2 / labels).astype(np.float32))
+    noise = rng.random((documents, labels)) < 0.02
+    return sparse.csr_array((y.toarray() + noise).astype("f4")), y
+
+
+@pytest.mark.parametrize("levels", ["last", "all"])
+def test_mining_does_not_depend_on_threads(levels):
+    x, y = planted()
+    tree = build_tree(y.T, TreeParams(branching=2, max_leaf_size=4))
+    params = RankerParams(negatives="tfn+man", mined_levels=levels, mined_nodes=3)
+    one, three = (train_ranker(x, y, tree, params, threads=t).state() for t in (1, 3))
+    assert all(np.array_equal(array, three.arrays[name]) for name, array in one.arrays.items())
+    plain = train_ranker(x, y, tree, RankerParams(negatives="tfn"))
+    same = [
+        np.array_equal(a.values, Ranker.from_state(one).levels[t].values)
+        for t, a in enumerate(plain.levels)
+    ]
+    assert same == [True] + [levels == "last"] * (len(same) - 2) + [False]
+
+
+def test_short_documents_are_mined_less_by_default():
+    x, y = planted()  # about three terms per document
+    tree = build_tree(y.T, TreeParams(branching=2, max_leaf_size=4))
+    by_default, few, many = (
+        train_ranker(x, y, tree, RankerParams(mined_nodes=nodes)).levels[-1].values
+        for nodes in ("auto", nodes_to_mine("auto", 3.0, beam=10), 8)
+    )
+    assert np.array_equal(by_default, few)
+    assert not np.array_equal(by_default, many)
+
+
+def test_predicted_nodes_are_the_beam_of_prediction():
+    x, y = planted()
+    tree = build_tree(y.T, TreeParams(branching=2, max_leaf_size=4))
+    ranker = train_ranker(x, y, tree)
+    found = predicted_nodes(
+        x, tree, ranker.levels[:2], bias=1.0, params=SearchParams(beam=3, last_level="noop")
+    )
+    assert found.shape == (300, tree.widths[1])
+    assert np.diff(found.indptr).tolist() == [3] * 300
+
+
+def test_sample_weights():
+    x, y = problem(1)
+    twice = np.concatenate([np.arange(24), np.arange(10)])
+    weights = np.where(np.arange(24) < 10, 2.0, 1.0)
+    params = RankerParams(**EXACT)
+    heavy = train_ranker(x, y, TREE, params, sample_weight=weights)
+    doubled = train_ranker(x[twice], y[twice], TREE, params)
+    for a, b in zip(heavy.levels, doubled.levels, strict=True):
+        np.testing.assert_allclose(a.bias, b.bias, atol=2e-3)
+    without = train_ranker(x, y, TREE, sample_weight=(np.arange(24) < 20).astype(float))
+    fewer = train_ranker(x[:20], y[:20], TREE)
+    for name, array in fewer.state().arrays.items():
+        assert np.array_equal(array, without.state().arrays[name]), name
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(3), r"one number per document \(24\)"),
+        (np.full(24, np.nan), "finite"),
+        (-np.ones(24), "not negative"),
+        (np.zeros(24), "no document is left"),
+    ],
+)
+def test_bad_sample_weights(weights, message):
+    x, y = problem(0)
+    with pytest.raises(DataError, match=message):
+        train_ranker(x, y, TREE, sample_weight=weights)
+
+
+def test_given_negatives_per_level():
+    nodes = np.array([[0, 1, 0]])
+    levels = given_nodes([None, nodes], TREE, 1)
+    assert levels[0] is None
+    assert levels[1].toarray().tolist() == nodes.tolist()
+    for given_matrices, message in [
+        ([nodes, nodes], "the first of them None"),
+        ([None], "give 2 entries"),
+        ([None, np.ones((1, 4))], "3 nodes above"),
+        (np.ones((1, 5)), "6 labels"),
+        (sparse.csr_array((2, 6)), "1 documents"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            given_nodes(given_matrices, TREE, 1)
+    with pytest.raises(ConfigError, match="no negatives were given"):
+        train_ranker(*problem(0), TREE, RankerParams(negatives="given"))
+
+
+def test_positives_are_always_instances():
+    bearers, chosen = as_csr([[1, 0], [0, 1]]), as_csr([[0, 1], [0, 1]])
+    lists = instance_lists(bearers, [chosen], weights=np.array([2, 1], np.float32))
+    assert lists.rows.tolist() == [0, 0, 1]
+    assert lists.weights.tolist() == [0, 2, 1]
+
+
+def test_max_nonzeros_keeps_the_largest():
+    x, y = problem(3)
+    tree = LabelTree([[0] * 6], range(6))
+    children = tree.children(0)
+    exact = RankerParams(**EXACT)
+    full = dense_weights(train_ranker(as_csr(x), y, tree, exact).levels[0], children, 8)
+    few_params = RankerParams(**EXACT | {"max_nonzeros": 4})
+    few = dense_weights(train_ranker(as_csr(x), y, tree, few_params).levels[0], children, 8)
+    cut = np.sort(np.abs(full), axis=1)[:, [-4]]
+    assert np.array_equal(few, np.where(np.abs(full) >= cut, full, 0))

@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelgrove.core.arrays import as_csr
+from labelgrove.errors import DataError
+from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
+from labelgrove.ranking.relevance import costs, relevance, targets
+from reference.ranker import level_matrices, row_normalised
+
+
+def random_labels(seed, documents=12, labels=9):
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(1, 5, (documents, labels)) / 4
+    return weights * (rng.random((documents, labels)) < rng.choice([0.0, 0.1, 0.4]))
+
+
+@given(seed=st.integers(0, 500), norm=st.sampled_from(["none", "l1", "l2", "max"]))
+@settings(max_examples=40, deadline=None)
+def test_relevance_and_targets_are_what_the_definition_says(seed, norm):
+    labels = random_labels(seed)
+    tree = build_tree(np.eye(9), TreeParams(branching=2, max_leaf_size=2), seed=seed)
+    expected = [row_normalised(level, norm) for level in level_matrices(labels, tree, "sum")]
+    found = relevance(labels, tree, norm=norm)
+    borne = targets(labels, tree)
+    for level, r, y in zip(expected, found, borne, strict=True):
+        np.testing.assert_allclose(r.toarray(), level, rtol=1e-6)
+        assert np.array_equal(y.toarray(), (level > 0).astype(float))
+        assert r.has_canonical_format
+
+
+def test_costs():
+    tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
+    labels = as_csr([[0.5, 0.25, 0.0], [0.0, 1.0, 0.75]])
+
+    def dense(**options):
+        return [level.toarray().tolist() for level in costs(labels, tree, **options)]
+
+    ones = [[1, 1, 0], [0, 1, 1]]
+    assert dense() == [[[1, 0], [1, 1]], ones]
+    assert dense(label_weights=True) == [[[0.5, 0], [1, 0.75]], labels.toarray().tolist()]
+    assert dense(mode="induce") == [[[1, 0], [0.5, 0.5]], [[0.5, 0.5, 0], [0, 0.5, 0.5]]]
+    assert dense(mode="induce", norm="none") == [[[2, 0], [1, 1]], ones]
+    assert dense(mode="last-level") == [[[1, 0], [1, 1]], [[0.5, 0.5, 0], [0, 0.5, 0.5]]]
+
+
+def test_weights_must_be_positive_and_fit():
+    tree = LabelTree([[0, 0]], [0, 1])
+    with pytest.raises(DataError, match="greater than 0"):
+        relevance([[-1.0, 0.0]], tree)
+    with pytest.raises(DataError, match="3 columns but the tree has 2"):
+        targets(np.eye(3), tree)

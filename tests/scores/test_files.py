@@ -1,0 +1,69 @@
+"""Predictions as JSON lines: what is written comes back, and what does not fit is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelgrove import Corpus, LabelIndex
+from labelgrove.errors import DataError
+from labelgrove.scores.files import prediction_lines, read_predictions
+from labelgrove.scores.predictions import Predictions
+
+INDEX = LabelIndex(["a", "b", "c"], names=["Ä\t", "B", "B"])
+CORPUS = Corpus.from_lists(["x", "y"], [["a"], ["c"]], index=INDEX, ids=["d1", "d2"])
+SCORES = np.array([[0.5, 0.25, 0.125], [0.0, 0.25, 0.5]])
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_round_trip_keeps_labels_that_share_a_name(tmp_path: Path) -> None:
+    predictions = Predictions.from_scores(SCORES, k=3, index=INDEX)
+    file = tmp_path / "p.jsonl"
+    file.write_bytes(b"".join(prediction_lines(predictions, ["d1", "d2"])))
+    again = read_predictions(file, CORPUS)
+    assert again.ids() == predictions.ids()
+    assert np.allclose(again.scores, predictions.scores)
+
+
+def test_documents_are_matched_by_id(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "p",
+        '{"id": "d2", "labels": ["c"], "scores": [1]}',
+        '{"id": "d1", "labels": ["a"], "scores": [1]}',
+    )
+    assert read_predictions(file, CORPUS).ids() == [["a"], ["c"]]
+
+
+def test_repeated_ids_are_matched_by_order_or_refused(tmp_path: Path) -> None:
+    twice = Corpus.from_lists(["x", "y"], [["a"], ["c"]], index=INDEX, ids=["d", "d"])
+    lines = ['{"id": "d", "labels": ["a"]}', '{"id": "d", "labels": ["c"]}']
+    assert read_predictions(write(tmp_path / "p", *lines), twice).ids() == [["a"], ["c"]]
+    with pytest.raises(DataError, match="twice"):
+        read_predictions(write(tmp_path / "q", *lines), CORPUS)
+
+
+def test_without_scores_the_order_counts(tmp_path: Path) -> None:
+    file = write(tmp_path / "p", '{"labels": ["c", "a"]}', '{"labels": []}')
+    assert read_predictions(file, CORPUS).ids() == [["c", "a"], []]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["[1]"], "line 1"),
+        (['{"labels": ["a"], "scores": ["x"]}'], "line 1: scores must be numbers"),
+        (['{"labels": ["a"], "scores": [1, 2]}'], "1 labels but 2 scores"),
+        (['{"labels": ["a"]}'], "1 predictions for 2 documents"),
+        (['{"labels": ["a"]}', "{nonsense"], "line 2"),
+        (['{"id": "d1", "labels": ["a"]}', '{"id": "z", "labels": ["a"]}'], "'d2'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path: Path, lines: list[str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_predictions(write(tmp_path / "p", *lines), CORPUS)

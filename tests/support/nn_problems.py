@@ -1,0 +1,61 @@
+"""Small random trees, label sets and layer states for tests of the neural parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from labelgrove.labels.tree import LabelTree
+from labelgrove.nn.heads.ragged import RaggedLabels
+
+
+def random_tree(rng: np.random.Generator, widths: list[int]) -> LabelTree:
+    """A tree with these level widths whose nodes have very different numbers of children."""
+    parents, above = [], 1
+    for width in widths:
+        cuts = np.sort(rng.choice(np.arange(1, width), above - 1, replace=False))
+        parents.append(np.searchsorted(cuts, np.arange(width), side="right"))
+        above = width
+    return LabelTree(parents, rng.permutation(widths[-1]))
+
+
+def random_labels(
+    rng: np.random.Generator, documents: int, labels: int, most: int
+) -> list[list[int]]:
+    """Up to ``most`` label columns per document, some documents without any."""
+    counts = rng.integers(0, most + 1, documents)
+    return [rng.choice(labels, count, replace=False).tolist() for count in counts]
+
+
+def random_states(
+    rng: np.random.Generator, count: int, documents: int, width: int
+) -> list[torch.Tensor]:
+    """Layer states that take gradients."""
+    return [
+        torch.tensor(rng.normal(size=(documents, width)), dtype=torch.float32, requires_grad=True)
+        for _ in range(count)
+    ]
+
+
+def randomise(net: torch.nn.Module, rng: np.random.Generator, scale: float = 0.5) -> None:
+    """Weights and biases large enough that logits differ clearly."""
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.copy_(torch.tensor(rng.normal(size=parameter.shape) * scale))
+
+
+def overfit(net: torch.nn.Module, states, rows, *, steps: int, lr: float) -> float:
+    """Share of documents whose best label is true after training on them; full batches."""
+    positives = RaggedLabels.from_rows(rows)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # on a busy machine, threads that wait for each other take minutes
+    optimiser = torch.optim.AdamW(net.parameters(), lr=lr, weight_decay=0.0)
+    net.train()
+    for _ in range(steps):
+        optimiser.zero_grad()
+        net.loss(states, positives)[0].backward()
+        optimiser.step()
+    net.eval()
+    torch.set_num_threads(threads)
+    first = net.predict(states, 1).columns[:, 0].tolist()
+    return float(np.mean([column in row for column, row in zip(first, rows, strict=True)]))

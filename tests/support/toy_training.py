@@ -1,0 +1,201 @@
+"""A model, data and batches small enough to train in a test; also run as a child process."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from labelgrove.disk.run_folder import Checkpoints
+from labelgrove.disk.tensors import write_tensors
+from labelgrove.nn.heads.rows import RowTable
+from labelgrove.nn.training.loop import LoopParams, LoopResult, train
+from labelgrove.nn.training.updates import Updates
+
+DOCUMENTS, WIDTH, LABELS = 46, 12, 12
+
+
+@dataclass
+class Batch:
+    rows: np.ndarray[Any, Any]
+    x: Tensor
+    y: Tensor
+
+    @property
+    def tokens(self) -> int:
+        return len(self.rows) * 3
+
+    def to(self, device: Any) -> Batch:
+        return replace(self, x=self.x.to(device), y=self.y.to(device))
+
+
+class Batches:
+    """Shuffled anew in each epoch; the last batch is smaller."""
+
+    def __init__(self, size: int = 4) -> None:
+        generator = np.random.default_rng(0)
+        self.y = generator.integers(0, LABELS, DOCUMENTS)
+        self.x = np.eye(LABELS, WIDTH)[self.y] + generator.normal(0, 0.3, (DOCUMENTS, WIDTH))
+        self.size = size
+
+    def __len__(self) -> int:
+        return math.ceil(DOCUMENTS / self.size)
+
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
+        order = np.random.default_rng([7, number]).permutation(DOCUMENTS)
+        for i in range(start, len(self)):
+            rows = order[i * self.size : (i + 1) * self.size]
+            x = torch.tensor(self.x[rows], dtype=torch.float32)
+            yield Batch(rows, x, torch.tensor(self.y[rows]))
+
+
+class SharedBatches(Batches):
+    """Every second batch: what one of two processes gets."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.world, self.rank = 2, rank
+
+    def __len__(self) -> int:
+        return super().__len__() // 2
+
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
+        every: Any = Batches().epoch(number, start=2 * start)
+        return itertools.islice(every, self.rank, None, 2)
+
+
+class Model(nn.Module):
+    """A dense head, and a table of which each document reads three rows."""
+
+    def __init__(self, *, dropout: float = 0.2) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(1)
+        self.encoder = nn.Sequential(nn.Linear(WIDTH, 8), nn.LayerNorm(8), nn.Dropout(dropout))
+        self.head = nn.Linear(8, LABELS)
+        self.table = RowTable(1000, 8, bias=True, generator=generator)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.3, generator=generator)
+
+    def loss(self, batch: Batch) -> Tensor:
+        hidden = self.encoder(batch.x)
+        dense = nn.functional.cross_entropy(self.head(hidden), batch.y)
+        candidates = torch.stack([batch.y, 100 + batch.y, torch.full_like(batch.y, 999)], dim=1)
+        ids, place = torch.unique(candidates, return_inverse=True)
+        logits = (hidden @ self.table.rows(ids).T + self.table.biases(ids)).gather(1, place)
+        wanted = torch.tensor([1.0, 0.0, 0.0]).expand_as(logits)
+        rows = nn.functional.binary_cross_entropy_with_logits(logits, wanted)
+        return dense + rows
+
+
+def loss_of(model: Model, batch: Batch) -> Tensor:
+    return model.loss(batch)
+
+
+PARAMS = LoopParams(
+    epochs=3,
+    lr=0.01,
+    head_lr=0.03,
+    weight_decay=0.1,
+    head_weight_decay=0.1,
+    log_every=4,
+    evaluations_per_epoch=2,
+    precision="fp32",
+)
+
+
+def run(
+    model: Model, params: LoopParams, *, folder: Path | None = None, **options: Any
+) -> LoopResult:
+    held_out = next(Batches(DOCUMENTS).epoch(0))
+
+    def evaluate() -> float:
+        assert not model.training
+        return -model.loss(held_out).item()
+
+    options = {"evaluate": evaluate, "device": "cpu", "seed": 5, "folder": folder} | options
+    batches = options.pop("batches", None) or Batches()
+    return train(model, batches, options.pop("loss", loss_of), params, **options)
+
+
+def child() -> None:
+    """Trains, and dies without a word in update ``deadly``; checkpoints come every third update.
+
+    Arguments: folder, deadly update, then settings as name=value.
+    """
+    folder, deadly = Path(sys.argv[1]), int(sys.argv[2])
+    settings = dict(argument.split("=") for argument in sys.argv[3:])
+    save, make = Checkpoints.save, Updates.make
+
+    def rare_save(self: Checkpoints, part: Any, *, step: int) -> None:
+        if step % 3 == 0:
+            save(self, part, step=step)
+
+    def deadly_make(self: Updates, step: int, *rest: Any) -> None:
+        if step == deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        make(self, step, *rest)
+
+    Checkpoints.save = rare_save  # type: ignore[method-assign]
+    Updates.make = deadly_make  # type: ignore[method-assign]
+    run(Model(), replace(PARAMS, checkpoint_minutes=0, **settings), folder=folder)
+
+
+def gradients_of_updates(params: LoopParams, **options: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Trains without dropout; gives the gradients of each update, then the final weights."""
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    descend = Updates._descend
+    model = Model(dropout=0.0)
+
+    def noted(self: Updates, step: int) -> None:
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None
+            found[f"{step} {name}"] = parameter.grad.numpy().copy()
+        for name, (ids, gradient) in self.rows._gradients.items():
+            full = torch.zeros(1000, *gradient.shape[1:]).index_add_(0, ids, gradient)
+            found[f"{step} {name}"] = full.numpy()
+        descend(self, step)
+
+    Updates._descend = noted  # type: ignore[method-assign]
+    try:
+        result = run(model, params, **options)
+    finally:
+        Updates._descend = descend  # type: ignore[method-assign]
+    found |= {name: value.numpy() for name, value in model.state_dict().items()}
+    losses = [record["loss"] for record in result.history if "loss" in record]
+    scores = [record["score"] for record in result.history if "score" in record]
+    return found | {"losses": np.array(losses), "scores": np.array(scores)}
+
+
+def worker() -> None:
+    """One of several processes that train together; each writes what it saw to a file."""
+    torch.set_num_threads(1)
+    folder, rank = Path(sys.argv[1]), os.environ["RANK"]
+    params = replace(PARAMS, epochs=1.5, checkpoint_minutes=0)
+    with contextlib.suppress(KeyboardInterrupt):  # given up on the way, then continued
+        run(Model(dropout=0.0), params, folder=folder / "run", prefetch=first_four)
+    found = gradients_of_updates(params, folder=folder / "run")
+    write_tensors(folder / f"{rank}.safetensors", found)
+    found = gradients_of_updates(replace(PARAMS, max_steps=5), batches=SharedBatches(int(rank)))
+    write_tensors(folder / f"shared-{rank}.safetensors", found)
+    found = gradients_of_updates(replace(PARAMS, max_steps=3, accumulate=2))
+    write_tensors(folder / f"accumulated-{rank}.safetensors", found)
+
+
+def first_four(batches: Iterator[Any], device: Any) -> Iterator[Any]:
+    yield from itertools.islice(batches, 4)
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    child() if len(sys.argv) > 2 else worker()

@@ -1,0 +1,387 @@
+"""Tf-idf: equal to scikit-learn for its options, to literal references for our own."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import types
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labelgrove.core.strings import StringTable
+from labelgrove.disk.part import Part
+from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
+from labelgrove.text.feeding import text_analyzer
+from labelgrove.text.tfidf import Tfidf, TfidfParams
+from reference import tfidf as reference
+
+# Characters with something special about them: sigmas and what decides their form, letters that
+# grow or shrink when folded, combining marks, all kinds of space, NUL, surrogates, other scripts.
+TRICKY = (
+    "ΣσςΑα'.:^`\u0345\u02b0\u00ad İıßẞÅåÅÉéﬁŉǅﷺⅧ①²½ªK\u0301\u0327\u0307\u200d\0_-09aAbBzZ  "
+    "\t\n\x0b\x0c\r\x1c\x1f\x85\xa0\u1680\u2003\u3000\ufeff\ud800\udfff中文字한글ᄒ😀👩🏽पाṩאب\U00010400"
+)
+WORDS = st.sampled_from(
+    ["the", "The", "cat", "CAT", "ΟΔΥΣΣΕΥΣ", "straße", "İstanbul", "x", "é", "日本語"]
+)
+CHARS = st.sampled_from(TRICKY) | st.characters() | st.characters(categories=["Cs"])
+TEXT = st.text(CHARS, max_size=25) | st.lists(WORDS, max_size=12).map(" ".join)
+TEXTS = st.lists(TEXT, min_size=1, max_size=8)
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "analyzer": st.sampled_from(["word", "char", "char_wb"]),
+        "ngram_range": st.sampled_from([(1, 1), (1, 2), (2, 3), (3, 5)]),
+        "lowercase": st.booleans(),
+        "strip_accents": st.booleans(),
+        "min_df": st.sampled_from([1, 2, 0.2, 0.5]),
+        "max_df": st.sampled_from([1.0, 0.7, 3]),
+        "max_features": st.sampled_from([None, 1, 5, 20]),
+        "sublinear_tf": st.booleans(),
+        "binary": st.booleans(),
+        "smooth_idf": st.booleans(),
+        "norm": st.sampled_from(["l2", "l1", "none"]),
+        "idf": st.sampled_from(["sklearn", "none"]),
+    }
+)
+
+
+def sklearn_twin(options: dict[str, Any]) -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    translated = {
+        **options,
+        "strip_accents": "unicode" if options["strip_accents"] else None,
+        "norm": None if options["norm"] == "none" else options["norm"],
+        "use_idf": options["idf"] == "sklearn",
+    }
+    del translated["idf"]
+    return TfidfVectorizer(**translated)
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS, TEXTS, OPTIONS)
+def test_equals_scikit_learn(texts: list[str], others: list[str], options: dict[str, Any]) -> None:
+    theirs = sklearn_twin(options)
+    ours = Tfidf(TfidfParams(**options), n_jobs=1)
+    try:
+        expected = theirs.fit_transform(texts)
+    except ValueError:  # nothing left, or max_df below min_df
+        with pytest.raises((DataError, ConfigError)):
+            ours.fit(texts)
+        return
+    fitted = ours.fit_transform(texts)
+    assert ours.terms() == theirs.get_feature_names_out().tolist()
+    np.testing.assert_allclose(fitted.toarray(), expected.toarray(), rtol=1e-6, atol=1e-6)
+    rows = ours.transform(others)
+    np.testing.assert_allclose(
+        rows.toarray(), theirs.transform(others).toarray(), rtol=1e-6, atol=1e-6
+    )
+    np.testing.assert_array_equal(ours.transform(texts).toarray(), fitted.toarray())
+
+
+@pytest.mark.parametrize(("lowercase", "strip"), [(False, False), (True, False), (True, True)])
+def test_every_character_is_what_python_says(lowercase: bool, strip: bool) -> None:
+    """All assigned characters: how they fold, and whether they are word or space."""
+    code_points = [*range(0x33400), *range(0xE0000, 0xE0400), *range(0x10FC00, 0x110000)]
+    blocks = ["".join(map(chr, code_points[i : i + 512])) for i in range(0, len(code_points), 512)]
+    params = TfidfParams(lowercase=lowercase, strip_accents=strip, min_token_length=1, min_df=1)
+    spaced = [" ".join(block) for block in blocks]
+    words = {w for text in spaced for w in re.findall(r"\w+", fold(text, lowercase, strip))}
+    assert Tfidf(params).fit(spaced).vocabulary.blob.tobytes() == packed(words)
+    chars = {c for text in blocks for c in re.sub(r"\s\s+", " ", fold(text, lowercase, strip))}
+    params.analyzer = "char"
+    assert Tfidf(params).fit(blocks).vocabulary.blob.tobytes() == packed(chars)
+
+
+def packed(terms: set[str]) -> bytes:
+    return "".join(sorted(terms)).encode("utf-8", "surrogatepass")
+
+
+def fold(text: str, lowercase: bool, strip: bool) -> str:
+    from sklearn.feature_extraction.text import strip_accents_unicode
+
+    text = text.lower() if lowercase else text
+    return str(strip_accents_unicode(text)) if strip else text
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.sampled_from("ΣΣΣΣabAB Α.'\u0345\u02b0\u00ad\u0301😀é\ud800-"), max_size=12))
+def test_final_sigma_as_str_lower(text: str) -> None:
+    params = TfidfParams(analyzer="space", min_df=1)
+    tokens = reference.space_tokens(text.lower())
+    if tokens:
+        assert Tfidf(params, n_jobs=1).fit([text]).terms() == sorted(set(tokens))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    TEXTS,
+    st.sampled_from([(1, 1), (1, 2), (2, 3)]),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["l1", "l2", "none"]),
+    st.sampled_from([None, 3]),
+)
+def test_pecos_formula_and_splitting(
+    texts: list[str],
+    ngram_range: tuple[int, int],
+    smooth: bool,
+    add_one: bool,
+    sublinear: bool,
+    norm: Any,
+    max_tokens: int | None,
+) -> None:
+    documents = [
+        reference.ngrams(reference.space_tokens(text, max_tokens), *ngram_range) for text in texts
+    ]
+    ours = Tfidf(
+        TfidfParams(
+            analyzer="space",
+            lowercase=False,
+            ngram_range=ngram_range,
+            max_tokens=max_tokens,
+            min_df=1,
+            idf="pecos",
+            smooth_idf=smooth,
+            add_one_idf=add_one,
+            sublinear_tf=sublinear,
+            norm=norm,
+        ),
+        n_jobs=1,
+    )
+    if not any(documents):
+        with pytest.raises(DataError, match="without a single term"):
+            ours.fit(texts)
+        return
+    vocabulary, expected = reference.pecos_tfidf(
+        documents, smooth_idf=smooth, add_one_idf=add_one, sublinear_tf=sublinear, norm=norm
+    )
+    rows = ours.fit_transform(texts)
+    assert ours.terms() == vocabulary
+    np.testing.assert_allclose(rows.toarray(), expected, rtol=1e-6, atol=1e-6)
+    assert np.count_nonzero(rows.data) == rows.nnz  # terms of weight 0 leave no entry
+
+
+@settings(max_examples=50, deadline=None)
+@given(TEXTS, st.sampled_from([1, 7, 1 << 20]))
+def test_hashing_uses_the_documented_hash(texts: list[str], buckets: int) -> None:
+    params = TfidfParams(analyzer="space", lowercase=False, n_buckets=buckets, sublinear_tf=False)
+    params.idf, params.norm = "none", "none"
+    rows = Tfidf(params, n_jobs=1).fit_transform(texts)
+    for row, text in enumerate(texts):
+        expected = Counter(reference.bucket(t, buckets) for t in reference.space_tokens(text))
+        begin, end = rows.indptr[row], rows.indptr[row + 1]
+        found = zip(rows.indices[begin:end].tolist(), rows.data[begin:end].tolist(), strict=True)
+        assert dict(found) == expected
+
+
+def test_hashed_features_have_idf_and_no_vocabulary() -> None:
+    tfidf = Tfidf(TfidfParams(n_buckets=64)).fit(["red shoe", "red hat"])
+    assert tfidf.idf[reference.bucket("red", 64)] == 1.0
+    assert tfidf.idf[reference.bucket("hat", 64)] == pytest.approx(1 + np.log(3 / 2))
+    with pytest.raises(DataError, match="no vocabulary"):
+        tfidf.terms()
+
+
+def many_texts(count: int) -> list[str]:
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(300)] + ["Straße", "ÉTÉ", "ΟΔΟΣ", "a-word-longer-than-16-bytes"]
+    return [" ".join(rng.choice(words, size=rng.integers(0, 40))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("n_buckets", [None, 1000])
+@pytest.mark.parametrize("analyzer", ["word", "char_wb"])
+def test_same_bits_for_any_number_of_threads(analyzer: str, n_buckets: int | None) -> None:
+    texts = many_texts(700)
+    params = TfidfParams(analyzer=analyzer, ngram_range=(1, 3), n_buckets=n_buckets)
+    results = []
+    for n_jobs in (1, 2, 5):
+        tfidf = Tfidf(params, n_jobs=n_jobs)
+        fitted = tfidf.fit_transform(texts)
+        again = Tfidf(params, n_jobs=n_jobs).fit(texts).transform(texts)
+        for rows in (fitted, again):
+            state = tfidf.state().arrays
+            arrays = [rows.indptr, rows.indices, rows.data, *(state[k] for k in sorted(state))]
+            results.append([array.tobytes() for array in arrays])
+    assert all(result == results[0] for result in results)
+
+
+def test_transform_from_many_threads_at_once() -> None:
+    texts = many_texts(300)
+    tfidf = Tfidf(n_jobs=2).fit(texts)
+    expected = tfidf.transform(texts)
+    with ThreadPoolExecutor(8) as pool:
+        for rows in pool.map(lambda _: tfidf.transform(texts), range(24)):
+            assert rows.data.tobytes() == expected.data.tobytes()
+            assert rows.indices.tobytes() == expected.indices.tobytes()
+
+
+def test_string_table_and_any_iterable_give_the_same_rows(tmp_path: Path) -> None:
+    texts = [*many_texts(50), "", "lone \ud800surrogate", "nul\0byte"]
+    tfidf = Tfidf(TfidfParams(min_df=1)).fit(texts)
+    expected = tfidf.transform(texts).toarray()
+    table = StringTable.from_strings(texts)
+    np.save(tmp_path / "blob.npy", table.blob)
+    mapped = StringTable(np.load(tmp_path / "blob.npy", mmap_mode="r"), table.offsets)
+    for same in (table, mapped, tuple(texts), iter(texts), np.array(texts, dtype=object)):
+        assert np.array_equal(tfidf.transform(same).toarray(), expected)
+    assert Tfidf(TfidfParams(min_df=1)).fit(mapped).terms() == tfidf.terms()
+
+
+def test_more_texts_than_one_batch() -> None:
+    texts = many_texts(5000)
+    tfidf = Tfidf().fit(texts)
+    rows = tfidf.transform(texts)
+    assert rows.shape == (5000, tfidf.n_features)
+    assert np.array_equal(rows[[4999]].toarray(), tfidf.transform([texts[4999]]).toarray())
+    assert np.array_equal(tfidf.transform(StringTable.from_strings(texts)).data, rows.data)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=40), st.sampled_from(["word", "char", "char_wb", "space"]))
+def test_bytes_that_are_not_utf8_become_replacement_characters(raw: bytes, analyzer: str) -> None:
+    params = TfidfParams(analyzer=analyzer, min_token_length=1, ngram_range=(1, 2), min_df=1)
+    table = StringTable(np.frombuffer(raw + b" end", np.uint8), np.array([0, len(raw) + 4]))
+    for term in Tfidf(params, n_jobs=1).fit(table).terms():
+        assert term
+
+
+def test_rows_are_sorted_float32_and_empty_texts_give_empty_rows() -> None:
+    rows = Tfidf().fit(["b a_word a-word"]).transform(["", "zebra", "word a_word"])
+    assert rows.dtype == np.float32
+    assert rows.indices.dtype == np.int32
+    assert np.diff(rows.indptr).tolist() == [0, 0, 2]
+    assert rows.indices.tolist() == [0, 1]
+    assert Tfidf().fit(["some text"]).transform([]).shape == (0, 2)
+
+
+def test_max_tokens_reads_only_the_beginning() -> None:
+    words = Tfidf(TfidfParams(max_tokens=2)).fit(["a one b two three"])
+    assert words.terms() == ["one", "two"]
+    chars = Tfidf(TfidfParams(analyzer="char", max_tokens=3)).fit(["a  bcd"])
+    assert chars.terms() == [" ", "a", "b"]
+    inside = TfidfParams(analyzer="char_wb", max_tokens=4, ngram_range=(3, 3))
+    assert Tfidf(inside).fit(["ab  cde"]).terms() == [" ab", " c ", "ab "]
+
+
+def test_min_df_auto_depends_on_the_number_of_texts() -> None:
+    assert Tfidf().fit(["only one text"]).terms() == ["one", "only", "text"]
+    assert "rare" in Tfidf().fit(["word"] * 998 + ["rare"]).terms()
+    assert Tfidf().fit(["word"] * 999 + ["rare"]).terms() == ["word"]
+    all_different = Tfidf().fit([f"id{i}" for i in range(1000)])
+    assert all_different.n_features == 1000
+
+
+def test_pruning_everything_says_what_to_change() -> None:
+    with pytest.raises(DataError, match=r"none of 2 terms in 2 texts .* lower min_df"):
+        Tfidf(TfidfParams(min_df=2)).fit(["one", "two"])
+    with pytest.raises(ConfigError, match="max_df=1 allows fewer texts than min_df=2"):
+        Tfidf(TfidfParams(min_df=2, max_df=1)).fit(["one", "two"])
+    with pytest.raises(DataError, match="2 texts without a single term"):
+        Tfidf().fit(["", "x"])
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["fine", None], "text 1 is NoneType"),
+        ([b"bytes"], "text 0 is bytes"),
+        (["a"] * 5000 + [float("nan")], "text 5000 is float"),
+        ("a bare string", "give a list of strings"),
+        (7, "must be a list of strings"),
+    ],
+)
+@pytest.mark.parametrize("analyzer", [None, str.split])
+def test_texts_that_are_not_strings(texts: Any, message: str, analyzer: Any) -> None:
+    with pytest.raises(DataError, match=message):
+        Tfidf(analyzer=analyzer).fit(texts)
+    with pytest.raises(DataError, match=message):
+        Tfidf(analyzer=analyzer).fit(["some text"]).transform(texts)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ngram_range": (2, 1)}, "ngram_range: .* runs backwards"),
+        ({"ngram_range": (0, 1)}, "ngram_range: must be at least 1"),
+        ({"analyzer": "wrod"}, "analyzer: must be one of word, space"),
+        ({"min_df": 2.0}, "min_df: 2.0 is a share .* for a count write 2"),
+        ({"min_df": "often"}, "min_df"),
+        ({"n_buckets": 8, "max_features": 3}, "max_features: hashed"),
+        ({"n_buckets": 8, "min_df": 2}, "min_df: hashed"),
+        ({"norm": None}, "norm: must be one of"),
+    ],
+)
+def test_wrong_options_are_refused_at_fit(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Tfidf(TfidfParams(**options)).fit(["some text"])
+
+
+def test_not_fitted() -> None:
+    with pytest.raises(NotFittedError, match=r"call fit\(texts\) first"):
+        Tfidf().transform(["text"])
+
+
+@pytest.mark.parametrize("options", [{"strip_accents": True}, {"n_buckets": 50}])
+def test_state_round_trip_through_json(options: dict[str, Any]) -> None:
+    texts = many_texts(40)
+    tfidf = Tfidf(TfidfParams(**options, ngram_range=(1, 2))).fit(texts)
+    part = tfidf.state()
+    read_back = Part(json.loads(json.dumps(part.config)), part.arrays)
+    loaded = Tfidf.from_state(read_back, n_jobs=1)
+    assert loaded.params == tfidf.params
+    assert loaded.transform(texts).data.tobytes() == tfidf.transform(texts).data.tobytes()
+
+
+def test_damaged_state() -> None:
+    part = Tfidf().fit(["some text"]).state()
+    without_idf = {name: array for name, array in part.arrays.items() if name != "idf"}
+    with pytest.raises(ModelFormatError, match="'idf' is missing"):
+        Tfidf.from_state(Part(part.config, without_idf))
+    with pytest.raises(ModelFormatError, match="one idf weight per feature"):
+        Tfidf.from_state(Part(part.config, {**part.arrays, "idf": np.ones(1, np.float32)}))
+    twice = {"vocabulary.blob": np.frombuffer(b"aa", np.uint8), "vocabulary.offsets": np.arange(3)}
+    with pytest.raises(ModelFormatError, match="repeated term"):
+        Tfidf.from_state(Part(part.config, {**part.arrays, **twice}))
+    with pytest.raises(ModelFormatError, match="offsets"):
+        Tfidf.from_state(Part(part.config, {**part.arrays, "vocabulary.offsets": np.arange(3)}))
+
+
+def test_own_analyzer_makes_tokens_and_ngrams() -> None:
+    tfidf = Tfidf(TfidfParams(ngram_range=(1, 2)), analyzer=lambda text: text.split("|"))
+    assert tfidf.fit(["New York||B", ""]).terms() == ["B", "New York", "New York B"]
+    with pytest.raises(ConfigError, match="pass the same function as analyzer="):
+        Tfidf.from_state(tfidf.state())
+    loaded = Tfidf.from_state(tfidf.state(), analyzer=lambda text: text.split("|"))
+    assert loaded.transform(["B|C"]).indices.tolist() == [0]
+    with pytest.raises(DataError, match="text 0: the analyser must return tokens"):
+        Tfidf(analyzer=lambda text: text).fit(["text"])
+    with pytest.raises(DataError, match="text 0: the analyser must return strings"):
+        Tfidf(analyzer=lambda text: [1]).fit(["text"])
+
+
+def test_named_analyzer_is_found_again_and_must_be_marked(monkeypatch: Any) -> None:
+    module = types.ModuleType("my_stemmers")
+    monkeypatch.setitem(sys.modules, "my_stemmers", module)
+    module.stems = lambda text: [word[:4] for word in text.split()]  # type: ignore[attr-defined]
+    tfidf = Tfidf(TfidfParams(analyzer="my_stemmers:stems"))
+    with pytest.raises(ConfigError, match="not marked"):
+        tfidf.fit(["library"])
+    text_analyzer(module.stems)
+    part = tfidf.fit(["library libraries"]).state()
+    assert Tfidf.from_state(part).transform(["librarian"]).nnz == 1
+    dangerous = Part({**part.config, "params": {"analyzer": "subprocess:getoutput"}}, part.arrays)
+    with pytest.raises(ConfigError, match="not marked"):
+        Tfidf.from_state(dangerous)
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        Tfidf(TfidfParams(analyzer="no_such_module:f")).fit(["text"])
