@@ -133,7 +133,7 @@ def test_another_search_does_not_mix_with_a_study(parts: Any, tmp_path: Path) ->
         tune("linear", few, parts[1], trials=1, space=RANKER, folder=folder)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
-    with pytest.raises(ConfigError, match="no study"):
+    with pytest.raises(ConfigError, match="not a study"):
         tune("linear", *parts, trials=1, space=RANKER, folder=tmp_path / "mine")
 
 
