@@ -86,11 +86,11 @@ def test_stages_of_other_rows_are_reused_and_their_time_is_counted(finished: Any
 
 def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None:
     folder, records = finished
-    said: list[str] = []
+    messages: list[str] = []
     tables = [PARABEL, LINEAR, {"name": "C 0.5", "method": "linear", "ranker": {"C": 0.25}}]
     bench = Bench.from_config({"intervals": 20, "held_out": "more.jsonl", "methods": tables})
-    again = run_bench(bench, data, folder, only=["linear"], say=said.append)
-    assert said == ["parabel: measured before", "linear: measured before"]
+    again = run_bench(bench, data, folder, only=["linear"], say=messages.append)
+    assert messages == ["parabel: measured before", "linear: measured before"]
     assert again[:2] == records[:2]
     assert "metrics" not in again[2]  # other settings, and not asked for
     assert "C 0.5: not measured" in bench_table(again)
@@ -104,13 +104,15 @@ def test_a_changed_file_beside_the_corpus_is_measured_again(data: Path, tmp_path
     table = folder / "labels.tsv"
     table.write_text("red\trot\n")
     bench = Bench.from_config({"intervals": 0, "methods": [{"method": "linear"}]})
-    said: list[str] = []
+    messages: list[str] = []
     for _ in range(2):
-        run_bench(bench, folder, tmp_path / "bench", say=said.append)
+        run_bench(bench, folder, tmp_path / "bench", say=messages.append)
     table.write_text("red\trouge\n")
-    run_bench(bench, folder, tmp_path / "bench", say=said.append)
+    with (tmp_path / "bench" / "cache" / "log.jsonl").open("a") as log:
+        log.write('{"kind": "stage_')  # by a run that was killed
+    run_bench(bench, folder, tmp_path / "bench", say=messages.append)
     training, before = "linear: training and measuring", "linear: measured before"
-    assert said == [training, before, training]
+    assert messages == [training, before, training]
 
 
 def test_a_row_is_known_by_all_its_encoders(tmp_path: Path) -> None:
@@ -121,8 +123,8 @@ def test_a_row_is_known_by_all_its_encoders(tmp_path: Path) -> None:
     settings = {"method": "xtransformer", "encoder": {"encoder": texts}}
     assert [content.params.encoder for content in encoders_of(Row("x", settings))] == [texts]
     settings["indexing"] = {"vectors": "text-emb", "text_encoder": labels}
-    found = [content.params.encoder for content in encoders_of(Row("x", settings))]
-    assert found == [texts, labels]
+    encoders = [content.params.encoder for content in encoders_of(Row("x", settings))]
+    assert encoders == [texts, labels]
 
 
 def test_a_row_that_fails_is_reported_and_does_not_stop_others(data: Path, tmp_path: Path) -> None:

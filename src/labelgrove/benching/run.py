@@ -147,10 +147,9 @@ class _Place:
     def key(self, row: Row) -> str:
         """A hash of everything that a row's record depends on."""
         members = [self.key(self.rows[name]) for name in row.of]
-        shared = [self.files.digest, self.params.get_params() | {"baseline": None}]
-        return content_hash(
-            labelgrove.__version__, *shared, row.settings, members, encoders_of(row)
-        )
+        shared = self.params.get_params() | {"baseline": None}
+        parts = [self.files.digest, shared, row.settings, members, encoders_of(row)]
+        return content_hash(labelgrove.__version__, *parts)
 
     def record(self, row: Row) -> dict[str, Any] | None:
         """The finished record of a row with the same settings and data, or None."""
@@ -163,11 +162,8 @@ class _Place:
 
     def measure(self, row: Row, settle: Callable[[Any], None]) -> dict[str, Any]:
         """Train the model of a row, or join those of other rows, and measure it."""
-        record: dict[str, Any] = {
-            "key": self.key(row),
-            "data": self.files.digest,
-            "versions": library_versions(),
-        }
+        record: dict[str, Any] = {"key": self.key(row), "data": self.files.digest}
+        record["versions"] = library_versions()
         try:
             model, costs = self._joined(row) if row.of else self._trained(row)
             settle(model)
@@ -183,26 +179,26 @@ class _Place:
         config = self.folder / "configs" / f"{row.slug}.toml"
         config.write_text(to_toml(row.settings), encoding="utf-8")
         out, cache = self.folder / "models" / row.slug, self.folder / "cache"
-        log = cache / "log.jsonl"
-        before = log.stat().st_size if log.exists() else 0
+        before = len(_events(cache))
+        params = self.params
         reading = {
-            "--labels": self.params.labels and str(self.files.train.parent / self.params.labels),
-            "--format": self.params.format,
-            "--text-field": self.params.text_field,
-            "--labels-field": self.params.labels_field,
+            "--labels": params.labels and self.files.train.parent / params.labels,
+            "--format": params.format,
+            "--text-field": params.text_field,
+            "--labels-field": params.labels_field,
         }
-        given = [part for flag, value in reading.items() if value for part in (flag, value)]
         command = [sys.executable, "-m", "labelgrove", "train", self.files.train, "--json"]
         command += ["--config", config, "--out", out, "--run", cache, "--force", "--no-estimate"]
-        process = subprocess.run(
-            [*map(str, command), *given, *self.flags], stdout=subprocess.PIPE, check=False
-        )
+        command += [part for flag, value in reading.items() if value for part in (flag, value)]
+        command += self.flags
+        process = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, check=False)
+        events = _events(cache)[before:]
         if process.returncode:
-            reasons = [e["why"] for e in _events(cache, before) if e["kind"] == "run_failed"]
+            reasons = [event["why"] for event in events if event["kind"] == "run_failed"]
             reason = reasons[-1] if reasons else "see its messages above"
             raise LabelgroveError(f"labelgrove train ended with {process.returncode}: {reason}")
         summary = json.loads(process.stdout)
-        stages = _stage_seconds(cache, before)
+        stages = _stage_seconds(cache, events)
         costs = {
             "stages": stages,
             "train_seconds": sum(stages.values()),
@@ -286,17 +282,13 @@ class _Place:
             "labels": len(model.index_),
             "documents_per_second": len(corpus) / max(seconds, 1e-9),
             "latency_ms": milliseconds,
-            "machine": _machine(),
+            "machine": {"cores": os.cpu_count(), "gpu": _gpu()},
         }
 
 
-def _machine() -> dict[str, Any]:
+def _gpu() -> str | None:
     torch = sys.modules.get("torch")  # imported if a GPU was used
-    gpu = torch is not None and torch.cuda.is_available()
-    return {
-        "cores": os.cpu_count(),
-        "gpu": torch.cuda.get_device_name() if torch is not None and gpu else None,
-    }
+    return torch.cuda.get_device_name() if torch and torch.cuda.is_available() else None
 
 
 def latency(model: Any, corpus: Any, documents: int) -> dict[str, float]:
@@ -314,24 +306,20 @@ def latency(model: Any, corpus: Any, documents: int) -> dict[str, float]:
     return {"p50": round(float(p50), 4), "p99": round(float(p99), 4)}
 
 
-def _stage_seconds(cache: Path, before: int) -> dict[str, float]:
-    """Seconds of all stages that the last run used, computed by it or by an earlier row."""
+def _stage_seconds(cache: Path, events: list[dict[str, Any]]) -> dict[str, float]:
+    """Seconds of all stages that a run used, computed by it or by an earlier row."""
     from labelgrove.disk.run_folder import run_status
 
-    used = {
-        (event["stage"], event["key"])
-        for event in _events(cache, before)
-        if event["kind"] in ("stage_reused", "stage_stored")
-    }
+    kinds = ("stage_reused", "stage_stored")
+    used = {(event["stage"], event["key"]) for event in events if event["kind"] in kinds}
     stages = [s for s in run_status(cache).stages if (s.name, s.key) in used]
     return {f"{stage.name} {stage.key}": float(stage.seconds or 0.0) for stage in stages}
 
 
-def _events(cache: Path, before: int) -> list[dict[str, Any]]:
-    """The events in a run folder's log after this many bytes."""
-    log = cache / "log.jsonl"
-    if not log.exists():
-        return []
-    with log.open("rb") as lines:
-        lines.seek(before)
-        return [json.loads(line) for line in lines]
+def _events(cache: Path) -> list[dict[str, Any]]:
+    """The events in a run folder's log, without a line that a killed run left half-written."""
+    log, events = cache / "log.jsonl", []
+    for line in log.read_bytes().splitlines() if log.exists() else []:
+        with suppress(ValueError):
+            events.append(json.loads(line))
+    return events

@@ -69,7 +69,7 @@ class Study:
         )
         self.states = states = optuna.trial.TrialState
         for trial in before:
-            if trial.state == states.RUNNING:  # the folder is locked, so this process has died
+            if trial.state == states.RUNNING:  # we hold the lock, so its process is gone
                 self.study.tell(trial.number, state=states.FAIL)
         self.defaults = self._defaults()
         self.started = time.perf_counter()
@@ -236,21 +236,15 @@ class Study:
     def _record(self, trial: Any) -> Trial:
         names = {"COMPLETE": "complete", "PRUNED": "pruned"}
         state = names.get(trial.state.name, "failed")
-        settings = {}
-        for key, value in trial.params.items():
+        settings = dict(trial.params)
+        for key, value in settings.items():
             span = self.space[key]
             if isinstance(span, Choice):
-                value = next(v for v in span.values if _name(v) == value)
-            settings[key] = value
-        return Trial(
-            trial.number,
-            settings,
-            float(trial.value) if state == "complete" else None,
-            round(float(trial.user_attrs.get("seconds", 0.0)), 3),
-            state,
-            str(trial.user_attrs.get("note", "")),
-            self._is_default(trial),
-        )
+                settings[key] = next(v for v in span.values if _name(v) == value)
+        value = float(trial.value) if state == "complete" else None
+        seconds = round(float(trial.user_attrs.get("seconds", 0.0)), 3)
+        note = str(trial.user_attrs.get("note", ""))
+        return Trial(trial.number, settings, value, seconds, state, note, self._is_default(trial))
 
     def _importances(self, complete: list[Any]) -> dict[str, float]:
         """How much each setting explains of the differences; empty for fewer than 8 trials."""
