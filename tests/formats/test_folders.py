@@ -162,7 +162,7 @@ def test_pecos_names_parts_and_missing_texts(tmp_path):
     assert list(corpus.index.names) == ["zero", "one", "two"]
     with pytest.raises(DataError, match="no texts"):
         list(iter_documents(tmp_path))
-    with pytest.raises(DataError, match=r"needs Y\.tst\.npz"):
+    with pytest.raises(DataError, match=r"not a PECOS folder with Y\.tst\.npz"):
         read_corpus(tmp_path, options=TEST)
     (tmp_path / "output-items.txt").write_text("zero\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"has 1 lines, but Y\.trn\.npz has 3 columns"):
@@ -196,8 +196,8 @@ def test_pecos_matrices_that_lie_or_need_pickle(tmp_path):
     good = {"format": b"csc", "shape": np.array([2, 3]), "data": np.ones(1, np.float32)}
     outside = {"indices": np.array([99]), "indptr": np.array([0, 1, 1, 1])}
     np.savez(tmp_path / "Y.trn.npz", **good, **outside)
-    with pytest.raises(DataError, match=r"Y\.trn\.npz: is no sparse matrix"):
+    with pytest.raises(DataError, match=r"Y\.trn\.npz: is not a sparse matrix"):
         read_corpus(tmp_path)
     np.savez(tmp_path / "Y.trn.npz", **{**good, "data": np.array([{}])}, **outside)
-    with pytest.raises(DataError, match=r"Y\.trn\.npz: is no sparse matrix.*pickle"):
+    with pytest.raises(DataError, match=r"Y\.trn\.npz: is not a sparse matrix.*pickle"):
         read_corpus(tmp_path)

@@ -172,7 +172,7 @@ def test_bad_lines_name_file_line_and_token(tmp_path, body, line, reason):
     [
         (b"3 5 4\n0 1:1\n", "the header says 3 documents, but there are 1"),
         (b"1 5 4\n0 1:1\n0 1:1\n", "the header says 1 documents, but there are 2"),
-        (b"0 1:1\n", "must begin with a line of three counts"),
+        (b"0 1:1\n", "the first line must be three counts"),
         (b"", "no documents"),
         (b"0 5 4\n", "no documents"),
         (b"1 1 999999999999\n0 0:1\n", "at most"),
