@@ -157,7 +157,7 @@ def test_unknown_formats_and_files(tmp_path):
     path.write_bytes(b"PK\x03\x04")
     with pytest.raises(DataError, match=r"set format \(--format\) to one of jsonl"):
         detect_format(path)
-    with pytest.raises(ConfigError, match="must be one of jsonl.* got 'yaml'"):
+    with pytest.raises(ConfigError, match=r"must be one of jsonl.* got 'yaml'"):
         read_corpus(path, options=ReadOptions(format="yaml"))
     with pytest.raises(DataError, match="no known format"):
         read_corpus(tmp_path)

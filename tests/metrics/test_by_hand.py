@@ -113,7 +113,7 @@ def test_filter_pairs_move_the_next_label_up_and_keep_the_truth():
     assert ev["P@1"] == 0
     assert ev["R@2"] == pytest.approx((1 / 2 + 1 / 1 + 0) / 3)
     assert ev["nDCG@2"] == pytest.approx((L3 / (1 + L3) + L3 / 1 + 0) / 3)
-    assert "1 predicted labels were removed by the filter" in ev.notes
+    assert "the filter removed 1 predicted labels" in ev.notes
 
 
 def test_propensity_by_hand():

@@ -114,7 +114,7 @@ def test_default_metrics_follow_the_arguments():
     p = Predictions.from_scores(np.arange(10.0)[None], k=10, index=ten)
     without = evaluate(p, np.ones((1, 10)))
     assert list(without) == [name for name in DEFAULT_METRICS if not name.startswith("PS")]
-    assert without.notes == ("PSP left out: it needs train_frequencies and n_train",)
+    assert without.notes == ("PSP is left out, because it needs train_frequencies and n_train",)
 
 
 def test_notes_say_what_was_counted_in_an_unexpected_way():
@@ -126,9 +126,10 @@ def test_notes_say_what_was_counted_in_an_unexpected_way():
         train_frequencies=[5, 0, 1, 1, 1, 1, 1],
     )
     assert ev.notes == (
-        "4 true label occurrences were unseen in training; they count as misses unless predicted",
+        "4 true label occurrences are of labels that were unseen in training; they count as misses "
+        "unless predicted",
         "1 documents without labels count as zero",
-        "at most 2 labels were predicted; places up to 5 count as misses",
+        "at most 2 labels were predicted; ranks up to 5 count as misses",
     )
 
 
@@ -190,9 +191,9 @@ def test_table_and_dict():
         ),
         ({"train_frequencies": [1]}, DataError, "train_frequencies has shape"),
         ({"train_frequencies": [-1] * LABELS}, DataError, "not negative"),
-        ({"unknown": [1]}, DataError, "unknown must hold 2 counts"),
+        ({"unknown": [1]}, DataError, "unknown must be 2 counts"),
         ({"unknown": [1, -1]}, DataError, "none negative"),
-        ({"propensity": "news"}, ConfigError, "known are wikipedia, amazon, default"),
+        ({"propensity": "news"}, ConfigError, "one of wikipedia, amazon, default, got 'news'"),
         ({"filter_pairs": [(5, 0)]}, DataError, "pair 0"),
         ({"intervals": 0}, ConfigError, "at least 1 resample"),
     ],
@@ -207,12 +208,12 @@ def test_data_that_does_not_fit_is_refused():
         evaluate(SMALL, SMALL_TRUTH[:1])
     with pytest.raises(DataError, match="no documents"):
         evaluate(predictions_of([]), truth_of([]))
-    with pytest.raises(DataError, match="document 1 has label 'l2' twice"):
+    with pytest.raises(DataError, match="document 1 have label 'l2' twice"):
         evaluate(predictions_of([[0, 1], [2, 2]]), SMALL_TRUTH)
 
 
 def test_a_model_is_no_predictions():
-    with pytest.raises(DataError, match=r"model\.predict\(texts, k=10\) gives, got dict"):
+    with pytest.raises(DataError, match=r"must be Predictions.* got dict"):
         evaluate({}, [["a"]])
 
 

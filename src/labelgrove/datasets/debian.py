@@ -44,11 +44,7 @@ class Package:
 
 
 def parse_paragraphs(lines: Iterable[str]) -> Iterator[dict[str, str]]:
-    """The paragraphs of an index file as fields, whose values can have several lines.
-
-    >>> list(parse_paragraphs(["Package: tea", "Tag: a,", " b", "", "Package: cup"]))
-    [{'Package': 'tea', 'Tag': 'a,\\n b'}, {'Package': 'cup'}]
-    """
+    """The paragraphs of an index file as fields, whose values can have several lines."""
     fields: dict[str, str] = {}
     name = ""
     for raw in lines:
@@ -164,12 +160,7 @@ def parse_packages(
 def debian_documents(
     packages: Mapping[str, Package], *, labels: LabelKind = "depends"
 ) -> Iterator[Document]:
-    """A document for every package with a text and at least one label; its id is the name.
-
-    >>> tea = Package("tea", "tea", "hot drink", "", ("cup",), ("role::drink",))
-    >>> list(debian_documents({"tea": tea}, labels="debtags"))
-    [Document(text='hot drink', labels=['role::drink'], id='tea')]
-    """
+    """A document for every package with a text and at least one label; its id is the name."""
     for package in packages.values():
         ids = list(package.labels(labels))
         if ids and package.text:

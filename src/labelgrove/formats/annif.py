@@ -21,11 +21,7 @@ _LINE = re.compile(rb"[^\t]*\t<[^<>\s]+>([ \t]+<[^<>\s]+>)*[ \t\r]*")
 
 
 def looks_like_annif(first_line: bytes) -> bool:
-    """Whether the first line of a TSV file is a text with URIs in angle brackets, not a header.
-
-    >>> looks_like_annif(b"a cat\\t<http://example.org/cats>"), looks_like_annif(b"text\\tlabels")
-    (True, False)
-    """
+    """Whether the first line of a TSV file is a text with URIs in angle brackets, not a header."""
     return _LINE.fullmatch(first_line) is not None
 
 
@@ -42,11 +38,7 @@ def iter_annif(path: Path | str, options: ReadOptions, report: ReadReport) -> It
 
 
 def without_brackets(label: str) -> str:
-    """A URI without its angle brackets; anything else unchanged.
-
-    >>> without_brackets("<http://example.org/cats>"), without_brackets("<3")
-    ('http://example.org/cats', '<3')
-    """
+    """A URI without its angle brackets; anything else unchanged."""
     is_uri = label.startswith("<") and label.endswith(">") and ":" in label
     return label[1:-1] if is_uri else label
 

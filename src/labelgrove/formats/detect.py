@@ -58,15 +58,7 @@ _PAIR = re.compile(rb"(^|\s)\d+:")
 
 
 def detect_format(path: str | os.PathLike[str]) -> str:
-    """The name of the format, a key of FORMATS; DataError if none matches.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "train.txt")
-    ...     _ = file.write_text("1 5 4\\n0,2 1:0.5 3:1.2\\n")
-    ...     detect_format(file)
-    'xc'
-    """
+    """The name of the format, a key of FORMATS; DataError if none matches."""
     if str(path) == STDIN:
         return _by_content(STDIN) or "text"
     file = existing(path)

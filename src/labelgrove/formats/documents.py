@@ -47,11 +47,7 @@ class ReadOptions:
     skip_bad: bool = False  # count and report bad lines instead of stopping at the first one
 
     def text_fields(self, default: Sequence[str] = ("text",)) -> tuple[str, ...]:
-        """Names of the text fields; ``default`` if the option was not set.
-
-        >>> ReadOptions().text_fields(default=("title", "content"))
-        ('title', 'content')
-        """
+        """Names of the text fields; ``default`` if the option was not set."""
         if self.text_field == "text":
             return tuple(default)
         names = self.text_field
@@ -96,20 +92,16 @@ class ReadReport:
 
     def __str__(self) -> str:
         counts = (
-            (self.documents, "document", "documents"),
-            (self.bad_lines, "bad line skipped", "bad lines skipped"),
-            (self.empty_texts, "empty text", "empty texts"),
-            (self.without_labels, "document without labels", "documents without labels"),
-            (self.duplicate_ids, "duplicate id", "duplicate ids"),
-            (self.duplicate_labels, "duplicate label", "duplicate labels"),
-            (self.unknown_labels, "unknown label", "unknown labels"),
+            (self.bad_lines, "bad line{} skipped"),
+            (self.empty_texts, "empty text{}"),
+            (self.without_labels, "document{} without labels"),
+            (self.duplicate_ids, "duplicate id{}"),
+            (self.duplicate_labels, "duplicate label{}"),
+            (self.unknown_labels, "unknown label{}"),
         )
-        parts = [
-            f"{count:,} {one if count == 1 else many}"
-            for count, one, many in counts
-            if count or one == "document"
-        ]
-        return "\n".join(["; ".join(parts), *self.notes, *self.bad_examples])
+        parts = [(self.documents, "document{}"), *(part for part in counts if part[0])]
+        summary = "; ".join(f"{n:,} {name.format('s' * (n != 1))}" for n, name in parts)
+        return "\n".join([summary, *self.notes, *self.bad_examples])
 
 
 class BadLine(ValueError):

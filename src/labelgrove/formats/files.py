@@ -50,11 +50,7 @@ READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 def bare_name(path: Path) -> str:
-    """The file name without a compression's extension.
-
-    >>> bare_name(Path("train.jsonl.xz"))
-    'train.jsonl'
-    """
+    """The file name without a compression's extension."""
     return path.stem if path.suffix.lower() in EXTENSIONS else path.name
 
 
@@ -96,11 +92,7 @@ def existing(path: str | os.PathLike[str]) -> Path:
 
 
 def compression_of(head: bytes) -> str | None:
-    """The compression that a file's first bytes show.
-
-    >>> compression_of(bytes.fromhex("1f8b08")), compression_of(b"{}")
-    ('gzip', None)
-    """
+    """The compression that a file's first bytes show."""
     if head.startswith(b"\x1f\x8b\x08"):
         return "gzip"
     if head.startswith(b"\xfd7zXZ\x00"):

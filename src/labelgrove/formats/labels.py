@@ -29,13 +29,6 @@ def read_label_table(path: str | os.PathLike[str]) -> list[LabelRow]:
 
     Without a name, the id is the name. Angle brackets around a URI, as in Annif's vocabularies,
     are removed.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     table = Path(folder, "labels.tsv")
-    ...     _ = table.write_text("c1\\tcats\\nc2\\tdogs\\tfriends of people\\n")
-    ...     [tuple(row) for row in read_label_table(table)]
-    [('c1', 'cats', None), ('c2', 'dogs', 'friends of people')]
     """
     file = existing(path)
     rows: list[LabelRow] = []

@@ -93,13 +93,6 @@ def read_filter_pairs(path: str | os.PathLike[str]) -> npt.NDArray[np.int64]:
     """The (document, label) numbers of a filter file as an n x 2 array.
 
     ``index.get(str(number))`` is the column of a label number.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "filter_labels_test.txt")
-    ...     _ = file.write_text("0 5\\n2 7\\n")
-    ...     read_filter_pairs(file).tolist()
-    [[0, 5], [2, 7]]
     """
     file = existing(path)
     numbers = array("q")

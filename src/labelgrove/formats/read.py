@@ -107,13 +107,6 @@ def iter_documents(
 
     Standard input is read as JSON lines if it begins with ``{`` or is compressed, otherwise as
     plain text, unless ``options.format`` says what it is.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "new.txt")
-    ...     _ = file.write_text("a red shoe\\na hat\\n")
-    ...     [document.text for document in iter_documents(file)]
-    ['a red shoe', 'a hat']
     """
     options = options or ReadOptions()
     report = report if report is not None else ReadReport()

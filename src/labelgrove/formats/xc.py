@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -47,11 +48,7 @@ class Header(NamedTuple):
 
 
 def parse_header(line: bytes) -> Header | None:
-    """The three counts, or None if the line is something else.
-
-    >>> parse_header(b"3 5 4"), parse_header(b"0,2 1:0.5")
-    (Header(documents=3, features=5, labels=4), None)
-    """
+    """The three counts, or None if the line is something else."""
     words = line.split()
     if len(words) != 3 or not all(word.isdigit() and len(word) < 19 for word in words):
         return None
@@ -71,7 +68,7 @@ def read_xc(
     with open_bytes(path) as stream:
         try:
             header = _read_header(stream, path) if has_header else None
-            rows = _Rows(path, header, options, report, threads or 0)
+            rows = _Rows(path, options, report, header, threads or 0)
             rows.read(stream)
         except READ_ERRORS as error:
             raise damaged(error, path) from error
@@ -94,25 +91,22 @@ def _read_header(stream: io.BufferedReader, path: Path) -> Header:
     return header
 
 
+@dataclass
 class _Rows:
     """Collects the arrays of all chunks."""
 
-    def __init__(
-        self,
-        path: Path,
-        header: Header | None,
-        options: ReadOptions,
-        report: ReadReport,
-        threads: int,
-    ) -> None:
-        self.path = path
-        self.header = header
-        self.options = options
-        self.report = report
-        self.threads = threads
+    path: Path
+    options: ReadOptions
+    report: ReadReport
+    header: Header | None
+    threads: int
+
+    def __post_init__(self) -> None:
+        header, width = self.header, self.options.n_features
         self.label_limit = MAX_COLUMNS if header is None else header.labels
-        width = options.n_features if header is None else header.features
         self.feature_limit = MAX_COLUMNS if width is None else width
+        if header is not None:
+            self.feature_limit = header.features
         self.lines_read = 0 if header is None else 1
         self.bad_lines = 0
         # Label counts, labels, feature counts, features, values.
@@ -151,12 +145,8 @@ class _Rows:
         self.lines_read += lines
 
     def corpus(self, names: LabelTable | None) -> Corpus:
-        label_counts, labels, feature_counts, features, values = (
-            _joined(column, dtype)
-            for column, dtype in zip(
-                self.columns, (np.int64, np.int32, np.int64, np.int32, np.float32), strict=True
-            )
-        )
+        dtypes = (np.int64, np.int32, np.int64, np.int32, np.float32)
+        label_counts, labels, feature_counts, features, values = map(_joined, self.columns, dtypes)
         rows = self.checked_rows(label_counts, feature_counts)
         label_counts, feature_counts = label_counts[:rows], feature_counts[:rows]
         report = self.report
