@@ -36,6 +36,7 @@ def test_aliases_and_thresholds():
         ("nDCG@t=0.5", "only F1, micro-P.* can have a threshold"),
         ("F1@t=high", "must be a number, got 'high'"),
         ("F1@t=nan", "must be a number"),
+        ("F1@t=inf", "must be a number"),
     ],
 )
 def test_bad_names_say_what_would_be_right(name, message):

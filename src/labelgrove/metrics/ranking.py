@@ -91,7 +91,7 @@ def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judge
 def as_truth(truth: Any, index: LabelIndex, unknown: Any) -> tuple[Any, Any]:
     """The truth as a matrix, from a Corpus, label lists or a matrix, and counts of unknown labels.
 
-    With a Corpus or label lists, ``unknown`` is counted here; a matrix does not tell.
+    With a Corpus or label lists, ``unknown`` is counted here; a matrix needs it.
     """
     if isinstance(truth, Corpus):
         moved = truth.reindex(index)
