@@ -232,8 +232,8 @@ def test_a_quoted_field_over_two_lines_of_a_tsv_is_told_of(tmp_path):
         read_corpus(path)
     three = tmp_path / "b.tsv"
     three.write_bytes(b'text\tlabels\tid\n"x\ta\n')
-    with pytest.raises(DataError, match="has 2 fields, but there are 3 columns$"):
+    with pytest.raises(DataError, match=r"has 2 fields, but there are 3 columns$"):
         read_corpus(three)
-    with pytest.raises(DataError, match="has 1 fields, but there are 2 columns$"):
+    with pytest.raises(DataError, match=r"has 1 fields, but there are 2 columns$"):
         read_corpus(write(tmp_path, b"text,labels\nx\n"))
     assert list(read_corpus(path, options=ReadOptions(quoted=True)).texts) == ["x\n1"]
