@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,12 +59,36 @@ REMOVABLE = (ast.AugAssign, ast.Raise, ast.Continue, ast.Break, ast.Delete)
 
 
 class Fault(NamedTuple):
-    """A module's source with one fault in it, or with none where the diff is empty."""
+    """A text to put in the place of some bytes of a module; without a text there is no fault."""
 
     module: Path  # below the package
-    line: int
-    source: bytes
-    diff: tuple[str, ...]
+    line: int = 0
+    start: int = 0
+    end: int = 0
+    text: str = ""
+
+    def source(self) -> bytes:
+        """The module with the fault in it."""
+        source = source_of(self.module)
+        return source[: self.start] + self.text.encode() + source[self.end :]
+
+    def diff(self) -> str:
+        """The changed lines, before (-) and after (+)."""
+        old, new = (text.decode().splitlines() for text in (source_of(self.module), self.source()))
+        lines = list(difflib.unified_diff(old, new, n=0))[2:]
+        return "\n".join(f"{line[0]} {line[1:].strip()}" for line in lines if line[0] in "-+")
+
+    def put_into(self, copy: Path) -> None:
+        """Writes the module and removes its bytecode, which Python knows by second and size."""
+        target = copy / PACKAGE / self.module
+        target.write_bytes(self.source())
+        for cached in (target.parent / "__pycache__").glob(f"{target.stem}.*.pyc"):
+            cached.unlink()
+
+
+@cache
+def source_of(module: Path) -> bytes:
+    return (ROOT / PACKAGE / module).read_bytes()
 
 
 def faulty(node: ast.AST) -> Iterator[str]:
@@ -100,7 +125,7 @@ def faulty(node: ast.AST) -> Iterator[str]:
 
 
 def swapped(operator: ast.AST) -> list[Any]:
-    """The operators that a fault puts in this one's place."""
+    """The operators that replace this one in faults."""
     names = SWAPS.get(type(operator).__name__, "")
     return [getattr(ast, name)() for name in names.split(",") if name]
 
@@ -133,7 +158,7 @@ def _nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
 
 def faults_of(module: Path) -> Iterator[Fault]:
     """All faults that can be put into a module."""
-    source = (ROOT / PACKAGE / module).read_bytes()
+    source = source_of(module)
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -145,14 +170,7 @@ def faults_of(module: Path) -> Iterator[Fault]:
         texts = list(faulty(node))
         if is_condition and not isinstance(node, ast.UnaryOp):
             texts.append(f"(not ({ast.unparse(node)}))")
-        for text in texts:
-            new = source[:start] + text.encode() + source[end:]
-            yield Fault(module, node.lineno, new, _diff(source, new))
-
-
-def _diff(old: bytes, new: bytes) -> tuple[str, ...]:
-    lines = difflib.unified_diff(old.decode().splitlines(), new.decode().splitlines(), n=0)
-    return tuple(f"{line[0]} {line[1:].strip()}" for line in list(lines)[2:] if line[0] in "-+")
+        yield from (Fault(module, node.lineno, start, end, text) for text in texts)
 
 
 def equivalents(path: Path = EQUIVALENT) -> list[re.Pattern[str]]:
@@ -178,17 +196,14 @@ def tests_of(module: Path) -> list[str]:
     paths = [tests / name for name in dict.fromkeys(names) if (tests / name).exists()]
     if not paths and room != ".":
         paths = [path for path in (tests / room, *tests.glob(f"test_{room}_*.py")) if path.exists()]
-    if b">>>" in (ROOT / PACKAGE / module).read_bytes():
+    if b">>>" in source_of(module):
         paths.append(ROOT / PACKAGE / module)
     return [str(path.relative_to(ROOT)) for path in paths]
 
 
 def start(fault: Fault, copy: Path, tests: list[str]) -> int:
     """Forks a process that runs the tests in the copy; its exit status says how they went."""
-    target = copy / PACKAGE / fault.module
-    target.write_bytes(fault.source)
-    for cached in (target.parent / "__pycache__").glob(f"{target.stem}.*.pyc"):
-        cached.unlink()  # it is known by second and size, which two faults may share
+    fault.put_into(copy)
     shutil.rmtree(copy / ".hypothesis", ignore_errors=True)
     pid = os.fork()
     if pid:
@@ -227,13 +242,13 @@ def outcomes(
                 os.waitpid(pid, 0)
             del active[pid]
             free.append(copy)
-            shutil.copy2(ROOT / PACKAGE / fault.module, copy / PACKAGE / fault.module)
+            Fault(fault.module).put_into(copy)
             yield fault, "late" if not done else "failed" if status else "passed", seconds
         time.sleep(0.02)
 
 
 def make_copies(folder: Path, count: int) -> list[Path]:
-    """Copies of the checkout that Python imports from, even where an editable install exists."""
+    """Copies of the checkout that Python imports from, even if there is an editable install."""
     code = "sys.meta_path[:] = [f for f in sys.meta_path if 'Redirect' not in type(f).__name__]"
     exec(code)
     copies = [folder / str(number) for number in range(count)]
@@ -259,8 +274,7 @@ def main() -> None:
     every = [fault for module in modules for fault in faults_of(module)]
     drawn = random.Random(args.seed).sample(every, min(args.count, len(every)))
     known = equivalents()
-    faults = [f for f in drawn if not any(p.fullmatch("\n".join(f.diff)) for p in known)]
-    faults.sort()
+    faults = sorted(f for f in drawn if not any(p.fullmatch(f.diff()) for p in known))
     print(f"{len(every):,} possible faults in {len(modules)} modules, {len(drawn)} drawn,")
     print(f"{len(drawn) - len(faults)} of them known to change nothing", flush=True)
     for name in ("pytest", "numpy", "scipy.sparse", "hypothesis", "sklearn.model_selection"):
@@ -273,8 +287,7 @@ def main() -> None:
     counts: dict[Path, Counter[str]] = {module: Counter() for module in tests}
     with tempfile.TemporaryDirectory(prefix="mutants") as folder:
         copies = make_copies(Path(folder), args.jobs)
-        whole = [Fault(m, 0, (ROOT / PACKAGE / m).read_bytes(), ()) for m in tests]
-        for fault, outcome, seconds in outcomes(whole, copies, tests, limits):
+        for fault, outcome, seconds in outcomes(list(map(Fault, tests)), copies, tests, limits):
             if outcome != "passed":
                 logs = "\n".join((copy / "log.txt").read_text()[-2000:] for copy in copies)
                 raise SystemExit(f"tests of {fault.module} {outcome} without any fault\n{logs}")
@@ -282,7 +295,7 @@ def main() -> None:
         for fault, outcome, _ in outcomes(faults, copies, tests, limits):
             counts[fault.module][outcome] += 1
             if outcome == "passed":
-                print(f"survived: {fault.module}:{fault.line}", *fault.diff, sep="\n", flush=True)
+                print(f"survived: {fault.module}:{fault.line}\n{fault.diff()}", flush=True)
     for module, count in counts.items():
         print(f"{count.total() - count['passed']:4} of {count.total():4} found  {module}")
     found = len(faults) - sum(count["passed"] for count in counts.values())
