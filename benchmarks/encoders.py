@@ -1,11 +1,11 @@
-"""What happens before and around an encoder: tokenising, padding, batching, one text at a time.
+"""Speed of tokenising, padding, batching, and of one text at a time.
 
     python benchmarks/encoders.py --data PATH [--corpus eurlex57k] [--encoder NAME ...]
 
-Tokenising is compared with the tokenizer library given whole texts in one call; both give the same
-numbers, else the script stops. Rates are per CPU second of all threads. Padding is the share of
-numbers in an epoch's batches that are no tokens. Latency is one text, tokens to vector, on one
-thread, in milliseconds.
+Tokenising is compared with the tokenizer library on whole texts in one call; the script stops if
+their tokens differ. Rates are per CPU second of all threads. Padding is the share of an epoch's
+batches that is not tokens. Latency is one text, from tokens to vector, on one thread, in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from common import arguments, cpu_seconds, read_part, report
 def main() -> None:
     parser = arguments(__doc__ or "", corpus="eurlex57k")
     parser.set_defaults(limit=2000)
-    parser.add_argument("--encoder", action="append", help="may be given again")
+    parser.add_argument("--encoder", action="append", help="can be repeated")
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--size", type=int, default=64, help="documents in a batch")
     options = parser.parse_args()
@@ -39,7 +39,7 @@ def main() -> None:
     )
     theirs = cpu_seconds(lambda: whole_texts(encoder, part.texts, options.max_tokens), repeats=1)
     if not np.array_equal(ours.result.ids, theirs.result):
-        raise SystemExit("the tokens differ from the tokenizer's own")
+        raise SystemExit("the tokens differ from those of the tokenizer")
     result: dict[str, Any] = {
         "corpus": options.corpus,
         "documents": len(part.texts),

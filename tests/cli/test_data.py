@@ -243,7 +243,7 @@ def test_get_debian_from_index_files(tmp_path):
     lists.mkdir()
     (lists / "mirror_binary-amd64_Packages").write_text(INDEX)
     result = run("get", "debian", "--lists", lists, "--out", tmp_path / "deb", "--test", 0.3)
-    assert "synopsis only" in result.output
+    assert "only a synopsis" in result.output
     parts = {name: lines(tmp_path / "deb" / f"{name}.jsonl") for name in ("train", "dev", "test")}
     rows = [row for part in parts.values() for row in part]
     assert len(rows) == 40
@@ -262,6 +262,6 @@ def test_get_debian_from_index_files(tmp_path):
 
 def test_get_without_apt(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(DataError, match="apt-get is not on this machine"):
+    with pytest.raises(DataError, match="apt-get is not installed"):
         run("get", "debian", "--out", tmp_path / "deb")
     assert not (tmp_path / "deb").exists()

@@ -32,7 +32,7 @@ from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions
 from labelgrove.disk.hashing import content_hash, file_hash
 from labelgrove.errors import ConfigError, LabelgroveError
-from labelgrove.formats.sources import source_files
+from labelgrove.formats.read import source_files
 from labelgrove.nn.encoders.files import EncoderContent, find_encoder
 
 WARM_UP = 5  # documents predicted before the measurement
