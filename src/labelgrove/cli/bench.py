@@ -2,63 +2,57 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
 from labelgrove.cli import common, options
 
 
 def bench(
-    config: Annotated[Path, typer.Option("--config", help="TOML file with a table per method.")],
-    data: Annotated[Path, typer.Option("--data", help="Folder with train.* and test.* or dev.*.")],
+    *,
+    config: Annotated[Path, Option(help="TOML file with one table per method.")],
+    data: Annotated[Path, Option(help="Folder with train.* and test.* or dev.*.")],
     folder: Annotated[
         Path | None,
-        typer.Option("--run", help="Folder for models, stages and results; default CONFIG.bench."),
+        Option("--run", help="Folder for models, stages and results. Default: CONFIG.bench."),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="One parameter of all rows that know it; repeatable."),
+        Option("--set", help="One parameter for all rows that have it. Repeatable."),
     ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", help="Train this row only; repeatable.")
-    ] = None,
-    threads: options.Threads = None,
-    device: options.Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines, one per row.")] = False,
+    only: Annotated[list[str] | None, Option(help="Train only this row. Repeatable.")] = None,
+    machine: options.Machine,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object per row.")] = False,
 ) -> None:
-    """Train and measure several methods, and print them beside published numbers.
+    """Train and measure several methods, and compare them with published numbers.
 
-    A repeated bench takes finished rows as they are, and continues one that was interrupted.
+    Run the same command again to continue an interrupted bench. Finished rows are reused.
 
     Example: labelgrove bench --config bench.toml --data corpus --run runs/bench
     """
-    import sys
-
     from labelgrove.benching.config import Bench
     from labelgrove.benching.run import run_bench
     from labelgrove.benching.table import bench_table
     from labelgrove.params import read_toml
 
     console = common.stderr_console()
-    common.check_device(device)
-    wanted = Bench.from_config(read_toml(config), settings=settings or [], folder=config.parent)
-    flags = [] if threads is None else ["--threads", str(threads)]
+    common.check_device(machine.device)
+    rows = Bench.from_config(read_toml(config), settings=settings or [], folder=config.parent)
+    flags = [] if machine.threads is None else ["--threads", str(machine.threads)]
     folder = folder or config.with_name(f"{config.stem}.bench")
-    try:
+    with common.resumable(folder):
         records = run_bench(
-            wanted,
+            rows,
             data,
             folder,
             only=only or [],
-            flags=[*flags, "--device", device],
-            settle=lambda model: common.use_device(model, device),
-            say=lambda text: console.print(text, markup=False),
+            flags=[*flags, "--device", machine.device],
+            settle=lambda model: common.use_device(model, machine.device),
+            say=console.print,
         )
-    except KeyboardInterrupt:
-        typer.echo(f"interrupted; the same command goes on with {folder}", err=True)
-        raise typer.Exit(common.INTERRUPTED) from None
     if as_json:
         for record in records:
             common.print_json(record)
@@ -66,6 +60,6 @@ def bench(
         sys.stdout.write(bench_table(records) + "\n")
     failed = [record for record in records if "error" in record]
     for record in failed:
-        console.print(f"{record['row']}: {record['error']}", markup=False)
+        console.print(f"{record['row']}: {record['error']}")
     if failed:
-        raise typer.Exit(common.USER_ERROR)
+        raise Exit(common.USER_ERROR)

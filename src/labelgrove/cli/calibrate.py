@@ -5,101 +5,79 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError
 
 
 def calibrate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder.")],
-    data: Annotated[
-        Path, typer.Option("--data", help="Corpus with labels that the model was not trained on.")
-    ],
+    model: options.Model,
+    *,
+    data: Annotated[Path, Option(help="Corpus with labels that the model was not trained on.")],
     kind: Annotated[
-        str, typer.Option("--kind", help="Curve: isotonic, beta, or auto (whichever fits better).")
+        str, Option(help="Type of curve: isotonic, beta, or auto (the one that fits better).")
     ] = "auto",
     by: Annotated[
-        str,
-        typer.Option(
-            "--by", help="One curve for all (none), or one per rank, level or frequency of labels."
-        ),
+        str, Option(help="One curve for all (none), or one per rank, level or frequency of labels.")
     ] = "none",
     k: Annotated[
-        int, typer.Option("--k", "-k", min=1, help="Best labels of each document to learn from.")
+        int, Option("--k", "-k", min=1, help="Learn from this many best labels per document.")
     ] = 20,
     precision: Annotated[
-        float | None,
-        typer.Option("--precision", help="Threshold for this precision; default: for the best F1."),
+        float | None, Option(help="Threshold for this precision. Default: for the best F1.")
     ] = None,
     per_label: Annotated[
-        bool, typer.Option("--per-label", help="Labels with enough documents get own thresholds.")
+        bool, Option("--per-label", help="Give labels with enough documents their own thresholds.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Another model folder to write; default: MODEL.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="New model folder to write. Default: MODEL.")] = None,
     dense: options.Dense = None,
-    threads: options.Threads = None,
-    device: options.Device = "auto",
-    skip_bad: options.SkipBad = False,
-    input_format: options.Format = None,
-    text_field: options.TextField = "text",
-    labels_field: options.LabelsField = "labels",
-    id_field: options.IdField = "id",
-    read: options.Read = None,
+    machine: options.Machine,
+    reading: options.Reading,
     as_json: options.Json = False,
 ) -> None:
     """Turn a model's scores into probabilities.
 
-    Afterwards predict and the Python API give probabilities (predict --raw: the scores as before),
-    and predict --threshold auto gives the labels that reach the chosen threshold.
+    After this, predict and the Python API return probabilities; predict --raw returns the original
+    scores. predict --threshold auto returns the labels that reach the chosen threshold.
 
     Example: labelgrove calibrate model --data dev.jsonl --precision 0.9
     """
     from labelgrove.calibration import calibrate as learn
-    from labelgrove.methods.base import load
 
     console = common.stderr_console()
-    common.check_device(device)
     if out is not None and out.exists():
-        raise ConfigError(f"{out} exists; choose another --out")
-    loaded = load(model)
-    common.use_device(loaded, device)
-    common.check_dense(loaded, dense)
-    how = common.read_options(
-        input_format, text_field, labels_field, id_field, skip_bad, read, part="dev"
-    )
+        raise ConfigError(f"{out} already exists; choose another --out")
+    loaded = common.load_model(model, machine.device, dense)
+    how = reading.options("dev")
     corpus = common.read_corpus(
         data, index=loaded.index_, dense=dense, options=how, console=console
     )
-    chosen: Any = {"kind": kind, "by": by, "target": "f1" if precision is None else precision}
-    found = learn(loaded, corpus, k=k, per_label=per_label, threads=threads or 0, **chosen)
+    curve: Any = {"kind": kind, "by": by, "target": "f1" if precision is None else precision}
+    calibration = learn(
+        loaded, corpus, k=k, per_label=per_label, threads=machine.threads or 0, **curve
+    )
     loaded.save(out or model, overwrite=out is None)
-    report = found.report or {}
+    report = calibration.report or {}
     if as_json:
-        common.print_json(
-            {
-                "model": str(out or model),
-                "kind": found.kind,
-                "by": found.by,
-                "score_kind": found.score_kind,
-                "threshold": found.threshold,
-                **report,
-            }
-        )
+        facts = {
+            "model": str(out or model),
+            "kind": calibration.kind,
+            "by": calibration.by,
+            "score_kind": calibration.score_kind,
+            "threshold": calibration.threshold,
+        }
+        common.print_json(facts | report)
         return
-    reached = report["at_threshold"]
+    at = report["at_threshold"]
     console.print(
-        f"{found.kind} curve from {report['documents']:,} documents: expected calibration error "
-        f"{100 * report['before']['ece']:.2f} % before, {100 * report['after']['ece']:.2f} % after"
+        f"{calibration.kind} curve from {report['documents']:,} documents: expected calibration "
+        f"error {100 * report['before']['ece']:.2f} % before, "
+        f"{100 * report['after']['ece']:.2f} % after\n"
+        f"threshold {calibration.threshold:.4f}: precision {100 * at['precision']:.1f} %, recall "
+        f"{100 * at['recall']:.1f} %, F1 {100 * at['f1']:.1f} %, "
+        f"{at['labels_per_document']:.2f} labels per document"
     )
-    console.print(
-        f"threshold {found.threshold:.4f}: precision {100 * reached['precision']:.1f} %, recall "
-        f"{100 * reached['recall']:.1f} %, F1 {100 * reached['f1']:.1f} %, "
-        f"{reached['labels_per_document']:.2f} labels per document"
-    )
-    if precision is not None and reached["precision"] < precision:
-        console.print(
-            f"note: a precision of {100 * precision:g} % was not reached on these documents"
-        )
-    console.print(f"model: {out or model}", markup=False)
+    if precision is not None and at["precision"] < precision:
+        console.print(f"note: no threshold reaches {100 * precision:g} % precision on this corpus")
+    console.print(f"model: {out or model}")

@@ -1,4 +1,4 @@
-"""Folders that verbs leave behind: parts of a corpus and their label table."""
+"""Folders that data commands write: the parts of a corpus and their label table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labelgrove.cli import common
 from labelgrove.errors import DataError
 from labelgrove.splits import PARTS, HashSplit, Part
 
@@ -19,12 +20,9 @@ if TYPE_CHECKING:
 class CorpusFolder:
     """A folder with train, dev and test as JSON lines, and labels.tsv.
 
-    Everything is written beside and moved into place at the end. What is there already is refused,
-    or with ``force`` replaced: files of an earlier corpus that are not written again go away then,
-    so that no reader can mix the two.
-
-    >>> CorpusFolder(Path("shop"), gzip=True, parts=("train", "test")).files["test"].name
-    'test.jsonl.gz'
+    Everything is written into a temporary folder and moved into place at the end. Existing files
+    are an error, or with ``force`` replaced. Then the other files of the earlier corpus are deleted
+    too, so that nobody mixes the two.
     """
 
     def __init__(self, folder: Path, *, gzip: bool, parts: Iterable[Part] = PARTS) -> None:
@@ -39,15 +37,15 @@ class CorpusFolder:
         ]
 
     def check(self, *, force: bool, source: Path | None = None) -> None:
-        """Refuses to overwrite anything without ``force``, and ``source`` always."""
+        """Raises an error for existing files without ``force``, and always for ``source``."""
         for path in self._every_file:
             if source is not None and path.resolve() == source.resolve():
-                raise DataError("is the input; choose another folder with --out", file=path)
-        refuse_existing(self._every_file, force=force)
+                raise DataError("is the input; choose another --out", file=path)
+        common.refuse_existing(self._every_file, force=force)
 
     @contextmanager
     def writing(self) -> Iterator[CorpusFolder]:
-        """A folder to write into, whose files come here when all went well."""
+        """A temporary folder to write into; its files come here if there was no error."""
         made = not self.folder.exists()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +68,7 @@ class CorpusFolder:
     def write_split(
         self, keyed: Iterable[tuple[str, Document]], split: HashSplit
     ) -> dict[Part, int]:
-        """Sends each document to the part of its key, and counts them."""
+        """Writes each document to the part of its key, and counts them."""
         from labelgrove.formats.files import replacing
         from labelgrove.formats.jsonl import dump_document
 
@@ -90,22 +88,15 @@ class CorpusFolder:
         count = 0
         with replacing(self.table) as file:
             for row in rows:
-                # Tabs and line ends would break the table; in a name or text they mean a space.
+                # Tabs and line ends would break the table: they become spaces.
                 line = "\t".join(" ".join(value.split()) for value in row)
                 file.write(line.encode("utf-8", "surrogatepass") + b"\n")
                 count += 1
         return count
 
 
-def refuse_existing(paths: Iterable[Path], *, force: bool) -> None:
-    """Raises for the first path that is there already, unless forced."""
-    for path in paths:
-        if path.exists() and not force:
-            raise DataError("is already there; --force replaces it", file=path)
-
-
 def wanted_parts(*, dev: float, test: float) -> tuple[Part, ...]:
-    """Parts that get any documents.
+    """The parts that get documents.
 
     >>> wanted_parts(dev=0, test=0.1)
     ('train', 'test')

@@ -1,4 +1,4 @@
-"""labelgrove doctor: what this machine has, for bug reports and for choosing settings."""
+"""labelgrove doctor: what this machine has, for bug reports and the choice of settings."""
 
 from __future__ import annotations
 
@@ -23,27 +23,23 @@ CORE = ("numpy", "scipy", "scikit-learn", "safetensors", "typer", "rich")
 
 
 def doctor(as_json: options.Json = False) -> None:
-    """Show versions, kernel build, vector instructions, threads, memory, torch and GPU.
+    """Show versions, native kernels, cores, memory, optional packages, torch and GPUs.
 
     Example: labelgrove doctor --json
     """
-    found = examine()
+    sections = examine()
     if as_json:
-        common.print_json(found)
+        common.print_json(sections)
         return
     console = common.stdout_console()
-    for section, entries in found.items():
-        console.print(f"[bold]{section}[/bold]")
+    for section, entries in sections.items():
+        console.print(section, style="bold")
         for name, value in entries.items():
-            console.print(f"  {name:<16} {value}", markup=False)
+            console.print(f"  {name:<16} {value}")
 
 
 def examine() -> dict[str, dict[str, Any]]:
-    """Everything doctor shows, by section.
-
-    >>> sorted(examine())
-    ['extras', 'kernels', 'machine', 'packages', 'torch']
-    """
+    """Everything that doctor shows, by section."""
     from labelgrove import __version__
     from labelgrove.memory import available_memory, format_size
 
@@ -79,7 +75,7 @@ def _kernels() -> dict[str, Any]:
     try:
         from labelgrove import _native
     except ImportError as error:
-        return {"problem": f"the native module does not load: {error}; install labelgrove again"}
+        return {"problem": f"the native module does not load: {error}; reinstall labelgrove"}
     return _native.build_info()
 
 

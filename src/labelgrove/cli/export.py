@@ -6,25 +6,26 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from labelgrove.cli import common, options
 
 
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder.")],
-    output: Annotated[Path, typer.Option("--output", "--out", help="Folder to write.")],
-    format: Annotated[str, typer.Option("--format", help="What to write: onnx.")] = "onnx",
+    model: options.Model,
+    *,
+    output: Annotated[Path, Option("--output", "--out", help="Model folder to write.")],
+    format: Annotated[str, Option(help="Output format: onnx.")] = "onnx",
     precision: Annotated[
-        str, typer.Option("--precision", help="fp32 (same labels as torch) or int8 (smaller).")
+        str, Option(help="fp32 (the same labels as torch) or int8 (smaller).")
     ] = "fp32",
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write a neural model for onnxruntime, to be used without torch and transformers.
+    """Export a neural model to onnxruntime, for use without torch and transformers.
 
-    The folder works wherever a model folder does: predict, evaluate, calibrate, serve. Linear
-    models need no export: their folders need neither library as they are.
+    predict, evaluate, calibrate and serve use the new folder like any model folder. Linear models
+    do not need an export: they never use torch.
 
     Example: labelgrove export model --output model-int8 --precision int8
     """
@@ -32,22 +33,22 @@ def export(
     from labelgrove.memory import format_size
     from labelgrove.store import model_size
 
-    chosen: Any = {"precision": precision, "format": format, "overwrite": force}
+    settings: Any = {"precision": precision, "format": format, "overwrite": force}
     start = time.perf_counter()
-    write(model, output, **chosen)
+    write(model, output, **settings)
+    before, after = model_size(model), model_size(output)
     facts = {
         "model": str(output),
         "format": format,
         "precision": precision,
-        "bytes_before": model_size(model),
-        "bytes": model_size(output),
+        "bytes_before": before,
+        "bytes": after,
         "seconds": round(time.perf_counter() - start, 2),
     }
     if as_json:
         common.print_json(facts)
         return
     common.stderr_console().print(
-        f"{output}: {precision}, {format_size(model_size(output))} "
-        f"(the model has {format_size(model_size(model))}), {facts['seconds']} s",
-        markup=False,
+        f"{output}: {precision}, {format_size(after)} instead of {format_size(before)}, "
+        f"exported in {facts['seconds']} s"
     )

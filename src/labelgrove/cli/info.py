@@ -1,19 +1,19 @@
-"""labelgrove info: what a model folder holds."""
+"""labelgrove info: what a model folder contains."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from labelgrove.cli import common, options
 
 
 def info(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder.")],
+    model: options.Model,
+    *,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read every byte and check it against the manifest.")
+        bool, Option("--verify", help="Read every byte and check it against the manifest.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -39,30 +39,25 @@ def info(
     if "runtime" in stored.metadata:
         facts |= {name: stored.metadata[name] for name in ("runtime", "precision")}
     if "ensemble" in stored.parts:
-        settled = stored.parts["ensemble"].config
+        config = stored.parts["ensemble"].config
         facts["members"] = ", ".join(member["method"] for member in stored.params["members"])
-        facts |= {"rule": settled["rule"], "weights": settled["weights"]}
+        facts |= {"rule": config["rule"], "weights": config["weights"]}
     if "calibration" in stored.parts:
-        settled = stored.parts["calibration"].config
-        facts["calibration"] = settled["kind"]
-        facts["calibration_error"] = settled["report"]["after"]["ece"]
-        facts["threshold"] = settled["threshold"]
+        config = stored.parts["calibration"].config
+        facts["calibration"] = config["kind"]
+        facts["calibration_error"] = config["report"]["after"]["ece"]
+        facts["threshold"] = config["threshold"]
     if as_json:
         common.print_json(facts | {"params": stored.params})
         return
+    facts["bytes"] = format_size(facts["bytes"])
+    sampled = "fully up to 512 MiB, larger models by samples (--verify: fully)"
+    facts["verified"] = "fully" if verify else sampled
     console = common.stdout_console()
     for name, value in facts.items():
-        shown = format_size(value) if name == "bytes" else value
-        if name == "verified":
-            shown = (
-                "all content"
-                if verify
-                else "up to 512 MiB all, beyond that samples (--verify: all)"
-            )
-        if isinstance(shown, dict):
-            shown = ", ".join(f"{k} {v}" for k, v in shown.items())
-        elif isinstance(shown, int) and not isinstance(shown, bool):
-            shown = f"{shown:,}"
-        console.print(f"{name.replace('_', ' '):<20} {shown}", markup=False)
-    console.print()
-    console.print(to_toml(stored.params), markup=False)
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {version}" for key, version in value.items())
+        elif isinstance(value, int):
+            value = f"{value:,}"
+        console.print(f"{name.replace('_', ' '):<20} {value}")
+    console.print(f"\n{to_toml(stored.params)}")

@@ -1,12 +1,12 @@
-"""labelgrove report: one evaluation as one HTML file, beside other runs if wanted."""
+"""labelgrove report: an evaluation as one HTML file, compared with other runs if there are any."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from labelgrove.cli import common, options
 
@@ -14,84 +14,67 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from labelgrove.corpus import LabelIndex
+    from labelgrove.formats import ReadOptions
     from labelgrove.methods.base import TrainingFacts
 
 
 def report(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="Model folder, or a file that predict wrote.")
-    ],
-    data: Annotated[Path, typer.Option("--data", help="Corpus with the true labels.")],
-    out: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
+    model: options.ModelOrFile,
+    *,
+    data: Annotated[Path, Option(help="Corpus with the true labels.")],
+    out: Annotated[Path, Option(help="HTML file to write.")],
     against: Annotated[
         list[Path] | None,
-        typer.Option("--against", help="Another model or predictions file; repeatable."),
+        Option(help="Another model or predictions file to compare with. Repeatable."),
     ] = None,
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How far curves go.")] = 10,
+    k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10,
     worst: Annotated[
-        int, typer.Option("--worst", min=0, help="Wrong documents to show; 0 shows no texts.")
+        int, Option(min=0, help="Number of wrong documents to show. 0 shows no texts.")
     ] = 20,
-    png: Annotated[
-        Path | None, typer.Option("--png", help="Folder for the pictures as PNG files.")
-    ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="Title of the page.")] = None,
-    train_corpus: Annotated[
-        Path | None,
-        typer.Option("--train", help="Training corpus; PSP of a predictions file needs it."),
-    ] = None,
-    a: Annotated[float, typer.Option("--propensity-a", help="A of the propensity model.")] = 0.55,
-    b: Annotated[float, typer.Option("--propensity-b", help="B of the propensity model.")] = 1.5,
+    png: Annotated[Path | None, Option(help="Folder for the charts as PNG files.")] = None,
+    title: Annotated[str | None, Option(help="Title of the page.")] = None,
+    frequencies: options.Frequencies,
     intervals: Annotated[
-        int, typer.Option("--intervals", min=0, help="Bootstrap resamples; 0 draws no intervals.")
+        int, Option(min=0, help="Number of bootstrap samples. 0 draws no intervals.")
     ] = 1000,
     labels: options.Labels = None,
     dense: options.Dense = None,
     force: options.Force = False,
-    threads: options.Threads = None,
-    device: options.Device = "auto",
-    skip_bad: options.SkipBad = False,
-    input_format: options.Format = None,
-    text_field: options.TextField = "text",
-    labels_field: options.LabelsField = "labels",
-    id_field: options.IdField = "id",
-    read: options.Read = None,
+    machine: options.Machine,
+    reading: options.Reading,
     as_json: options.Json = False,
 ) -> None:
-    """Write a report: one HTML file with curves, tables and the most wrong documents.
+    """Write an evaluation as one HTML file with charts, tables and the most wrong documents.
 
-    Metrics over k, by label frequency, calibration, confused labels, time and memory. The file
-    loads nothing from elsewhere. It shows beginnings of wrong documents' texts, unless --worst 0.
+    Shows metrics for each k and by label frequency, calibration, confused labels, time and memory.
+    The file loads nothing from the network. It contains the beginnings of wrong documents; --worst
+    0 leaves them out.
 
     Example: labelgrove report model --data test.jsonl --out report.html --against older-model
     """
-    from dataclasses import replace
-
-    from labelgrove.cli.corpus_files import refuse_existing
-    from labelgrove.metrics import Propensity
     from labelgrove.report import write_report
     from labelgrove.report.png import check_png
     from labelgrove.report.runs import predicted
 
     console = common.stderr_console()
-    common.check_device(device)
-    refuse_existing([out], force=force)
+    common.check_device(machine.device)
+    common.refuse_existing([out], force=force)
     if png is not None:
         check_png()
-    how = common.read_options(
-        input_format, text_field, labels_field, id_field, skip_bad, read, part="test"
-    )
+    how = reading.options("test")
     paths = [model, *(against or [])]
-    loaded = [_loaded(path, device) for path in paths]
-    index, training = _training(loaded, train_corpus, labels, how, console)
+    loaded = [_loaded(path, machine.device) for path in paths]
+    index, training = _training(loaded, frequencies.train_corpus, labels, how, console)
     corpus = common.read_corpus(
         data, labels=labels, index=index, dense=dense, options=how, console=console
     )
-    # No spinner where nobody sees it: it needs a thread.
-    waiting = console.status("predicting and measuring") if console.is_terminal else nullcontext()
-    with waiting:
+    with common.spinner(console, "predicting and measuring"):
         runs = [
-            replace(predicted(one, corpus, k=k, name=name, threads=threads), folder=_folder(path))
-            for one, name, path in zip(loaded, _names(paths), paths, strict=True)
+            replace(
+                predicted(run, corpus, k=k, name=name, threads=machine.threads),
+                folder=path if path.is_dir() else None,
+            )
+            for run, name, path in zip(loaded, _names(paths), paths, strict=True)
         ]
         written = write_report(
             runs[0],
@@ -103,43 +86,36 @@ def report(
             worst=worst,
             title=title,
             data_name=data.name,
-            propensity=Propensity(a, b),
+            propensity=frequencies.propensity,
             training=training,
             png_folder=png,
         )
     if as_json:
         common.print_json({"report": str(out), **written.to_dict()})
-    where = f"report: {out}" if png is None else f"report: {out}, pictures: {png}"
-    console.print(where, markup=False)
+    console.print(f"report: {out}" if png is None else f"report: {out}, charts: {png}")
 
 
 def _loaded(path: Path, device: str) -> Any:
-    """A model, or the path of a file of predictions."""
-    if not path.is_dir():
-        from labelgrove.formats.files import existing
+    """A model, or the path of a predictions file."""
+    if path.is_dir():
+        return common.load_model(path, device)
+    from labelgrove.formats.files import existing
 
-        return existing(path)
-    from labelgrove.methods.base import load
-
-    model = load(path)
-    common.use_device(model, device)
-    return model
-
-
-def _folder(path: Path) -> Path | None:
-    return path if path.is_dir() else None
+    return existing(path)
 
 
 def _training(
-    loaded: list[Any], train_corpus: Path | None, labels: Path | None, how: Any, console: Console
+    loaded: list[Any],
+    train_corpus: Path | None,
+    labels: Path | None,
+    how: ReadOptions,
+    console: Console,
 ) -> tuple[LabelIndex | None, TrainingFacts | None]:
-    """The labels to read the data with, and training frequencies where no model has them.
+    """The labels to read the data with, and training frequencies if no model has them.
 
-    Runs with different labels need the data's own: read with one run's labels, those that only
-    another run knows would be lost.
+    Runs with different labels need the data's own labels: reading with the labels of one run would
+    lose those that only another run has.
     """
-    from dataclasses import replace
-
     from labelgrove.methods.base import TrainingFacts
 
     if isinstance(loaded[0], Path):
@@ -148,13 +124,11 @@ def _training(
         part = replace(how, part="train")
         trained = common.read_corpus(train_corpus, labels=labels, options=part, console=console)
         return trained.index, TrainingFacts.of(trained)
-    indexes = [model.index_ for model in loaded if not isinstance(model, Path)]
-    files = len(indexes) < len(loaded)
-    same = all(index == indexes[0] for index in indexes[1:])
-    return (indexes[0] if same and not files else None), None
+    indexes = [None if isinstance(run, Path) else run.index_ for run in loaded]
+    return (indexes[0] if all(index == indexes[0] for index in indexes) else None), None
 
 
 def _names(paths: list[Path]) -> list[str]:
-    """The last parts of the paths where these differ, else the paths."""
+    """The last parts of the paths if they differ, else the whole paths."""
     short = [path.resolve().name or str(path) for path in paths]
     return short if len(set(short)) == len(short) else [str(path) for path in paths]
