@@ -8,19 +8,16 @@ from typing import Annotated, NoReturn
 import typer
 
 from labelgrove.cli import (
-    bench,
     calibrate,
     common,
     data,
     demo,
-    doctor,
     evaluate,
     explain,
-    export,
     info,
     options,
     predict,
-    push,
+    publish,
     report,
     serve,
     train,
@@ -30,29 +27,15 @@ from labelgrove.cli import (
 
 app = typer.Typer(
     name="labelgrove",
-    help="Predict the best labels of a text, from thousands to millions of labels.",
+    help="Find the best labels for a text, out of thousands to millions of labels.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-options.add_commands(
-    app,
-    train.train,
-    update.update,
-    predict.predict,
-    evaluate.evaluate,
-    explain.explain,
-    export.export,
-    push.push,
-    bench.bench,
-    tune.tune,
-    calibrate.calibrate,
-    report.report,
-    serve.serve,
-    info.info,
-    doctor.doctor,
-    demo.demo,
-)
+options.add_commands(app, train.train, update.update, predict.predict, evaluate.evaluate)
+options.add_commands(app, explain.explain, publish.export, publish.push, tune.bench, tune.tune)
+options.add_commands(app, calibrate.calibrate, report.report, serve.serve, info.info, info.doctor)
+options.add_commands(app, demo.demo)
 app.add_typer(data.data, name="data")
 
 

@@ -15,18 +15,12 @@ def calibrate(
     model: options.Model,
     *,
     data: Annotated[Path, Option(help="Corpus with labels that the model was not trained on.")],
-    kind: Annotated[
-        str, Option(help="Type of curve: isotonic, beta, or auto (the one that fits better).")
-    ] = "auto",
+    kind: Annotated[str, Option(help="Curve: isotonic, beta, or auto (the better fit).")] = "auto",
     by: Annotated[
         str, Option(help="One curve for all (none), or one per rank, level or frequency of labels.")
     ] = "none",
-    k: Annotated[
-        int, Option("--k", "-k", min=1, help="Learn from this many best labels per document.")
-    ] = 20,
-    precision: Annotated[
-        float | None, Option(help="Threshold for this precision. Default: for the best F1.")
-    ] = None,
+    k: Annotated[int, Option("--k", "-k", min=1, help="Labels per document to learn from.")] = 20,
+    precision: Annotated[float | None, Option(help="Precision to reach. Default: best F1.")] = None,
     per_label: Annotated[
         bool, Option("--per-label", help="Give labels with enough documents their own thresholds.")
     ] = False,
@@ -45,14 +39,10 @@ def calibrate(
     """
     from labelgrove.calibration import calibrate as learn
 
-    console = common.stderr_console()
     if out is not None and out.exists():
         raise ConfigError(f"{out} already exists; choose another --out")
     loaded = common.load_model(model, machine.device, dense)
-    how = reading.options("dev")
-    corpus = common.read_corpus(
-        data, index=loaded.index_, dense=dense, options=how, console=console
-    )
+    corpus = common.read_corpus(data, reading.options("dev"), index=loaded.index_, dense=dense)
     curve: Any = {"kind": kind, "by": by, "target": "f1" if precision is None else precision}
     calibration = learn(
         loaded, corpus, k=k, per_label=per_label, threads=machine.threads or 0, **curve
@@ -69,7 +59,7 @@ def calibrate(
         }
         common.print_json(facts | report)
         return
-    at = report["at_threshold"]
+    console, at = common.stderr_console(), report["at_threshold"]
     console.print(
         f"{calibration.kind} curve from {report['documents']:,} documents: expected calibration "
         f"error {100 * report['before']['ece']:.2f} % before, "

@@ -25,19 +25,17 @@ if TYPE_CHECKING:
 USER_ERROR, INTERRUPTED = 1, 130
 
 
-def stderr_console(*, quiet: bool = False) -> Console:
-    """For messages to people; standard output is for results."""
-    from rich.console import Console
-
-    # Paths and texts may contain square brackets, so markup is off.
-    return Console(stderr=True, highlight=False, markup=False, soft_wrap=True, quiet=quiet)
-
-
-def stdout_console() -> Console:
+def stdout_console(**settings: Any) -> Console:
     """For commands whose result is text for people."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, soft_wrap=True)
+    # Paths and texts may contain square brackets, so markup is off.
+    return Console(highlight=False, markup=False, soft_wrap=True, **settings)
+
+
+def stderr_console(*, quiet: bool = False) -> Console:
+    """For messages to people; standard output is for results."""
+    return stdout_console(stderr=True, quiet=quiet)
 
 
 def spinner(console: Console, text: str) -> AbstractContextManager[Any]:
@@ -59,17 +57,18 @@ def resumable(folder: Path) -> Iterator[None]:
 
 def read_corpus(
     path: Path,
+    options: ReadOptions,
     *,
     labels: Path | None = None,
     index: LabelIndex | None = None,
     dense: Path | None = None,
-    options: ReadOptions,
-    console: Console,
+    console: Console | None = None,
 ) -> Corpus:
     """Reads a corpus and the vectors that belong to it, and prints what it contains."""
     from labelgrove.formats import ReadReport, read_corpus
 
     report = ReadReport()
+    console = console or stderr_console()
     with spinner(console, f"reading {path}"):
         corpus = read_corpus(path, labels=labels, index=index, options=options, report=report)
     console.print(f"{path}: {report}")

@@ -25,7 +25,7 @@ class CorpusFolder:
     too, so that nobody mixes the two.
     """
 
-    def __init__(self, folder: Path, *, gzip: bool, parts: Iterable[Part] = PARTS) -> None:
+    def __init__(self, folder: Path, *, gzip: bool, parts: Iterable[Part]) -> None:
         self.folder = folder
         self.gzip = gzip
         ending = ".jsonl.gz" if gzip else ".jsonl"
@@ -49,21 +49,20 @@ class CorpusFolder:
         made = not self.folder.exists()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            stage = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.folder))
+            stage = tempfile.TemporaryDirectory(prefix=".partial-", dir=self.folder)
         except OSError as error:
             raise DataError(f"cannot be written: {error.strerror}", file=self.folder) from error
         try:
-            yield CorpusFolder(stage, gzip=self.gzip, parts=self.files)
-            for path in self._every_file:
-                path.unlink(missing_ok=True)
-            for path in stage.iterdir():
-                path.replace(self.folder / path.name)
+            with stage:
+                yield CorpusFolder(Path(stage.name), gzip=self.gzip, parts=self.files)
+                for path in self._every_file:
+                    path.unlink(missing_ok=True)
+                for path in Path(stage.name).iterdir():
+                    path.replace(self.folder / path.name)
         except BaseException:
             if made:
                 shutil.rmtree(self.folder, ignore_errors=True)
             raise
-        finally:
-            shutil.rmtree(stage, ignore_errors=True)
 
     def write_split(
         self, keyed: Iterable[tuple[str, Document]], split: HashSplit
@@ -93,13 +92,3 @@ class CorpusFolder:
                 file.write(line.encode("utf-8", "surrogatepass") + b"\n")
                 count += 1
         return count
-
-
-def wanted_parts(*, dev: float, test: float) -> tuple[Part, ...]:
-    """The parts that get documents.
-
-    >>> wanted_parts(dev=0, test=0.1)
-    ('train', 'test')
-    """
-    shares: dict[Part, float] = {"train": 1, "dev": dev, "test": test}
-    return tuple(part for part in PARTS if shares[part])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -11,13 +13,13 @@ import typer
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.corpus_files import CorpusFolder, wanted_parts
+from labelgrove.cli.corpus_files import CorpusFolder
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
     from labelgrove.datasets import CorpusStats
-    from labelgrove.formats import Document, ReadOptions, ReadReport
-    from labelgrove.splits import Part
+    from labelgrove.formats import Document, LabelRow, ReadOptions, ReadReport
+    from labelgrove.splits import HashSplit, Part
 
 T = TypeVar("T")
 WITHOUT_TEXTS = ("xc", "svmlight")
@@ -29,11 +31,39 @@ DebianKey = StrEnum("DebianKey", ["package", "source"])
 
 Source = Annotated[Path, Argument(metavar="INPUT", help="Corpus file or folder.")]
 Target = Annotated[Path, Argument(metavar="OUTPUT", help="File to write; .gz compresses.")]
-OutFolder = Annotated[Path, Option("--out", help="Folder for the parts and labels.tsv.")]
-Gzip = Annotated[bool, Option("--gzip", help="Write .jsonl.gz instead of .jsonl.")]
-DevShare = Annotated[float, Option("--dev", help="Share of documents for dev.")]
-TestShare = Annotated[float, Option("--test", help="Share of documents for test.")]
-Seed = Annotated[int, Option("--seed", min=0, help="Random seed.")]
+Seed = Annotated[int, Option(min=0, help="Random seed.")]
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the parts of a corpus go."""
+
+    out: Annotated[Path, Option(help="Folder for the parts and labels.tsv.")]
+    seed: Seed = 0
+    gzip: Annotated[bool, Option("--gzip", help="Write .jsonl.gz instead of .jsonl.")] = False
+    force: options.Force = False
+
+    def folder(self, sizes: dict[Part, float], source: Path | None = None) -> CorpusFolder:
+        """The folder with a file for every part that is not empty; nothing is overwritten."""
+        parts = [part for part, size in sizes.items() if size]
+        folder = CorpusFolder(self.out, gzip=self.gzip, parts=parts)
+        folder.check(force=self.force, source=source)
+        return folder
+
+
+@dataclass(frozen=True)
+class SplitOutput(Output):
+    """Where the parts of a corpus go, and how large they are."""
+
+    dev: Annotated[float, Option(help="Share of documents for dev.")] = 0.05
+    test: Annotated[float, Option(help="Share of documents for test.")] = 0.1
+
+    def split(self, source: Path | None = None) -> tuple[HashSplit, CorpusFolder]:
+        """The split and the folder for its parts."""
+        from labelgrove.splits import HashSplit
+
+        split = HashSplit(dev=self.dev, test=self.test, seed=self.seed)
+        return split, self.folder({"train": 1, "dev": self.dev, "test": self.test}, source)
 
 
 def stats(
@@ -49,13 +79,12 @@ def stats(
     Example: labelgrove data stats train.jsonl --top 20
     """
     from labelgrove.datasets import corpus_stats
-    from labelgrove.formats import ReadReport, read_label_table
+    from labelgrove.formats import ReadReport
 
     report = ReadReport()
     documents = _documents(source, reading.options(), report)
     found = corpus_stats(_progress(documents, "reading"), top=top)
-    table = labels or _label_table(source)
-    names = {} if table is None else {row.id: row.name for row in read_label_table(table)}
+    names = {row.id: row.name for row in _label_rows(source, labels)}
     if as_json:
         facts = {**found.to_dict(), "bad_lines": report.bad_lines, "notes": report.notes}
         facts["top"] = [
@@ -112,13 +141,9 @@ def convert(
     source: Source,
     target: Target,
     *,
-    to: Annotated[
-        str | None, Option(help="Output format (jsonl, xc). Default: by the name of OUTPUT.")
-    ] = None,
+    to: Annotated[str | None, Option(help="jsonl or xc. Default: by the name of OUTPUT.")] = None,
     labels: options.Labels = None,
-    write_labels: Annotated[
-        Path | None, Option(help="Also write the label table to this file.")
-    ] = None,
+    write_labels: Annotated[Path | None, Option(help="Also write this label table.")] = None,
     force: options.Force = False,
     reading: options.Reading,
 ) -> None:
@@ -174,15 +199,10 @@ def sample(
 def split(
     source: Source,
     *,
-    out: OutFolder,
-    dev: DevShare = 0.05,
-    test: TestShare = 0.1,
     by: Annotated[
         SplitKey, Option(help="Hash the text (duplicates stay together) or the id.")
     ] = SplitKey.text,
-    seed: Seed = 0,
-    gzip: Gzip = False,
-    force: options.Force = False,
+    output: SplitOutput,
     reading: options.Reading,
 ) -> None:
     """Split a corpus into train, dev and test by a hash of each document.
@@ -192,12 +212,9 @@ def split(
 
     Example: labelgrove data split all.jsonl --out parts --dev 0.05 --test 0.1
     """
-    from labelgrove.formats import ReadReport, read_label_table
-    from labelgrove.splits import HashSplit
+    from labelgrove.formats import ReadReport
 
-    parts = HashSplit(dev=dev, test=test, seed=seed)
-    folder = CorpusFolder(out, gzip=gzip, parts=wanted_parts(dev=dev, test=test))
-    folder.check(force=force, source=source)
+    parts, folder = output.split(source)
     report = ReadReport()
     documents = _documents(source, reading.options(), report, texts_needed=True)
 
@@ -208,8 +225,7 @@ def split(
                 raise DataError(f"document {number} has no id; use --by text", file=source)
             yield key, document
 
-    table = _label_table(source)
-    rows = [] if table is None else read_label_table(table)
+    rows = _label_rows(source)
     with folder.writing() as stage:
         counts = stage.write_split(keyed(), parts)
         if rows:
@@ -220,24 +236,14 @@ def split(
 
 def make(
     *,
-    out: OutFolder,
-    documents: Annotated[
-        int, Option("--documents", "-n", min=1, help="Number of training documents.")
-    ] = 20_000,
+    documents: Annotated[int, Option("--documents", "-n", min=1, help="Size of train.")] = 20_000,
     labels: Annotated[int, Option(min=10, help="Number of labels.")] = 2_000,
-    dev: Annotated[
-        int | None, Option(min=0, help="Number of documents for dev. Default: a tenth.")
-    ] = None,
-    test: Annotated[
-        int | None, Option(min=0, help="Number of documents for test. Default: a tenth.")
-    ] = None,
+    dev: Annotated[int | None, Option(min=0, help="Size of dev. Default: a tenth.")] = None,
+    test: Annotated[int | None, Option(min=0, help="Size of test. Default: a tenth.")] = None,
     every_label: Annotated[
-        bool,
-        Option("--every-label", help="Use every label. Needs 1.6 documents per label."),
+        bool, Option("--every-label", help="Use all labels. Needs 1.6 documents per label.")
     ] = False,
-    seed: Seed = 0,
-    gzip: Gzip = False,
-    force: options.Force = False,
+    output: Output,
 ) -> None:
     """Generate a shop corpus: products with categories, brands, colours, themes and more.
 
@@ -254,8 +260,7 @@ def make(
         "dev": tenth if dev is None else dev,
         "test": tenth if test is None else test,
     }
-    folder = CorpusFolder(out, gzip=gzip, parts=wanted_parts(dev=sizes["dev"], test=sizes["test"]))
-    folder.check(force=force)
+    folder, seed = output.folder({**sizes}), output.seed
     common.stderr_console().print(f"generating a shop with {labels:,} labels, seed {seed}")
     with folder.writing() as stage:
         for part, file in stage.files.items():
@@ -271,22 +276,17 @@ def make(
 def get(
     corpus: Annotated[Corpora, Argument(metavar="NAME", help="Which corpus: debian.")],
     *,
-    out: OutFolder,
     labels: Annotated[
-        DebianLabels, Option(help="Labels to predict: dependencies or debtags.")
+        DebianLabels, Option(help="What to predict: dependencies or debtags.")
     ] = DebianLabels.depends,
     arch: Annotated[str | None, Option(help="Architecture. Default: of this machine.")] = None,
     lists: Annotated[
-        Path | None, Option(help="Folder with Packages and Translation-en files to read instead.")
+        Path | None, Option(help="Read Packages and Translation-en files in this folder instead.")
     ] = None,
     split_by: Annotated[
-        DebianKey, Option(help="source keeps the packages of one source together.")
+        DebianKey, Option(help="source: keep the packages of one source together.")
     ] = DebianKey.package,
-    dev: DevShare = 0.05,
-    test: TestShare = 0.1,
-    seed: Seed = 0,
-    gzip: Gzip = False,
-    force: options.Force = False,
+    output: SplitOutput,
 ) -> None:
     """Download a real corpus: Debian packages and their dependencies or debtags.
 
@@ -295,39 +295,29 @@ def get(
 
     Example: labelgrove data get debian --labels debtags --out debtags
     """
-    import tempfile
+    from labelgrove import datasets
 
-    from labelgrove.datasets import (
-        debian_documents,
-        debian_label_rows,
-        fetch_indexes,
-        find_indexes,
-        read_packages,
-    )
-    from labelgrove.splits import HashSplit
-
-    parts = HashSplit(dev=dev, test=test, seed=seed)
-    folder = CorpusFolder(out, gzip=gzip, parts=wanted_parts(dev=dev, test=test))
-    folder.check(force=force)
+    parts, folder = output.split()
     console = common.stderr_console()
     with tempfile.TemporaryDirectory(prefix="labelgrove-apt-") as private:
         if lists is None:
             console.print("downloading Debian's package index with apt")
-            indexes = fetch_indexes(Path(private), arch=arch)
+            indexes = datasets.fetch_indexes(Path(private), arch=arch)
         else:
-            indexes = find_indexes(lists)
-        packages = read_packages(indexes)
+            indexes = datasets.find_indexes(lists)
+        packages = datasets.read_packages(indexes)
     for note in indexes.notes:
         console.print(note)
     by_source = split_by is DebianKey.source
     keyed = (
         (packages[name].source if by_source else name, document)
-        for document in debian_documents(packages, labels=labels.value)
+        for document in datasets.debian_documents(packages, labels=labels.value)
         if (name := document.id) is not None
     )
     with folder.writing() as stage:
         counts = stage.write_split(keyed, parts)
-        label_count = stage.write_table(debian_label_rows(packages, labels=labels.value))
+        rows = datasets.debian_label_rows(packages, labels=labels.value)
+        label_count = stage.write_table(rows)
     _print_parts(folder, counts, label_count)
 
 
@@ -348,12 +338,14 @@ def _documents(
     return (Document("", labels, None) for labels in corpus.label_lists())
 
 
-def _label_table(source: Path) -> Path | None:
-    """The labels.tsv next to the corpus; standard input has none."""
+def _label_rows(source: Path, table: Path | None = None) -> list[LabelRow]:
+    """The rows of the label table, by default labels.tsv next to the corpus."""
     from labelgrove.formats.files import STDIN
-    from labelgrove.formats.labels import find_label_table
+    from labelgrove.formats.labels import find_label_table, read_label_table
 
-    return None if str(source) == STDIN else find_label_table(source)
+    if table is None and str(source) != STDIN:
+        table = find_label_table(source)
+    return [] if table is None else read_label_table(table)
 
 
 def _print_problems(report: ReadReport) -> None:

@@ -35,14 +35,13 @@ def demo(
     from labelgrove.methods import create
 
     console = common.stdout_console()
-    seed = seed or 0
-    test_size = max(20, documents // 10)
+    seed, size = seed or 0, max(20, documents // 10)
     console.print(
-        f"Generating a shop corpus: {documents:,} products for training, {test_size:,} for "
-        f"testing, {labels:,} labels (seed {seed})."
+        f"Generating a shop corpus: {documents:,} products for training, {size:,} for testing, "
+        f"{labels:,} labels (seed {seed})."
     )
     train = shop_corpus(documents, labels=labels, seed=seed, part="train")
-    test = shop_corpus(test_size, labels=labels, seed=seed, part="test")
+    test = shop_corpus(size, labels=labels, seed=seed, part="test")
 
     model = create("linear", {"random_state": seed, "n_jobs": threads})
     start = time.perf_counter()

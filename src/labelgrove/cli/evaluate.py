@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,11 +15,9 @@ from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from labelgrove.corpus import Corpus
-    from labelgrove.formats import ReadOptions
-    from labelgrove.metrics import Evaluation, Propensity
+    from labelgrove.methods.base import TrainingFacts
+    from labelgrove.metrics import Evaluation
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
 SLICE = 2048  # documents between two moves of a progress bar
@@ -32,12 +30,9 @@ def evaluate(
     metrics: Annotated[str | None, Option(help="Metrics, e.g. P@1,nDCG@5,macro-F1@5.")] = None,
     frequencies: options.Frequencies,
     filter_file: Annotated[
-        Path | None,
-        Option("--filter", help="File of document-label pairs to drop from the predictions."),
+        Path | None, Option("--filter", help="Document-label pairs to drop from the predictions.")
     ] = None,
-    intervals: Annotated[
-        int, Option(min=0, help="Number of bootstrap samples for 95 % intervals.")
-    ] = 0,
+    intervals: Annotated[int, Option(min=0, help="Bootstrap samples for 95 % intervals.")] = 0,
     labels: options.Labels = None,
     dense: options.Dense = None,
     machine: options.Machine,
@@ -46,7 +41,7 @@ def evaluate(
 ) -> None:
     """Evaluate a model or a predictions file.
 
-    The model contains the training frequencies from which propensities are computed. Labels that
+    Propensities come from the training frequencies, which are saved with the model. Labels that
     training never saw count in the denominators. Values are percentages.
 
     Example: labelgrove evaluate model test.jsonl --json
@@ -54,7 +49,6 @@ def evaluate(
     from labelgrove.formats import read_filter_pairs
     from labelgrove.formats.files import existing
 
-    console = common.stderr_console()
     common.check_device(machine.device)
     model = existing(common.local_model(model))
     how = reading.options("test")
@@ -66,16 +60,14 @@ def evaluate(
     }
     if model.is_dir():
         loaded = common.load_model(model, machine.device, dense)
-        corpus = common.read_corpus(
-            test, labels=labels, index=loaded.index_, dense=dense, options=how, console=console
-        )
+        corpus = common.read_corpus(test, how, labels=labels, index=loaded.index_, dense=dense)
         measured = evaluate_model(loaded, corpus, threads=machine.threads, **settings)
+    elif dense is None:
+        index, facts = frequencies.read(how, labels)
+        corpus = common.read_corpus(test, how, labels=labels, index=index)
+        measured = _evaluate_file(model, corpus, facts, settings)
     else:
-        if dense is not None:
-            raise ConfigError("--dense works only with a model, not with a predictions file")
-        measured = _evaluate_file(
-            model, test, frequencies.train_corpus, labels, how, console, settings
-        )
+        raise ConfigError("--dense works only with a model, not with a predictions file")
     if as_json:
         common.print_json(measured.to_json())
         return
@@ -83,7 +75,7 @@ def evaluate(
     if model.is_dir():
         speed = measured.evaluation.n / max(measured.seconds, 1e-9)
         seconds = common.human_seconds(measured.seconds)
-        console.print(f"prediction took {seconds} ({speed:,.0f} documents/s)")
+        common.stderr_console().print(f"prediction took {seconds} ({speed:,.0f} documents/s)")
 
 
 @dataclass(frozen=True)
@@ -112,7 +104,6 @@ class TimedEvaluation:
 
 
 def _percent(value: float) -> float | None:
-    """A hundred times the value; None for a metric that is not defined here."""
     return None if math.isnan(value) else round(100 * value, 4)
 
 
@@ -121,34 +112,25 @@ def evaluate_model(
     corpus: Corpus,
     *,
     metrics: list[str] | None = None,
-    propensity: Propensity | None = None,
-    intervals: int | None = None,
-    filter_pairs: Any = None,
     threads: int | None = None,
+    **settings: Any,
 ) -> TimedEvaluation:
-    """Predicts a whole corpus and scores it with the training frequencies in the model."""
-    from labelgrove.metrics import Propensity, evaluate, parse_metric
+    """Predicts a corpus and evaluates it; ``settings`` are arguments of metrics.evaluate."""
+    from labelgrove.metrics import evaluate, parse_metric
 
     if corpus.labels.nnz == 0 and not corpus.unknown.any():
         raise DataError("cannot evaluate: no document of the corpus has a label")
     names = metrics or METRICS
     # Filtered pairs make room for the labels behind them: ask for a few more.
-    k = max(parse_metric(name).k or 100 for name in names) + (0 if filter_pairs is None else 10)
+    spare = 0 if settings.get("filter_pairs") is None else 10
+    k = max(parse_metric(name).k or 100 for name in names) + spare
     wall, cpu = time.perf_counter(), time.process_time()
-    # Prediction does not use the number of threads that training was given.
+    # All threads by default: the number that training was given says nothing about prediction.
     predictions = _predicted(model, corpus, k, threads or 0)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    evaluation = evaluate(
-        predictions,
-        corpus.labels,
-        unknown=corpus.unknown,
-        metrics=names,
-        train_frequencies=model.facts_.frequencies,
-        n_train=model.facts_.documents,
-        propensity=propensity or Propensity(),
-        intervals=intervals,
-        filter_pairs=filter_pairs,
-    )
+    settings |= {"train_frequencies": model.facts_.frequencies, "n_train": model.facts_.documents}
+    unknown = corpus.unknown
+    evaluation = evaluate(predictions, corpus.labels, unknown=unknown, metrics=names, **settings)
     return TimedEvaluation(evaluation, wall, cpu)
 
 
@@ -160,10 +142,7 @@ def _predicted(model: Any, corpus: Corpus, k: int, threads: int) -> Any:
     from labelgrove.predictions import Predictions
 
     parts = []
-    with (
-        RichProgress() as progress,
-        Reporter([progress]).stage("predicting", total=len(corpus)) as stage,
-    ):
+    with RichProgress() as bar, Reporter([bar]).stage("predicting", total=len(corpus)) as stage:
         for start in range(0, len(corpus), SLICE):
             rows = range(start, min(start + SLICE, len(corpus)))
             parts.append(model.predict(corpus.take(rows), k=k, threads=threads))
@@ -172,42 +151,22 @@ def _predicted(model: Any, corpus: Corpus, k: int, threads: int) -> Any:
 
 
 def _evaluate_file(
-    file: Path,
-    test: Path,
-    train_corpus: Path | None,
-    labels: Path | None,
-    how: ReadOptions,
-    console: Console,
-    settings: dict[str, Any],
+    file: Path, corpus: Corpus, facts: TrainingFacts | None, settings: dict[str, Any]
 ) -> TimedEvaluation:
     import numpy as np
 
     from labelgrove.metrics import evaluate
     from labelgrove.predictions_file import read_predictions
 
-    index = frequencies = n_train = None
-    if train_corpus is not None:
-        part = replace(how, part="train")
-        trained = common.read_corpus(train_corpus, labels=labels, options=part, console=console)
-        index, n_train = trained.index, len(trained)
-        frequencies = np.bincount(trained.labels.indices, minlength=len(index))
-    corpus = common.read_corpus(test, labels=labels, index=index, options=how, console=console)
     wall, cpu = time.perf_counter(), time.process_time()
     predictions = read_predictions(file, corpus)
-    if len(predictions.index) > len(corpus.index):
-        # Labels that only the predictions have get columns of their own, without documents.
-        extra = len(predictions.index) - len(corpus.index)
-        corpus = corpus.reindex(predictions.index)
-        frequencies = None if frequencies is None else np.pad(frequencies, (0, extra))
-    if settings["metrics"] is None:
-        # PSP needs propensities, and these need training frequencies.
-        settings["metrics"] = [m for m in METRICS if m != "PSP@5" or frequencies is not None]
-    evaluation = evaluate(
-        predictions,
-        corpus.labels,
-        unknown=corpus.unknown,
-        train_frequencies=frequencies,
-        n_train=n_train,
-        **settings,
-    )
+    # Labels that only the predictions have get columns of their own, without documents.
+    extra = len(predictions.index) - len(corpus.index)
+    corpus = corpus.reindex(predictions.index) if extra else corpus
+    if facts is not None:
+        settings["train_frequencies"] = np.pad(facts.frequencies, (0, extra))
+        settings["n_train"] = facts.documents
+    if settings["metrics"] is None:  # PSP needs training frequencies
+        settings["metrics"] = [m for m in METRICS if m != "PSP@5" or facts is not None]
+    evaluation = evaluate(predictions, corpus.labels, unknown=corpus.unknown, **settings)
     return TimedEvaluation(evaluation, time.perf_counter() - wall, time.process_time() - cpu)

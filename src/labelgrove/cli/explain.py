@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -27,17 +26,14 @@ def explain(
     *,
     text: Annotated[str | None, Option(help="The text. Default: read standard input.")] = None,
     label: Annotated[
-        list[str] | None,
-        Option(help="Id or name of a label. Repeatable. Default: the best labels."),
+        list[str] | None, Option(help="Id or name. Repeatable. Default: the k best labels.")
     ] = None,
     k: Annotated[int, Option("--k", "-k", min=1, help="Number of best labels to explain.")] = 3,
     top: Annotated[int, Option(min=1, help="Number of words per list.")] = 8,
-    train: Annotated[
-        Path | None, Option(help="Training corpus. Shows its documents most like the text.")
-    ] = None,
+    train: options.Neighbours = None,
     steps: Annotated[
         int | None,
-        Option("--gradient-steps", min=1, help="Neural methods: more steps are more exact."),
+        Option("--gradient-steps", min=1, help="Neural methods: more are slower and more exact."),
     ] = None,
     dense: options.Dense = None,
     device: options.Device = "auto",
@@ -62,13 +58,10 @@ def explain(
     given: dict[str, Any] = {"top": top, "gradient_steps": steps or GRADIENT_STEPS}
     if dense is not None:
         given["dense"] = common.read_dense(dense)
-        if len(given["dense"]) != 1:
-            rows = len(given["dense"])
+        if (rows := len(given["dense"])) != 1:
             raise DataError(f"has {rows:,} rows, but there is only one text", file=dense)
     if train is not None:
-        given["corpus"] = common.read_corpus(
-            train, index=loaded.index_, options=reading.options(), console=common.stderr_console()
-        )
+        given["corpus"] = common.read_corpus(train, reading.options(), index=loaded.index_)
     if label:
         explanations = [explain(loaded, document, name, **given) for name in label]
     else:
@@ -132,22 +125,14 @@ def step_line(step: Step) -> str:
     'level 1, node 4 of 8: 0.7500 from margin 0.500 = red +0.400, bias +0.100'
     """
     about = f" ({step.labels} labels: {', '.join(step.examples)})" if step.labels > 1 else ""
-    others = (
-        ("other words", step.rest),
-        ("vector", step.vector),
-        ("not attributed", step.unattributed),
-        ("bias", step.bias),
-    )
-    parts = [f"{reason.text} {reason.contribution:+.3f}" for reason in step.reasons[:STEP_WORDS]]
+    parts = [(reason.text, reason.contribution) for reason in step.reasons[:STEP_WORDS]]
     hidden = sum(reason.contribution for reason in step.reasons[STEP_WORDS:])
-    parts += [
-        f"{name} {value + (hidden if name == 'other words' else 0.0):+.3f}"
-        for name, value in others
-        if value or (hidden and name == "other words")
-    ]
+    others = [("other words", step.rest + hidden), ("vector", step.vector)]
+    others += [("not attributed", step.unattributed), ("bias", step.bias)]
+    parts += [(name, value) for name, value in others if value]
+    sums = ", ".join(f"{name} {value:+.3f}" for name, value in parts) or "0"
     chance = "" if step.probability is None else f" {step.probability:.4f} from"
-    only = "" if step.counts else " (only leads here)"
-    sums = ", ".join(parts) or "0"
+    only = "" if step.counts else " (not part of the score)"
     return (
         f"level {step.level}, node {step.node} of {step.nodes:,}{about}{only}:{chance} "
         f"margin {step.margin:.3f} = {sums}"

@@ -1,20 +1,33 @@
-"""labelgrove info: what a model folder contains."""
+"""labelgrove info and doctor: what a model folder contains, and what this machine has."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
+import os
+import platform
 from typing import Annotated, Any
 
 from typer import Option
 
 from labelgrove.cli import common, options
 
+CORE = ("numpy", "scipy", "scikit-learn", "safetensors", "typer", "rich")
+EXTRAS = {
+    "torch": ("torch", "transformers", "accelerate"),
+    "serve": ("fastapi", "uvicorn", "pydantic"),
+    "data": ("pyarrow",),
+    "ray": ("ray",),
+    "tune": ("optuna",),
+    "onnx": ("onnxruntime",),
+    "track": ("mlflow", "tensorboard"),
+}
+
 
 def info(
     model: options.Model,
     *,
-    verify: Annotated[
-        bool, Option("--verify", help="Read every byte and check it against the manifest.")
-    ] = False,
+    verify: Annotated[bool, Option("--verify", help="Check every byte of the folder.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Show a model's method, labels, parameters, size and versions.
@@ -51,8 +64,7 @@ def info(
         common.print_json(facts | {"params": stored.params})
         return
     facts["bytes"] = format_size(facts["bytes"])
-    sampled = "fully up to 512 MiB, larger models by samples (--verify: fully)"
-    facts["verified"] = "fully" if verify else sampled
+    facts["verified"] = "fully" if verify else "fully up to 512 MiB, samples of larger models"
     console = common.stdout_console()
     for name, value in facts.items():
         if isinstance(value, dict):
@@ -61,3 +73,67 @@ def info(
             value = f"{value:,}"
         console.print(f"{name.replace('_', ' '):<20} {value}")
     console.print(f"\n{to_toml(stored.params)}")
+
+
+def doctor(as_json: options.Json = False) -> None:
+    """Show versions, native kernels, cores, memory, optional packages, torch and GPUs.
+
+    Example: labelgrove doctor --json
+    """
+    from labelgrove import __version__
+    from labelgrove.memory import available_memory, format_size
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    sections: dict[str, dict[str, Any]] = {
+        "machine": {
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+            "usable cores": cores,
+            "free memory": format_size(available_memory() or 0),
+        },
+        "packages": {"labelgrove": __version__} | {name: _version(name) for name in CORE},
+        "kernels": _kernels(),
+        "extras": {
+            extra: ", ".join(f"{name} {_version(name)}" for name in names)
+            for extra, names in EXTRAS.items()
+        },
+        "torch": _torch(),
+    }
+    if as_json:
+        common.print_json(sections)
+        return
+    console = common.stdout_console()
+    for section, entries in sections.items():
+        console.print(section, style="bold")
+        for name, value in entries.items():
+            console.print(f"  {name:<16} {value}")
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _kernels() -> dict[str, Any]:
+    try:
+        from labelgrove import _native
+    except ImportError as error:
+        return {"problem": f"the native module does not load: {error}; reinstall labelgrove"}
+    return _native.build_info()
+
+
+def _torch() -> dict[str, Any]:
+    if importlib.util.find_spec("torch") is None:
+        return {"status": "not installed; the linear method does not need it"}
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "version": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "GPU": ", ".join(gpus) if gpus else "none",
+        "bf16": bool(gpus) and torch.cuda.is_bf16_supported(),
+    }

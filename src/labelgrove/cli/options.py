@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer import Argument, Option
@@ -23,22 +23,22 @@ from labelgrove.methods import METHODS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from labelgrove.corpus import Corpus
+    from labelgrove.corpus import Corpus, LabelIndex
     from labelgrove.formats import ReadOptions
+    from labelgrove.methods.base import TrainingFacts
     from labelgrove.metrics import Propensity
 
 Model = Annotated[Path, Argument(metavar="MODEL", help="Model folder.")]
 HubModel = Annotated[Path, Argument(metavar="MODEL", help="Model folder, or hub:owner/name.")]
-ModelOrFile = Annotated[
-    Path, Argument(metavar="MODEL", help="Model folder, or a file that predict wrote.")
-]
+ModelOrFile = Annotated[Path, Argument(metavar="MODEL", help="Model folder or predictions file.")]
 TrainCorpus = Annotated[Path, Argument(metavar="TRAIN", help="Training corpus in any format.")]
 Labels = Annotated[
-    Path | None,
-    Option(help="Label table (id, name, text). Default: labels.tsv next to the corpus."),
+    Path | None, Option(help="Label table (id, name, text). Default: labels.tsv near the corpus.")
 ]
-Dense = Annotated[
-    Path | None, Option(help="NumPy file (.npy) with one vector per document, e.g. embeddings.")
+Dense = Annotated[Path | None, Option(help="NumPy file (.npy) with one vector per document.")]
+Set = Annotated[list[str] | None, Option("--set", help="One setting, KEY=VALUE. Repeatable.")]
+Neighbours = Annotated[
+    Path | None, Option("--train", help="Training corpus, to show its documents most like a text.")
 ]
 Seed = Annotated[int | None, Option(min=0, help="Random seed.")]
 Threads = Annotated[int | None, Option(min=0, help="Number of threads. Default: all cores.")]
@@ -61,8 +61,7 @@ class Frequencies:
     """Where the propensities of PSP come from."""
 
     train_corpus: Annotated[
-        Path | None,
-        Option("--train", help="Training corpus. PSP of a predictions file needs it."),
+        Path | None, Option("--train", help="Training corpus. PSP of a predictions file needs it.")
     ] = None
     a: Annotated[float, Option("--propensity-a", help="A of the propensity model.")] = 0.55
     b: Annotated[float, Option("--propensity-b", help="B of the propensity model.")] = 1.5
@@ -74,21 +73,22 @@ class Frequencies:
 
         return Propensity(self.a, self.b)
 
+    def read(
+        self, how: ReadOptions, labels: Path | None
+    ) -> tuple[LabelIndex | None, TrainingFacts | None]:
+        """The labels of the training corpus and their frequencies, if the corpus is given."""
+        from labelgrove.methods.base import TrainingFacts
 
-def _boolean(value: str) -> bool:
-    if value not in ("true", "false"):
-        raise ValueError
-    return value == "true"
+        if self.train_corpus is None:
+            return None, None
+        corpus = common.read_corpus(self.train_corpus, replace(how, part="train"), labels=labels)
+        return corpus.index, TrainingFacts.of(corpus)
 
 
 READ_OPTIONS: dict[str, Callable[[str], Any]] = {
-    "encoding": str,
-    "part": str,
-    "delimiter": str,
-    "quoted": _boolean,
-    "label_separator": str,
+    **dict.fromkeys(("encoding", "part", "delimiter", "label_separator", "weights_field"), str),
     "column_names": lambda value: value.split(","),
-    "weights_field": str,
+    "quoted": lambda value: value == "true",
     "n_features": int,
 }
 
@@ -101,8 +101,7 @@ class Reading:
         bool, Option("--skip-bad", help="Count and report bad lines instead of stopping.")
     ] = False
     input_format: Annotated[
-        str | None,
-        Option("--format", help="Input format. Default: detected from name and content."),
+        str | None, Option("--format", help="Input format. Default: by name and content.")
     ] = None
     text_field: Annotated[
         str, Option(help="Field with the text. Several fields are joined: title,content.")
@@ -127,11 +126,11 @@ class Reading:
             key, _, value = setting.partition("=")
             if key not in READ_OPTIONS:
                 raise ConfigError(f"--read {unknown_key(key, list(READ_OPTIONS))}")
-            try:
-                values[key] = READ_OPTIONS[key](value)
-            except ValueError:
-                kind = "true or false" if key == "quoted" else "a whole number"
-                raise ConfigError(f"--read {key}: must be {kind}, got {value!r}") from None
+            if key == "quoted" and value not in ("true", "false"):
+                raise ConfigError(f"--read quoted: must be true or false, got {value!r}")
+            if key == "n_features" and not value.isdecimal():
+                raise ConfigError(f"--read n_features: must be a whole number, got {value!r}")
+            values[key] = READ_OPTIONS[key](value)
         return ReadOptions(
             format=self.input_format,
             text_field=self.text_field,
@@ -150,9 +149,7 @@ class Settings:
         str | None, Option(help=f"{', '.join(METHODS)}. Default: linear, or as in --config.")
     ] = None
     config: Annotated[Path | None, Option(help="TOML file with settings.")] = None
-    settings: Annotated[
-        list[str] | None, Option("--set", help="One setting, e.g. ranker.C=2. Repeatable.")
-    ] = None
+    settings: Set = None
     seed: Seed = None
 
     def tables(self, threads: int | None) -> tuple[str, dict[str, Any]]:
@@ -188,8 +185,10 @@ class Documents:
 
     def read(self, path: Path, reading: Reading, console: Console) -> tuple[Corpus, Corpus | None]:
         """The training corpus and the held-out corpus."""
-        how: dict[str, Any] = {"options": reading.options(), "console": console}
-        corpus = common.read_corpus(path, labels=self.labels, dense=self.dense, **how)
+        how = reading.options()
+        corpus = common.read_corpus(
+            path, how, labels=self.labels, dense=self.dense, console=console
+        )
         if corpus.labels.nnz == 0:
             raise DataError(
                 f"no document has a label in the field {reading.labels_field!r}; "
@@ -198,7 +197,9 @@ class Documents:
             )
         if self.dev is None:
             return corpus, None
-        return corpus, common.read_corpus(self.dev, index=corpus.index, dense=self.dev_dense, **how)
+        return corpus, common.read_corpus(
+            self.dev, how, index=corpus.index, dense=self.dev_dense, console=console
+        )
 
 
 @dataclass(frozen=True)
@@ -221,24 +222,15 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the flags of its groups in place of the groups."""
     groups: dict[str, tuple[type, list[str]]] = {}
     flags: list[inspect.Parameter] = []
-
-    def add(name: str, annotation: Any, default: Any) -> None:
-        kind = inspect.Parameter.KEYWORD_ONLY
-        flags.append(inspect.Parameter(name, kind, annotation=annotation, default=default))
-
-    hints = get_type_hints(command, include_extras=True)
-    for name, parameter in inspect.signature(command).parameters.items():
-        group, *marks = get_args(hints[name]) or [hints[name]]
-        if not is_dataclass(group):
-            add(name, hints[name], parameter.default)
-            continue
-        assert isinstance(group, type)
-        left_out = [mark.field for mark in marks]
-        members = [field for field in fields(group) if field.name not in left_out]
-        types = get_type_hints(group, include_extras=True)
-        groups[name] = (group, [field.name for field in members])
-        for field in members:
-            add(field.name, types[field.name], field.default)
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group, *marks = get_args(parameter.annotation) or [parameter.annotation]
+        members = [parameter]
+        if is_dataclass(group) and isinstance(group, type):
+            left_out = [mark.field for mark in marks]
+            signature = inspect.signature(group, eval_str=True)
+            members = [flag for flag in signature.parameters.values() if flag.name not in left_out]
+            groups[parameter.name] = (group, [flag.name for flag in members])
+        flags += [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in members]
 
     @functools.wraps(command)
     def flat(**values: Any) -> None:

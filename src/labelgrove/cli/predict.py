@@ -31,34 +31,23 @@ def predict(
     out: Annotated[str, Option(help="Output file; - for standard output.")] = "-",
     threshold: Annotated[
         str | None,
-        Option(
-            "--threshold",
-            "--min-score",
-            help="Return only labels with at least this score. auto: the threshold of calibrate.",
-        ),
+        Option("--threshold", "--min-score", help="Least score, or auto: as calibrate chose it."),
     ] = None,
-    raw: Annotated[
-        bool, Option("--raw", help="Return uncalibrated scores of a calibrated model.")
-    ] = False,
+    raw: Annotated[bool, Option("--raw", help="Return scores from before calibration.")] = False,
     allow: Annotated[
-        list[str] | None,
-        Option(
-            help="Allow only this label: id, name, group, or @FILE with one a line. Repeatable."
-        ),
+        list[str] | None, Option(help="Allow only this id, name, group or @FILE. Repeatable.")
     ] = None,
-    deny: Annotated[list[str] | None, Option(help="Never return this label; like --allow.")] = None,
+    deny: Annotated[list[str] | None, Option(help="Exclude this label. Like --allow.")] = None,
     groups: Annotated[
         Path | None, Option(help="Thesaurus (TSV: id, broader ids). Its concepts become groups.")
     ] = None,
     score_labels: Annotated[
-        list[str] | None, Option(help="Score all of these labels and no others; like --allow.")
+        list[str] | None, Option(help="Score all of these labels and no others. Like --allow.")
     ] = None,
     diversity: Annotated[
-        float, Option(min=0, max=1, help="Move labels down that are similar to better ones.")
+        float, Option(min=0, max=1, help="Move labels down that are like better ones.")
     ] = 0.0,
-    batch: Annotated[
-        int, Option(min=1, help="Documents per batch. 1 answers line by line.")
-    ] = 2048,
+    batch: Annotated[int, Option(min=1, help="Documents at once. 1: line by line.")] = 2048,
     dense: options.Dense = None,
     machine: options.Machine,
     reading: Annotated[options.Reading, options.Without("labels_field")],

@@ -17,25 +17,16 @@ def serve(
     model: options.HubModel,
     *,
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, Option(min=0, max=65535, help="Port to listen on. 0 picks a free one.")
-    ] = 8000,
-    workers: Annotated[
-        int, Option(min=1, help="Number of processes. They share the model's files.")
-    ] = 1,
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
+    workers: Annotated[int, Option(min=1, help="Number of processes.")] = 1,
     token_file: Annotated[
-        Path | None,
-        Option(help="File with a token that clients must send. Or set LABELGROVE_TOKEN."),
+        Path | None, Option(help="File with a required token. Or set LABELGROVE_TOKEN.")
     ] = None,
     report: Annotated[
-        Path | None, Option(help="HTML report to show at /report. Default: MODEL/report.html.")
+        Path | None, Option(help="HTML report for /report. Default: MODEL/report.html.")
     ] = None,
-    train: Annotated[
-        Path | None, Option(help="Training corpus. Explanations show its similar documents.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None, Option("--set", help="One limit, e.g. max_k=20. Repeatable.")
-    ] = None,
+    train: options.Neighbours = None,
+    settings: options.Set = None,
     machine: options.Machine,
 ) -> None:
     """Serve a model over HTTP: POST /v1/predict, other routes (docs/service.md), and a web page.

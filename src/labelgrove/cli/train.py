@@ -28,12 +28,9 @@ def train(
     settings: options.Settings,
     documents: options.Documents,
     plan_only: Annotated[bool, Option("--plan", help="Print the plan and stop.")] = False,
-    resume: Annotated[
-        bool, Option("--resume", help="Continue an interrupted run of the same --out.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue an interrupted run.")] = False,
     run_folder: Annotated[
-        Path | None,
-        Option("--run", help="Keep finished stages here for reuse. Default: OUT.run, removed."),
+        Path | None, Option("--run", help="Folder that keeps finished stages for other runs.")
     ] = None,
     label_tree: Annotated[
         Path | None, Option(help="Thesaurus (TSV: id, broader ids) or tree (JSON).")
@@ -44,9 +41,7 @@ def train(
         str | None, Option(help="Memory limit, e.g. 8G. Training that needs more does not start.")
     ] = None,
     reading: options.Reading,
-    estimate: Annotated[
-        bool, Option(help="Estimate the time. This trains a small sample first.")
-    ] = True,
+    estimate: Annotated[bool, Option(help="Estimate the time from a small sample.")] = True,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:

@@ -1,12 +1,13 @@
-"""labelgrove tune: a search for settings within a time budget."""
+"""labelgrove tune and bench: many trainings, to search for settings or to compare methods."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Exit, Option
 
 from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError
@@ -18,16 +19,14 @@ def tune(
     budget: Annotated[str, Option(help="Start no trial after this time: 90s, 10m, 1.5h.")] = "10m",
     trials: Annotated[int | None, Option(min=1, help="Stop after this many trials.")] = None,
     settings: options.Settings,
-    metric: Annotated[
-        str, Option(help="Metric to maximise, e.g. P@1, nDCG@5, PSP@5, R@10.")
-    ] = "nDCG@5",
+    metric: Annotated[str, Option(help="Metric to maximise, e.g. P@1 or PSP@5.")] = "nDCG@5",
     space: Annotated[
-        Path | None, Option(help="TOML file with a table [space]. Default: the method's own.")
+        Path | None, Option(help="TOML file with a table named space. Default: the method's own.")
     ] = None,
     out: Annotated[Path, Option(help="Config file to write.")] = Path("tuned.toml"),
     study: Annotated[Path | None, Option(help="Folder of the search. Default: OUT.study.")] = None,
     halving: Annotated[
-        bool, Option(help="Try a quarter of the documents first, and drop poor trials.")
+        bool, Option(help="Try a quarter of the documents first, and stop poor trials there.")
     ] = True,
     documents: options.Documents,
     force: options.Force = False,
@@ -104,3 +103,53 @@ def tune(
             "the defaults. These documents chose the settings: expect a smaller gain on others."
         )
     stdout.print(f"config: {out}\nnext:\n  {command}")
+
+
+def bench(
+    *,
+    config: Annotated[Path, Option(help="TOML file with one table per method.")],
+    data: Annotated[Path, Option(help="Folder with train.* and test.* or dev.*.")],
+    folder: Annotated[
+        Path | None, Option("--run", help="Folder for all results. Default: CONFIG.bench.")
+    ] = None,
+    settings: options.Set = None,
+    only: Annotated[list[str] | None, Option(help="Train only this row. Repeatable.")] = None,
+    machine: options.Machine,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object per row.")] = False,
+) -> None:
+    """Train and measure several methods, and compare them with published numbers.
+
+    Run the same command again to continue an interrupted bench. Finished rows are reused.
+
+    Example: labelgrove bench --config bench.toml --data corpus --run runs/bench
+    """
+    from labelgrove.benching.config import Bench
+    from labelgrove.benching.run import run_bench
+    from labelgrove.benching.table import bench_table
+    from labelgrove.params import read_toml
+
+    console = common.stderr_console()
+    common.check_device(machine.device)
+    rows = Bench.from_config(read_toml(config), settings=settings or [], folder=config.parent)
+    flags = [] if machine.threads is None else ["--threads", str(machine.threads)]
+    folder = folder or config.with_name(f"{config.stem}.bench")
+    with common.resumable(folder):
+        records = run_bench(
+            rows,
+            data,
+            folder,
+            only=only or [],
+            flags=[*flags, "--device", machine.device],
+            settle=lambda model: common.use_device(model, machine.device),
+            say=console.print,
+        )
+    if as_json:
+        for record in records:
+            common.print_json(record)
+    else:
+        sys.stdout.write(bench_table(records) + "\n")
+    failed = [record for record in records if "error" in record]
+    for record in failed:
+        console.print(f"{record['row']}: {record['error']}")
+    if failed:
+        raise Exit(common.USER_ERROR)

@@ -23,25 +23,15 @@ def update(
     out: Annotated[Path, Option("--out", "--output", help="Model folder to write.")],
     data: Annotated[Path | None, Option(help="New documents with old or new labels.")] = None,
     labels: Annotated[
-        Path | None,
-        Option(
-            help="Label table (id, name, text). Adds its labels that are new to the model; "
-            "labels without documents are learnt from their text."
-        ),
+        Path | None, Option(help="Label table (id, name, text) with new labels to add.")
     ] = None,
     corpus: Annotated[
         Path | None, Option(help="The documents that the model was trained on.")
     ] = None,
-    only_new: Annotated[
-        bool, Option("--only-new", help="Train only new labels, no old ones.")
-    ] = False,
-    settings: Annotated[
-        list[str] | None, Option("--set", help="One setting, e.g. max_added=0.3. Repeatable.")
-    ] = None,
+    only_new: Annotated[bool, Option("--only-new", help="Train only new labels.")] = False,
+    settings: options.Set = None,
     dense: options.Dense = None,
-    corpus_dense: Annotated[
-        Path | None, Option(help="The vectors of the documents in --corpus.")
-    ] = None,
+    corpus_dense: Annotated[Path | None, Option(help="The vectors of --corpus.")] = None,
     force: options.Force = False,
     machine: options.Machine,
     reading: options.Reading,
@@ -50,8 +40,8 @@ def update(
     """Add new documents and new labels to a model without training it from scratch.
 
     Trains the new labels and the labels of the new documents; all other labels keep their scores.
-    With --corpus this is exact retraining of these labels. Tells you when you should train from
-    scratch.
+    Training is exact only with --corpus. New labels in --labels that have no documents are learnt
+    from their text. Tells you when it is time to train from scratch.
 
     Example: labelgrove update model --data new.jsonl --corpus train.jsonl --out model-2
 
@@ -70,19 +60,18 @@ def update(
     loaded = common.load_model(model, machine.device)
     if machine.threads is not None:
         loaded.n_jobs = machine.threads
-    how: dict[str, Any] = {"options": reading.options(), "console": console}
     documents = old = growth = None
     if data is not None:
-        documents = common.read_corpus(data, labels=labels, dense=dense, **how)
+        documents = common.read_corpus(data, reading.options(), labels=labels, dense=dense)
     if corpus is not None:
-        old = _read_old(corpus, corpus_dense, how)
+        old = _read_old(corpus, corpus_dense, reading)
     wall, cpu = time.perf_counter(), time.process_time()
     with RichProgress() as progress:
-        common_options: dict[str, Any] = {"params": params, "callbacks": [progress]}
+        arguments: dict[str, Any] = {"params": params, "callbacks": [progress]}
         if documents is not None:
-            growth = loaded.update(documents, corpus=old, **common_options)
+            growth = loaded.update(documents, corpus=old, **arguments)
         if labels is not None:
-            growth = _joined(growth, _add_from_table(loaded, labels, common_options))
+            growth = _joined(growth, _add_from_table(loaded, labels, arguments))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     loaded.save(out, overwrite=force)
     if as_json:
@@ -99,12 +88,12 @@ def update(
     console.print(f"model: {out}")
 
 
-def _read_old(corpus: Path, dense: Path | None, how: dict[str, Any]) -> Corpus:
+def _read_old(corpus: Path, dense: Path | None, reading: options.Reading) -> Corpus:
     """Reads --corpus with the same flags as --data."""
     try:
-        return common.read_corpus(corpus, dense=dense, **how)
+        return common.read_corpus(corpus, reading.options(), dense=dense)
     except DataError as error:
-        if how["options"] == options.Reading().options():
+        if reading == options.Reading():
             raise
         raise DataError(
             f"{error}. --text-field, --labels-field, --format and --read apply to both --data and "
@@ -112,17 +101,16 @@ def _read_old(corpus: Path, dense: Path | None, how: dict[str, Any]) -> Corpus:
         ) from error
 
 
-def _add_from_table(model: Any, table: Path, common_options: dict[str, Any]) -> Growth:
+def _add_from_table(model: Any, table: Path, arguments: dict[str, Any]) -> Growth:
     """Adds the labels of a table that the model does not have yet."""
     from labelgrove.formats.labels import read_label_table
 
     rows = [row for row in read_label_table(table) if model.index_.get(row.id) is None]
+    names, ids = [row.name for row in rows], [row.id for row in rows]
     texts = None
     if any(row.text is not None for row in rows):
         texts = [row.name if row.text is None else row.text for row in rows]
-    growth: Growth = model.add_labels(
-        [row.name for row in rows], ids=[row.id for row in rows], texts=texts, **common_options
-    )
+    growth: Growth = model.add_labels(names, ids=ids, texts=texts, **arguments)
     return growth
 
 
