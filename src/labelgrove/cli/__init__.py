@@ -8,7 +8,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from labelgrove.cli import (
-    calibrate,
     common,
     data,
     demo,
@@ -18,7 +17,6 @@ from labelgrove.cli import (
     options,
     predict,
     publish,
-    report,
     serve,
     train,
     tune,
@@ -34,7 +32,7 @@ app = typer.Typer(
 )
 options.add_commands(app, train.train, update.update, predict.predict, evaluate.evaluate)
 options.add_commands(app, explain.explain, publish.export, publish.push, tune.bench, tune.tune)
-options.add_commands(app, calibrate.calibrate, report.report, serve.serve, info.info, info.doctor)
+options.add_commands(app, evaluate.calibrate, evaluate.report, serve.serve, info.info, info.doctor)
 options.add_commands(app, demo.demo)
 app.add_typer(data.data, name="data")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import shutil
 import sys
@@ -194,8 +195,6 @@ def command_name() -> str:
 
 def print_json(value: Any) -> None:
     """One JSON object on standard output."""
-    import json
-
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.corpus_files import CorpusFolder
+from labelgrove.cli.corpus_files import TABLE, Output, Seed, SplitOutput, write_table
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
     from labelgrove.datasets import CorpusStats
     from labelgrove.formats import Document, LabelRow, ReadOptions, ReadReport
-    from labelgrove.splits import HashSplit, Part
+    from labelgrove.splits import Part
 
 T = TypeVar("T")
 WITHOUT_TEXTS = ("xc", "svmlight")
@@ -31,39 +30,6 @@ DebianKey = StrEnum("DebianKey", ["package", "source"])
 
 Source = Annotated[Path, Argument(metavar="INPUT", help="Corpus file or folder.")]
 Target = Annotated[Path, Argument(metavar="OUTPUT", help="File to write; .gz compresses.")]
-Seed = Annotated[int, Option(min=0, help="Random seed.")]
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where the parts of a corpus go."""
-
-    out: Annotated[Path, Option(help="Folder for the parts and labels.tsv.")]
-    seed: Seed = 0
-    gzip: Annotated[bool, Option("--gzip", help="Write .jsonl.gz instead of .jsonl.")] = False
-    force: options.Force = False
-
-    def folder(self, sizes: dict[Part, float], source: Path | None = None) -> CorpusFolder:
-        """The folder with a file for every part that is not empty; nothing is overwritten."""
-        parts = [part for part, size in sizes.items() if size]
-        folder = CorpusFolder(self.out, gzip=self.gzip, parts=parts)
-        folder.check(force=self.force, source=source)
-        return folder
-
-
-@dataclass(frozen=True)
-class SplitOutput(Output):
-    """Where the parts of a corpus go, and how large they are."""
-
-    dev: Annotated[float, Option(help="Share of documents for dev.")] = 0.05
-    test: Annotated[float, Option(help="Share of documents for test.")] = 0.1
-
-    def split(self, source: Path | None = None) -> tuple[HashSplit, CorpusFolder]:
-        """The split and the folder for its parts."""
-        from labelgrove.splits import HashSplit
-
-        split = HashSplit(dev=self.dev, test=self.test, seed=self.seed)
-        return split, self.folder({"train": 1, "dev": self.dev, "test": self.test}, source)
 
 
 def stats(
@@ -214,7 +180,6 @@ def split(
     """
     from labelgrove.formats import ReadReport
 
-    parts, folder = output.split(source)
     report = ReadReport()
     documents = _documents(source, reading.options(), report, texts_needed=True)
 
@@ -225,12 +190,12 @@ def split(
                 raise DataError(f"document {number} has no id; use --by text", file=source)
             yield key, document
 
-    rows = _label_rows(source)
-    with folder.writing() as stage:
-        counts = stage.write_split(keyed(), parts)
+    with output.writing(source) as folder:
+        rows = _label_rows(source)
+        counts = output.write(folder, keyed())
         if rows:
-            stage.write_table((row.id, row.name, row.text or "") for row in rows)
-    _print_parts(folder, counts, len(rows))
+            write_table(folder, ((row.id, row.name, row.text or "") for row in rows))
+    _print_parts(output, counts, len(rows))
     _print_problems(report)
 
 
@@ -260,17 +225,16 @@ def make(
         "dev": tenth if dev is None else dev,
         "test": tenth if test is None else test,
     }
-    folder, seed = output.folder({**sizes}), output.seed
-    common.stderr_console().print(f"generating a shop with {labels:,} labels, seed {seed}")
-    with folder.writing() as stage:
-        for part, file in stage.files.items():
+    sizes = {part: size for part, size in sizes.items() if size}
+    shop: dict[str, Any] = {"labels": labels, "seed": output.seed}
+    with output.writing() as folder:
+        common.stderr_console().print(f"generating a shop: {labels:,} labels, seed {output.seed}")
+        for part, size in sizes.items():
             every = every_label and part == "train"
-            stream = shop_documents(
-                sizes[part], labels=labels, seed=seed, part=part, every_label=every
-            )
-            write_corpus(_progress(stream, part, total=sizes[part]), file)
-        stage.write_table(_progress(shop_label_rows(labels, seed), "labels", total=labels))
-    _print_parts(folder, sizes, labels)
+            products = shop_documents(size, part=part, every_label=every, **shop)
+            write_corpus(_progress(products, part, total=size), folder / output.name(part))
+        write_table(folder, _progress(shop_label_rows(**shop), "labels", total=labels))
+    _print_parts(output, sizes, labels)
 
 
 def get(
@@ -297,28 +261,26 @@ def get(
     """
     from labelgrove import datasets
 
-    parts, folder = output.split()
     console = common.stderr_console()
-    with tempfile.TemporaryDirectory(prefix="labelgrove-apt-") as private:
+    apt = tempfile.TemporaryDirectory(prefix="labelgrove-apt-")
+    with output.writing() as folder, apt as private:
         if lists is None:
             console.print("downloading Debian's package index with apt")
             indexes = datasets.fetch_indexes(Path(private), arch=arch)
         else:
             indexes = datasets.find_indexes(lists)
         packages = datasets.read_packages(indexes)
-    for note in indexes.notes:
-        console.print(note)
-    by_source = split_by is DebianKey.source
-    keyed = (
-        (packages[name].source if by_source else name, document)
-        for document in datasets.debian_documents(packages, labels=labels.value)
-        if (name := document.id) is not None
-    )
-    with folder.writing() as stage:
-        counts = stage.write_split(keyed, parts)
+        for note in indexes.notes:
+            console.print(note)
+        keyed = (
+            (packages[name].source if split_by is DebianKey.source else name, document)
+            for document in datasets.debian_documents(packages, labels=labels.value)
+            if (name := document.id) is not None
+        )
+        counts = output.write(folder, keyed)
         rows = datasets.debian_label_rows(packages, labels=labels.value)
-        label_count = stage.write_table(rows)
-    _print_parts(folder, counts, label_count)
+        label_count = write_table(folder, rows)
+    _print_parts(output, counts, label_count)
 
 
 def _documents(
@@ -353,12 +315,12 @@ def _print_problems(report: ReadReport) -> None:
         common.stderr_console().print(str(report))
 
 
-def _print_parts(folder: CorpusFolder, documents: dict[Part, int], labels: int) -> None:
+def _print_parts(output: Output, documents: dict[Part, int], labels: int) -> None:
     console = common.stderr_console()
-    for part, path in folder.files.items():
-        console.print(f"{path}: {documents[part]:,} documents")
+    for part, count in documents.items():
+        console.print(f"{output.out / output.name(part)}: {count:,} documents")
     if labels:
-        console.print(f"{folder.table}: {labels:,} labels")
+        console.print(f"{output.out / TABLE}: {labels:,} labels")
 
 
 def _progress(items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:

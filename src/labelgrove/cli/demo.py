@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from textwrap import shorten
+from typing import Annotated
 
 from typer import Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.evaluate import TimedEvaluation, evaluate_model
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from labelgrove.corpus import Corpus
-    from labelgrove.predictions import Predictions
+from labelgrove.cli.evaluate import evaluate_model
 
 
 def demo(
@@ -30,9 +25,13 @@ def demo(
 
     Example: labelgrove demo --documents 5000 --labels 500
     """
+    from rich.table import Table
+
     from labelgrove.callbacks import RichProgress
     from labelgrove.datasets import shop_corpus
+    from labelgrove.memory import format_size
     from labelgrove.methods import create
+    from labelgrove.store import model_size
 
     console = common.stdout_console()
     seed, size = seed or 0, max(20, documents // 10)
@@ -41,8 +40,6 @@ def demo(
         f"{labels:,} labels (seed {seed})."
     )
     train = shop_corpus(documents, labels=labels, seed=seed, part="train")
-    test = shop_corpus(size, labels=labels, seed=seed, part="test")
-
     model = create("linear", {"random_state": seed, "n_jobs": threads})
     start = time.perf_counter()
     with RichProgress() as progress:
@@ -50,9 +47,26 @@ def demo(
     seconds = time.perf_counter() - start
     model.save(out, overwrite=True)
 
-    test = test.reindex(model.index_)
-    _print_table(console, evaluate_model(model, test, threads=threads), seconds, out)
-    _print_examples(console, test, model.predict(test.take(range(3)), k=5))
+    test = shop_corpus(size, labels=labels, seed=seed, part="test").reindex(model.index_)
+    measured = evaluate_model(model, test, threads=threads)
+    table = Table(title=f"linear method on {size:,} unseen products")
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    for name, value in measured.evaluation.values.items():
+        table.add_row(name, f"{100 * value:.1f} %")
+    table.add_section()
+    table.add_row("training", common.human_seconds(seconds))
+    table.add_row("prediction", f"{size / measured.seconds:,.0f} documents/s")
+    table.add_row("model size", format_size(model_size(out)))
+    console.print(table)
+
+    examples = test.take(range(3))
+    rows = zip(examples.texts or [], examples.label_lists(names=True), strict=True)
+    for (text, truth), predictions in zip(rows, model.predict(examples, k=5), strict=True):
+        console.print(f"\n{shorten(text, 200, placeholder='...')}", style="bold")
+        for label in predictions:
+            mark = "✓" if label.name in truth else " "
+            console.print(f"  {mark} {label.score:.2f}  {label.name}")
     name = common.command_name()
     console.print(
         f"\nThe model is in {out}. Try next:\n"
@@ -61,34 +75,3 @@ def demo(
         f"  {name} data make --documents 100000 --labels 50000 --out shop\n"
         f"  {name} train YOUR.jsonl --out model"
     )
-
-
-def _print_table(
-    console: Console, measured: TimedEvaluation, train_seconds: float, folder: Path
-) -> None:
-    from rich.table import Table
-
-    from labelgrove.memory import format_size
-    from labelgrove.store import model_size
-
-    evaluation = measured.evaluation
-    table = Table(title=f"linear method on {evaluation.n:,} unseen products")
-    table.add_column("measure")
-    table.add_column("value", justify="right")
-    for name, value in evaluation.values.items():
-        table.add_row(name, f"{100 * value:.1f} %")
-    table.add_section()
-    table.add_row("training", common.human_seconds(train_seconds))
-    table.add_row("prediction", f"{evaluation.n / measured.seconds:,.0f} documents/s")
-    table.add_row("model size", format_size(model_size(folder)))
-    console.print(table)
-
-
-def _print_examples(console: Console, test: Corpus, predictions: Predictions) -> None:
-    truth = test.label_lists(names=True)
-    for row, scored in enumerate(predictions):
-        text = " ".join((test.texts or [])[row].split())
-        console.print(f"\n{text[:200]}{'...' if len(text) > 200 else ''}", style="bold")
-        for label in scored:
-            mark = "✓" if label.name in truth[row] else " "
-            console.print(f"  {mark} {label.score:.2f}  {label.name}")

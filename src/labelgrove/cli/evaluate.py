@@ -1,11 +1,11 @@
-"""labelgrove evaluate: metrics of a model, or of a predictions file, on a labelled corpus."""
+"""labelgrove evaluate, report and calibrate: compare a model with a labelled corpus."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,13 +48,14 @@ def evaluate(
     """
     from labelgrove.formats import read_filter_pairs
     from labelgrove.formats.files import existing
+    from labelgrove.metrics import Propensity
 
     common.check_device(machine.device)
     model = existing(common.local_model(model))
     how = reading.options("test")
     settings: dict[str, Any] = {
         "metrics": metrics.split(",") if metrics else None,
-        "propensity": frequencies.propensity,
+        "propensity": Propensity(frequencies.a, frequencies.b),
         "intervals": intervals or None,
         "filter_pairs": None if filter_file is None else read_filter_pairs(filter_file),
     }
@@ -170,3 +171,146 @@ def _evaluate_file(
         settings["metrics"] = [m for m in METRICS if m != "PSP@5" or facts is not None]
     evaluation = evaluate(predictions, corpus.labels, unknown=corpus.unknown, **settings)
     return TimedEvaluation(evaluation, time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def report(
+    model: options.ModelOrFile,
+    *,
+    data: Annotated[Path, Option(help="Corpus with the true labels.")],
+    out: Annotated[Path, Option(help="HTML file to write.")],
+    against: Annotated[list[Path] | None, Option(help="Compare with this run. Repeatable.")] = None,
+    k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10,
+    worst: Annotated[int, Option(min=0, help="Wrong documents to show; 0: no texts.")] = 20,
+    png: Annotated[Path | None, Option(help="Folder for the charts as PNG files.")] = None,
+    title: Annotated[str | None, Option(help="Title of the page.")] = None,
+    frequencies: options.Frequencies,
+    intervals: Annotated[int, Option(min=0, help="Bootstrap samples; 0: no intervals.")] = 1000,
+    labels: options.Labels = None,
+    dense: options.Dense = None,
+    force: options.Force = False,
+    machine: options.Machine,
+    reading: options.Reading,
+    as_json: options.Json = False,
+) -> None:
+    """Write an evaluation as one HTML file with charts, tables and the most wrong documents.
+
+    Shows metrics for each k and by label frequency, calibration, confused labels, time and memory.
+    The file loads nothing from the network. It contains the beginnings of wrong documents; --worst
+    0 leaves them out.
+
+    Example: labelgrove report model --data test.jsonl --out report.html --against older-model
+    """
+    from labelgrove.formats.files import existing
+    from labelgrove.metrics import Propensity
+    from labelgrove.report import write_report
+    from labelgrove.report.png import check_png
+    from labelgrove.report.runs import predicted
+
+    common.check_device(machine.device)
+    common.refuse_existing([out], force=force)
+    if png is not None:
+        check_png()
+    how = reading.options("test")
+    paths = [model, *(against or [])]
+    loaded = [
+        common.load_model(path, machine.device) if path.is_dir() else existing(path)
+        for path in paths
+    ]
+    index = training = None
+    if isinstance(loaded[0], Path):
+        index, training = frequencies.read(how, labels)
+    elif not any(isinstance(run, Path) or run.index_ != loaded[0].index_ for run in loaded):
+        # Only for runs with the same labels: reading with those of one run loses all others.
+        index = loaded[0].index_
+    corpus = common.read_corpus(data, how, labels=labels, index=index, dense=dense)
+    console = common.stderr_console()
+    with common.spinner(console, "predicting and measuring"):
+        runs = []
+        for path, run, name in zip(paths, loaded, _names(paths), strict=True):
+            run = predicted(run, corpus, k=k, name=name, threads=machine.threads)
+            runs.append(replace(run, folder=path if path.is_dir() else None))
+        written = write_report(
+            runs[0],
+            corpus,
+            out,
+            against=runs[1:],
+            k=k,
+            intervals=intervals or None,
+            worst=worst,
+            title=title,
+            data_name=data.name,
+            propensity=Propensity(frequencies.a, frequencies.b),
+            training=training,
+            png_folder=png,
+        )
+    if as_json:
+        common.print_json({"report": str(out), **written.to_dict()})
+    console.print(f"report: {out}" if png is None else f"report: {out}, charts: {png}")
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """The last parts of the paths if they differ, else the whole paths."""
+    short = [path.resolve().name or str(path) for path in paths]
+    return short if len(set(short)) == len(short) else [str(path) for path in paths]
+
+
+def calibrate(
+    model: options.Model,
+    *,
+    data: Annotated[Path, Option(help="Corpus with labels that the model was not trained on.")],
+    kind: Annotated[str, Option(help="Curve: isotonic, beta, or auto (the better fit).")] = "auto",
+    by: Annotated[
+        str, Option(help="One curve for all (none), or one per rank, level or frequency of labels.")
+    ] = "none",
+    k: Annotated[int, Option("--k", "-k", min=1, help="Labels per document to learn from.")] = 20,
+    precision: Annotated[float | None, Option(help="Precision to reach. Default: best F1.")] = None,
+    per_label: Annotated[
+        bool, Option("--per-label", help="Give labels with enough documents their own thresholds.")
+    ] = False,
+    out: Annotated[Path | None, Option(help="New model folder to write. Default: MODEL.")] = None,
+    dense: options.Dense = None,
+    machine: options.Machine,
+    reading: options.Reading,
+    as_json: options.Json = False,
+) -> None:
+    """Turn a model's scores into probabilities.
+
+    After this, predict and the Python API return probabilities; predict --raw returns the original
+    scores. predict --threshold auto returns the labels that reach the chosen threshold.
+
+    Example: labelgrove calibrate model --data dev.jsonl --precision 0.9
+    """
+    from labelgrove.calibration import calibrate as learn
+
+    if out is not None and out.exists():
+        raise ConfigError(f"{out} already exists; choose another --out")
+    loaded = common.load_model(model, machine.device, dense)
+    corpus = common.read_corpus(data, reading.options("dev"), index=loaded.index_, dense=dense)
+    curve: Any = {"kind": kind, "by": by, "target": "f1" if precision is None else precision}
+    calibration = learn(
+        loaded, corpus, k=k, per_label=per_label, threads=machine.threads or 0, **curve
+    )
+    loaded.save(out or model, overwrite=out is None)
+    report = calibration.report or {}
+    if as_json:
+        facts = {
+            "model": str(out or model),
+            "kind": calibration.kind,
+            "by": calibration.by,
+            "score_kind": calibration.score_kind,
+            "threshold": calibration.threshold,
+        }
+        common.print_json(facts | report)
+        return
+    console, at = common.stderr_console(), report["at_threshold"]
+    console.print(
+        f"{calibration.kind} curve from {report['documents']:,} documents: expected calibration "
+        f"error {100 * report['before']['ece']:.2f} % before, "
+        f"{100 * report['after']['ece']:.2f} % after\n"
+        f"threshold {calibration.threshold:.4f}: precision {100 * at['precision']:.1f} %, recall "
+        f"{100 * at['recall']:.1f} %, F1 {100 * at['f1']:.1f} %, "
+        f"{at['labels_per_document']:.2f} labels per document"
+    )
+    if precision is not None and at["precision"] < precision:
+        console.print(f"note: no threshold reaches {100 * precision:g} % precision on this corpus")
+    console.print(f"model: {out or model}")

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from labelgrove.corpus import Corpus, LabelIndex
     from labelgrove.formats import ReadOptions
     from labelgrove.methods.base import TrainingFacts
-    from labelgrove.metrics import Propensity
 
 Model = Annotated[Path, Argument(metavar="MODEL", help="Model folder.")]
 HubModel = Annotated[Path, Argument(metavar="MODEL", help="Model folder, or hub:owner/name.")]
@@ -65,13 +64,6 @@ class Frequencies:
     ] = None
     a: Annotated[float, Option("--propensity-a", help="A of the propensity model.")] = 0.55
     b: Annotated[float, Option("--propensity-b", help="B of the propensity model.")] = 1.5
-
-    @property
-    def propensity(self) -> Propensity:
-        """The propensity model with these parameters."""
-        from labelgrove.metrics import Propensity
-
-        return Propensity(self.a, self.b)
 
     def read(
         self, how: ReadOptions, labels: Path | None
@@ -204,7 +196,7 @@ class Documents:
 
 @dataclass(frozen=True)
 class Without:
-    """Marks a group of which a command leaves out one flag."""
+    """Leaves one flag out of a group."""
 
     field: str
 
