@@ -170,14 +170,14 @@ def test_what_is_there_is_not_overwritten(corpus, tmp_path):
     target = tmp_path / "out.jsonl"
     target.write_text("precious")
     for words in (("sample", corpus, target), ("convert", corpus, target)):
-        with pytest.raises(DataError, match="--force replaces it"):
+        with pytest.raises(ConfigError, match=r"out\.jsonl already exists; add --force"):
             run(*words)
     assert target.read_text() == "precious"
     run("convert", corpus, target, "--force")
     assert len(lines(target)) == 12
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "dev.jsonl.gz").write_bytes(b"precious")
-    with pytest.raises(DataError, match=r"dev\.jsonl\.gz: is already there"):
+    with pytest.raises(ConfigError, match=r"dev\.jsonl\.gz already exists"):
         run("split", corpus, "--out", tmp_path / "parts")
     # Forced, nothing of the earlier corpus stays to be mixed up with the new one.
     run("split", corpus, "--out", tmp_path / "parts", "--force", "--dev", 0)

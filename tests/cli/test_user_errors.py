@@ -202,10 +202,13 @@ def test_serving_no_model(call: Call, place: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (MemoryError(), "past the --memory budget"),
-        (RuntimeError("can't start new thread"), "past the --memory budget"),
+        (MemoryError(), "over the --memory limit"),
+        (RuntimeError("can't start new thread"), "over the --memory limit"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
-        (type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory"), "the GPU's memory"),
+        (
+            type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory"),
+            "the GPU is out of memory",
+        ),
     ],
 )
 def test_memory_that_runs_out(
