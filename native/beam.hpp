@@ -1,7 +1,7 @@
 // Beam search down a tree of linear classifiers, and the scores of given labels.
 //
-// Documents are worked on in blocks, and a block's (document, chunk) pairs are taken chunk by chunk:
-// a chunk's weights come into cache once. A child's score is at most its parent's, so each
+// Documents are worked on in blocks, and a block's (document, chunk) pairs are taken chunk by
+// chunk: a chunk's weights come into cache once. A child's score is at most its parent's, so each
 // document's best parents go first; a later one is skipped when its own score is already below
 // all that the document would keep. Neither changes a result.
 #pragma once
@@ -40,7 +40,9 @@ public:
         rows_ = dense.single == nullptr ? nullptr : dense.single + first * cols_;
         if (cols_ == 0 || rows_ != nullptr) return;
         converted_.resize(count * cols_);
-        for (int64_t row = 0; row < count; ++row) dense.copy_row(first + row, converted_.data() + row * cols_);
+        for (int64_t row = 0; row < count; ++row) {
+            dense.copy_row(first + row, converted_.data() + row * cols_);
+        }
         rows_ = converted_.data();
     }
 
@@ -84,13 +86,16 @@ public:
             const BeamLevel& level = tree.levels[t];
             const bool last_level = t + 1 == tree.levels.size();
             // So many nodes have k leaves for certain: the beam never widens beyond that.
-            const int64_t fewest = request.allowed == nullptr ? std::max<int64_t>(level.fewest_leaves, 1) : 1;
+            const int64_t fewest =
+                request.allowed == nullptr ? std::max<int64_t>(level.fewest_leaves, 1) : 1;
             const int64_t beam = last_level ? request.k : request.beams[t];
             const int64_t limit = beam == 0 ? 0 : std::max(beam, (request.k + fewest - 1) / fewest);
             for (BestNodes& best : best_) best.reset(limit);
             visit_children(level, last_level ? tree.leaf_labels : nullptr);
             if (last_level) {
-                for (int64_t document = 0; document < count; ++document) write_best(document, results);
+                for (int64_t document = 0; document < count; ++document) {
+                    write_best(document, results);
+                }
             } else {
                 kept_.clear();
                 for (int64_t document = 0; document < count; ++document) {
@@ -119,7 +124,8 @@ private:
                 const float threshold = best_[document].threshold();
                 for (int64_t rank = from; rank < std::min(to, kept); ++rank) {
                     if (!own_margin && parents[rank].score < threshold) break;
-                    pairs_.push_back({parents[rank].node, static_cast<int32_t>(document), parents[rank].score});
+                    pairs_.push_back(
+                        {parents[rank].node, static_cast<int32_t>(document), parents[rank].score});
                 }
                 more |= to < kept;
             }
@@ -146,7 +152,9 @@ private:
         }
         places_.assign(level.parents + 1, 0);
         for (const Pair& pair : pairs_) ++places_[pair.parent + 1];
-        for (int64_t parent = 0; parent < level.parents; ++parent) places_[parent + 1] += places_[parent];
+        for (int64_t parent = 0; parent < level.parents; ++parent) {
+            places_[parent + 1] += places_[parent];
+        }
         sorted_.resize(pairs_.size());
         for (const Pair& pair : pairs_) sorted_[places_[pair.parent]++] = pair;
         pairs_.swap(sorted_);
@@ -166,16 +174,19 @@ private:
             for (size_t p = from; p < to; p += batch) {
                 const size_t end = std::min(to, p + batch);
                 dense_documents_.clear();
-                for (size_t d = p; d < end; ++d) dense_documents_.push_back(dense_rows_[pairs_[d].document]);
-                const float* dense = dense_(level, parent, dense_documents_.data(), static_cast<int64_t>(end - p));
+                for (size_t d = p; d < end; ++d) {
+                    dense_documents_.push_back(dense_rows_[pairs_[d].document]);
+                }
+                const float* dense =
+                    dense_(level, parent, dense_documents_.data(), static_cast<int64_t>(end - p));
                 visit_chunk(level, p, end, dense, dense_.stride(), leaf_labels, own_margin);
             }
         }
     }
 
     // Pairs [from, to), all of one parent; `dense` has a row for each of them, or is null.
-    void visit_chunk(const BeamLevel& level, size_t from, size_t to, const float* dense, int64_t stride,
-                     const int32_t* leaf_labels, bool own_margin) {
+    void visit_chunk(const BeamLevel& level, size_t from, size_t to, const float* dense,
+                     int64_t stride, const int32_t* leaf_labels, bool own_margin) {
         const int64_t parent = pairs_[from].parent;
         for (size_t p = from; p < to; ++p, dense += stride) {
             float* scores = margins_(level, parent, *documents_, first_ + pairs_[p].document,
@@ -186,8 +197,8 @@ private:
         }
     }
 
-    void offer(const BeamLevel& level, int64_t parent, const float* scores, const int32_t* leaf_labels,
-               BestNodes& best) const {
+    void offer(const BeamLevel& level, int64_t parent, const float* scores,
+               const int32_t* leaf_labels, BestNodes& best) const {
         const int64_t first_child = level.child_ptr[parent], width = level.width(parent);
         const float before = best.threshold();
         unsigned any = 0;
@@ -203,7 +214,8 @@ private:
 
     int64_t allowed_below(const BeamLevel& level, int32_t node) const {
         const int64_t from = level.leaf_ptr[node], to = level.leaf_ptr[node + 1];
-        return request_->allowed == nullptr ? to - from : request_->allowed[to] - request_->allowed[from];
+        return request_->allowed == nullptr ? to - from
+                                            : request_->allowed[to] - request_->allowed[from];
     }
 
     // The best `beam` nodes, and further ones until there are labels enough below them.
@@ -254,8 +266,8 @@ private:
     DenseMargins dense_;
 };
 
-inline void beam_search(const BeamTree& tree, const BeamDocuments& documents, const BeamRequest& request,
-                        const BeamResults& results, int threads) {
+inline void beam_search(const BeamTree& tree, const BeamDocuments& documents,
+                        const BeamRequest& request, const BeamResults& results, int threads) {
     const int64_t rows = documents.sparse.rows;
     const int workers = resolve_threads(threads);
     const int64_t share = (rows + workers - 1) / workers;
@@ -264,8 +276,8 @@ inline void beam_search(const BeamTree& tree, const BeamDocuments& documents, co
     const int64_t blocks = (rows + block - 1) / block;
     std::vector<BeamSearcher> searchers(std::min<int64_t>(workers, std::max<int64_t>(blocks, 1)));
     parallel_for(blocks, workers, [&](int64_t piece, int worker) {
-        searchers[worker].search(tree, documents, piece * block, std::min(rows, (piece + 1) * block),
-                                 request, results);
+        searchers[worker].search(tree, documents, piece * block,
+                                 std::min(rows, (piece + 1) * block), request, results);
     });
 }
 
@@ -285,11 +297,13 @@ public:
             next_.clear();
             int64_t at = 0;  // parents ascend as the leaves do
             for (const Scored& parent : kept_) {
-                const float* dense = level.dense_cols == 0 ? nullptr : dense_(level, parent.node, &row, 1);
+                const float* dense =
+                    level.dense_cols == 0 ? nullptr : dense_(level, parent.node, &row, 1);
                 margins_.open_chunk(level, parent.node, documents.sparse.cols, 1);
-                float* margins = margins_(level, parent.node, documents.sparse, document, options.bias, dense);
-                score_margins(options.post_processor, options.own_margin(last_level), parent.score, margins,
-                              level.width(parent.node));
+                float* margins =
+                    margins_(level, parent.node, documents.sparse, document, options.bias, dense);
+                score_margins(options.post_processor, options.own_margin(last_level), parent.score,
+                              margins, level.width(parent.node));
                 const int64_t first_child = level.child_ptr[parent.node];
                 for (int64_t node = first_child; node < level.child_ptr[parent.node + 1]; ++node) {
                     if (at == count || leaves[at] >= level.leaf_ptr[node + 1]) continue;
@@ -315,16 +329,19 @@ private:
 };
 
 // Row i's labels are the leaves [indptr[i], indptr[i + 1]), ascending.
-inline void score_labels(const BeamTree& tree, const BeamDocuments& documents, const BeamOptions& options,
-                         const int64_t* indptr, const int32_t* leaves, float* scores, int threads) {
+inline void score_labels(const BeamTree& tree, const BeamDocuments& documents,
+                         const BeamOptions& options, const int64_t* indptr, const int32_t* leaves,
+                         float* scores, int threads) {
     std::vector<LabelScorer> scorers(resolve_threads(threads));
     constexpr int64_t block = 16;
-    parallel_for((documents.sparse.rows + block - 1) / block, static_cast<int>(scorers.size()), [&](int64_t piece, int worker) {
-        for (int64_t row = piece * block; row < std::min(documents.sparse.rows, (piece + 1) * block); ++row) {
-            scorers[worker].score(tree, documents, row, options, leaves + indptr[row],
-                                  indptr[row + 1] - indptr[row], scores + indptr[row]);
-        }
-    });
+    parallel_for((documents.sparse.rows + block - 1) / block, static_cast<int>(scorers.size()),
+                 [&](int64_t piece, int worker) {
+                     for (int64_t row = piece * block;
+                          row < std::min(documents.sparse.rows, (piece + 1) * block); ++row) {
+                         scorers[worker].score(tree, documents, row, options, leaves + indptr[row],
+                                               indptr[row + 1] - indptr[row], scores + indptr[row]);
+                     }
+                 });
 }
 
 }  // namespace labelgrove

@@ -18,7 +18,8 @@ struct Scored {
 // A scored node as a number: the smaller, the better. By score, then by node; 0 and -0 are equal.
 inline uint64_t sort_key(Scored scored) {
     const uint32_t bits = std::bit_cast<uint32_t>(scored.score + 0.0f);
-    const uint32_t rising = bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000u);
+    const uint32_t rising =
+        bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000u);
     return static_cast<uint64_t>(~rising) << 32 | static_cast<uint32_t>(scored.node);
 }
 

@@ -24,7 +24,9 @@ inline int64_t rank_words(int64_t cols) { return (cols + 31) / 32; }
 // `words` must be zero.
 LABELGROVE_MULTIVERSION
 inline void fill_rank_words(const int32_t* features, int64_t rows, int64_t count, RankWord* words) {
-    for (int64_t row = 0; row < rows; ++row) words[features[row] >> 5].bits |= 1u << (features[row] & 31);
+    for (int64_t row = 0; row < rows; ++row) {
+        words[features[row] >> 5].bits |= 1u << (features[row] & 31);
+    }
     uint32_t rank = 0;
     for (int64_t w = 0; w < count; ++w) {
         words[w].rank = rank;
@@ -32,9 +34,9 @@ inline void fill_rank_words(const int32_t* features, int64_t rows, int64_t count
     }
 }
 
-// Where a chunk has a feature among its sorted features. A chunk with many features has a bitmap with
-// ranks: one look says whether and where. Another has buckets: buckets[feature >> shift] is the first
-// row that can hold the feature, and there are one to two times as many buckets as rows.
+// Where a chunk has a feature among its sorted features. A chunk with many features has a bitmap
+// with ranks: one look says whether and where. Another has buckets: buckets[feature >> shift] is
+// the first row that can hold the feature, and there are one to two times as many buckets as rows.
 struct FeatureIndex {
     static constexpr int32_t kRanks = -1;  // instead of a shift
     std::vector<int64_t> ptr;              // into ranks or into buckets
@@ -42,7 +44,8 @@ struct FeatureIndex {
     std::vector<RankWord> ranks;
     std::vector<uint32_t> buckets;
 
-    FeatureIndex(const int64_t* chunk_rows, const int32_t* features, int64_t parents, int64_t cols) {
+    FeatureIndex(const int64_t* chunk_rows, const int32_t* features, int64_t parents,
+                 int64_t cols) {
         for (int64_t parent = 0; parent < parents; ++parent) {
             const int64_t rows = chunk_rows[parent + 1] - chunk_rows[parent];
             const int32_t* first = features + chunk_rows[parent];
@@ -93,7 +96,15 @@ struct BeamLevel {
 };
 
 // Scores are added as logarithms: a product over many levels would underflow and tie.
-enum class PostProcessor : int { noop = 0, l1_hinge, l2_hinge, l3_hinge, l4_hinge, sigmoid, log_sigmoid };
+enum class PostProcessor : int {
+    noop = 0,
+    l1_hinge,
+    l2_hinge,
+    l3_hinge,
+    l4_hinge,
+    sigmoid,
+    log_sigmoid
+};
 
 struct BeamOptions {
     PostProcessor post_processor = PostProcessor::l3_hinge;
@@ -106,8 +117,8 @@ struct BeamOptions {
     }
     // Whether final scores are products, held as logarithms until the end.
     bool product() const {
-        return post_processor != PostProcessor::noop && post_processor != PostProcessor::log_sigmoid &&
-               !raw_last_level;
+        return post_processor != PostProcessor::noop &&
+               post_processor != PostProcessor::log_sigmoid && !raw_last_level;
     }
 };
 
@@ -117,8 +128,8 @@ inline float log_sigmoid(float margin) {
 
 // Margins become scores, in place; never more than the parent's unless the margin itself counts.
 LABELGROVE_MULTIVERSION
-inline void score_margins(PostProcessor kind, bool own_margin, float parent, float* __restrict margins,
-                          int64_t width) {
+inline void score_margins(PostProcessor kind, bool own_margin, float parent,
+                          float* __restrict margins, int64_t width) {
     if (own_margin) return;
     switch (kind) {
         case PostProcessor::noop: return;
@@ -137,7 +148,9 @@ inline void score_margins(PostProcessor kind, bool own_margin, float parent, flo
             for (int64_t c = 0; c < width; ++c) margins[c] = parent - margins[c] * margins[c];
             return;
         case PostProcessor::l3_hinge:
-            for (int64_t c = 0; c < width; ++c) margins[c] = parent - margins[c] * margins[c] * margins[c];
+            for (int64_t c = 0; c < width; ++c) {
+                margins[c] = parent - margins[c] * margins[c] * margins[c];
+            }
             return;
         default:
             for (int64_t c = 0; c < width; ++c) {

@@ -1,4 +1,5 @@
-// The weights of the children of consecutive parents, as training leaves them and prediction reads them.
+// The weights of the children of consecutive parents, as training leaves them and prediction reads
+// them.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 
 namespace labelgrove {
 
-// Parent by parent ("chunks"). A chunk is stored by feature: sorted features, and for each the children
-// that use it. See beam.hpp for how they are read.
+// Parent by parent ("chunks"). A chunk is stored by feature: sorted features, and for each the
+// children that use it. See beam.hpp for how they are read.
 struct Chunks {
     std::vector<int64_t> chunk_rows{0};     // parents + 1: where a chunk's features begin
     std::vector<int64_t> chunk_entries{0};  // parents + 1: where a chunk's entries begin
@@ -57,14 +58,16 @@ public:
 
     std::vector<float> bias;  // per child
 
-    // Sparse weights of some children that are large enough, out of an array with `stride` labels per
-    // feature; of those the `most` largest (0: all).
-    void keep_sparse(const int32_t* children, int count, const float* weights, int stride, const Submatrix& rows,
-                     float threshold, int64_t most) {
+    // Sparse weights of some children that are large enough, out of an array with `stride` labels
+    // per feature; of those the `most` largest (0: all).
+    void keep_sparse(const int32_t* children, int count, const float* weights, int stride,
+                     const Submatrix& rows, float threshold, int64_t most) {
         for (int32_t f = 0; f < rows.features(); ++f, weights += stride) {
             for (int c = 0; c < count; ++c) {
                 const float weight = weights[c];
-                if (std::abs(weight) >= threshold && weight != 0.0f) learnt_[children[c]].push_back({f, weight});
+                if (std::abs(weight) >= threshold && weight != 0.0f) {
+                    learnt_[children[c]].push_back({f, weight});
+                }
             }
         }
         if (most <= 0) return;
@@ -72,39 +75,47 @@ public:
             auto& kept = learnt_[children[c]];
             if (static_cast<int64_t>(kept.size()) <= most) continue;
             // Of equal weights the one of the lower feature stays.
-            std::nth_element(kept.begin(), kept.begin() + most, kept.end(), [&](const Weight& a, const Weight& b) {
-                const float x = std::abs(a.value), y = std::abs(b.value);
-                return x != y ? x > y : rows.global_feature(a.feature) < rows.global_feature(b.feature);
-            });
+            std::nth_element(kept.begin(), kept.begin() + most, kept.end(),
+                             [&](const Weight& a, const Weight& b) {
+                                 const float x = std::abs(a.value), y = std::abs(b.value);
+                                 return x != y ? x > y
+                                               : rows.global_feature(a.feature) <
+                                                     rows.global_feature(b.feature);
+                             });
             kept.erase(kept.begin() + most, kept.end());
         }
     }
 
     // The same for the dense block, whose weights are scaled first.
-    void keep_dense(const int32_t* children, int count, const float* weights, int stride, float scale,
-                    float threshold, int64_t most) {
+    void keep_dense(const int32_t* children, int count, const float* weights, int stride,
+                    float scale, float threshold, int64_t most) {
         std::vector<Weight> order;
         for (int c = 0; c < count; ++c) {
             order.clear();
             for (int64_t f = 0; f < width_; ++f) {
                 const float weight = weights[f * stride + c] * scale;
-                if (std::abs(weight) >= threshold) order.push_back({static_cast<int32_t>(f), weight});
+                if (std::abs(weight) >= threshold) {
+                    order.push_back({static_cast<int32_t>(f), weight});
+                }
             }
             if (most > 0 && static_cast<int64_t>(order.size()) > most) {
-                std::nth_element(order.begin(), order.begin() + most, order.end(), [](const Weight& a, const Weight& b) {
-                    const float x = std::abs(a.value), y = std::abs(b.value);
-                    return x != y ? x > y : a.feature < b.feature;
-                });
+                std::nth_element(order.begin(), order.begin() + most, order.end(),
+                                 [](const Weight& a, const Weight& b) {
+                                     const float x = std::abs(a.value), y = std::abs(b.value);
+                                     return x != y ? x > y : a.feature < b.feature;
+                                 });
                 order.erase(order.begin() + most, order.end());
             }
             const int64_t in_all = static_cast<int64_t>(learnt_.size());
-            for (const auto& [f, weight] : order) dense_[f * in_all + children[c]] = float_to_half(weight);
+            for (const auto& [f, weight] : order) {
+                dense_[f * in_all + children[c]] = float_to_half(weight);
+            }
         }
     }
 
-    // Regrouped from by-child to by-feature by counting. A feature that many children use gets an entry
-    // for every child (some zero): such rows are added as a whole in prediction, several children per
-    // instruction.
+    // Regrouped from by-child to by-feature by counting. A feature that many children use gets an
+    // entry for every child (some zero): such rows are added as a whole in prediction, several
+    // children per instruction.
     void collect(const Submatrix& rows, Chunks& out) {
         const uint32_t width = static_cast<uint32_t>(learnt_.size());
         std::vector<uint32_t> place(rows.features(), 0);
@@ -131,11 +142,15 @@ public:
         out.values.assign(out.row_start.back(), 0.0f);
         for (const auto& [feature, local] : used) {
             if (!full_row[local]) continue;
-            for (uint32_t c = 0; c < width; ++c) out.children[place[local] + c] = static_cast<uint16_t>(c);
+            for (uint32_t c = 0; c < width; ++c) {
+                out.children[place[local] + c] = static_cast<uint16_t>(c);
+            }
         }
         for (size_t child = 0; child < learnt_.size(); ++child) {
             for (const auto& [feature, weight] : learnt_[child]) {
-                const uint32_t at = full_row[feature] ? place[feature] + static_cast<uint32_t>(child) : place[feature]++;
+                const uint32_t at = full_row[feature]
+                                        ? place[feature] + static_cast<uint32_t>(child)
+                                        : place[feature]++;
                 out.children[at] = static_cast<uint16_t>(child);
                 out.values[at] = weight;
             }

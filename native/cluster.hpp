@@ -1,7 +1,8 @@
 // Trains one level of a label tree: the classifiers of all children of some parent nodes.
 //
-// All children of a parent see the same instances. Their sub-matrix is copied once, the children are
-// solved on the copy, in blocks, and the weights go straight into the chunk that prediction reads.
+// All children of a parent see the same instances. Their sub-matrix is copied once, the children
+// are solved on the copy, in blocks, and the weights go straight into the chunk that prediction
+// reads.
 #pragma once
 
 #include <algorithm>
@@ -44,8 +45,8 @@ struct LevelProblem {
     Dense dense;
     RowLists instances;  // per parent: who takes part, and what an error on a negative costs
     RowLists positives;  // per child: who bears it; a subset of its parent's instances
-    // Per child, if given: which of its parent's instances it sees as negatives, and what an error on
-    // them costs. Otherwise it sees all, but those of weight 0 only as positives.
+    // Per child, if given: which of its parent's instances it sees as negatives, and what an error
+    // on them costs. Otherwise it sees all, but those of weight 0 only as positives.
     RowLists negatives;
     StartWeights start;
     const int64_t* children = nullptr;  // parent p has children [children[p], children[p + 1])
@@ -66,12 +67,14 @@ public:
         count_ = level.instances.size(parent);
         instance_weights_ = level.instances.weights + level.instances.indptr[parent];
         const int64_t children = level.children[parent + 1] - first_child_;
-        const int64_t started = options.start != Start::none && level.start.sparse.cols > 0 ? children : 0;
-        rows_.assign(level.features, level.dense, options.dense_scale, options.bias, instances_, count_,
-                     level.start.sparse, first_child_, first_child_ + started);
+        const int64_t started =
+            options.start != Start::none && level.start.sparse.cols > 0 ? children : 0;
+        rows_.assign(level.features, level.dense, options.dense_scale, options.bias, instances_,
+                     count_, level.start.sparse, first_child_, first_child_ + started);
         chunk_.start(children, level.dense.cols);
         // Where nothing speaks for a label: the margin of a certain negative, for every document.
-        std::fill(chunk_.bias.begin(), chunk_.bias.end(), options.bias != 0.0f ? -1.0f / options.bias : 0.0f);
+        std::fill(chunk_.bias.begin(), chunk_.bias.end(),
+                  options.bias != 0.0f ? -1.0f / options.bias : 0.0f);
         const bool centred = options.start == Start::centre;  // then the given weights speak for it
         by_size_.clear();
         for (int64_t child = 0; child < children; ++child) {
@@ -85,7 +88,8 @@ public:
         // Labels of like frequency converge alike, so they make good neighbours in a block.
         std::stable_sort(by_size_.begin(), by_size_.end(),
                          [&](int32_t a, int32_t b) { return positives(a) > positives(b); });
-        const double terms = static_cast<double>(rows_.sparse().nnz()) / static_cast<double>(std::max<int64_t>(count_, 1));
+        const double terms = static_cast<double>(rows_.sparse().nnz()) /
+                             static_cast<double>(std::max<int64_t>(count_, 1));
         by_margins_ = gram_pays(count_, blocks(), terms, rows_.width());
         if (by_margins_) gram_.assign(rows_);
     }
@@ -94,7 +98,8 @@ public:
 
     void solve(int64_t block, BlockProblem& problem) {
         const int32_t* children = by_size_.data() + block * kBlock;
-        const int width = static_cast<int>(std::min<int64_t>(kBlock, by_size_.size() - block * kBlock));
+        const int width =
+            static_cast<int>(std::min<int64_t>(kBlock, by_size_.size() - block * kBlock));
         if (width <= 4) {
             solve_block<4>(children, width, problem);
         } else if (width <= 8) {
@@ -132,19 +137,21 @@ private:
         set_targets<W>(lanes, problem);
         problem.weights.assign(rows_.features() * W, 0.0f);
         if (options.start != Start::none) set_start<W>(lanes, problem);
-        descend_block<W>(rows_, by_margins_ ? &gram_ : nullptr, problem, options, width,
-                         derive_seed(level_->seed, static_cast<uint64_t>(first_child_ + children[0])));
+        descend_block<W>(
+            rows_, by_margins_ ? &gram_ : nullptr, problem, options, width,
+            derive_seed(level_->seed, static_cast<uint64_t>(first_child_ + children[0])));
         const float* const weights = problem.weights.data();
         for (int lane = 0; lane < width; ++lane) {
             chunk_.bias[children[lane]] = weights[(rows_.features() - 1) * W + lane];
         }
-        chunk_.keep_sparse(children, width, weights, W, rows_.sparse(), options.threshold, options.max_nonzeros);
+        chunk_.keep_sparse(children, width, weights, W, rows_.sparse(), options.threshold,
+                           options.max_nonzeros);
         chunk_.keep_dense(children, width, weights + rows_.terms() * W, W, options.dense_scale,
                           options.dense_threshold, options.dense_max_nonzeros);
     }
 
-    // Slot 0 is for all that are plain negatives of every label (or, where labels have lists of negatives,
-    // that no label sees); others have targets of their own.
+    // Slot 0 is for all that are plain negatives of every label (or, where labels have lists of
+    // negatives, that no label sees); others have targets of their own.
     template <int W>
     void set_targets(const std::vector<int32_t>& lanes, BlockProblem& problem) const {
         const SolverOptions& options = level_->options;
@@ -162,7 +169,9 @@ private:
         }
         for (int32_t child : lanes) {
             for_listed(level_->positives, child, [&](int64_t i, float) { own_slot(i); });
-            if (listed) for_listed(level_->negatives, child, [&](int64_t i, float) { own_slot(i); });
+            if (listed) {
+                for_listed(level_->negatives, child, [&](int64_t i, float) { own_slot(i); });
+            }
         }
         problem.slot_weights.resize(slots, listed ? 0.0f : 1.0f);
         problem.targets.assign(static_cast<size_t>(slots) * 3 * W, 0.0f);
@@ -221,8 +230,8 @@ private:
     ChunkBuilder chunk_;
 };
 
-// Solves parents [first, last). Clusters are handed out biggest first; a cluster so big that it would
-// keep one thread busy after the others have finished is solved first, its blocks shared out.
+// Solves parents [first, last). Clusters are handed out biggest first; a cluster so big that it
+// would keep one thread busy after the others have finished is solved first, its blocks shared out.
 inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t last, int threads) {
     const int64_t count = last - first;
     const int workers = resolve_threads(threads);
@@ -233,7 +242,8 @@ inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t l
     }
     std::vector<int64_t> order(count);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return work[a] > work[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return work[a] > work[b]; });
     const double total = std::accumulate(work.begin(), work.end(), 0.0);
 
     std::vector<Chunks> solved(count);

@@ -19,8 +19,8 @@ struct Csr {
 
 // Whether arrays from outside may be read as rows with sorted, unique columns and finite numbers.
 template <class Pointer>
-bool is_sound(const Pointer* indptr, int64_t rows, const int32_t* indices, const float* data, int64_t stored,
-              int64_t cols) {
+bool is_sound(const Pointer* indptr, int64_t rows, const int32_t* indices, const float* data,
+              int64_t stored, int64_t cols) {
     if (indptr[0] != 0) return false;
     for (int64_t row = 0; row < rows; ++row) {
         if (indptr[row + 1] < indptr[row] || indptr[row + 1] > stored) return false;
@@ -33,7 +33,8 @@ bool is_sound(const Pointer* indptr, int64_t rows, const int32_t* indices, const
     const int64_t used = static_cast<int64_t>(indptr[rows]);
     bool finite = true;
     for (int64_t k = 0; k < used; ++k) {
-        finite &= (std::bit_cast<uint32_t>(data[k]) & 0x7f800000u) != 0x7f800000u;  // else infinity or NaN
+        finite &= (std::bit_cast<uint32_t>(data[k]) & 0x7f800000u) !=
+                  0x7f800000u;  // else infinity or NaN
     }
     return finite;
 }

@@ -1,8 +1,8 @@
 // The products of all pairs of a cluster's instances: with them, descent keeps margins up to date
 // instead of weights.
 //
-// A visit that changes nothing then costs a look at a margin, and one that changes something a row of
-// the matrix, however many features there are. It pays in clusters with few instances or many
+// A visit that changes nothing then costs a look at a margin, and one that changes something a row
+// of the matrix, however many features there are. It pays in clusters with few instances or many
 // features, above all where a dense block makes every row long.
 #pragma once
 
@@ -61,8 +61,8 @@ private:
     LaneArray products_, columns_, margins_;
 };
 
-// Whether the matrix pays for a cluster with so many instances, blocks of labels, and features per row.
-// In units of a dense feature in a visit; the constants are measured (benchmarks/NOTES.md).
+// Whether the matrix pays for a cluster with so many instances, blocks of labels, and features per
+// row. In units of a dense feature in a visit; the constants are measured (benchmarks/NOTES.md).
 inline bool gram_pays(int64_t instances, int64_t blocks, double terms, int64_t width) {
     constexpr int64_t kMostInstances = 2048;
     constexpr double kTerm = 2.5, kProduct = 2.0, kVisits = 8.0;
@@ -71,8 +71,9 @@ inline bool gram_pays(int64_t instances, int64_t blocks, double terms, int64_t w
     const double walk = static_cast<double>(width) + kTerm * terms;
     const double descent = kVisits * static_cast<double>(blocks);
     const double by_weights = descent * 2.0 * walk;
-    const double by_margins = descent * kProduct * static_cast<double>(instances) +
-                              (static_cast<double>(blocks) + static_cast<double>(instances) / 32.0) * walk;
+    const double by_margins =
+        descent * kProduct * static_cast<double>(instances) +
+        (static_cast<double>(blocks) + static_cast<double>(instances) / 32.0) * walk;
     return by_margins < by_weights;
 }
 

@@ -18,11 +18,12 @@ namespace labelgrove {
 // Splits a set of rows in halves, those again, and so on; keeps its memory for the next set.
 class HalvingKmeans {
 public:
-    // Rearranges ids[0 .. count), ascending at first, into 2^layers parts that lie one after another,
-    // each ascending. A slice [s, e) is halved at floor((s + e) / 2) of the whole order, in which
-    // ids[0] has place `offset`. Nodes are numbered as in a heap, `node` first; the number picks the seed.
-    void grow(const Points& points, int32_t* ids, int64_t offset, int64_t count, int layers, uint64_t node,
-              int max_iterations, uint64_t seed, int threads) {
+    // Rearranges ids[0 .. count), ascending at first, into 2^layers parts that lie one after
+    // another, each ascending. A slice [s, e) is halved at floor((s + e) / 2) of the whole order,
+    // in which ids[0] has place `offset`. Nodes are numbered as in a heap, `node` first; the number
+    // picks the seed.
+    void grow(const Points& points, int32_t* ids, int64_t offset, int64_t count, int layers,
+              uint64_t node, int max_iterations, uint64_t seed, int threads) {
         rows_.assign(points.sparse, ids, count);
         dense_ = points.dense;
         kept_.assign(ids, ids + count);
@@ -78,7 +79,8 @@ private:
                        [this](int32_t row) { return right_[row] ? 1.0 : -1.0; });
             aim();
         }
-        std::stable_partition(members, members + count, [this](int32_t row) { return !right_[row]; });
+        std::stable_partition(members, members + count,
+                              [this](int32_t row) { return !right_[row]; });
     }
 
     // Sends the rows with the higher scores right; of equal scores the lower row goes left.
@@ -91,7 +93,8 @@ private:
                 if (k + 1 < count) rows_.prefetch_row(members[k + 1]);
                 float score = rows_.dot(members[k], direction_.data());
                 if (dense_.cols > 0) {
-                    score += dense_row_dot(dense_, kept_[members[k]], direction_.data() + rows_.features());
+                    score += dense_row_dot(dense_, kept_[members[k]],
+                                           direction_.data() + rows_.features());
                 }
                 scored_[k] = {score, members[k]};
             }
@@ -161,8 +164,8 @@ private:
     std::vector<int32_t> members_, moved_, kept_;
 };
 
-// So many layers are split on one copy of the rows: copying costs about as much as a few iterations,
-// but the vectors over features are only as short as the copy allows.
+// So many layers are split on one copy of the rows: copying costs about as much as a few
+// iterations, but the vectors over features are only as short as the copy allows.
 inline constexpr int kLayersPerCopy = 3;
 
 // Order of the rows in which 2^depth clusters lie one after another. A slice [s, e) is halved at
@@ -178,9 +181,9 @@ inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth, int
         const int layers = std::min(kLayersPerCopy, depth - layer);
         const int64_t nodes = static_cast<int64_t>(bounds.size()) - 1;
         auto grow = [&](int64_t node, int worker, int inner_threads) {
-            scratch[worker].grow(points, order.data() + bounds[node], bounds[node],
-                                 bounds[node + 1] - bounds[node], layers,
-                                 static_cast<uint64_t>(nodes + node), max_iterations, seed, inner_threads);
+            scratch[worker].grow(
+                points, order.data() + bounds[node], bounds[node], bounds[node + 1] - bounds[node],
+                layers, static_cast<uint64_t>(nodes + node), max_iterations, seed, inner_threads);
         };
         if (nodes >= workers) {
             parallel_for(nodes, workers, [&](int64_t node, int worker) { grow(node, worker, 1); });

@@ -18,13 +18,15 @@ namespace labelgrove {
 // Rounds end when the mean cosine between rows and their centres gains less than this.
 inline constexpr double kKwayTolerance = 1e-4;
 
-// Rows of the dense block that are compared with the centres together, so that the centres are read once
-// for all of them.
+// Rows of the dense block that are compared with the centres together, so that the centres are read
+// once for all of them.
 inline constexpr int kKwayRows = 4;
 
-// scores[r * k + c] += <rows + r * width, centre c>; k is a multiple of the lanes and centres are width x k.
-[[maybe_unused]] LABELGROVE_MULTIVERSION
-static void add_dense_scores(const float* rows, int64_t width, const float* centres, int64_t k, float* scores) {
+// scores[r * k + c] += <rows + r * width, centre c>; k is a multiple of the lanes and centres are
+// width x k.
+LABELGROVE_MULTIVERSION
+static void add_dense_scores(const float* rows, int64_t width, const float* centres, int64_t k,
+                             float* scores) {
     for (int64_t c = 0; c < k; c += kPointLanes) {
         PointLanes sum[kKwayRows] = {};
         for (int64_t f = 0; f < width; ++f) {
@@ -43,8 +45,8 @@ public:
     // Writes the cluster of ids[i] to cluster[i]. Centres start at k different rows. A cluster that
     // loses all its rows is gone. Rows without features lie nowhere; they are dealt out evenly, so
     // that labels nobody has used do not all end up in one place.
-    void split(const Points& points, const int32_t* ids, int64_t count, int32_t k, int max_iterations,
-               uint64_t seed, int threads, int32_t* cluster) {
+    void split(const Points& points, const int32_t* ids, int64_t count, int32_t k,
+               int max_iterations, uint64_t seed, int threads, int32_t* cluster) {
         filled_.clear();
         for (int64_t i = 0; i < count; ++i) {
             if (points.has_features(ids[i])) filled_.push_back(static_cast<int32_t>(i));
@@ -57,7 +59,8 @@ public:
     }
 
 private:
-    void cluster_rows(const Points& points, const int32_t* ids, int max_iterations, uint64_t seed, int threads) {
+    void cluster_rows(const Points& points, const int32_t* ids, int max_iterations, uint64_t seed,
+                      int threads) {
         const int64_t rows = static_cast<int64_t>(filled_.size());
         std::vector<int32_t> chosen(rows);
         for (int64_t row = 0; row < rows; ++row) chosen[row] = ids[filled_[row]];
@@ -95,14 +98,18 @@ private:
         for (int32_t c = 0; c < k_; ++c) {
             std::swap(order[c], order[c + random.below(static_cast<uint32_t>(order.size() - c))]);
             double square = 0;
-            for (const auto* e = rows_.begin(order[c]); e != rows_.end(order[c]); ++e) square += e->value * e->value;
+            for (const auto* e = rows_.begin(order[c]); e != rows_.end(order[c]); ++e) {
+                square += e->value * e->value;
+            }
             if (width > 0) dense_.copy_row(chosen_[order[c]], dense_row.data());
             for (float value : dense_row) square += static_cast<double>(value) * value;
             const float scale = square > 0 ? static_cast<float>(1.0 / std::sqrt(square)) : 0.0f;
             for (const auto* e = rows_.begin(order[c]); e != rows_.end(order[c]); ++e) {
                 centres_[static_cast<size_t>(e->feature) * k_ + c] = scale * e->value;
             }
-            for (int64_t f = 0; f < width; ++f) dense_centres_[f * padded_ + c] = scale * dense_row[f];
+            for (int64_t f = 0; f < width; ++f) {
+                dense_centres_[f * padded_ + c] = scale * dense_row[f];
+            }
         }
     }
 
@@ -123,7 +130,8 @@ private:
                     dense_.copy_row(chosen_[row], dense_rows.data() + (row - first) * dense_.cols);
                 }
                 if (dense_.cols > 0) {
-                    add_dense_scores(dense_rows.data(), dense_.cols, dense_centres_.data(), padded_, scores.data());
+                    add_dense_scores(dense_rows.data(), dense_.cols, dense_centres_.data(), padded_,
+                                     scores.data());
                 }
                 for (int64_t row = first; row < end; ++row) {
                     const float* score = scores.data() + (row - first) * padded_;
@@ -136,7 +144,9 @@ private:
         });
         moved_.clear();
         for (int64_t row = 0; row < rows; ++row) {
-            if (moves_[row].first != moves_[row].second) moved_.push_back(static_cast<int32_t>(row));
+            if (moves_[row].first != moves_[row].second) {
+                moved_.push_back(static_cast<int32_t>(row));
+            }
         }
     }
 
@@ -147,8 +157,8 @@ private:
         }
     }
 
-    // Only rows that moved change the sums. Threads share the features out among them, so that every
-    // sum is made in the same order whatever their number.
+    // Only rows that moved change the sums. Threads share the features out among them, so that
+    // every sum is made in the same order whatever their number.
     void move_sums(int threads) {
         const int pieces = resolve_threads(threads);
         const int64_t width = dense_.cols;
@@ -163,8 +173,12 @@ private:
                     sum[to] += e->value;
                 }
                 if (first == last) continue;
-                if (from >= 0) dense_row_add(dense_, chosen_[row], -1.0, first, last, dense_sums_.data() + from * width);
-                dense_row_add(dense_, chosen_[row], 1.0, first, last, dense_sums_.data() + to * width);
+                if (from >= 0) {
+                    dense_row_add(dense_, chosen_[row], -1.0, first, last,
+                                  dense_sums_.data() + from * width);
+                }
+                dense_row_add(dense_, chosen_[row], 1.0, first, last,
+                              dense_sums_.data() + to * width);
             }
         });
     }
@@ -180,12 +194,15 @@ private:
         }
         const int64_t width = dense_.cols;
         for (int32_t c = 0; c < k_; ++c) {
-            for (int64_t f = 0; f < width; ++f) scale[c] += dense_sums_[c * width + f] * dense_sums_[c * width + f];
+            for (int64_t f = 0; f < width; ++f) {
+                scale[c] += dense_sums_[c * width + f] * dense_sums_[c * width + f];
+            }
             scale[c] = members[c] > 0 && scale[c] > 0 ? 1.0 / std::sqrt(scale[c]) : 0.0;
         }
         for (int32_t c = 0; c < k_; ++c) {
             for (int64_t f = 0; f < width; ++f) {
-                dense_centres_[f * padded_ + c] = static_cast<float>(dense_sums_[c * width + f] * scale[c]);
+                dense_centres_[f * padded_ + c] =
+                    static_cast<float>(dense_sums_[c * width + f] * scale[c]);
             }
         }
         const int64_t block = 1024;
@@ -198,7 +215,8 @@ private:
         });
     }
 
-    void deal_empty_rows(const Points& points, const int32_t* ids, int64_t count, int32_t k, int32_t* cluster) const {
+    void deal_empty_rows(const Points& points, const int32_t* ids, int64_t count, int32_t k,
+                         int32_t* cluster) const {
         std::vector<uint8_t> used(k, filled_.empty());
         for (int32_t i : filled_) used[cluster[i]] = 1;
         int32_t next = 0;
@@ -217,9 +235,9 @@ private:
     std::vector<int32_t> chosen_;
     std::vector<float> dense_centres_;  // columns x padded k
     std::vector<double> dense_sums_;    // k x columns
-    std::vector<int32_t> filled_;  // places in ids of the rows that have features
-    std::vector<float> centres_;   // features x k
-    std::vector<double> sums_;     // features x k
+    std::vector<int32_t> filled_;       // places in ids of the rows that have features
+    std::vector<float> centres_;        // features x k
+    std::vector<double> sums_;          // features x k
     std::vector<int32_t> nearest_, moved_;
     std::vector<std::pair<int32_t, int32_t>> moves_;
     std::vector<float> scores_;
@@ -227,9 +245,10 @@ private:
 
 // Splits the nodes order[bounds[n] .. bounds[n + 1]) that have more than max_leaf_size rows; the
 // others are one cluster (0) each. Returns the cluster at each place of `order`.
-inline std::vector<int32_t> kway_kmeans(const Points& points, const int32_t* order, const int64_t* bounds,
-                                        int64_t nodes, int32_t k, int64_t max_leaf_size,
-                                        int max_iterations, uint64_t seed, uint64_t first_node, int threads) {
+inline std::vector<int32_t> kway_kmeans(const Points& points, const int32_t* order,
+                                        const int64_t* bounds, int64_t nodes, int32_t k,
+                                        int64_t max_leaf_size, int max_iterations, uint64_t seed,
+                                        uint64_t first_node, int threads) {
     std::vector<int32_t> cluster(bounds[nodes], 0);
     const int workers = resolve_threads(threads);
     std::vector<KwayKmeans> scratch(workers);
@@ -237,7 +256,8 @@ inline std::vector<int32_t> kway_kmeans(const Points& points, const int32_t* ord
         const int64_t begin = bounds[node], count = bounds[node + 1] - begin;
         if (count <= max_leaf_size) return;
         scratch[worker].split(points, order + begin, count, k, max_iterations,
-                              derive_seed(seed, first_node + node), inner_threads, cluster.data() + begin);
+                              derive_seed(seed, first_node + node), inner_threads,
+                              cluster.data() + begin);
     };
     if (nodes >= workers) {
         parallel_for(nodes, workers, [&](int64_t node, int worker) { split(node, worker, 1); });

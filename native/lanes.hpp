@@ -1,7 +1,7 @@
 // W floats that are worked on together, one per label of a block.
 //
-// GCC and Clang have a vector type that becomes whatever the target offers; elsewhere arrays with the
-// same operators stand in. Every lane is computed by itself: the bits are those of scalar code.
+// GCC and Clang have a vector type that becomes whatever the target offers; elsewhere arrays with
+// the same operators stand in. Every lane is computed by itself: the bits are those of scalar code.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +42,7 @@ struct Pack {
         for (int i = 0; i < W; ++i) out.lane[i] = operation(i);
         return out;
     }
+    // clang-format off
     friend Pack operator+(Pack a, Pack b) { return of([&](int i) { return a[i] + b[i]; }); }
     friend Pack operator-(Pack a, Pack b) { return of([&](int i) { return a[i] - b[i]; }); }
     friend Pack operator*(Pack a, Pack b) { return of([&](int i) { return a[i] * b[i]; }); }
@@ -56,6 +57,7 @@ struct Pack {
     friend auto operator!=(Pack a, Pack b) { return of([&](int i) { return a[i] != b[i] ? -1 : 0; }); }
     friend Pack operator&(Pack a, Pack b) { return of([&](int i) { return a[i] & b[i]; }); }
     friend Pack operator|(Pack a, Pack b) { return of([&](int i) { return a[i] | b[i]; }); }
+    // clang-format on
 };
 template <int W>
 using Lanes = Pack<float, W>;

@@ -1,9 +1,10 @@
 // One sweep of dual coordinate descent for logistic loss, W labels at once.
 //
-// The dual of logistic loss has no bound that is reached: alpha_i lies in (0, C_i). Each variable is
-// solved by Newton steps on z ln z + (C - z) ln(C - z) + a/2 (z - z0)^2 + b (z - z0), where z is
-// alpha or C - alpha, whichever keeps the logarithm's argument away from cancellation (Yu, Huang and
-// Lin 2011). Margins and changes are shared by the block; the Newton steps are each label's own.
+// The dual of logistic loss has no bound that is reached: alpha_i lies in (0, C_i). Each variable
+// is solved by Newton steps on z ln z + (C - z) ln(C - z) + a/2 (z - z0)^2 + b (z - z0), where z is
+// alpha or C - alpha, whichever keeps the logarithm's argument away from cancellation (Yu, Huang
+// and Lin 2011). Margins and changes are shared by the block; the Newton steps are each label's
+// own.
 #pragma once
 
 #include <algorithm>
@@ -56,13 +57,15 @@ template <int W>
 void start_logistic(BlockProblem& problem, int32_t instances) {
     for (int64_t i = 0; i < instances; ++i) {
         const float* const costs = problem.target<W>(i) + 2 * W;
-        for (int lane = 0; lane < W; ++lane) problem.alpha.data()[i * W + lane] = std::min(0.001f * costs[lane], 1e-8f);
+        for (int lane = 0; lane < W; ++lane) {
+            problem.alpha.data()[i * W + lane] = std::min(0.001f * costs[lane], 1e-8f);
+        }
     }
 }
 
 // One variable's best value. Adds its Newton steps and notes the gradient that it began with.
-inline double newton_logistic(double alpha, double cost, double a, double b, double inner_eps, int64_t& steps,
-                              double& worst) {
+inline double newton_logistic(double alpha, double cost, double a, double b, double inner_eps,
+                              int64_t& steps, double& worst) {
     const double other = cost - alpha;
     const bool mirrored = 0.5 * a * (other - alpha) + b < 0.0;
     const double start = mirrored ? other : alpha, slope = mirrored ? -b : b;
@@ -83,8 +86,8 @@ inline double newton_logistic(double alpha, double cost, double a, double b, dou
 }
 
 template <int W, class Route>
-LABELGROVE_INLINE void sweep_logistic(LogisticSweep<W>& sweep, BlockProblem& problem, const float* squared_norms,
-                                      Route route) {
+LABELGROVE_INLINE void sweep_logistic(LogisticSweep<W>& sweep, BlockProblem& problem,
+                                      const float* squared_norms, Route route) {
     for (int32_t s = 0; s < sweep.size; ++s) {
         const int32_t i = problem.active[s];
         if (s + 1 < sweep.size) route.fetch(problem.active[s + 1]);
@@ -100,11 +103,12 @@ LABELGROVE_INLINE void sweep_logistic(LogisticSweep<W>& sweep, BlockProblem& pro
         for (int lane = 0; lane < W; ++lane) {
             const float sign = target[lane], cost = target[2 * W + lane];
             if (sweep.done[lane] || cost == 0.0f) continue;
-            const double best =
-                newton_logistic(alpha[lane], cost, squared_norms[i], static_cast<double>(sign) * margin[lane],
-                                sweep.inner_eps[lane], sweep.newton_steps[lane], sweep.worst[lane]);
+            const double best = newton_logistic(
+                alpha[lane], cost, squared_norms[i], static_cast<double>(sign) * margin[lane],
+                sweep.inner_eps[lane], sweep.newton_steps[lane], sweep.worst[lane]);
             // Between the bounds in single precision too.
-            const float updated = std::min(std::max(static_cast<float>(best), 1e-30f * cost), (1.0f - 1e-7f) * cost);
+            const float updated =
+                std::min(std::max(static_cast<float>(best), 1e-30f * cost), (1.0f - 1e-7f) * cost);
             changes[lane] = (updated - alpha[lane]) * sign;
             any = any || changes[lane] != 0.0f;
             alpha[lane] = updated;

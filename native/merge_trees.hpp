@@ -25,8 +25,8 @@ enum class Combine { mean, mean_or_last, largest };
 class TreeMerger {
 public:
     // The weights must add up to something positive.
-    int32_t merge(const TreeResults& found, int64_t row, const double* weights, Combine combine, int64_t k,
-                  int32_t* columns, float* scores) {
+    int32_t merge(const TreeResults& found, int64_t row, const double* weights, Combine combine,
+                  int64_t k, int32_t* columns, float* scores) {
         places_.clear();
         lasts_.assign(found.trees, 0.0);
         double least = 0.0, total = 0.0;
@@ -49,12 +49,15 @@ public:
             const uint64_t column = places_[from] >> 32;
             double sum = 0.0, largest = -std::numeric_limits<double>::infinity();
             for (to = from; to < places_.size() && places_[to] >> 32 == column; ++to) {
-                const int64_t at = static_cast<int64_t>(places_[to] & 0xffffffffu), tree = at / found.width;
-                const double score = found.scores[(tree * found.rows + row) * found.width + at % found.width];
+                const int64_t at = static_cast<int64_t>(places_[to] & 0xffffffffu),
+                              tree = at / found.width;
+                const double score =
+                    found.scores[(tree * found.rows + row) * found.width + at % found.width];
                 sum += weights[tree] * (score - lasts_[tree]);
                 largest = std::max(largest, score);
             }
-            const float score = static_cast<float>(combine == Combine::largest ? largest : (sum + least) / total);
+            const float score =
+                static_cast<float>(combine == Combine::largest ? largest : (sum + least) / total);
             if (score >= best_.threshold()) best_.offer(static_cast<int32_t>(column), score);
         }
         const std::vector<uint64_t>& sorted = best_.sorted();
@@ -75,16 +78,18 @@ private:
     BestNodes best_;
 };
 
-inline void merge_trees(const TreeResults& found, const double* weights, Combine combine, int64_t k, int32_t* columns,
-                        float* scores, int32_t* counts, int threads) {
+inline void merge_trees(const TreeResults& found, const double* weights, Combine combine, int64_t k,
+                        int32_t* columns, float* scores, int32_t* counts, int threads) {
     std::vector<TreeMerger> mergers(resolve_threads(threads));
     constexpr int64_t block = 64;
-    parallel_for((found.rows + block - 1) / block, static_cast<int>(mergers.size()), [&](int64_t piece, int worker) {
-        for (int64_t row = piece * block; row < std::min(found.rows, (piece + 1) * block); ++row) {
-            counts[row] =
-                mergers[worker].merge(found, row, weights, combine, k, columns + row * k, scores + row * k);
-        }
-    });
+    parallel_for((found.rows + block - 1) / block, static_cast<int>(mergers.size()),
+                 [&](int64_t piece, int worker) {
+                     for (int64_t row = piece * block;
+                          row < std::min(found.rows, (piece + 1) * block); ++row) {
+                         counts[row] = mergers[worker].merge(found, row, weights, combine, k,
+                                                             columns + row * k, scores + row * k);
+                     }
+                 });
 }
 
 }  // namespace labelgrove

@@ -1,7 +1,8 @@
 // Runs independent pieces of work on several threads.
 //
-// Threads are started per call instead of being kept in a pool: a start costs about 15 microseconds,
-// the kernels run for milliseconds, and without a pool nothing can break when Python forks.
+// Threads are started per call instead of being kept in a pool: a start costs about 15
+// microseconds, the kernels run for milliseconds, and without a pool nothing can break when Python
+// forks.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +20,9 @@ inline int resolve_threads(int requested) {
     return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// Calls work(piece, worker) for piece = 0 .. pieces-1. Pieces are handed out dynamically, so results
-// must depend on the piece alone and never on the worker; `worker` only picks scratch memory.
-// The first exception thrown by any piece is rethrown here after all threads have stopped.
+// Calls work(piece, worker) for piece = 0 .. pieces-1. Pieces are handed out dynamically, so
+// results must depend on the piece alone and never on the worker; `worker` only picks scratch
+// memory. The first exception thrown by any piece is rethrown here after all threads have stopped.
 template <class Work>
 void parallel_for(int64_t pieces, int threads, Work&& work) {
     const int workers = static_cast<int>(std::min<int64_t>(resolve_threads(threads), pieces));

@@ -1,6 +1,7 @@
 // What one classifier minimises, and the labels of a block with all that solving them needs.
 //
-//     min_w  1/2 |w - w0|^2 + sum_i C_i loss(y_i (w.x_i + b * bias)),   b is part of w, w0 mostly 0.
+//     min_w  1/2 |w - w0|^2 + sum_i C_i loss(y_i (w.x_i + b * bias)),   b is part of w, w0 mostly
+//     0.
 //
 // In the dual every instance has a variable alpha_i, and w = w0 + sum_i alpha_i y_i x_i.
 #pragma once
@@ -70,11 +71,14 @@ struct BlockProblem {
         active.clear();
         for (int32_t i = 0; i < instances; ++i) {
             const float* const upper = target<W>(i) + 2 * W;
-            if (std::any_of(upper, upper + W, [](float bound) { return bound > 0.0f; })) active.push_back(i);
+            if (std::any_of(upper, upper + W, [](float bound) { return bound > 0.0f; })) {
+                active.push_back(i);
+            }
         }
     }
 
-    // The variables that belong to margins: what they are at the optimum, where the loss's slope says.
+    // The variables that belong to margins: what they are at the optimum, where the loss's slope
+    // says.
     template <int W>
     void alpha_from_margins(int32_t instances, Loss loss) {
         for (int64_t i = 0; i < instances; ++i) {
@@ -87,7 +91,8 @@ struct BlockProblem {
                     const float share = 1.0f / (1.0f + std::exp(agreement));
                     value = upper * std::min(std::max(share, 1e-6f), 1.0f - 1e-6f);
                 } else if (upper > 0.0f && agreement < 1.0f) {
-                    const float twice_cost = loss == Loss::hinge ? 2.0f * upper : 1.0f / own[W + lane];
+                    const float twice_cost =
+                        loss == Loss::hinge ? 2.0f * upper : 1.0f / own[W + lane];
                     value = std::min(twice_cost * (1.0f - agreement), upper);
                 }
                 alpha.data()[i * W + lane] = value;

@@ -1,9 +1,9 @@
 // Some rows of a sparse matrix, copied once with their features renumbered 0 .. m-1.
 //
 // Both the tree and the solver sweep many times over the same few rows. In the copy, vectors over
-// features are m long instead of d. Frequent features get the low numbers, so that the entries which
-// most rows touch share a few cache lines: words follow Zipf's law, and this pays more than anything
-// else done to the inner loops.
+// features are m long instead of d. Frequent features get the low numbers, so that the entries
+// which most rows touch share a few cache lines: words follow Zipf's law, and this pays more than
+// anything else done to the inner loops.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,14 @@ namespace labelgrove {
 class Submatrix {
 public:
     // Takes rows[0 .. count) of `source`.
-    void assign(const Csr& source, const int32_t* rows, int64_t count) { assign(source, rows, count, Csr(), 0, 0); }
+    void assign(const Csr& source, const int32_t* rows, int64_t count) {
+        assign(source, rows, count, Csr(), 0, 0);
+    }
 
-    // The same, and rows [more_first, more_last) of `more` behind them: they are not counted by rows(),
-    // but begin(count), begin(count + 1) ... read them.
-    void assign(const Csr& source, const int32_t* rows, int64_t count, const Csr& more, int64_t more_first,
-                int64_t more_last) {
+    // The same, and rows [more_first, more_last) of `more` behind them: they are not counted by
+    // rows(), but begin(count), begin(count + 1) ... read them.
+    void assign(const Csr& source, const int32_t* rows, int64_t count, const Csr& more,
+                int64_t more_first, int64_t more_last) {
         if (static_cast<int64_t>(local_.size()) < source.cols) local_.resize(source.cols, 0);
         found_.clear();
         int64_t nnz = 0;
@@ -53,11 +55,13 @@ public:
     int64_t nnz() const { return begin_.back(); }
     int32_t global_feature(int32_t feature) const { return global_[feature]; }
 
-    // Brings the features that no other row has to the end of their row; `lone(row)` is where they begin.
+    // Brings the features that no other row has to the end of their row; `lone(row)` is where they
+    // begin.
     void move_lone_features_back() {
         lone_.resize(count_);
         for (int64_t row = 0; row < count_; ++row) {
-            Entry *to = entries_.data() + begin_[row], *const last = entries_.data() + begin_[row + 1];
+            Entry *to = entries_.data() + begin_[row], *const last =
+                                                           entries_.data() + begin_[row + 1];
             moved_.clear();
             for (const Entry* from = to; from != last; ++from) {
                 if (from->feature < first_lone_) {
@@ -119,7 +123,9 @@ private:
     // Orders found features by the magnitude of their counts; that is near enough to a full sort.
     void number_by_frequency() {
         std::array<int32_t, 33> start{};
-        for (int32_t feature : found_) ++start[32 - std::bit_width(static_cast<uint32_t>(local_[feature])) + 1];
+        for (int32_t feature : found_) {
+            ++start[32 - std::bit_width(static_cast<uint32_t>(local_[feature])) + 1];
+        }
         for (size_t b = 1; b < start.size(); ++b) start[b] += start[b - 1];
         first_lone_ = start[31];  // only a count of 1 is one bit wide
         global_.resize(found_.size());
@@ -137,7 +143,8 @@ private:
     std::vector<Entry> entries_;
     std::vector<int32_t> found_;
     std::vector<int32_t> global_;  // local feature -> feature
-    std::vector<int32_t> local_;   // feature -> count, then local feature; 0 everywhere between calls
+    std::vector<int32_t>
+        local_;  // feature -> count, then local feature; 0 everywhere between calls
 };
 
 }  // namespace labelgrove

@@ -1,7 +1,7 @@
 // Cuts one text into terms: words, word n-grams, character n-grams.
 //
-// The rules are those of scikit-learn's CountVectorizer. Every term is a slice of a buffer that lives
-// until the next text, so terms cost no allocation and no copy of their own.
+// The rules are those of scikit-learn's CountVectorizer. Every term is a slice of a buffer that
+// lives until the next text, so terms cost no allocation and no copy of their own.
 #pragma once
 
 #include <algorithm>
@@ -41,8 +41,9 @@ struct Slice {
 
 constexpr int kBordersPerStep = 8;
 
-// Writes the positions where runs of word bytes begin and end, alternately, and returns their number.
-// There must be room for kBordersPerStep more than there are, and 64 zero classes behind the last.
+// Writes the positions where runs of word bytes begin and end, alternately, and returns their
+// number. There must be room for kBordersPerStep more than there are, and 64 zero classes behind
+// the last.
 LABELGROVE_MULTIVERSION
 inline int64_t word_borders(const uint8_t* classes, int64_t size, uint32_t* borders) {
     int64_t count = 0;
@@ -55,7 +56,8 @@ inline int64_t word_borders(const uint8_t* classes, int64_t size, uint32_t* bord
         }
         uint64_t left = word ^ (word << 1 | inside);
         inside = word >> 63;
-        // Always writing a whole step and moving on by as many as were real avoids a branch for each.
+        // Always writing a whole step and moving on by as many as were real avoids a branch for
+        // each.
         for (int todo = std::popcount(left); todo > 0; todo -= kBordersPerStep) {
             for (int i = 0; i < kBordersPerStep; ++i) {
                 borders[count + i] = static_cast<uint32_t>(base + std::countr_zero(left));
@@ -127,7 +129,9 @@ private:
         const char* bytes = text_.bytes() + word.start;
         if (word.length < min_length) return false;
         if (text_.is_ascii() || word.length >= 4 * min_length) return true;
-        if (word.length <= 8 && !(low_bytes(load_word(bytes), word.length) & kHighBits)) return true;
+        if (word.length <= 8 && !(low_bytes(load_word(bytes), word.length) & kHighBits)) {
+            return true;
+        }
         int64_t characters = 0;
         for (uint32_t i = 0; i < word.length; ++i) {
             characters += !is_continuation(static_cast<uint8_t>(bytes[i]));
@@ -163,8 +167,9 @@ private:
         use(buffer_.data(), pending_, std::exchange(pending_count_, 0));
     }
 
-    // Copies the text to buffer_ with each run of two or more spaces as one ' ' (a single white-space
-    // character stays what it is) and lists where characters start. Returns their number.
+    // Copies the text to buffer_ with each run of two or more spaces as one ' ' (a single
+    // white-space character stays what it is) and lists where characters start. Returns their
+    // number.
     int64_t collapse_spaces() {
         const int64_t limit = options_.max_tokens < 0 ? text_.size() : options_.max_tokens;
         const auto* classes = text_.classes();

@@ -1,4 +1,5 @@
-// The hash of a term: used by the vocabulary's table and, as a documented function, by feature hashing.
+// The hash of a term: used by the vocabulary's table and, as a documented function, by feature
+// hashing.
 //
 // Definition, so that other programs can compute the same buckets. All arithmetic is modulo 2^64.
 // Pad the term's UTF-8 bytes with zeros to a multiple of 8, and to 16 at least; read it as

@@ -46,7 +46,8 @@ inline void normalize_ascii(const uint8_t* in, int64_t count, uint8_t upper_to_l
         const uint8_t lower = static_cast<uint8_t>(c - 'a') < 26;
         const uint8_t digit = static_cast<uint8_t>(c - '0') < 10;
         const uint8_t control_space = static_cast<uint8_t>(c - 9) < 5;
-        const uint8_t separator = static_cast<uint8_t>(c - 0x1C) < 5;  // four separators and the space
+        const uint8_t separator =
+            static_cast<uint8_t>(c - 0x1C) < 5;  // four separators and the space
         out[i] = c + upper * upper_to_lower;
         classes[i] = (upper | lower | digit | (c == '_')) | (control_space | separator) << 1;
     }
@@ -81,17 +82,21 @@ public:
         start(text.size());
         for (const uint8_t* at = begin; at < end;) {
             const int64_t run = ascii_prefix(at, end - at);
-            normalize_ascii(at, run, upper_to_lower, unsigned_bytes() + size_, classes_.data() + size_);
+            normalize_ascii(at, run, upper_to_lower, unsigned_bytes() + size_,
+                            classes_.data() + size_);
             size_ += run;
             at += run;
             if (at == end) break;
-            if (tables == nullptr) throw std::logic_error("text is not ASCII and there are no tables");
+            if (tables == nullptr) {
+                throw std::logic_error("text is not ASCII and there are no tables");
+            }
             ascii_ = false;
             for (; at < end && *at >= 0x80;) {
                 const CodePoint c = decode(at, end);
                 const uint8_t* after = at + c.bytes;
                 if (c.value == kCapitalSigma && lowercase) {
-                    append(tables->is_final_sigma(begin, at, after, end) ? "\xCF\x82" : "\xCF\x83", 2, kWord);
+                    append(tables->is_final_sigma(begin, at, after, end) ? "\xCF\x82" : "\xCF\x83",
+                           2, kWord);
                 } else if (tables->changes(c.value)) {
                     append(tables->output(c.value), end - after);
                 } else if (c.value == kReplacement) {

@@ -33,7 +33,8 @@ private:
 
     float weigh(uint32_t count) const {
         const double occurrences = options_.binary ? 1.0 : static_cast<double>(count);
-        return static_cast<float>(options_.sublinear_tf ? 1.0 + std::log(occurrences) : occurrences);
+        return static_cast<float>(options_.sublinear_tf ? 1.0 + std::log(occurrences)
+                                                        : occurrences);
     }
 
     WeightOptions options_;
@@ -97,7 +98,8 @@ public:
                     block.indices[block.size] = static_cast<int32_t>(id);
                     block.data[block.size] = weight;
                     block.size += weight != 0.0f;  // an idf of zero leaves no entry
-                    total += norm == Norm::l2 ? static_cast<double>(weight) * weight : std::fabs(weight);
+                    total +=
+                        norm == Norm::l2 ? static_cast<double>(weight) * weight : std::fabs(weight);
                 }
                 used_[word] = 0;
             }
@@ -143,7 +145,8 @@ inline RowArrays join_blocks(std::vector<RowBlock>&& blocks) {
     for (RowBlock& taken : blocks) {
         const RowBlock block = std::move(taken);
         if (block.size > 0) {
-            std::memcpy(result.indices.get() + at, block.indices.data(), block.size * sizeof(int32_t));
+            std::memcpy(result.indices.get() + at, block.indices.data(),
+                        block.size * sizeof(int32_t));
             std::memcpy(result.data.get() + at, block.data.data(), block.size * sizeof(float));
         }
         at += block.size;

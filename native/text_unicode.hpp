@@ -14,7 +14,8 @@ namespace labelgrove {
 constexpr uint64_t kHighBits = 0x8080808080808080ull;  // set in a word of bytes that is not ASCII
 constexpr int64_t kCodePoints = 0x110000;
 constexpr uint32_t kReplacement = 0xFFFD;  // stands in for bytes that are not UTF-8
-constexpr uint32_t kCapitalSigma = 0x3A3;  // the one letter whose lower case depends on its neighbours
+constexpr uint32_t kCapitalSigma =
+    0x3A3;  // the one letter whose lower case depends on its neighbours
 
 enum CharClass : uint8_t {
     kWord = 1,       // \w
@@ -44,8 +45,8 @@ inline CodePoint decode(const uint8_t* at, const uint8_t* end) {
     }
     if (lead >= 0xF0 && lead <= 0xF4 && left >= 4 && is_continuation(at[1]) &&
         is_continuation(at[2]) && is_continuation(at[3])) {
-        const uint32_t value = (lead & 0x07u) << 18 | (at[1] & 0x3Fu) << 12 | (at[2] & 0x3Fu) << 6 |
-                               (at[3] & 0x3Fu);
+        const uint32_t value =
+            (lead & 0x07u) << 18 | (at[1] & 0x3Fu) << 12 | (at[2] & 0x3Fu) << 6 | (at[3] & 0x3Fu);
         if (value >= 0x10000 && value < kCodePoints) return {value, 4};
     }
     return {kReplacement, 1};
@@ -70,7 +71,9 @@ public:
           output_classes_(outputs_.size()),
           offsets_(offsets, offsets + n_changed + 1) {
         for (int64_t k = 0; k < n_changed; ++k) {
-            if (changed[k] < 0 || changed[k] >= kCodePoints) throw std::invalid_argument("no such code point");
+            if (changed[k] < 0 || changed[k] >= kCodePoints) {
+                throw std::invalid_argument("no such code point");
+            }
             change_[changed[k]] = static_cast<uint32_t>(k + 1);
         }
         const auto* begin = reinterpret_cast<const uint8_t*>(outputs_.data());

@@ -62,7 +62,8 @@ private:
         const size_t mask = slots_.size() - 1;
         for (size_t at = key.hash >> shift_;; at = (at + 1) & mask) {
             const Slot& slot = slots_[at];
-            const bool equal = ((slot.lo ^ key.lo) | (slot.hi ^ key.hi) | (slot.length ^ key.length)) == 0;
+            const bool equal =
+                ((slot.lo ^ key.lo) | (slot.hi ^ key.hi) | (slot.length ^ key.length)) == 0;
             if (equal && (key.is_short() || same_bytes(slot.id, key))) return at;
             if (slot.length == 0) return at;
         }
@@ -73,7 +74,9 @@ private:
     }
 
     int32_t insert_new(const TermKey& key, size_t at) {
-        if (size() == std::numeric_limits<int32_t>::max()) throw std::length_error("more than 2^31 - 1 terms");
+        if (size() == std::numeric_limits<int32_t>::max()) {
+            throw std::length_error("more than 2^31 - 1 terms");
+        }
         const int32_t id = size();
         slots_[at] = {key.lo, key.hi, key.length, id};
         bytes_.insert(bytes_.end(), key.bytes, key.bytes + key.length);
@@ -88,7 +91,8 @@ private:
         shift_ = shift_for(slots);
         for (const Slot& slot : old) {
             if (slot.length == 0) continue;
-            const uint64_t hash = slot.length <= 16 ? hash_short(slot.lo, slot.hi, slot.length) : slot.lo;
+            const uint64_t hash =
+                slot.length <= 16 ? hash_short(slot.lo, slot.hi, slot.length) : slot.lo;
             size_t at = hash >> shift_;
             while (slots_[at].length != 0) at = (at + 1) & (slots - 1);
             slots_[at] = slot;
@@ -97,7 +101,7 @@ private:
 
     std::vector<Slot> slots_;
     int shift_;
-    std::vector<char> bytes_;       // all terms one after the other, by number
+    std::vector<char> bytes_;  // all terms one after the other, by number
     std::vector<int64_t> offsets_;
 };
 
@@ -112,7 +116,9 @@ inline std::vector<int32_t> sorted_terms(const TermTable& table, const std::vect
     for (const int32_t id : ids) {
         const std::string_view term = table.term(id);
         uint64_t prefix = 0;
-        for (size_t i = 0; i < 8; ++i) prefix = prefix << 8 | (i < term.size() ? static_cast<uint8_t>(term[i]) : 0);
+        for (size_t i = 0; i < 8; ++i) {
+            prefix = prefix << 8 | (i < term.size() ? static_cast<uint8_t>(term[i]) : 0);
+        }
         entries.push_back({prefix, id});
     }
     std::sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {

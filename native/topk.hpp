@@ -142,9 +142,8 @@ inline int64_t topk_dense(const float* scores, int64_t rows, int64_t cols, const
 }
 
 inline int64_t topk_sparse(const Csr& matrix, const TopkOutput& out, int threads) {
-    return topk_rows(matrix.rows, 256, out, threads, [&](int64_t row, BestK& best) {
-        return offer_sparse_row(matrix, row, best);
-    });
+    return topk_rows(matrix.rows, 256, out, threads,
+                     [&](int64_t row, BestK& best) { return offer_sparse_row(matrix, row, best); });
 }
 
 }  // namespace labelgrove

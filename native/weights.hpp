@@ -1,4 +1,5 @@
-// How weights are stored: single precision, half precision, or bytes that a scale per child multiplies.
+// How weights are stored: single precision, half precision, or bytes that a scale per child
+// multiplies.
 //
 // Kernels read them where they lie, one or eight at a time.
 #pragma once
@@ -24,8 +25,8 @@ inline float to_float(float value) { return value; }
 inline float to_float(Half value) { return half_to_float(value.bits); }
 inline float to_float(int8_t value) { return static_cast<float>(value); }
 
-// Left to itself, GCC 12 turns loops of known length over short rows into long shuffles across rows;
-// hence vector types where the compiler knows them.
+// Left to itself, GCC 12 turns loops of known length over short rows into long shuffles across
+// rows; hence vector types where the compiler knows them.
 #if LABELGROVE_VECTOR_TYPE
 
 template <class T, int N>
@@ -55,7 +56,8 @@ LABELGROVE_INLINE Packed<int32_t, sizeof...(I)> widen(const T* from, std::index_
     return Packed<int32_t, sizeof...(I)>{from[I]...};
 }
 
-// half_to_float, N at once: widened as a signed number, the sign fills what lies above the exponent.
+// half_to_float, N at once: widened as a signed number, the sign fills what lies above the
+// exponent.
 template <int N>
 LABELGROVE_INLINE Packed<float, N> load_floats(const Half* from) {
     const auto bits = widen(reinterpret_cast<const int16_t*>(from), std::make_index_sequence<N>());

@@ -45,7 +45,9 @@ struct XcPiece {
 
 namespace xc_detail {
 
-inline bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
+inline bool is_space(char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+}
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Reads digits; false where there are none. Numbers too long for an int64 become its maximum.
@@ -87,7 +89,9 @@ inline bool read_float(const char*& p, const char* end, double& out) {
     int64_t exponent = 0;
     if (p < end && *p == '.') {
         const char* fraction = ++p;
-        for (; p < end && is_digit(*p); ++p) mantissa = mantissa * 10 + static_cast<uint64_t>(*p - '0');
+        for (; p < end && is_digit(*p); ++p) {
+            mantissa = mantissa * 10 + static_cast<uint64_t>(*p - '0');
+        }
         exponent = fraction - p;
         digits -= exponent;
     }
@@ -151,7 +155,8 @@ inline int32_t read_line(const char*& p, const char* end, const XcLimits& limits
             const auto narrow = static_cast<float>(value);
             if (number >= limits.features || !std::isfinite(narrow)) {
                 p = token;
-                return fault(number >= limits.features ? XcFault::feature_range : XcFault::value_range);
+                return fault(number >= limits.features ? XcFault::feature_range
+                                                       : XcFault::value_range);
             }
             piece.features.push_back(static_cast<int32_t>(number));
             piece.values.push_back(narrow);
@@ -195,7 +200,8 @@ inline void read_piece(const char* begin, const char* end, const XcLimits& limit
                 piece.fault_codes.push_back(code);
             } else {
                 piece.label_counts.push_back(static_cast<int64_t>(piece.labels.size() - labels));
-                piece.feature_counts.push_back(static_cast<int64_t>(piece.features.size() - features));
+                piece.feature_counts.push_back(
+                    static_cast<int64_t>(piece.features.size() - features));
             }
         }
         line = stop + (stop < end ? 1 : 0);

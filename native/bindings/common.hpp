@@ -37,7 +37,8 @@ nb::object to_numpy(std::vector<T>&& values) {
 // The caller has checked shapes in Python; see labelgrove.arrays.csr_parts.
 inline Csr csr_view(const Vector<int64_t>& indptr, const Vector<int32_t>& indices,
                     const Vector<float>& data, int64_t cols) {
-    return {static_cast<int64_t>(indptr.shape(0)) - 1, cols, indptr.data(), indices.data(), data.data()};
+    return {static_cast<int64_t>(indptr.shape(0)) - 1, cols, indptr.data(), indices.data(),
+            data.data()};
 }
 
 // float32 or float16, rows in one piece.
@@ -48,7 +49,8 @@ inline bool is_half(nb::dlpack::dtype type) {
 }
 
 inline Dense dense_view(const DenseArray& array) {
-    Dense view{static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1)), nullptr, nullptr};
+    Dense view{static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1)), nullptr,
+               nullptr};
     if (array.dtype() == nb::dtype<float>()) {
         view.single = static_cast<const float*>(array.data());
     } else if (is_half(array.dtype())) {

@@ -10,7 +10,8 @@
 #endif
 
 NB_MODULE(_native, module) {
-    module.doc() = "labelgrove's C++ kernels; call them through the Python modules that check their input.";
+    module.doc() =
+        "labelgrove's C++ kernels; call them through the Python modules that check their input.";
     module.def("build_info", [] {
         nb::dict info;
 #if defined(__VERSION__)

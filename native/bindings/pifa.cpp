@@ -13,7 +13,8 @@ void bind_pifa(nb::module_& module) {
         std::pair<SparseRows, DenseRows> sums;
         {
             nb::gil_scoped_release released;
-            sums = pifa(points, csr_view(label_ptr, label_documents, label_weights, documents), threads);
+            sums = pifa(points, csr_view(label_ptr, label_documents, label_weights, documents),
+                        threads);
         }
         auto& [rows, block] = sums;
         // Half precision travels as integers; the caller looks at the same bits as float16.

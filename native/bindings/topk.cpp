@@ -23,8 +23,8 @@ void bind_topk(nb::module_& module) {
             nb::gil_scoped_release release;
             return topk_dense(matrix.data(), rows, cols, out, threads);
         },
-        nb::arg("matrix").noconvert(), nb::arg("columns").noconvert(), nb::arg("scores").noconvert(),
-        nb::arg("counts").noconvert(), nb::arg("threads"),
+        nb::arg("matrix").noconvert(), nb::arg("columns").noconvert(),
+        nb::arg("scores").noconvert(), nb::arg("counts").noconvert(), nb::arg("threads"),
         "Fills columns, scores and counts; returns the first row with NaN or +inf, or -1.");
     module.def(
         "topk_sparse",
