@@ -19,6 +19,7 @@
 #include "dense.hpp"
 #include "gram.hpp"
 #include "parallel.hpp"
+#include "points.hpp"
 #include "random.hpp"
 #include "solver.hpp"
 
@@ -41,8 +42,7 @@ struct StartWeights {
 };
 
 struct LevelProblem {
-    Csr features;
-    Dense dense;
+    Points features;
     RowLists instances;  // per parent: who takes part, and what an error on a negative costs
     RowLists positives;  // per child: who bears it; a subset of its parent's instances
     // Per child, if given: which of its parent's instances it sees as negatives, and what an error
@@ -69,9 +69,13 @@ public:
         const int64_t children = level.children[parent + 1] - first_child_;
         const int64_t started =
             options.start != Start::none && level.start.sparse.cols > 0 ? children : 0;
-        rows_.assign(level.features, level.dense, options.dense_scale, options.bias, instances_,
-                     count_, level.start.sparse, first_child_, first_child_ + started);
-        chunk_.start(children, level.dense.cols);
+        rows_.assign({.features = level.features,
+                      .dense_scale = options.dense_scale,
+                      .bias = options.bias,
+                      .rows = instances_,
+                      .count = count_,
+                      .more = {level.start.sparse, first_child_, first_child_ + started}});
+        chunk_.start(children, level.features.width());
         // Where nothing speaks for a label: the margin of a certain negative, for every document.
         std::fill(chunk_.bias.begin(), chunk_.bias.end(),
                   options.bias != 0.0f ? -1.0f / options.bias : 0.0f);
@@ -144,10 +148,10 @@ private:
         for (int lane = 0; lane < width; ++lane) {
             chunk_.bias[children[lane]] = weights[(rows_.features() - 1) * W + lane];
         }
-        chunk_.keep_sparse(children, width, weights, W, rows_.sparse(), options.threshold,
-                           options.max_nonzeros);
-        chunk_.keep_dense(children, width, weights + rows_.terms() * W, W, options.dense_scale,
-                          options.dense_threshold, options.dense_max_nonzeros);
+        BlockWeights block{.children = children, .count = width, .values = weights, .stride = W};
+        chunk_.keep_sparse(block, rows_.sparse(), options.sparse);
+        block.values = weights + rows_.terms() * W;
+        chunk_.keep_dense(block, options.dense_scale, options.dense);
     }
 
     // Slot 0 is for all that are plain negatives of every label (or, where labels have lists of

@@ -11,24 +11,32 @@
 #include <cstdint>
 #include <vector>
 
-#include "csr.hpp"
-#include "dense.hpp"
 #include "dispatch.hpp"
 #include "lanes.hpp"
+#include "points.hpp"
 #include "prefetch.hpp"
 #include "submatrix.hpp"
 
 namespace labelgrove {
 
+struct ClusterSource {
+    Points features;
+    float dense_scale;  // factor on the dense features, which gives them a regularisation of their
+                        // own
+    float bias;
+    const int32_t* rows;  // the cluster's instances
+    int64_t count;
+    RowRange more;  // copied too, see submatrix.hpp
+};
+
 class ClusterRows {
 public:
-    // `scale` multiplies the dense features: it stands for a regularisation of their own. Rows
-    // [more_first, more_last) of `more` are copied too, see submatrix.hpp.
-    void assign(const Csr& sparse, const Dense& dense, float scale, float bias, const int32_t* rows,
-                int64_t count, const Csr& more, int64_t more_first, int64_t more_last) {
-        sparse_.assign(sparse, rows, count, more, more_first, more_last);
+    void assign(const ClusterSource& source) {
+        const int64_t count = source.count;
+        const float bias = source.bias;
+        sparse_.assign(source.features.sparse, source.rows, count, source.more);
         sparse_.move_lone_features_back();
-        width_ = dense.cols;
+        width_ = source.features.width();
         bias_ = bias;
         lone_squares_.resize(count);
         dense_.resize(count * width_);
@@ -45,10 +53,10 @@ public:
             sum += lone;
             if (width_ > 0) {
                 float* const row = dense_.data() + i * width_;
-                dense.copy_row(rows[i], row);
+                source.features.dense.copy_row(source.rows[i], row);
                 float dense_sum = 0.0f;
                 for (int64_t f = 0; f < width_; ++f) {
-                    row[f] *= scale;
+                    row[f] *= source.dense_scale;
                     dense_sum += row[f] * row[f];
                 }
                 sum += dense_sum;

@@ -18,12 +18,18 @@ namespace labelgrove {
 // Splits a set of rows in halves, those again, and so on; keeps its memory for the next set.
 class HalvingKmeans {
 public:
-    // Rearranges ids[0 .. count), ascending at first, into 2^layers parts that lie one after
-    // another, each ascending. A slice [s, e) is halved at floor((s + e) / 2) of the whole order,
-    // in which ids[0] has place `offset`. Nodes are numbered as in a heap, `node` first; the number
-    // picks the seed.
-    void grow(const Points& points, int32_t* ids, int64_t offset, int64_t count, int layers,
-              uint64_t node, int max_iterations, uint64_t seed, int threads) {
+    // Rearranges order[offset .. end), ascending at first, into 2^layers parts that lie one after
+    // another, each ascending. A slice [s, e) is halved at floor((s + e) / 2). Nodes are numbered
+    // as in a heap, `node` first; the number picks the seed.
+    struct Part {
+        int32_t* order;
+        int64_t offset, end;
+        uint64_t node;
+    };
+    void grow(const Points& points, const Part& part, int layers, const KmeansOptions& options) {
+        const int64_t offset = part.offset, count = part.end - part.offset;
+        int32_t* const ids = part.order + offset;
+        uint64_t node = part.node;
         rows_.assign(points.sparse, ids, count);
         dense_ = points.dense;
         kept_.assign(ids, ids + count);
@@ -32,10 +38,12 @@ public:
         std::vector<int64_t> bounds{offset, offset + count};
         for (int layer = 0; layer < layers; ++layer, node *= 2) {
             std::vector<int64_t> halves;
-            for (size_t part = 0; part + 1 < bounds.size(); ++part) {
-                const int64_t from = bounds[part], to = bounds[part + 1], middle = (from + to) / 2;
-                split(members_.data() + (from - offset), middle - from, to - from, max_iterations,
-                      derive_seed(seed, node + part), threads);
+            for (size_t slice = 0; slice + 1 < bounds.size(); ++slice) {
+                const int64_t from = bounds[slice], to = bounds[slice + 1];
+                const int64_t middle = (from + to) / 2;
+                KmeansOptions inner = options;
+                inner.seed = derive_seed(options.seed, node + slice);
+                split(members_.data() + (from - offset), middle - from, to - from, inner);
                 halves.push_back(from);
                 halves.push_back(middle);
             }
@@ -47,11 +55,11 @@ public:
 
 private:
     // Rearranges members[0 .. count): the first `left` are the left half, each half ascending.
-    void split(int32_t* members, int64_t left, int64_t count, int max_iterations, uint64_t seed,
-               int threads) {
+    void split(int32_t* members, int64_t left, int64_t count, const KmeansOptions& options) {
         if (count < 2) return;
         const int64_t m = rows_.features(), width = dense_.cols;
-        Random random(seed);
+        const int threads = options.threads;
+        Random random(options.seed);
         const uint32_t p = random.below(static_cast<uint32_t>(count));
         uint32_t q = random.below(static_cast<uint32_t>(count - 1));
         if (q >= p) ++q;
@@ -71,7 +79,7 @@ private:
         }
         moved_.assign(members, members + count);
         accumulate(total_.data(), threads, [](int32_t) { return 1.0; });
-        for (int iteration = 0; iteration < max_iterations; ++iteration) {
+        for (int iteration = 0; iteration < options.max_iterations; ++iteration) {
             assign_halves(members, left, count, threads);
             if (iteration > 0 && moved_.empty()) break;
             // Only rows that changed sides change the sum; late iterations move few of them.
@@ -170,20 +178,24 @@ inline constexpr int kLayersPerCopy = 3;
 
 // Order of the rows in which 2^depth clusters lie one after another. A slice [s, e) is halved at
 // floor((s + e) / 2), layer by layer, so sizes differ by at most one.
-inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth, int max_iterations,
-                                            uint64_t seed, int threads) {
+inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth,
+                                            const KmeansOptions& options) {
     std::vector<int32_t> order(points.rows());
     std::iota(order.begin(), order.end(), 0);
     std::vector<int64_t> bounds{0, points.rows()};
-    const int workers = resolve_threads(threads);
+    const int workers = resolve_threads(options.threads);
     std::vector<HalvingKmeans> scratch(workers);
     for (int layer = 0; layer < depth; layer += kLayersPerCopy) {
         const int layers = std::min(kLayersPerCopy, depth - layer);
         const int64_t nodes = static_cast<int64_t>(bounds.size()) - 1;
         auto grow = [&](int64_t node, int worker, int inner_threads) {
-            scratch[worker].grow(
-                points, order.data() + bounds[node], bounds[node], bounds[node + 1] - bounds[node],
-                layers, static_cast<uint64_t>(nodes + node), max_iterations, seed, inner_threads);
+            const HalvingKmeans::Part part{.order = order.data(),
+                                           .offset = bounds[node],
+                                           .end = bounds[node + 1],
+                                           .node = static_cast<uint64_t>(nodes + node)};
+            KmeansOptions inner = options;
+            inner.threads = inner_threads;
+            scratch[worker].grow(points, part, layers, inner);
         };
         if (nodes >= workers) {
             parallel_for(nodes, workers, [&](int64_t node, int worker) { grow(node, worker, 1); });

@@ -46,21 +46,21 @@ public:
     // loses all its rows is gone. Rows without features lie nowhere; they are dealt out evenly, so
     // that labels nobody has used do not all end up in one place.
     void split(const Points& points, const int32_t* ids, int64_t count, int32_t k,
-               int max_iterations, uint64_t seed, int threads, int32_t* cluster) {
+               const KmeansOptions& options, int32_t* cluster) {
         filled_.clear();
         for (int64_t i = 0; i < count; ++i) {
             if (points.has_features(ids[i])) filled_.push_back(static_cast<int32_t>(i));
         }
         const int64_t rows = static_cast<int64_t>(filled_.size());
         k_ = static_cast<int32_t>(std::min<int64_t>(k, std::max<int64_t>(rows, 1)));
-        if (rows > 0) cluster_rows(points, ids, max_iterations, seed, threads);
+        if (rows > 0) cluster_rows(points, ids, options);
         for (int64_t row = 0; row < rows; ++row) cluster[filled_[row]] = nearest_[row];
         deal_empty_rows(points, ids, count, rows > 0 ? k_ : k, cluster);
     }
 
 private:
-    void cluster_rows(const Points& points, const int32_t* ids, int max_iterations, uint64_t seed,
-                      int threads) {
+    void cluster_rows(const Points& points, const int32_t* ids, const KmeansOptions& options) {
+        const int threads = options.threads;
         const int64_t rows = static_cast<int64_t>(filled_.size());
         std::vector<int32_t> chosen(rows);
         for (int64_t row = 0; row < rows; ++row) chosen[row] = ids[filled_[row]];
@@ -73,11 +73,11 @@ private:
         const size_t size = static_cast<size_t>(rows_.features()) * k_;
         centres_.assign(size, 0.0f);
         sums_.assign(size, 0.0);
-        start(seed);
+        start(options.seed);
         nearest_.assign(rows, -1);
         scores_.resize(rows);
         double before = -2.0;
-        for (int iteration = 0; iteration < max_iterations; ++iteration) {
+        for (int iteration = 0; iteration < options.max_iterations; ++iteration) {
             assign(threads);
             // Summed row by row, whatever the number of threads.
             const double mean = std::accumulate(scores_.begin(), scores_.end(), 0.0) / rows;
@@ -243,26 +243,34 @@ private:
     std::vector<float> scores_;
 };
 
-// Splits the nodes order[bounds[n] .. bounds[n + 1]) that have more than max_leaf_size rows; the
-// others are one cluster (0) each. Returns the cluster at each place of `order`.
-inline std::vector<int32_t> kway_kmeans(const Points& points, const int32_t* order,
-                                        const int64_t* bounds, int64_t nodes, int32_t k,
-                                        int64_t max_leaf_size, int max_iterations, uint64_t seed,
-                                        uint64_t first_node, int threads) {
-    std::vector<int32_t> cluster(bounds[nodes], 0);
-    const int workers = resolve_threads(threads);
+// The nodes of one level of a tree: node n has the rows order[bounds[n] .. bounds[n + 1]).
+struct KwayNodes {
+    const int32_t* order;
+    const int64_t* bounds;
+    int64_t count;
+    uint64_t first_number;  // of node 0; the number picks the seed
+};
+
+// Splits the nodes with more than max_leaf_size rows into up to k clusters; the others are one
+// cluster (0) each. Returns the cluster at each place of `order`.
+inline std::vector<int32_t> kway_kmeans(const Points& points, const KwayNodes& nodes, int32_t k,
+                                        int64_t max_leaf_size, const KmeansOptions& options) {
+    std::vector<int32_t> cluster(nodes.bounds[nodes.count], 0);
+    const int workers = resolve_threads(options.threads);
     std::vector<KwayKmeans> scratch(workers);
     auto split = [&](int64_t node, int worker, int inner_threads) {
-        const int64_t begin = bounds[node], count = bounds[node + 1] - begin;
+        const int64_t begin = nodes.bounds[node], count = nodes.bounds[node + 1] - begin;
         if (count <= max_leaf_size) return;
-        scratch[worker].split(points, order + begin, count, k, max_iterations,
-                              derive_seed(seed, first_node + node), inner_threads,
-                              cluster.data() + begin);
+        const KmeansOptions inner{.max_iterations = options.max_iterations,
+                                  .seed = derive_seed(options.seed, nodes.first_number + node),
+                                  .threads = inner_threads};
+        scratch[worker].split(points, nodes.order + begin, count, k, inner, cluster.data() + begin);
     };
-    if (nodes >= workers) {
-        parallel_for(nodes, workers, [&](int64_t node, int worker) { split(node, worker, 1); });
+    if (nodes.count >= workers) {
+        parallel_for(nodes.count, workers,
+                     [&](int64_t node, int worker) { split(node, worker, 1); });
     } else {
-        for (int64_t node = 0; node < nodes; ++node) split(node, 0, workers);
+        for (int64_t node = 0; node < nodes.count; ++node) split(node, 0, workers);
     }
     return cluster;
 }

@@ -34,6 +34,13 @@ struct Points {
     }
 };
 
+// How k-means runs.
+struct KmeansOptions {
+    int max_iterations;
+    uint64_t seed;
+    int threads;
+};
+
 inline constexpr int kPointLanes = 16;
 using PointLanes = Lanes<kPointLanes>;
 

@@ -12,6 +12,7 @@
 #include <limits>
 #include <vector>
 
+#include "chunks.hpp"
 #include "lanes.hpp"
 
 namespace labelgrove {
@@ -28,11 +29,9 @@ struct SolverOptions {
     float bias = 1.0f;
     float eps = 0.3f;  // stop when projected gradients differ by no more than this
     int max_iterations = 100;
-    float threshold = 0.1f;        // smaller weights are dropped
-    int64_t max_nonzeros = 0;      // largest weights kept per child; 0: all above the threshold
-    float dense_scale = 1.0f;      // factor on the dense features while solving
-    float dense_threshold = 0.0f;  // both for the dense block
-    int64_t dense_max_nonzeros = 0;
+    float dense_scale = 1.0f;  // factor on the dense features while solving
+    Pruning sparse{.threshold = 0.1f, .most = 0};
+    Pruning dense{.threshold = 0.0f, .most = 0};
     Start start = Start::none;
 };
 

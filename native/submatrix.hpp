@@ -17,29 +17,29 @@
 
 namespace labelgrove {
 
+// Rows [first, last) of a matrix.
+struct RowRange {
+    Csr matrix;
+    int64_t first = 0, last = 0;
+};
+
 class Submatrix {
 public:
-    // Takes rows[0 .. count) of `source`.
-    void assign(const Csr& source, const int32_t* rows, int64_t count) {
-        assign(source, rows, count, Csr(), 0, 0);
-    }
-
-    // The same, and rows [more_first, more_last) of `more` behind them: they are not counted by
-    // rows(), but begin(count), begin(count + 1) ... read them.
-    void assign(const Csr& source, const int32_t* rows, int64_t count, const Csr& more,
-                int64_t more_first, int64_t more_last) {
+    // Copies rows[0 .. count) of `source`, and the rows of `more` after them: rows() does not count
+    // these, but begin(count), begin(count + 1) ... read them.
+    void assign(const Csr& source, const int32_t* rows, int64_t count, const RowRange& more = {}) {
         if (static_cast<int64_t>(local_.size()) < source.cols) local_.resize(source.cols, 0);
         found_.clear();
         int64_t nnz = 0;
         for (int64_t i = 0; i < count; ++i) nnz += find(source, rows[i]);
-        for (int64_t i = more_first; i < more_last; ++i) nnz += find(more, i);
+        for (int64_t i = more.first; i < more.last; ++i) nnz += find(more.matrix, i);
         number_by_frequency();
         count_ = count;
         begin_.assign(1, 0);
-        begin_.reserve(count + more_last - more_first + 1);
+        begin_.reserve(count + more.last - more.first + 1);
         entries_.resize(nnz);
         for (int64_t i = 0; i < count; ++i) copy(source, rows[i]);
-        for (int64_t i = more_first; i < more_last; ++i) copy(more, i);
+        for (int64_t i = more.first; i < more.last; ++i) copy(more.matrix, i);
         for (int32_t feature : global_) local_[feature] = 0;
     }
 

@@ -276,30 +276,37 @@ private:
     std::vector<int32_t> sorted_;  // worker 0's numbers in the order of the final ones
 };
 
+// Terms one after the other: term i is blob[offsets[i] .. offsets[i + 1]).
+struct TermList {
+    const uint8_t* blob;
+    const int64_t* offsets;
+    int64_t count;
+};
+
 // Applies what was learnt. Immutable but for a pool of scratch memory, so many may use it at once.
 class TfidfModel {
 public:
     // Takes the sorted vocabulary (nothing when hashing to `buckets`) and one idf weight per
     // feature.
     TfidfModel(const AnalyzerOptions& analyzer, const WeightOptions& weights, int32_t buckets,
-               const uint8_t* blob, const int64_t* offsets, int64_t terms, std::vector<float> idf)
+               const TermList& terms, std::vector<float> idf)
         : analyzer_(analyzer),
           norm_(weights.norm),
           weights_(weights),
           buckets_(buckets),
           idf_(std::move(idf)) {
         // Who comes first gets the first slot of its chain: let that be the frequent terms.
-        std::vector<int32_t> order(terms);
+        std::vector<int32_t> order(terms.count);
         std::iota(order.begin(), order.end(), 0);
         std::stable_sort(order.begin(), order.end(),
                          [&](int32_t a, int32_t b) { return idf_[a] < idf_[b]; });
-        table_.reserve(terms);
+        table_.reserve(terms.count);
         feature_.assign(1, -1);
         std::vector<char> padded;
         for (const int32_t id : order) {
-            padded.assign(blob + offsets[id], blob + offsets[id + 1]);
+            padded.assign(terms.blob + terms.offsets[id], terms.blob + terms.offsets[id + 1]);
+            const auto length = static_cast<uint32_t>(padded.size());
             padded.resize(padded.size() + kTermPadding);
-            const auto length = static_cast<uint32_t>(offsets[id + 1] - offsets[id]);
             if (length == 0 || table_.insert(term_key(padded.data(), length)) + 1 !=
                                    static_cast<int32_t>(feature_.size())) {
                 throw std::runtime_error("the vocabulary has an empty or a repeated term");

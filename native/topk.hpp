@@ -12,16 +12,9 @@
 
 #include "csr.hpp"
 #include "parallel.hpp"
+#include "topk_output.hpp"
 
 namespace labelgrove {
-
-// Where the answer goes: rows x width arrays, padded with column -1 and score -inf.
-struct TopkOutput {
-    int64_t width = 0;
-    int32_t* columns = nullptr;
-    float* scores = nullptr;
-    int32_t* counts = nullptr;
-};
 
 // Collects the k best of entries that are offered in ascending order of their columns.
 class BestK {
@@ -41,15 +34,10 @@ public:
     void finish(int64_t row, const TopkOutput& out) {
         if (kept_.size() > k_) keep_best();
         std::sort(kept_.begin(), kept_.end(), better);
-        int32_t* columns = out.columns + row * out.width;
-        float* scores = out.scores + row * out.width;
         for (size_t place = 0; place < kept_.size(); ++place) {
-            columns[place] = kept_[place].column;
-            scores[place] = kept_[place].score;
+            out.set(row, static_cast<int64_t>(place), kept_[place].column, kept_[place].score);
         }
-        std::fill(columns + kept_.size(), columns + out.width, -1);
-        std::fill(scores + kept_.size(), scores + out.width, kNever);
-        out.counts[row] = static_cast<int32_t>(kept_.size());
+        out.finish_row(row, static_cast<int64_t>(kept_.size()));
         kept_.clear();
         threshold_ = kNever;
     }

@@ -4,14 +4,18 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "csr.hpp"
 #include "dense.hpp"
+#include "points.hpp"
+#include "topk_output.hpp"
 
 namespace nb = nanobind;
 
@@ -34,13 +38,6 @@ nb::object to_numpy(std::vector<T>&& values) {
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner));
 }
 
-// The caller has checked shapes in Python; see labelgrove.arrays.csr_parts.
-inline Csr csr_view(const Vector<int64_t>& indptr, const Vector<int32_t>& indices,
-                    const Vector<float>& data, int64_t cols) {
-    return {static_cast<int64_t>(indptr.shape(0)) - 1, cols, indptr.data(), indices.data(),
-            data.data()};
-}
-
 // float32 or float16, rows in one piece.
 using DenseArray = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
@@ -59,6 +56,34 @@ inline Dense dense_view(const DenseArray& array) {
         throw std::invalid_argument("dense features must be float32 or float16");
     }
     return view;
+}
+
+// Groups of arrays come as tuples, so that calls stay short. These are the named tuples CsrParts,
+// FeatureParts and TopK of the Python side, which has checked shapes and indices.
+using CsrArrays = std::tuple<Vector<int64_t>, Vector<int32_t>, Vector<float>, int64_t>;
+using FeatureArrays = std::tuple<CsrArrays, DenseArray>;
+using TopkArrays = std::tuple<MutableMatrix<int32_t>, MutableMatrix<float>, MutableVector<int32_t>>;
+
+inline Csr csr_view(const CsrArrays& arrays) {
+    const auto& [indptr, indices, data, cols] = arrays;
+    return {.rows = static_cast<int64_t>(indptr.shape(0)) - 1,
+            .cols = cols,
+            .indptr = indptr.data(),
+            .indices = indices.data(),
+            .data = data.data()};
+}
+
+inline Points points_view(const FeatureArrays& arrays) {
+    return {csr_view(std::get<0>(arrays)), dense_view(std::get<1>(arrays))};
+}
+
+// Bind such an argument with `.noconvert()`: a converted copy would be filled and thrown away.
+inline TopkOutput output_view(TopkArrays& arrays) {
+    auto& [columns, scores, counts] = arrays;
+    return {.width = static_cast<int64_t>(columns.shape(1)),
+            .columns = columns.data(),
+            .scores = scores.data(),
+            .counts = counts.data()};
 }
 
 // One per kernel, each in its own file; module.cpp calls them.

@@ -216,13 +216,15 @@ void bind_model(nb::module_& module) {
             [](const AnalyzerOptions& analyzer, const WeightOptions& weights, int32_t buckets,
                Vector<uint8_t> blob, Vector<int64_t> offsets, Vector<float> idf) {
                 blob_texts(blob, offsets);
-                const auto terms = static_cast<int64_t>(offsets.shape(0)) - 1;
-                if (static_cast<int64_t>(idf.shape(0)) != (buckets > 0 ? buckets : terms)) {
+                const TermList terms{.blob = blob.data(),
+                                     .offsets = offsets.data(),
+                                     .count = static_cast<int64_t>(offsets.shape(0)) - 1};
+                if (static_cast<int64_t>(idf.shape(0)) != (buckets > 0 ? buckets : terms.count)) {
                     throw std::runtime_error("one idf weight per feature is needed");
                 }
                 nb::gil_scoped_release release;
                 return std::make_shared<TfidfModel>(
-                    analyzer, weights, buckets, blob.data(), offsets.data(), terms,
+                    analyzer, weights, buckets, terms,
                     std::vector<float>(idf.data(), idf.data() + idf.shape(0)));
             },
             nb::arg("analyzer"), nb::arg("weights"), nb::kw_only(), nb::arg("buckets"),
