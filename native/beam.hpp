@@ -1,9 +1,9 @@
 // Beam search down a tree of linear classifiers, and the scores of given labels.
 //
-// Documents are worked on in blocks, and a block's (document, chunk) pairs are taken chunk by
-// chunk: a chunk's weights come into cache once. A child's score is at most its parent's, so each
-// document's best parents go first; a later one is skipped when its own score is already below
-// all that the document would keep. Neither changes a result.
+// Documents are searched in blocks. The (document, chunk) pairs of a block are processed chunk by
+// chunk, so that a chunk's weights are loaded into the cache once. A child's score is at most its
+// parent's, so each document visits its best parents first and skips parents whose own score is
+// below everything it would keep. Neither changes a result.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ private:
 struct BeamRequest {
     int64_t k = 10;
     std::vector<int64_t> beams;  // per level, the last one ignored; 0: keep everything
-    // Labels that may be found: those at leaves before position j number allowed[j]. Null: all.
+    // allowed[j] is the number of allowed labels at the leaves before position j. Null: all labels.
     const int32_t* allowed = nullptr;
     BeamOptions options;
 };
@@ -76,7 +76,7 @@ public:
         for (size_t t = 0; t < tree.levels.size(); ++t) {
             const BeamLevel& level = tree.levels[t];
             const bool last_level = t + 1 == tree.levels.size();
-            // So many nodes have k leaves for certain: the beam never widens beyond that.
+            // `limit` nodes certainly have k leaves, so the beam never needs more.
             const int64_t fewest =
                 request.allowed == nullptr ? std::max<int64_t>(level.fewest_leaves, 1) : 1;
             const int64_t beam = last_level ? request.k : request.beams[t];
@@ -107,8 +107,8 @@ private:
         bool own_margin;             // see BeamOptions
     };
 
-    // Offers the children of all kept nodes. The best few parents of each document come first; of
-    // the others, those that can still matter follow, in rounds that grow.
+    // Offers the children of all kept nodes. The first round visits the best few parents of each
+    // document. Later rounds, each larger than the last, visit those parents that can still matter.
     void visit_children(const Visit& visit) {
         const int64_t count = static_cast<int64_t>(best_.size());
         int64_t from = 0, to = visit.own_margin ? std::numeric_limits<int64_t>::max() : 2;
@@ -141,7 +141,7 @@ private:
         float score;
     };
 
-    // By parent; documents ascend already, and still do within a parent.
+    // Sorts by parent. Documents are ascending before, and within each parent also afterwards.
     void sort_pairs(const BeamLevel& level) {
         if (best_.size() <= 1 || pairs_.empty()) return;
         if (static_cast<int64_t>(pairs_.size()) < level.parents / 4) {
@@ -219,7 +219,7 @@ private:
                                             : request_->allowed[to] - request_->allowed[from];
     }
 
-    // The best `beam` nodes, and further ones until there are labels enough below them.
+    // Keeps the best `beam` nodes, and more until there are k labels below them.
     void keep_best(const BeamLevel& level, const std::vector<uint64_t>& candidates, int64_t beam) {
         const int64_t all = static_cast<int64_t>(candidates.size());
         const int64_t least = beam == 0 ? all : std::min(beam, all);
@@ -234,7 +234,7 @@ private:
         std::vector<uint64_t>& keys = best_[document].sorted();
         const int64_t count = static_cast<int64_t>(keys.size());
         if (request_->options.product()) {
-            // Different logarithms may round to the same product; then the column decides.
+            // Different logarithms can round to the same product; then the lower column wins.
             for (uint64_t& key : keys) {
                 const Scored label = from_sort_key(key);
                 key = sort_key({label.node, std::exp(label.score)});
@@ -267,7 +267,7 @@ inline void beam_search(const BeamTree& tree, const Points& documents, const Bea
     const int64_t rows = documents.sparse.rows;
     const int workers = resolve_threads(threads);
     const int64_t share = (rows + workers - 1) / workers;
-    // Large blocks share chunks among more documents; several per thread even out their work.
+    // In a large block more documents share a chunk; several blocks per thread balance the load.
     const int64_t block = std::clamp<int64_t>(workers == 1 ? share : share / 4, 1, 4096);
     const int64_t blocks = (rows + block - 1) / block;
     std::vector<BeamSearcher> searchers(std::min<int64_t>(workers, std::max<int64_t>(blocks, 1)));
@@ -277,8 +277,8 @@ inline void beam_search(const BeamTree& tree, const Points& documents, const Bea
     });
 }
 
-// Labels whose scores are asked for: row i's leaves are leaves[indptr[i] .. indptr[i + 1]),
-// ascending, and their scores go to the same places of `scores`.
+// The labels to score: row i's leaves are leaves[indptr[i] .. indptr[i + 1]), ascending, and their
+// scores go to the same places of `scores`.
 struct LabelRequest {
     const int64_t* indptr;
     const int32_t* leaves;
@@ -303,7 +303,7 @@ public:
             const BeamLevel& level = tree.levels[t];
             const bool last_level = t + 1 == tree.levels.size();
             next_.clear();
-            int64_t at = 0;  // parents ascend as the leaves do
+            int64_t at = 0;  // parents and leaves are both ascending
             for (const Scored& parent : kept_) {
                 const float* dense =
                     level.dense_cols == 0 ? nullptr : dense_(level, parent.node, &row, 1);

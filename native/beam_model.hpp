@@ -34,9 +34,10 @@ inline void fill_rank_words(const int32_t* features, int64_t rows, int64_t count
     }
 }
 
-// Where a chunk has a feature among its sorted features. A chunk with many features has a bitmap
-// with ranks: one look says whether and where. Another has buckets: buckets[feature >> shift] is
-// the first row that can hold the feature, and there are one to two times as many buckets as rows.
+// Finds the row of a feature in a chunk. A chunk with many features has a bitmap with ranks: one
+// look-up tells whether the feature is there, and where. Other chunks have buckets:
+// buckets[feature >> shift] is the first row that can hold the feature, and there are one to two
+// times as many buckets as rows.
 struct FeatureIndex {
     static constexpr int32_t kRanks = -1;  // instead of a shift
     std::vector<int64_t> ptr;              // into ranks or into buckets
@@ -80,7 +81,7 @@ struct BeamLevel {
     ChildType child_type;
     const void* values;
     ValueType value_type;
-    const float* scales;  // of bytes, one per node
+    const float* scales;  // one per node, for weights stored as bytes
     const float* bias;
     const Half* dense;         // `dense_cols` x width matrices, one per parent
     const int64_t* child_ptr;  // parent p has nodes [child_ptr[p], child_ptr[p + 1])
@@ -88,14 +89,14 @@ struct BeamLevel {
     int64_t entries;           // length of children and values
     int64_t parents;
     int64_t nodes;
-    int64_t fewest_leaves;  // below any node
+    int64_t fewest_leaves;  // the smallest number of leaves below a node
     int64_t dense_cols;
     const FeatureIndex* index;
 
     int64_t width(int64_t parent) const { return child_ptr[parent + 1] - child_ptr[parent]; }
 };
 
-// Scores are added as logarithms: a product over many levels would underflow and tie.
+// Scores are added as logarithms: products over many levels would underflow and become equal.
 enum class PostProcessor : int {
     noop = 0,
     l1_hinge,
@@ -111,11 +112,11 @@ struct BeamOptions {
     bool raw_last_level = false;  // rank labels by their own margin; the tree only shortlists
     float bias = 1.0f;
 
-    // Whether a node's score is its own margin, whatever its parent's.
+    // Whether a node's score is its own margin, independent of its parent's score.
     bool own_margin(bool last_level) const {
         return post_processor == PostProcessor::noop || (last_level && raw_last_level);
     }
-    // Whether final scores are products, held as logarithms until the end.
+    // Whether final scores are products, kept as logarithms until the end.
     bool product() const {
         return post_processor != PostProcessor::noop &&
                post_processor != PostProcessor::log_sigmoid && !raw_last_level;
@@ -126,7 +127,7 @@ inline float log_sigmoid(float margin) {
     return margin >= 0.0f ? -std::log1p(std::exp(-margin)) : margin - std::log1p(std::exp(margin));
 }
 
-// Margins become scores, in place; never more than the parent's unless the margin itself counts.
+// Turns margins into scores in place; with own margins, they already are the scores.
 LABELGROVE_MULTIVERSION
 inline void score_margins(PostProcessor kind, bool own_margin, float parent,
                           float* __restrict margins, int64_t width) {

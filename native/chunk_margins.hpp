@@ -1,10 +1,10 @@
-// The margins of all children of one parent for one document: the innermost work of prediction.
+// The margins of all children of one parent for one document: the inner loop of prediction.
 //
-// A document meets about half of a chunk's rows at random places, rows have one to many entries,
-// and the model is larger than the caches. So the work is cut into passes without unpredictable
-// branches: find the rows, look up and prefetch their entries, add full rows, lay the entries of
-// the other rows end to end, add those. The sum's order depends on the document and the chunk
-// alone.
+// About half of a document's features are in a chunk, at random places; rows have one to many
+// entries, and the model is larger than the caches. So the work is split into passes without
+// unpredictable branches: find the rows, look up and prefetch their entries, add full rows, copy
+// the entries of the other rows end to end, add those. The order of a sum depends on the document
+// and the chunk only.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace labelgrove {
 
-// A row of the chunk that the document meets, and the document's value there.
+// A row of the chunk whose feature the document has, and the document's value of it.
 struct Hit {
     uint32_t row;
     float value;
@@ -40,8 +40,8 @@ struct Spans {
     int64_t entries;  // of the sparse ones
 };
 
-// Entries of a chunk, and how many may be read from its first one on: eight or sixteen are read at
-// once, beyond a row's end.
+// The entries of a chunk. `readable` is the number of entries that may be read from the first one
+// on: reads take eight or sixteen at once and can pass a row's end.
 template <class Value, class Child>
 struct Entries {
     const Value* values;
@@ -106,8 +106,8 @@ LABELGROVE_INLINE void add_full_rows(const Span* rows, int64_t count, const Valu
 #endif
 }
 
-// Lays the entries of all rows end to end, eight at a time: what is written past a row's end is
-// overwritten by the next.
+// Copies the entries of all rows end to end, eight at a time. The next row overwrites what was
+// written past a row's end.
 template <class Value, class Child>
 LABELGROVE_INLINE void lay_out_rows(const Span* rows, int64_t count,
                                     const Entries<Value, Child>& entries, Child* __restrict to,
@@ -138,11 +138,11 @@ LABELGROVE_INLINE void lay_out_rows(const Span* rows, int64_t count,
     }
 }
 
-// Where one thread works; it keeps its memory.
+// One thread's working memory, kept between documents.
 struct MarginScratch {
     std::vector<Hit> hits;
     Spans spans;
-    std::vector<uint16_t> to;  // children, of either size
+    std::vector<uint16_t> to;  // children, of one or two bytes each
     std::vector<float> terms, margins;
 };
 
@@ -186,8 +186,8 @@ inline void add_hits_of(const BeamLevel& level, int64_t parent, int64_t found,
     }
 }
 
-// Looks features up in a bitmap. Half of all look-ups fail at random: writing every one and
-// advancing only on success spares a mispredicted branch each.
+// Looks features up in a bitmap. Half of the look-ups fail, unpredictably. Writing each result and
+// advancing only on success avoids mispredicted branches.
 LABELGROVE_MULTIVERSION
 inline int64_t find_by_rank(const RankWord* words, const int32_t* features, const float* data,
                             int64_t count, const uint32_t* row_start, Hit* __restrict hits) {
@@ -204,11 +204,11 @@ inline int64_t find_by_rank(const RankWord* words, const int32_t* features, cons
     return found;
 }
 
-// Computes margins; one per thread, keeps its memory.
+// Computes margins. Each thread has one, which keeps its memory.
 class ChunkMargins {
 public:
-    // Call before a chunk's documents. A chunk without a bitmap gets one if it is going to be used
-    // often enough.
+    // Call this before the documents of a chunk. A chunk without a bitmap gets one if enough
+    // documents follow.
     void open_chunk(const BeamLevel& level, int64_t parent, int64_t cols, int64_t documents) {
         words_ = nullptr;
         if (level.index->shift[parent] == FeatureIndex::kRanks) {
@@ -222,8 +222,8 @@ public:
         }
     }
 
-    // Margins of all children of the open chunk's parent; `dense` is what dense features give, or
-    // null.
+    // The margins of all children of the open chunk's parent. `dense` is the part of the dense
+    // features, or null.
     float* operator()(const BeamLevel& level, int64_t parent, const Csr& documents,
                       int64_t document, float bias, const float* dense) {
         const int64_t from = documents.indptr[document], count = documents.row_nnz(document);
@@ -263,7 +263,7 @@ private:
             scratch_.spans.sparse.resize(2 * count + 1);
             places_.resize(2 * count + 1);
         }
-        // Behind the last child, sums of numbers that belong elsewhere; they are never read.
+        // The sums after the last child are meaningless and never read.
         if (static_cast<int64_t>(scratch_.margins.size()) < padded_width(width)) {
             scratch_.margins.resize(padded_width(width));
         }

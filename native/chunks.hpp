@@ -1,5 +1,4 @@
-// The weights of the children of consecutive parents, as training leaves them and prediction reads
-// them.
+// The weights of the children of consecutive parents, as training writes and prediction reads them.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +60,7 @@ struct Pruning {
     int64_t most;
 };
 
-// What is kept of one cluster's weights. Blocks of children may be filled in by several threads.
+// Collects the weights of one cluster. Several threads may add different blocks of children.
 class ChunkBuilder {
 public:
     void start(int64_t children, int64_t width) {
@@ -109,9 +108,9 @@ public:
         }
     }
 
-    // Regrouped from by-child to by-feature by counting. A feature that many children use gets an
-    // entry for every child (some zero): such rows are added as a whole in prediction, several
-    // children per instruction.
+    // Regroups weights from by-child to by-feature, with a counting sort. A feature that many
+    // children use gets an entry for every child (some zero): prediction adds such rows as a whole,
+    // several children per instruction.
     void collect(const Submatrix& rows, Chunks& out) {
         const uint32_t width = static_cast<uint32_t>(learnt_.size());
         std::vector<uint32_t> place(rows.features(), 0);
@@ -156,7 +155,7 @@ public:
     }
 
 private:
-    // Of equal weights the one of the lower feature stays.
+    // Of equal weights, keeps the one of the lower feature.
     template <class Number>
     static void keep_largest(std::vector<Weight>& weights, int64_t most, Number number) {
         if (most <= 0 || static_cast<int64_t>(weights.size()) <= most) return;

@@ -1,11 +1,11 @@
 // A cluster's instances as its solver reads them: sparse terms, a dense vector and the constant.
 //
-// Vectors over features have the sparse ones first (renumbered, see submatrix.hpp), then the dense
-// ones, then the constant; for W labels at once they lie as vector[feature][label].
+// Vectors over features have the sparse features first (renumbered, see submatrix.hpp), then the
+// dense ones, then the constant. For W labels at once they are vector[feature][label].
 //
-// Words follow Zipf's law: half of a cluster's features occur in one of its instances alone. The
-// weight of such a feature is that instance's variable times the feature's value, so in a sweep
-// nobody has to fetch or store it; the rest of the weights then fits a nearer cache.
+// Words follow Zipf's law: half of a cluster's features occur in only one of its instances. The
+// weight of such a "lone" feature is that instance's variable times the feature's value, so a sweep
+// need not load or store it. The other weights then fit into a faster cache.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,7 @@ namespace labelgrove {
 
 struct ClusterSource {
     Points features;
-    float dense_scale;  // factor on the dense features, which gives them a regularisation of their
-                        // own
+    float dense_scale;  // factor on the dense features, which changes their regularisation
     float bias;
     const int32_t* rows;  // the cluster's instances
     int64_t count;
@@ -85,8 +84,8 @@ public:
         return margin_to<W>(i, sparse_.end(i), weights, weights[terms() + width_] * bias_);
     }
 
-    // The same in a sweep: `constant` is the constant's part, `factor` what this row counts in the
-    // weights, which gives the part of the features that it alone has.
+    // The same in a sweep: `constant` is the constant's part, and `factor` is this row's factor in
+    // the weights, which gives the part of its lone features.
     template <int W>
     LABELGROVE_INLINE Lanes<W> margin_in_sweep(int64_t i, const Lanes<W>* weights,
                                                const Lanes<W>& constant,
@@ -126,15 +125,14 @@ public:
         weights[terms() + width_] += change * bias_;
     }
 
-    // The same in a sweep: without the constant and the features that this row alone has.
+    // The same in a sweep, without the constant and the lone features.
     template <int W>
     LABELGROVE_INLINE void add_in_sweep(int64_t i, const Lanes<W>& change,
                                         Lanes<W>* weights) const {
         add_to<W>(i, sparse_.lone(i), change, weights);
     }
 
-    // After the sweeps: the weights of the features that this row alone has, of which it counts
-    // `factor`.
+    // After the sweeps: sets the weights of the row's lone features.
     template <int W>
     LABELGROVE_INLINE void set_lone(int64_t i, const Lanes<W>& factor, Lanes<W>* weights) const {
         for (const auto *entry = sparse_.lone(i), *end = sparse_.end(i); entry != end; ++entry) {
@@ -177,7 +175,7 @@ LABELGROVE_INLINE void walk_sum(const ClusterRows& rows, const Lanes<W>* factors
     }
 }
 
-// The loader cannot choose among versions of a template.
+// Templates cannot have several versions, so these are plain functions.
 LABELGROVE_MULTIVERSION
 inline void row_margins(const ClusterRows& rows, int64_t first, const Lanes<16>* weights,
                         Lanes<16>* margins) {

@@ -1,8 +1,8 @@
 // The dense features' part of margins: documents x features times features x children.
 //
-// Every sum runs over the features in order, in an accumulator of its own, so the bits are the same
-// whether documents come alone or in company. Alone, a chunk's weights are read once as they are;
-// in company they are converted from half precision once per 16 children.
+// Every sum adds the features in order, in its own accumulator, so the bits are the same whether
+// documents come alone or together. For one document a chunk's weights are read once as they are;
+// for several, they are converted from half precision first, 16 children at a time.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 
 namespace labelgrove {
 
-inline constexpr int kPanel = 16;         // children that are worked on together
-inline constexpr int kTileDocuments = 4;  // documents likewise
+inline constexpr int kPanel = 16;         // children per step
+inline constexpr int kTileDocuments = 4;  // documents per step
 
 // A chunk's weights; the row of a feature has `width` children side by side.
 struct DenseChunk {
     const Half* weights;
     int64_t features;
     int64_t width;
-    const Half* end;  // of all that may be read
+    const Half* end;  // of the readable weights
 };
 
 // The weights of `lanes` children from `first` on, for every feature; missing children get 0.
@@ -80,7 +80,7 @@ LABELGROVE_MULTIVERSION
 inline void multiply_alone(const DenseChunk& chunk, const float* document, float* __restrict out) {
     int64_t first = 0;
 #if LABELGROVE_VECTOR_TYPE
-    // Reads past a row's end bring numbers that are not used; past the last row there may be none.
+    // Reading past a row's end is harmless, except after the last row, where memory may end.
     constexpr int kWide = 4;
     const int64_t padded = (chunk.width + kPanel - 1) / kPanel * kPanel;
     const Half* last_row = chunk.weights + (chunk.features - 1) * chunk.width;
@@ -116,11 +116,10 @@ inline void multiply_alone(const DenseChunk& chunk, const float* document, float
     }
 }
 
-// Computes the dense part for some documents that visit one chunk; one per thread, keeps its
-// memory.
+// The dense part for some documents that visit one chunk. One per thread, which keeps its memory.
 class DenseMargins {
 public:
-    // How many documents to bring at once: their margins shall stay in cache.
+    // How many documents to pass at once, so that their margins stay in the cache.
     static int64_t batch(int64_t width) { return std::clamp<int64_t>((1 << 17) / width, 32, 512); }
 
     // The margins of document d begin at [d * stride()].

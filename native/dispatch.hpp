@@ -5,7 +5,8 @@
 // define such functions as `static` where several files include them, so some copies stay unused.
 #pragma once
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__) && \
+    !defined(LABELGROVE_ONE_VERSION)
 #define LABELGROVE_MULTIVERSION \
     [[maybe_unused, gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 #else

@@ -1,4 +1,4 @@
-// Balanced spherical 2-means, applied again and again until there are 2^depth clusters.
+// Balanced spherical 2-means, repeated until there are 2^depth clusters.
 #pragma once
 
 #include <algorithm>
@@ -15,17 +15,19 @@
 
 namespace labelgrove {
 
-// Splits a set of rows in halves, those again, and so on; keeps its memory for the next set.
+// Splits a set of rows into halves, and those again; keeps its memory for the next set.
 class HalvingKmeans {
 public:
-    // Rearranges order[offset .. end), ascending at first, into 2^layers parts that lie one after
-    // another, each ascending. A slice [s, e) is halved at floor((s + e) / 2). Nodes are numbered
-    // as in a heap, `node` first; the number picks the seed.
+    // A node of the tree: the rows order[offset .. end), ascending. Nodes are numbered as in a
+    // heap; the number picks the seed.
     struct Part {
         int32_t* order;
         int64_t offset, end;
         uint64_t node;
     };
+
+    // Rearranges the part into 2^layers consecutive parts, each ascending. A slice [s, e) is halved
+    // at floor((s + e) / 2).
     void grow(const Points& points, const Part& part, int layers, const KmeansOptions& options) {
         const int64_t offset = part.offset, count = part.end - part.offset;
         int32_t* const ids = part.order + offset;
@@ -63,7 +65,7 @@ private:
         const uint32_t p = random.below(static_cast<uint32_t>(count));
         uint32_t q = random.below(static_cast<uint32_t>(count - 1));
         if (q >= p) ++q;
-        // Vectors over features hold the sparse block's, then those of the dense block.
+        // Vectors over features hold the sparse features first, then the dense ones.
         direction_.assign(m + width, 0.0f);
         rows_.add(members[q], 1.0f, direction_.data());
         rows_.add(members[p], -1.0f, direction_.data());
@@ -120,8 +122,8 @@ private:
         std::sort(moved_.begin(), moved_.end());
     }
 
-    // sum += sign(row) * row for the moved rows. Threads share the features out among them, so
-    // every feature is summed in the same order whatever their number.
+    // sum += sign(row) * row for the moved rows. Each thread sums its own features, so that every
+    // feature is summed in the same order for any number of threads.
     template <class Sign>
     void accumulate(double* sum, int threads, Sign sign) {
         const int pieces = resolve_threads(threads);
@@ -164,7 +166,7 @@ private:
     };
 
     Submatrix rows_;
-    Dense dense_;  // row kept_[member] belongs to a member
+    Dense dense_;  // member m has the row kept_[m]
     std::vector<float> direction_;
     std::vector<double> total_, right_sum_;
     std::vector<uint8_t> right_;
@@ -172,11 +174,11 @@ private:
     std::vector<int32_t> members_, moved_, kept_;
 };
 
-// So many layers are split on one copy of the rows: copying costs about as much as a few
-// iterations, but the vectors over features are only as short as the copy allows.
+// The number of layers that are split on one copy of the rows. Copying costs about as much as a
+// few iterations, but vectors over features become shorter with each copy.
 inline constexpr int kLayersPerCopy = 3;
 
-// Order of the rows in which 2^depth clusters lie one after another. A slice [s, e) is halved at
+// An order of the rows in which the 2^depth clusters are consecutive. A slice [s, e) is halved at
 // floor((s + e) / 2), layer by layer, so sizes differ by at most one.
 inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth,
                                             const KmeansOptions& options) {

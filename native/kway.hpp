@@ -15,11 +15,11 @@
 
 namespace labelgrove {
 
-// Rounds end when the mean cosine between rows and their centres gains less than this.
+// Stop when the mean cosine between rows and their centres improves by less than this.
 inline constexpr double kKwayTolerance = 1e-4;
 
-// Rows of the dense block that are compared with the centres together, so that the centres are read
-// once for all of them.
+// The number of dense rows that are compared with the centres together, so that the centres are
+// read once for all of them.
 inline constexpr int kKwayRows = 4;
 
 // scores[r * k + c] += <rows + r * width, centre c>; k is a multiple of the lanes and centres are
@@ -42,9 +42,9 @@ static void add_dense_scores(const float* rows, int64_t width, const float* cent
 // Splits one set of rows into up to k clusters; keeps its memory for the next set.
 class KwayKmeans {
 public:
-    // Writes the cluster of ids[i] to cluster[i]. Centres start at k different rows. A cluster that
-    // loses all its rows is gone. Rows without features lie nowhere; they are dealt out evenly, so
-    // that labels nobody has used do not all end up in one place.
+    // Writes the cluster of ids[i] to cluster[i]. Centres start at k different rows. A cluster
+    // without rows disappears. Rows without features are spread evenly, so that unused labels do
+    // not all end up in one cluster.
     void split(const Points& points, const int32_t* ids, int64_t count, int32_t k,
                const KmeansOptions& options, int32_t* cluster) {
         filled_.clear();
@@ -79,7 +79,7 @@ private:
         double before = -2.0;
         for (int iteration = 0; iteration < options.max_iterations; ++iteration) {
             assign(threads);
-            // Summed row by row, whatever the number of threads.
+            // Summed row by row, for the same bits with any number of threads.
             const double mean = std::accumulate(scores_.begin(), scores_.end(), 0.0) / rows;
             if (moved_.empty() || mean - before < kKwayTolerance) break;
             before = mean;
@@ -88,7 +88,7 @@ private:
         }
     }
 
-    // The first k of a random order of the rows, each scaled to unit length.
+    // Centres start at the first k rows of a random order, scaled to unit length.
     void start(uint64_t seed) {
         Random random(seed);
         const int64_t width = dense_.cols;
@@ -113,7 +113,7 @@ private:
         }
     }
 
-    // Sends every row to its best centre, the first of equals, and notes who moved.
+    // Assigns every row to its best centre, the first of equals, and lists the rows that moved.
     void assign(int threads) {
         const int64_t rows = rows_.rows(), block = std::max<int64_t>(16, rows / 256 + 1);
         moves_.resize(rows);
@@ -157,8 +157,8 @@ private:
         }
     }
 
-    // Only rows that moved change the sums. Threads share the features out among them, so that
-    // every sum is made in the same order whatever their number.
+    // Only rows that moved change the sums. Each thread sums its own features, so that every sum
+    // has the same order for any number of threads.
     void move_sums(int threads) {
         const int pieces = resolve_threads(threads);
         const int64_t width = dense_.cols;
@@ -183,7 +183,7 @@ private:
         });
     }
 
-    // A centre without rows becomes zero. What rounding leaves of its sum must not count.
+    // A centre without rows becomes zero, even if rounding left something in its sum.
     void normalise_centres(int threads) {
         std::vector<int64_t> members(k_, 0);
         for (int32_t c : nearest_) ++members[c];
@@ -231,7 +231,7 @@ private:
     int32_t k_ = 0;
     int32_t padded_ = 0;  // k, rounded up to whole lanes
     Submatrix rows_;
-    Dense dense_;  // its row chosen_[row] belongs to a row
+    Dense dense_;  // row r has the dense row chosen_[r]
     std::vector<int32_t> chosen_;
     std::vector<float> dense_centres_;  // columns x padded k
     std::vector<double> dense_sums_;    // k x columns

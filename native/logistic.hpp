@@ -1,10 +1,9 @@
 // One sweep of dual coordinate descent for logistic loss, W labels at once.
 //
-// The dual of logistic loss has no bound that is reached: alpha_i lies in (0, C_i). Each variable
-// is solved by Newton steps on z ln z + (C - z) ln(C - z) + a/2 (z - z0)^2 + b (z - z0), where z is
-// alpha or C - alpha, whichever keeps the logarithm's argument away from cancellation (Yu, Huang
-// and Lin 2011). Margins and changes are shared by the block; the Newton steps are each label's
-// own.
+// In the dual of logistic loss, alpha_i is in the open interval (0, C_i). Each variable is solved
+// with Newton steps on z ln z + (C - z) ln(C - z) + a/2 (z - z0)^2 + b (z - z0), where z is alpha
+// or C - alpha, whichever avoids cancellation in the logarithm (Yu, Huang and Lin 2011). Margins
+// and changes are computed for the block, Newton steps for each label.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +27,7 @@ struct LogisticLane {
 
 template <int W>
 struct LogisticSweep {
-    int32_t size;  // instances that take part
+    int32_t size;  // number of instances
     double eps;
     LogisticLane lanes[W];
 
@@ -38,7 +37,7 @@ struct LogisticSweep {
         for (int lane = 0; lane < W; ++lane) lanes[lane] = {.done = lane >= used};
     }
 
-    // After a sweep: whether it was the last.
+    // Call this after a sweep; returns whether it was the last.
     bool converged() {
         bool all = true;
         for (LogisticLane& lane : lanes) {
@@ -64,7 +63,7 @@ void start_logistic(BlockProblem& problem, int32_t instances) {
     }
 }
 
-// One variable's best value. Adds its Newton steps and notes the gradient that it began with.
+// The best value of one variable. Counts the Newton steps and records the first gradient.
 inline double newton_logistic(double alpha, double cost, double a, double b, LogisticLane& lane) {
     const double other = cost - alpha;
     const bool mirrored = 0.5 * a * (other - alpha) + b < 0.0;
@@ -106,7 +105,7 @@ LABELGROVE_INLINE void sweep_logistic(LogisticSweep<W>& sweep, BlockProblem& pro
             const double slope = static_cast<double>(sign) * margin[lane];
             const double best =
                 newton_logistic(alpha[lane], cost, squared_norms[i], slope, sweep.lanes[lane]);
-            // Between the bounds in single precision too.
+            // Stay between the bounds in single precision too.
             const float updated =
                 std::min(std::max(static_cast<float>(best), 1e-30f * cost), (1.0f - 1e-7f) * cost);
             changes[lane] = (updated - alpha[lane]) * sign;

@@ -1,4 +1,4 @@
-// The best labels by mean score over several lists of labels, as trees or whole models found them.
+// Merges the best labels of several trees or models into one list per row.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 // Runs independent pieces of work on several threads.
 //
-// Threads are started per call instead of being kept in a pool: a start costs about 15
-// microseconds, the kernels run for milliseconds, and without a pool nothing can break when Python
-// forks.
+// Every call starts its threads; there is no pool. A start takes about 15 microseconds and kernels
+// run for milliseconds, and without a pool nothing can break when Python forks.
 #pragma once
 
 #include <algorithm>

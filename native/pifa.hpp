@@ -1,7 +1,7 @@
 // Positive instance feature aggregation: the unit-length, weighted sum of each label's documents.
 //
-// A label's sum is collected in a dense vector; bitmaps remember which places are used, so they can
-// be read in order and cleared without looking at the rest.
+// A label's sum is collected in a dense vector. Bitmaps mark the places in use, which can then be
+// read in order and cleared without looking at the others.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct SparseRows {
     std::vector<float> data;
 };
 
-// The dense block of labels has the precision that the documents' has.
+// The dense block of the labels, with the precision of the documents' one.
 struct DenseRows {
     std::vector<float> single;
     std::vector<uint16_t> half;
@@ -42,8 +42,8 @@ public:
         }
     }
 
-    // Appends the sum as one row without zeros, scaled so that it has unit length together with
-    // what has the length sqrt(square) beside it; returns the scale. Starts again from nothing.
+    // Appends the sum as one row without zeros, and resets it. `square` is the squared length of
+    // the row's dense part; both parts together get unit length. Returns the scale.
     double take(SparseRows& out, double square) {
         const size_t first = out.data.size();
         for (size_t group = 0; group < used_words_.size(); ++group) {
@@ -127,7 +127,7 @@ inline std::pair<SparseRows, DenseRows> pifa(const Points& documents, const Csr&
         }
         all.indices.insert(all.indices.end(), part.indices.begin(), part.indices.end());
         all.data.insert(all.data.end(), part.data.begin(), part.data.end());
-        part = SparseRows();  // free as we go: the peak is one copy and a bit
+        part = SparseRows();  // freed at once, so that there are never two full copies
     }
     return {std::move(all), std::move(dense)};
 }

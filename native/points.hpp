@@ -1,7 +1,7 @@
-// What trees are grown from: rows with a sparse block, a dense block, or both.
+// Rows with a sparse block, a dense block, or both: documents, or labels to build a tree from.
 //
-// The dense block needs no renumbering, so its rows are read where they lie: millions of labels are
-// not copied, and half precision is widened on the way.
+// The dense block needs no renumbering, so its rows are read in place: millions of labels are not
+// copied, and half precision is converted while reading.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct KmeansOptions {
 inline constexpr int kPointLanes = 16;
 using PointLanes = Lanes<kPointLanes>;
 
-// Rows may begin anywhere, so lanes are loaded by copying, which becomes an unaligned load.
+// Rows may be unaligned, so lanes are loaded with memcpy, which becomes an unaligned load.
 LABELGROVE_INLINE PointLanes load_lanes(const float* from) {
     PointLanes lanes;
     std::memcpy(&lanes, from, sizeof lanes);
@@ -76,7 +76,7 @@ LABELGROVE_INLINE float dot_lanes(const Number* row, const float* vector, int64_
     return sum;
 }
 
-// Internal linkage: several files hold versions of these for the loader to choose from.
+// Static, because several files have their own versions of these, from which the loader chooses.
 LABELGROVE_MULTIVERSION
 static float dot_single(const float* row, const float* vector, int64_t width) {
     return dot_lanes(row, vector, width);

@@ -1,8 +1,8 @@
-// What one classifier minimises, and the labels of a block with all that solving them needs.
+// The problem that each classifier solves, and the data of a block of labels.
 //
-//     min_w  1/2 |w - w0|^2 + sum_i C_i loss(y_i (w.x_i + b * bias)),   b is part of w, w0 mostly
-//     0.
+//     min_w  1/2 |w - w0|^2 + sum_i C_i loss(y_i (w.x_i + b * bias))
 //
+// where b is part of w, and w0 is 0 unless weights are given.
 // In the dual every instance has a variable alpha_i, and w = w0 + sum_i alpha_i y_i x_i.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace labelgrove {
 
 enum class Loss : int { squared_hinge = 0, hinge = 1, logistic = 2 };
 
-// What given weights are for: nothing is given, descent begins near them, or w0 is them.
+// The use of given weights: none are given, descent starts from them, or they are w0.
 enum class Start : int { none = 0, initial = 1, centre = 2 };
 
 struct SolverOptions {
@@ -35,16 +35,16 @@ struct SolverOptions {
     Start start = Start::none;
 };
 
-// W labels' problem and the memory to solve it; kept between blocks.
+// The problem of W labels and the memory for solving it, which is kept between blocks.
 struct BlockProblem {
-    // Most instances are negative for all W labels; they share slot 0 of the targets.
+    // Most instances are negatives of all W labels; they share slot 0 of the targets.
     std::vector<int32_t> slot;
     std::vector<float> slot_weights;  // factors on the costs of negatives
-    LaneArray targets;  // per slot W signs, W diagonals, W upper bounds of alpha (0: takes no part)
+    LaneArray targets;  // per slot W signs, W diagonals, W upper bounds of alpha (0: ignored)
     LaneArray alpha;    // per instance
     LaneArray weights;  // per feature
-    LaneArray given;    // per feature: w0, kept aside
-    LaneArray margins;  // per instance; where a Gram matrix keeps them, and to begin with
+    LaneArray given;    // per feature: a copy of w0
+    LaneArray margins;  // per instance; used at the start, and throughout with a Gram matrix
     std::vector<int32_t> active;
 
     // Hinge: D_i = 0 and alpha_i <= C_i. Squared hinge: D_i = 1 / (2 C_i) and no upper bound.
@@ -64,7 +64,7 @@ struct BlockProblem {
         return targets.data() + static_cast<int64_t>(slot[i]) * 3 * W;
     }
 
-    // Those instances which any label of the block learns from.
+    // Lists the instances that matter to at least one label of the block.
     template <int W>
     void list_active(int32_t instances) {
         active.clear();
@@ -76,8 +76,7 @@ struct BlockProblem {
         }
     }
 
-    // The variables that belong to margins: what they are at the optimum, where the loss's slope
-    // says.
+    // Sets the variables to the slope of the loss at the margins, which they equal at the optimum.
     template <int W>
     void alpha_from_margins(int32_t instances, Loss loss) {
         for (int64_t i = 0; i < instances; ++i) {
@@ -99,7 +98,7 @@ struct BlockProblem {
         }
     }
 
-    // margins := alpha_i y_i, the factors of the rows in the weights.
+    // margins = alpha_i y_i, the factors of the rows in the weights.
     template <int W>
     void factors_to_margins(int32_t instances) {
         for (int64_t i = 0; i < instances; ++i) {

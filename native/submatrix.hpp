@@ -1,9 +1,9 @@
 // Some rows of a sparse matrix, copied once with their features renumbered 0 .. m-1.
 //
-// Both the tree and the solver sweep many times over the same few rows. In the copy, vectors over
-// features are m long instead of d. Frequent features get the low numbers, so that the entries
-// which most rows touch share a few cache lines: words follow Zipf's law, and this pays more than
-// anything else done to the inner loops.
+// The tree and the solver both read the same few rows many times. In the copy, vectors over
+// features have length m instead of the number of columns. Frequent features get low numbers, so
+// that the entries used by most rows share a few cache lines. Words follow Zipf's law, and this
+// gains more than any other change to the inner loops.
 #pragma once
 
 #include <algorithm>
@@ -55,8 +55,7 @@ public:
     int64_t nnz() const { return begin_.back(); }
     int32_t global_feature(int32_t feature) const { return global_[feature]; }
 
-    // Brings the features that no other row has to the end of their row; `lone(row)` is where they
-    // begin.
+    // Moves features that no other row has to the end of their row, from `lone(row)` on.
     void move_lone_features_back() {
         lone_.resize(count_);
         for (int64_t row = 0; row < count_; ++row) {
@@ -76,7 +75,7 @@ public:
     }
     const Entry* lone(int64_t row) const { return entries_.data() + lone_[row]; }
 
-    // Rows are visited in random order; fetching the next one's start hides the trip to memory.
+    // Rows are visited in random order; prefetching the start of the next one hides the latency.
     void prefetch_row(int64_t row) const {
         const char* from = reinterpret_cast<const char*>(begin(row));
         for (int line = 0; line < 4; ++line) prefetch(from + 64 * line);
@@ -85,7 +84,7 @@ public:
     float dot(int64_t row, const float* vector) const {
         const Entry* entry = begin(row);
         const Entry* const last = end(row);
-        // Four sums hide the latency of addition; their order is fixed, so are the bits.
+        // Four sums hide the latency of addition. Their order is fixed, and so are the bits.
         float a = 0, b = 0, c = 0, d = 0;
         for (; last - entry >= 4; entry += 4) {
             a += entry[0].value * vector[entry[0].feature];
@@ -120,7 +119,7 @@ private:
         begin_.push_back(to - entries_.data());
     }
 
-    // Orders found features by the magnitude of their counts; that is near enough to a full sort.
+    // Orders features by the bit widths of their counts, which is close enough to a full sort.
     void number_by_frequency() {
         std::array<int32_t, 33> start{};
         for (int32_t feature : found_) {
@@ -143,8 +142,7 @@ private:
     std::vector<Entry> entries_;
     std::vector<int32_t> found_;
     std::vector<int32_t> global_;  // local feature -> feature
-    std::vector<int32_t>
-        local_;  // feature -> count, then local feature; 0 everywhere between calls
+    std::vector<int32_t> local_;   // feature -> count, then local feature; 0 between calls
 };
 
 }  // namespace labelgrove

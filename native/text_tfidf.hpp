@@ -1,8 +1,8 @@
-// Learning a vocabulary from texts, and turning texts into tf-idf rows.
+// Learns a vocabulary from texts, and turns texts into tf-idf rows.
 //
-// Both take texts in batches: a batch is cut into pieces of consecutive texts that threads share
-// out. What comes out depends on the texts alone: numbers of terms are given after sorting, counts
-// are whole numbers, and every row is computed by one thread in the order of its terms.
+// Both take texts in batches, split into pieces of consecutive texts for the threads. Results
+// depend on the texts only: terms are numbered after sorting, counts are whole numbers, and every
+// row is computed by one thread in the order of its terms.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,8 @@ void each_text(const Texts& texts, int64_t piece, Each&& each) {
 
 constexpr int kKeysPerBlock = 32;
 
-// Makes the keys of terms and calls use(keys, count) for blocks of them. By then the memory that
-// their slots in the table lie in is on its way.
+// Computes the keys of terms and calls use(keys, count) for blocks of them, after prefetching their
+// slots in the table.
 template <class Use>
 void each_key_block(const char* buffer, const Slice* slices, int64_t total, const TermTable& table,
                     Use&& use) {
@@ -118,8 +118,7 @@ public:
         return totals;
     }
 
-    // Narrows the sorted terms to those chosen (one flag each); their positions become their
-    // numbers.
+    // Keeps the chosen ones of the sorted terms (one flag each); positions become numbers.
     void choose(const std::vector<uint8_t>& chosen) {
         size_t count = 0;
         for (size_t i = 0; i < sorted_.size(); ++i) {
@@ -139,7 +138,7 @@ public:
         }
     }
 
-    // The rows of all texts seen, and the counter is spent.
+    // The rows of all texts. The counter cannot be used afterwards.
     RowArrays rows(const float* idf, const WeightOptions& options) {
         std::vector<int32_t> number(workers_[0]->stats.size(), -1);
         for (size_t i = 0; i < sorted_.size(); ++i) number[sorted_[i]] = static_cast<int32_t>(i);
@@ -182,9 +181,9 @@ private:
             in_text.resize(terms, 0);
         }
         TextAnalyzer analyzer;
-        TermTable table;  // its own numbers, in the order of first sight; stays empty when hashing
+        TermTable table;  // numbers terms as they appear; stays empty when hashing
         std::vector<Stats> stats;
-        std::vector<uint32_t> in_text;  // count of each term in the text at hand
+        std::vector<uint32_t> in_text;  // count of each term in the current text
         Scratch<int32_t> touched;       // the terms with such a count
         std::vector<int32_t> merged;    // own number -> number in worker 0; empty: the same
     };
@@ -212,7 +211,7 @@ private:
             worker.grow(worker.table.size());
             worker.touched.reserve(touched + count, touched);
             for (int i = 0; i < count; ++i) {
-                // Without a branch: whether a word is new in its text is anybody's guess.
+                // No branch: whether a word is new in its text is unpredictable.
                 worker.touched[touched] = ids[i];
                 touched += worker.in_text[ids[i]]++ == 0;
             }
@@ -234,7 +233,7 @@ private:
         if (kept) kept->row_sizes.push_back(static_cast<uint32_t>(touched));
     }
 
-    // Brings all workers' terms into the first worker's table.
+    // Copies the terms of all workers into the first worker's table.
     void merge() {
         if (std::exchange(is_merged_, true)) return;
         Worker& into = *workers_[0];
@@ -283,11 +282,10 @@ struct TermList {
     int64_t count;
 };
 
-// Applies what was learnt. Immutable but for a pool of scratch memory, so many may use it at once.
+// Applies what was learnt. Immutable except for a pool of scratch memory, so it can be shared.
 class TfidfModel {
 public:
-    // Takes the sorted vocabulary (nothing when hashing to `buckets`) and one idf weight per
-    // feature.
+    // `terms` is the sorted vocabulary, empty when hashing; `idf` has one weight per feature.
     TfidfModel(const AnalyzerOptions& analyzer, const WeightOptions& weights, int32_t buckets,
                const TermList& terms, std::vector<float> idf)
         : analyzer_(analyzer),
@@ -295,7 +293,7 @@ public:
           weights_(weights),
           buckets_(buckets),
           idf_(std::move(idf)) {
-        // Who comes first gets the first slot of its chain: let that be the frequent terms.
+        // Insert frequent terms first, so that they get the first slots of their chains.
         std::vector<int32_t> order(terms.count);
         std::iota(order.begin(), order.end(), 0);
         std::stable_sort(order.begin(), order.end(),
@@ -317,7 +315,7 @@ public:
 
     int64_t features() const { return static_cast<int64_t>(idf_.size()); }
 
-    // One thread's scratch memory. Its size is that of the vocabulary, so it is worth keeping.
+    // One thread's scratch memory. It is as large as the vocabulary, so it is kept and reused.
     struct Worker {
         Worker(const AnalyzerOptions& options, int64_t features)
             : analyzer(options), builder(features) {}
@@ -356,8 +354,7 @@ public:
 
 private:
     static constexpr size_t kMaxIdle = 64;
-    static constexpr int64_t kBytesPerEntry =
-        16;  // of ordinary text; a first guess for the room needed
+    static constexpr int64_t kBytesPerEntry = 16;  // typical; a first estimate of the size
 
     void transform(std::string_view text, const CharTables* tables, Worker& worker,
                    RowBlock& block) const {
@@ -382,8 +379,7 @@ private:
     int32_t buckets_;
     std::vector<float> idf_;
     TermTable table_;
-    std::vector<int32_t>
-        feature_;  // 1 + number in the table -> feature; the first is -1, for no such term
+    std::vector<int32_t> feature_;  // [1 + number in the table]; [0] is -1, for unknown terms
     std::mutex lock_;
     std::vector<std::unique_ptr<Worker>> idle_;
 };

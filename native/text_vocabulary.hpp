@@ -1,4 +1,4 @@
-// The table from a term to its number: open addressing, short terms kept in the slots themselves.
+// A hash table from terms to numbers: open addressing, with short terms stored in the slots.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ public:
         return slots_[at].id >= 0 ? slots_[at].id : insert_new(key, at);
     }
 
-    // Makes room, so that no insertion has to move the slots.
+    // Reserves slots for so many terms, so that insertions never rehash.
     void reserve(int64_t terms) {
         const size_t slots = std::bit_ceil(static_cast<size_t>(std::max<int64_t>(2 * terms, 1)));
         if (slots > slots_.size()) rehash(slots);
@@ -105,10 +105,10 @@ private:
     std::vector<int64_t> offsets_;
 };
 
-// Numbers of the terms in the order of their code points, which in UTF-8 is that of their bytes.
+// The numbers of the terms, sorted by code points, which in UTF-8 means by bytes.
 inline std::vector<int32_t> sorted_terms(const TermTable& table, const std::vector<int32_t>& ids) {
     struct Entry {
-        uint64_t prefix;  // the first eight bytes, most significant first, decide nearly always
+        uint64_t prefix;  // the first eight bytes, which nearly always decide
         int32_t id;
     };
     std::vector<Entry> entries;

@@ -12,7 +12,7 @@
 
 namespace labelgrove {
 
-// An array whose type says how weights are stored.
+// Weights or children; their dtype tells how they are stored.
 using AnyVector = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 ValueType value_type(const AnyVector& values) {
@@ -28,7 +28,7 @@ ChildType child_type(const AnyVector& children) {
     throw std::invalid_argument("children must be uint8 or uint16");
 }
 
-// Holds the arrays of a ranker, which may be memory-mapped, so that a search passes only documents.
+// Keeps the arrays of a ranker, which may be memory-mapped, so that searches only pass documents.
 class BeamModel {
 public:
     explicit BeamModel(Vector<int32_t> leaf_labels) : leaf_labels_(std::move(leaf_labels)) {

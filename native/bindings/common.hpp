@@ -1,4 +1,4 @@
-// What every binding file needs: array types, and handing C++ memory to NumPy without a copy.
+// Shared by all bindings: array types, and handing C++ memory to NumPy without a copy.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -38,7 +38,7 @@ nb::object to_numpy(std::vector<T>&& values) {
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner));
 }
 
-// float32 or float16, rows in one piece.
+// float32 or float16, with contiguous rows.
 using DenseArray = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 inline bool is_half(nb::dlpack::dtype type) {

@@ -2,7 +2,7 @@
 
 namespace labelgrove {
 
-// For tests: what kernels make of a dense block, and how weights are rounded.
+// For tests: how kernels read a dense block, and how they round weights.
 void bind_dense(nb::module_& module) {
     module.def("dense_rows", [](const DenseArray& array) {
         const Dense dense = dense_view(array);

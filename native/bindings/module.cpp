@@ -1,4 +1,4 @@
-// The native module's table of contents: each kernel registers itself from its own file.
+// The native module. Each kernel is registered in a file of its own.
 #include <string>
 
 #include "common.hpp"

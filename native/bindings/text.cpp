@@ -1,4 +1,4 @@
-// Python's door to the text kernels; tfidf.py is the only caller and checks what it passes.
+// Bindings of the text kernels; tfidf.py is the only caller and checks the arguments.
 #include <nanobind/stl/shared_ptr.h>
 
 #include <memory>
@@ -22,9 +22,8 @@ bool is_ascii(PyObject* string) {
 #endif
 }
 
-// Views of the strings' UTF-8. An ASCII string already is that; others are encoded for the time
-// being: PyUnicode_AsUTF8AndSize would leave a second copy inside every string for as long as it
-// lives.
+// Views of the strings as UTF-8. ASCII strings already are UTF-8; others are encoded temporarily,
+// because PyUnicode_AsUTF8AndSize would keep a second copy inside every string.
 struct PinnedTexts {
     explicit PinnedTexts(const nb::list& strings) {
         texts.reserve(strings.size());
@@ -80,7 +79,7 @@ nb::tuple to_tuple(RowArrays rows) {
                           owned_array(std::move(rows.data), nnz));
 }
 
-// A transform under way: borrows scratch memory from the model and collects rows.
+// A running transform: borrows scratch memory from the model and collects rows.
 class TfidfRows {
 public:
     TfidfRows(std::shared_ptr<TfidfModel> model, int threads)
@@ -89,7 +88,7 @@ public:
 
     void add(const Texts& texts, const CharTables* tables) {
         if (texts.empty()) return;
-        // With the GIL held: a fork in another thread cannot then copy a locked pool.
+        // Holding the GIL here keeps other threads from forking while the pool is locked.
         const auto wanted = static_cast<size_t>(std::min<int64_t>(threads_, piece_count(texts)));
         while (workers_.size() < wanted) workers_.push_back(model_->borrow());
         nb::gil_scoped_release release;
