@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import shutil
@@ -141,7 +140,7 @@ def check_device(device: str) -> None:
 
 def check_dense(model: Any, dense: Path | None) -> None:
     """Raises an error for vectors that the model would not read."""
-    if dense is not None and "dense" not in inspect.signature(model.predict).parameters:
+    if dense is not None and not model.reads_dense:
         raise UnsupportedError(
             f"--dense: the method {model.method} reads only text; leave the flag out"
         )

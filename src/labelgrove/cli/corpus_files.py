@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from labelgrove.cli import common, options
+from labelgrove.data.splits import PARTS, HashSplit, Part
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:

@@ -58,6 +58,9 @@ def train(
     from labelgrove.cli.evaluate import evaluate_model
     from labelgrove.cli.train_summary import print_summary, summary
     from labelgrove.core.callbacks import RichProgress
+    from labelgrove.core.memory import limit_memory, parse_size, peak_rss, require
+    from labelgrove.core.processes import is_first_process, process_count, wait_for_all
+    from labelgrove.data.splits import repeated_texts
     from labelgrove.formats.files import existing
     from labelgrove.methods import create
     from labelgrove.planning.plan import plan_training
@@ -77,7 +80,7 @@ def train(
     reading.options()
     if str(corpus) != "-":
         existing(corpus)  # before a run folder is made next to it
-    where = device if model.encoders() else None
+    where = machine.device if model.encoders() else None
     with _training_run(out, run_folder, resume=resume, force=force, device=where) as run:
         if budget is not None:
             require(budget, peak_rss() or 0, "starting labelgrove")

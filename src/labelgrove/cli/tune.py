@@ -46,6 +46,7 @@ def tune(
     Example: labelgrove tune train.jsonl --method cascadexml --space space.toml --metric PSP@5
     """
     from labelgrove.core.callbacks import RichProgress
+    from labelgrove.core.params import read_toml
     from labelgrove.disk.atomic import write_file
     from labelgrove.methods import create
     from labelgrove.tuning.search import parse_budget, tune
@@ -118,7 +119,8 @@ def bench(
 ) -> None:
     """Train and measure several methods, and compare them with published numbers.
 
-    Run the same command again to continue an interrupted bench. Finished rows are reused.
+    Run the same command again to continue an interrupted bench. Finished rows are reused. --set
+    applies to all rows that have the setting.
 
     Example: labelgrove bench --config bench.toml --data corpus --run runs/bench
     """

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
+from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus
 from labelgrove.datasets import words
 from labelgrove.datasets.shop_labels import (

@@ -146,28 +146,8 @@ def _chunked(layer: _Layer, order: Int64, children: Int64) -> ChunkedWeights:
         bias = matrix[[-1], :].toarray().ravel().astype(np.float32) * np.float32(layer.bias)
         matrix = sparse.csc_array(matrix[:-1, :])
     node = np.repeat(np.arange(nodes), np.diff(matrix.indptr))
-    parent = np.searchsorted(children, node, side="right") - 1
-    by_row = np.lexsort((node, matrix.indices, parent))
-    parent, node = parent[by_row], node[by_row]
-    feature = matrix.indices[by_row]
-    first = np.ones(len(by_row), bool)  # of a chunk's row
-    first[1:] = (parent[1:] != parent[:-1]) | (feature[1:] != feature[:-1])
-    starts = np.flatnonzero(first)
-    chunk_rows = np.searchsorted(parent[starts], np.arange(parents + 1)).astype(np.int64)
-    chunk_entries = np.searchsorted(parent, np.arange(parents + 1)).astype(np.int64)
-    # The start of each row within its chunk, and after a chunk's rows the number of its entries.
-    row_start = np.insert(
-        starts - chunk_entries[parent[starts]], chunk_rows[1:], np.diff(chunk_entries)
-    )
-    return ChunkedWeights(
-        chunk_rows=chunk_rows,
-        chunk_entries=chunk_entries,
-        features=feature[starts].astype(np.int32),
-        row_start=row_start.astype(np.uint32),
-        children=(node - children[parent]).astype(np.uint16),
-        values=matrix.data[by_row].astype(np.float32),
-        bias=bias,
-    )
+    values = matrix.data.astype(np.float32)
+    return ChunkedWeights.from_entries(node, matrix.indices, values, children, bias=bias)
 
 
 def _search_params(layers: list[_Layer]) -> SearchParams:
