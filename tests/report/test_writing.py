@@ -167,8 +167,8 @@ def test_hostile_labels_texts_ids_and_names_stay_text(tmp_path: Path) -> None:
         *("html", "head", "meta", "title", "style", "body", "a", "header", "h1", "h2", "h3"),
         *("p", "dl", "div", "dt", "dd", "nav", "ul", "ol", "li", "main", "section", "footer"),
         *("table", "caption", "thead", "tbody", "tr", "th", "td", "span", "bdi", "details"),
-        *("summary", "pre", "code", "figure", "figcaption", "svg", "desc", "polyline"),
-        *("polygon", "circle", "text"),
+        *("summary", "pre", "code", "figure", "figcaption", "svg", "desc", "text", "g", "path"),
+        *("defs", "use", "rect", "clippath"),
     }
 
 
@@ -274,7 +274,7 @@ def test_texts_are_cut_and_features_need_none(model: Linear) -> None:
     assert "long " * 70 not in to_html(measure_report(model, corpus, intervals=None))
     features = Corpus(None, np.eye(2), LabelIndex("ab"), features=np.eye(2))
     p = Predictions.from_scores([[0, 1], [0, 1]], k=1, index=features.index)
-    assert "the data hold features" in to_html(measure_report(p, features, intervals=None))
+    assert "the data are features" in to_html(measure_report(p, features, intervals=None))
 
 
 def test_what_cannot_be_reported_is_refused(model: Linear, tmp_path: Path) -> None:

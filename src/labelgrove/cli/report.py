@@ -68,15 +68,13 @@ def report(
 
     from labelgrove.cli.corpus_files import refuse_existing
     from labelgrove.metrics import Propensity
-    from labelgrove.report import write_report
-    from labelgrove.report.png import check_png
+    from labelgrove.report import check_extra, write_report
     from labelgrove.report.runs import predicted
 
+    check_extra()
     console = common.stderr_console()
     common.check_device(device)
     refuse_existing([out], force=force)
-    if png is not None:
-        check_png()
     how = common.read_options(
         input_format, text_field, labels_field, id_field, skip_bad, read, part="test"
     )
