@@ -11,15 +11,17 @@ from typing import Any
 from labelgrove.cli import common, options
 
 EXTRAS = {
-    "torch": ("torch", "transformers", "accelerate"),
-    "serve": ("fastapi", "uvicorn", "pydantic"),
+    "torch": ("torch", "transformers", "safetensors", "accelerate"),
+    "serve": ("fastapi", "uvicorn", "pydantic", "prometheus-client"),
     "data": ("pyarrow",),
     "ray": ("ray",),
     "tune": ("optuna",),
     "onnx": ("onnxruntime",),
+    "hub": ("huggingface-hub", "jinja2"),
+    "report": ("matplotlib", "jinja2"),
     "track": ("mlflow", "tensorboard"),
 }
-CORE = ("numpy", "scipy", "scikit-learn", "safetensors", "typer", "rich")
+CORE = ("numpy", "scipy", "scikit-learn", "tomli-w", "typer", "rich")
 
 
 def doctor(as_json: options.Json = False) -> None:
