@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove import Ensemble, LabelIndex, Linear
@@ -50,6 +50,7 @@ def trees(draw: st.DrawFn) -> LabelTree:
     return LabelTree(parents, draw(st.permutations(range(above))))
 
 
+@settings(deadline=None)
 @given(trees(), st.integers(1, 5))
 def test_every_label_is_met_once(tree: LabelTree, limit: int) -> None:
     index = LabelIndex([f"l{column}" for column in range(tree.labels)])

@@ -3,6 +3,9 @@
 The layout is eight bytes of header length, a JSON header, then the arrays one after the other
 without gaps. We pad the header so that the data starts on a 64-byte boundary, and write large item
 sizes first, so that every array is aligned to its items and can be used where it lies.
+
+Why not the package safetensors: it copies what it reads into the process's own memory, while mapped
+files are shared by all workers of a service and need no time to load.
 """
 
 from __future__ import annotations

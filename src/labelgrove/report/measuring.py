@@ -171,7 +171,10 @@ def measure_report(
     index = runs[0].predictions.index
     truth = data.reindex(index)
     judged = tuple(judge(run.predictions, truth.labels, unknown=truth.unknown) for run in runs)
-    training = _padded(training or getattr(runs[0].model, "facts_", None), len(index))
+    subject = runs[0].model
+    if training is None and subject is not None:
+        training = subject.facts_
+    training = _padded(training, len(index))
     known: dict[str, Any] = {} if training is None else _known(training, propensity)
     depth = max(1, min(k, len(index)))
     families = [f for f in FAMILIES if f != "PSP" or training is not None]

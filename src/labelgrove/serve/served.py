@@ -244,8 +244,8 @@ class ModelFolder:
             self.current.documents = read_corpus(train, index=self.current.model.index_)
 
     async def watch(self, seconds: float, metrics: Metrics) -> None:
-        """Looks every ``seconds`` for another manifest; a model that cannot be loaded is left."""
-        while True:
+        """Looks for a new model every ``seconds`` (0: never); keeps the old one if that fails."""
+        while seconds:
             await asyncio.sleep(seconds)
             signature = self._signature()
             if signature is None or signature == self._seen:
@@ -256,12 +256,12 @@ class ModelFolder:
             try:
                 loaded = await asyncio.to_thread(Served.load, self._path, **self._how)
             except Exception:
-                metrics.count("labelgrove_reloads_total", "failed")
+                metrics.reloads.labels("failed").inc()
                 log.exception("%s: keeping the old model, the new one fails", self._path)
                 continue
             loaded.documents = self.current.documents
             self.current = loaded
-            metrics.count("labelgrove_reloads_total", "loaded")
+            metrics.reloads.labels("loaded").inc()
             took = time.perf_counter() - started
             log.info("%s: model %s loaded in %.2f s", self._path, loaded.id, took)
 

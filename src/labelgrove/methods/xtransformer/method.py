@@ -23,6 +23,7 @@ from labelgrove.methods.inputs import Terms
 from labelgrove.methods.networks import network_pieces
 from labelgrove.methods.neural import NeuralEstimator, comparison, estimate_memory, make_runner
 from labelgrove.methods.preparation import Prepared, held_out_measures
+from labelgrove.methods.xtransformer.explaining import matcher_paths
 from labelgrove.methods.xtransformer.indexing import IndexingParams, cluster_count
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
@@ -31,7 +32,6 @@ from labelgrove.methods.xtransformer.matching import (
     match,
     stored_matcher,
 )
-from labelgrove.methods.xtransformer.method.explaining import matcher_paths
 from labelgrove.methods.xtransformer.net import MatcherParams
 from labelgrove.methods.xtransformer.ranking import (
     ClusterRanker,
