@@ -23,16 +23,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import labelgrove
 from labelgrove.benching.config import Bench, BenchParams, Row, create_row
 from labelgrove.benching.table import METRICS, add_gains
 from labelgrove.core import jsonio
 from labelgrove.core.params import to_toml
+from labelgrove.core.versions import VERSION
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions
 from labelgrove.disk.hashing import content_hash, file_hash
 from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.formats.read import source_files
+from labelgrove.loading import load
 from labelgrove.nn.encoders.files import EncoderContent, find_encoder
 
 WARM_UP = 5  # documents predicted before the measurement
@@ -142,7 +143,7 @@ class _Place:
         members = [self.key(self.rows[name]) for name in row.of]
         shared = self.params.get_params() | {"baseline": None}
         parts = [self.files.digest, shared, row.settings, members, encoders_of(row)]
-        return content_hash(labelgrove.__version__, *parts)
+        return content_hash(VERSION, *parts)
 
     def record(self, row: Row) -> dict[str, Any] | None:
         """The finished record of a row with the same settings and data, or None."""
@@ -199,7 +200,7 @@ class _Place:
             "model_bytes": summary["model_bytes"],
             "peak_memory_bytes": summary["peak_memory_bytes"],
         }
-        return labelgrove.load(out), costs
+        return load(out), costs
 
     def _joined(self, row: Row) -> tuple[Any, dict[str, Any]]:
         members, records = [], []
@@ -210,7 +211,7 @@ class _Place:
                     f"its member {name} is not trained: add it with --only, or see why it failed"
                 )
             records.append(record)
-            members.append(labelgrove.load(self.folder / "models" / self.rows[name].slug))
+            members.append(load(self.folder / "models" / self.rows[name].slug))
         model = create_row(row)
         model.members = members
         held_out = None

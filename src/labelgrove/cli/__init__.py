@@ -42,9 +42,9 @@ def _version(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
-        from labelgrove import __version__
+        from labelgrove.core.versions import VERSION
 
-        typer.echo(f"labelgrove {__version__}")
+        typer.echo(f"labelgrove {VERSION}")
         raise typer.Exit
 
 

@@ -80,8 +80,8 @@ def doctor(as_json: options.Json = False) -> None:
 
     Example: labelgrove doctor --json
     """
-    from labelgrove import __version__
     from labelgrove.core.memory import available_memory, format_size
+    from labelgrove.core.versions import VERSION
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     sections: dict[str, dict[str, Any]] = {
@@ -92,7 +92,7 @@ def doctor(as_json: options.Json = False) -> None:
             "usable cores": cores,
             "free memory": format_size(available_memory() or 0),
         },
-        "packages": {"labelgrove": __version__} | {name: _version(name) for name in CORE},
+        "packages": {"labelgrove": VERSION} | {name: _version(name) for name in CORE},
         "kernels": _kernels(),
         "extras": {
             extra: ", ".join(f"{name} {_version(name)}" for name in names)
@@ -132,7 +132,7 @@ def _torch() -> dict[str, Any]:
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
-        "version": torch.__version__,
+        "version": torch.VERSION,
         "threads": torch.get_num_threads(),
         "GPU": ", ".join(gpus) if gpus else "none",
         "bf16": bool(gpus) and torch.cuda.is_bf16_supported(),

@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import labelgrove
 from labelgrove.core import jsonio
 from labelgrove.core.part import Part
+from labelgrove.core.versions import VERSION
 from labelgrove.disk.atomic import leftovers, write_file, write_folder
 from labelgrove.disk.hashing import file_hash
 from labelgrove.disk.tensors import read_tensors, write_tensors
@@ -167,7 +167,7 @@ def read_manifest(path: str | Path, *, kind: str) -> dict[str, Any]:
     if version > FORMAT_VERSION:
         raise ModelFormatError(
             f"{file}: format version {version} is newer than this labelgrove "
-            f"({labelgrove.__version__}) reads; upgrade labelgrove"
+            f"({VERSION}) reads; upgrade labelgrove"
         )
     try:
         checksum = manifest_checksum(manifest)
@@ -185,7 +185,7 @@ def library_versions() -> dict[str, str]:
     >>> "numpy" in library_versions()
     True
     """
-    versions = {"labelgrove": labelgrove.__version__, "python": platform.python_version()}
+    versions = {"labelgrove": VERSION, "python": platform.python_version()}
     for name in ("numpy", "scipy", "scikit-learn", "torch", "transformers"):
         try:
             versions[name] = importlib.metadata.version(name)

@@ -21,11 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import labelgrove
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Event, JsonlLog
 from labelgrove.core.part import Part
 from labelgrove.core.processes import is_first_process
+from labelgrove.core.versions import VERSION
 from labelgrove.disk.atomic import clean_up_inside, write_file
 from labelgrove.disk.bundle import FORMAT_VERSION, read_bundle, read_manifest, write_bundle
 from labelgrove.disk.hashing import content_hash
@@ -318,7 +318,7 @@ def _input_hashes(inputs: Mapping[str, Any]) -> dict[str, str]:
 
 def _key(name: str, hashes: Mapping[str, str]) -> str:
     # Another version of the library may compute something else from the same inputs.
-    return content_hash(labelgrove.__version__, FORMAT_VERSION, name, hashes)[:32]
+    return content_hash(VERSION, FORMAT_VERSION, name, hashes)[:32]
 
 
 def _check_usable(folder: Path) -> None:

@@ -46,7 +46,8 @@ def push(
 
     The repository is created if it does not exist, private unless ``private=False``. A README.md in
     the folder is used as it is; otherwise ``model_card`` generates a card from these arguments.
-    Local paths in the settings are left out. The token is the argument, or the one that ``huggingface-cli login`` stored.
+    Local paths in the settings are left out. The token is the argument, or the one that
+    ``huggingface-cli login`` stored.
 
     >>> push("model", "no owner")
     Traceback (most recent call last):
@@ -150,7 +151,7 @@ def check_repository(repo_id: str) -> None:
 
 
 def _download(api: Any, repo_id: str, commit: str, folder: Path) -> None:
-    """Downloads the manifest first: a repository without a model is refused before its gigabytes."""
+    """The manifest first: a repository without a model is refused before its gigabytes."""
     # Inside the folder: if this process is killed, the next download removes it.
     with tempfile.TemporaryDirectory(dir=folder) as aside:
         where: dict[str, Any] = {"revision": commit, "local_dir": aside}

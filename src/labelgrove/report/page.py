@@ -9,6 +9,7 @@ from typing import Any
 
 from labelgrove.core.memory import format_size
 from labelgrove.core.params import to_toml
+from labelgrove.core.versions import VERSION
 from labelgrove.metrics.bins import HEAD_ABOVE, TAIL_UP_TO
 from labelgrove.report.figures import BIN_RANGES, figures, stage_timings
 from labelgrove.report.look import LOOK, duration, percent, printable, shortened
@@ -50,8 +51,6 @@ def to_html(report: Report) -> str:
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
-
-    import labelgrove
 
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -95,7 +94,7 @@ def to_html(report: Report) -> str:
         policy=POLICY,
         css=Markup("".join(styles)),
         icon=Markup(LOOK.with_name("icon.svg").read_text(encoding="utf-8")),
-        version=labelgrove.__version__,
+        version=VERSION,
         now=f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d at %H:%M}",
         zip=zip,
     )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query
 from starlette.responses import Response
 
-import labelgrove
+from labelgrove.core.versions import VERSION
 from labelgrove.serve import page_files, problems, schema
 from labelgrove.serve.batching import Batcher
 from labelgrove.serve.door import Door
@@ -64,7 +64,7 @@ def create_app(
 
     app = FastAPI(
         title="labelgrove",
-        version=labelgrove.__version__,
+        version=VERSION,
         summary="Raw text in, the k best labels out.",
         lifespan=lifespan,
         docs_url=None,  # its page loads scripts from other hosts
@@ -182,7 +182,7 @@ def create_app(
         """Prometheus' text format, over all worker processes."""
         served = folder.current
         text = metrics.text(
-            build={"version": labelgrove.__version__},
+            build={"version": VERSION},
             model={"id": served.id, "method": served.method},
         )
         return Response(text, media_type=CONTENT_TYPE)

@@ -19,10 +19,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import labelgrove
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.strings import StringTable
+from labelgrove.core.versions import VERSION
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import hold_out
 from labelgrove.disk.atomic import write_file
@@ -97,7 +97,7 @@ def tune(
         "base": jsonio.plain(base),
         "space": {key: repr(span) for key, span in spans.items()},
         "data": content_hash([[c.texts, c.features, c.labels] for c in (train, dev)]),
-        "version": labelgrove.__version__,
+        "version": VERSION,
     }
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary) / "study" if folder is None else Path(folder)

@@ -1,5 +1,1 @@
-"""The training loop and its parts."""
-
-from labelgrove.nn import need_torch
-
-need_torch("training a neural model")
+"""The training loop and its parts; settings import without torch."""
