@@ -10,6 +10,7 @@ from scipy import sparse
 
 torch = pytest.importorskip("torch")
 
+from labelgrove.labels.tree import LabelTree  # noqa: E402
 from labelgrove.nn.heads.candidates import (  # noqa: E402
     TreeIndex,
     best,
@@ -149,11 +150,27 @@ def test_best_and_favour():
     assert best(logits, None, 1)[0].tolist() == [[1]]
 
 
+def test_documents_with_a_label_below_a_node_are_counted_once():
+    index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
+    labels = sparse.csr_array([[1, 0, 1], [1, 0, 0], [0, 0, 0]])
+    assert [counts.tolist() for counts in index.bearers(labels)] == [[2, 0], [1, 2, 0]]
+
+
+def test_as_many_nodes_are_needed_as_the_smallest_ones_demand():
+    # Two clusters with 2 and 1 groups; these have 1, 3 and 2 labels.
+    index = TreeIndex(LabelTree([[0, 0], [0, 0, 1], [0, 1, 1, 1, 2, 2]], np.arange(6)))
+    needed = {1: [1, 1], 2: [2, 2], 3: [2, 2], 4: [2, 3], 99: [2, 3]}
+    assert {k: index.needed(k) for k in needed} == needed
+    assert [index.most_children(2, kept=kept) for kept in (1, 2, 9)] == [8, 8, 8]
+
+
 def test_labels_of_a_batch_from_rows_and_csr_are_the_same():
     rows = [[3, 1], [], [0]]
     given_rows = RaggedLabels.from_rows(rows)
     matrix = sparse.csr_array(([1.0] * 3, [3, 1, 0], [0, 2, 2, 3]), shape=(3, 4))
     assert torch.equal(RaggedLabels.from_csr(matrix).padded(), given_rows.padded())
     assert given_rows.padded()[0, :3].tolist() == [3, 1, NO_NODE]
+    assert (given_rows.batch, given_rows.width) == (3, 8)
+    assert [RaggedLabels.from_rows([[0] * n]).width for n in (8, 9)] == [8, 16]
     empty = RaggedLabels.from_rows([[], []])
     assert (empty.padded() == NO_NODE).all()

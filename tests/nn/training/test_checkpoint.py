@@ -1,0 +1,102 @@
+"""Tensors to parts and back, and the weights of the best evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.errors import ModelFormatError  # noqa: E402
+from labelgrove.nn.training.checkpoint import (  # noqa: E402
+    BestWeights,
+    fill,
+    from_part,
+    load_optimizer,
+    optimizer_tensors,
+    to_part,
+)
+
+
+def test_groups_of_tensors_come_back_whatever_their_type() -> None:
+    groups = {
+        "model": {
+            "w": torch.tensor([1.5, -2.0]),
+            "half": torch.tensor([0.25], dtype=torch.bfloat16),
+        },
+        "model2": {"w": torch.tensor([7])},
+        "empty": {"none": torch.zeros(0, 3)},
+    }
+    part = to_part({"step": 3}, groups)
+    assert part.config == {"step": 3}
+    for group, tensors in groups.items():
+        again = from_part(part, group)
+        assert again.keys() == tensors.keys()
+        for name, tensor in tensors.items():
+            assert again[name].dtype == tensor.dtype and torch.equal(again[name], tensor)
+
+
+def test_only_tensors_that_fit_are_filled() -> None:
+    weight = torch.zeros(2)
+    fill({"w": weight}, {"w": torch.ones(2)}, "it")
+    assert weight.tolist() == [1.0, 1.0]
+    with pytest.raises(ModelFormatError, match=r"it: w has the shape \(3,\), not \(2,\)"):
+        fill({"w": weight}, {"w": torch.ones(3)}, "it")
+    with pytest.raises(ModelFormatError, match=r"does not hold this model's tensors \(b differs\)"):
+        fill({"w": weight}, {"w": torch.ones(2), "b": torch.ones(1)}, "it")
+
+
+def test_an_optimisers_state_continues() -> None:
+    def made() -> tuple[torch.nn.Linear, torch.optim.AdamW]:
+        torch.manual_seed(0)
+        model = torch.nn.Linear(2, 1)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.1)
+
+    def step(model: torch.nn.Linear, optimizer: torch.optim.AdamW) -> None:
+        optimizer.zero_grad()
+        model(torch.tensor([[1.0, -1.0]])).sum().backward()
+        optimizer.step()
+
+    model, optimizer = made()
+    step(model, optimizer)
+    again, fresh = made()
+    again.load_state_dict(model.state_dict())
+    load_optimizer(fresh, optimizer_tensors(optimizer))
+    for pair in ((model, optimizer), (again, fresh)):
+        step(*pair)
+    assert torch.equal(model.weight, again.weight)
+    assert optimizer_tensors(None) == {}
+    load_optimizer(None, {})
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_the_best_weights_come_back(tmp_path: Path, in_memory: bool) -> None:
+    model = torch.nn.Linear(2, 1)
+    kept = model.weight.detach().clone()
+    best = BestWeights(None if in_memory else tmp_path)
+    best.save(model, 10)
+    torch.nn.init.constant_(model.weight, 7.0)
+    best.load(model, 10)
+    assert torch.equal(model.weight, kept)
+
+
+def test_weights_stay_as_long_as_one_of_two_checkpoints_names_them(tmp_path: Path) -> None:
+    def steps() -> list[int]:
+        return sorted(int(path.name.removeprefix("step-")) for path in tmp_path.glob("step-*"))
+
+    model, best = torch.nn.Linear(1, 1), BestWeights(tmp_path)
+    for step in (1, 2, 3):
+        best.save(model, step)
+    best.named_by_checkpoint(2)
+    assert steps() == [2]
+    best.save(model, 4)
+    best.named_by_checkpoint(4)
+    assert steps() == [2, 4]
+    assert best.readable(4) and not best.readable(5)
+    reader = BestWeights(tmp_path, writes=False)
+    reader.save(model, 9)
+    reader.named_by_checkpoint(9)
+    assert steps() == [2, 4]
+    best.named_by_checkpoint(None)
+    assert steps() == [4]

@@ -1,0 +1,132 @@
+"""Devices, precisions, seeds and interrupts of a training run in one process."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.errors import ConfigError  # noqa: E402
+from labelgrove.nn.training.devices import (  # noqa: E402
+    Workers,
+    autocast,
+    choose_device,
+    choose_precision,
+    derived_seed,
+    interrupts_held_back,
+    memory_in_use,
+    own_settings,
+    seed_torch,
+)
+
+CPU = torch.device("cpu")
+
+
+def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for available, chosen in ((False, "cpu"), (True, "cuda")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda known=available: known)
+        assert choose_device().type == choose_device("auto").type == chosen
+        assert choose_device("cpu") == CPU
+    assert choose_device("cuda:1").index == 1
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="needs a GPU, but torch finds none"):
+        choose_device("cuda")
+    with pytest.raises(ConfigError, match="'toaster' is not a device"):
+        choose_device("toaster")
+
+
+@pytest.mark.parametrize(("native", "chosen"), [(True, "bf16"), (False, "fp16")])
+def test_the_precision_suits_the_device(
+    monkeypatch: pytest.MonkeyPatch, native: bool, chosen: str
+) -> None:
+    monkeypatch.setattr(
+        torch.cuda,
+        "is_bf16_supported",
+        lambda including_emulation=True: including_emulation or native,
+    )
+    assert choose_precision("auto", torch.device("cuda")) == chosen
+    assert choose_precision("auto", CPU) == "fp32"
+    assert choose_precision("fp16", CPU) == "fp16"
+
+
+def test_matrix_products_run_in_the_precision() -> None:
+    matrix = torch.ones(2, 2)
+    for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        with autocast(precision, CPU):
+            assert (matrix @ matrix).dtype == dtype
+
+
+def test_the_callers_random_state_is_restored() -> None:
+    before = torch.random.get_rng_state()
+    with pytest.raises(KeyError), own_settings(CPU):
+        torch.rand(3)
+        raise KeyError
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_seeds_depend_on_every_number() -> None:
+    seeds = [derived_seed(*numbers) for numbers in ((0, 1), (1, 0), (0, 1, 2), (0,), (2**40, 5))]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    with torch.random.fork_rng(devices=[]):
+        draws = []
+        for seed in (3, 3, 4):
+            seed_torch(seed, CPU)
+            draws.append(torch.rand(2))
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+    assert memory_in_use(CPU) is None
+
+
+def test_a_process_on_its_own_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    workers = Workers.start("cpu")
+    assert (workers.device, workers.rank, workers.count) == (CPU, 0, 1)
+    module, ids, rows = torch.nn.Linear(1, 1), torch.tensor([3]), torch.ones(1, 2)
+    assert workers.wrap(module) is module
+    with workers.apart(module):
+        pass
+    assert workers.agree(2.5) == 2.5
+    assert workers.mean(rows) is rows
+    assert workers.gather_rows(ids, rows) == (ids, rows)
+
+
+def test_a_first_interrupt_waits_and_a_second_does_not() -> None:
+    steps = []
+    with pytest.raises(KeyboardInterrupt), interrupts_held_back() as interrupted:
+        steps.append(interrupted())
+        signal.raise_signal(signal.SIGINT)
+        steps.append(interrupted())
+    assert steps == [False, True]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(KeyboardInterrupt), interrupts_held_back():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        steps.append("second")
+    assert steps[-1] == "second"
+
+
+def test_interrupts_are_held_back_only_where_that_is_possible() -> None:
+    with pytest.raises(KeyboardInterrupt), interrupts_held_back(False) as interrupted:
+        assert not interrupted()
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("the interrupt came too late")
+    handlers = []
+
+    def elsewhere() -> None:
+        with interrupts_held_back():
+            handlers.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert handlers == [signal.default_int_handler]
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)  # somebody else handles it
+    try:
+        with interrupts_held_back():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, previous)

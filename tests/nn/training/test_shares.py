@@ -1,0 +1,47 @@
+"""How batches are shared out among processes and updates."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from labelgrove.errors import ConfigError
+from labelgrove.nn.training.shares import Share, processes_sharing, shared
+
+SIZES = (3, 1, 2, 2, 5)
+
+
+def split(accumulate: int, count: int, rank: int) -> tuple[list[int], list[Share]]:
+    batches = [SimpleNamespace(rows=[0] * n, tokens=10 * n) for n in SIZES]
+    shares: deque[Share] = deque()
+    own: list[Any] = list(
+        shared(iter(batches), shares, accumulate=accumulate, count=count, rank=rank)
+    )
+    return [len(batch.rows) for batch in own], list(shares)
+
+
+def test_every_document_of_an_update_counts_the_same() -> None:
+    sizes, shares = split(2, 1, 0)
+    assert sizes == list(SIZES)
+    assert shares == [Share([0.75, 0.25], 2, 40), Share([0.5, 0.5], 2, 40), Share([1.0], 1, 50)]
+
+
+def test_processes_take_turns_and_wait_for_each_other() -> None:
+    first, shares = split(1, 2, 0)
+    second, others = split(1, 2, 1)
+    assert (first, second) == ([3, 2, 5], [1, 2, 5])  # the last batch fills up, with weight 0
+    # Gradients are averaged over two processes, so weights of an update add up to 2.
+    assert [share.weights for share in shares] == [[1.5], [1.0], [2.0]]
+    assert [share.weights for share in others] == [[0.5], [1.0], [0.0]]
+    assert [(share.batches, share.tokens) for share in others] == [(2, 40), (2, 40), (1, 50)]
+
+
+def test_batches_that_are_shared_already_are_left_alone() -> None:
+    one, two = SimpleNamespace(world=1), SimpleNamespace(world=2)
+    assert processes_sharing(SimpleNamespace(), 3) == processes_sharing(one, 3) == 3  # type: ignore[arg-type]
+    assert processes_sharing(two, 2) == 1  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="shared among 2 processes, but 3 train"):
+        processes_sharing(two, 3)  # type: ignore[arg-type]
