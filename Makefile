@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
-NATIVE := $(shell find native -type f) CMakeLists.txt
+KERNELS := $(shell find native -name '*.[ch]pp')
+NATIVE := $(KERNELS) CMakeLists.txt
 # The editable install follows edits of Python files by itself, but it lists the modules when it is
 # made: the list's checksum is part of the stamp's name, so that new or moved modules install again.
 MODULES := $(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
@@ -28,6 +29,7 @@ test: lint typecheck pytest
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(KERNELS)
 
 typecheck: $(INSTALLED) $(NEURAL)
 	$(BIN)/mypy --strict

@@ -1,7 +1,7 @@
-"""What every benchmark needs: real corpora, a CPU timer, and results that say where they come from.
+"""What all benchmarks share: corpora, a CPU timer, and results with machine and commit.
 
 Benchmarks compare within one run on one machine, in CPU seconds, as medians over repeats. Only the
-standard library is imported up here, so that a script can also run under a peer's interpreter.
+standard library is imported at the top, so that a script can also run under a peer's interpreter.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def arguments(description: str, *, corpus: str) -> argparse.ArgumentParser:
     """A parser with the flags that all benchmarks share."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=Path, default=default_data(), help="folder of the corpora")
-    parser.add_argument("--corpus", default=corpus, help="a folder below it, or elsewhere")
-    parser.add_argument("--limit", type=int, help="use only so many documents of each part")
-    parser.add_argument("--repeats", type=int, default=3, help="the median of so many runs counts")
+    parser.add_argument("--corpus", default=corpus, help="a folder in --data, or any other folder")
+    parser.add_argument("--limit", type=int, help="use only this many documents of each part")
+    parser.add_argument("--repeats", type=int, default=3, help="take the median of this many runs")
     parser.add_argument("--no-save", action="store_true", help="do not write to benchmarks/results")
     return parser
 
@@ -43,7 +43,7 @@ def default_data() -> Path:
 
 @dataclass(frozen=True)
 class Part:
-    """Documents of one part of a corpus, and the hash of the file they came from."""
+    """The documents of one part of a corpus, and the hash of their file."""
 
     texts: list[str]
     labels: list[list[str]]
@@ -62,7 +62,7 @@ def read_part(data: Path, corpus: str, part: str = "train", limit: int | None = 
     folder = data / corpus if (data / corpus).is_dir() else Path(corpus)
     found = sorted(folder.glob(f"{part}.*"))
     if not found:
-        raise SystemExit(f"no {part}.* in {folder}: say where the corpora are with --data")
+        raise SystemExit(f"no {part}.* in {folder}: give the folder of the corpora with --data")
     documents = list(islice(iter_documents(found[0]), limit))
     return Part(
         [document.text for document in documents],
@@ -73,7 +73,7 @@ def read_part(data: Path, corpus: str, part: str = "train", limit: int | None = 
 
 @dataclass(frozen=True)
 class Timing(Generic[Result]):
-    """CPU seconds of all threads of this process, and what the last run returned."""
+    """CPU seconds of all threads of this process, and the result of the last run."""
 
     runs: list[float]
     result: Result
@@ -93,7 +93,7 @@ def cpu_seconds(function: Callable[[], Result], *, repeats: int = 3) -> Timing[R
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, versions, and how the kernels were built."""
+    """The processor, cores, versions, and compiler flags of the kernels."""
     import numpy
     import scipy
     import sklearn
@@ -124,7 +124,7 @@ def cpu_name() -> str:
 
 
 def commit() -> str:
-    """The checked-out commit, marked when files differ from it."""
+    """The checked-out commit, marked if files differ from it."""
 
     def git(*words: str) -> str:
         return subprocess.run(

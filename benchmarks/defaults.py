@@ -3,9 +3,9 @@
     python benchmarks/defaults.py --data PATH --corpus eurlex57k|tibkat|commits|FOLDER [--limit N]
         [--only NAME,NAME] [--threads 1]
 
-Each line of SEARCH is the default with a few settings changed, in both directions where there are
-two. Labels, trees and matrices are as in ``linear.py``; training is from the matrix. The distance
-that counts is the best P@1 of all lines less the default's.
+Each line of SEARCH is the default with a few settings changed, in both directions if there are two.
+Labels, trees and matrices are as in ``linear.py``; training starts from the matrix. The reported
+distance is the best P@1 of all lines minus the default's.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ SEARCH: dict[str, dict[str, Any]] = {
     "words in 5 texts": {"tfidf": {"min_df": 5}},
     "three trees": {"n_trees": 3},
 }
-# Shown, but not counted: whoever has three times the time takes three trees of the best setting.
+# Shown, but not counted, because three trees of the best setting take three times as long.
 BEYOND = ("three trees",)
 
 
 def main() -> None:
     parser = arguments(__doc__ or "", corpus="eurlex57k")
-    parser.add_argument("--only", help="only these lines of the search, with commas")
+    parser.add_argument("--only", help="only these lines of the search, separated by commas")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     names = list(SEARCH)
@@ -60,7 +60,7 @@ def main() -> None:
     y, truth, unknown = label_matrices(train, dev)
     rows: dict[str, dict[str, float]] = {}
     print(f"{'':24}{'fit cpu s':>10}{'docs/cpu s':>11}{'weights M':>10}  " + " ".join(METRICS))
-    # Lines with the same features stand together, so that only one pair of matrices is in memory.
+    # Sorted by features, so that only one pair of matrices is in memory.
     for name in sorted(names, key=lambda n: json.dumps(SEARCH[n].get("tfidf", {}))):
         made = vectorized(SEARCH[name].get("tfidf", {}), train.texts, dev.texts, options.threads)
         rows[name] = attempt(SEARCH[name], *made, y, truth, unknown, options.threads)
@@ -93,7 +93,7 @@ _made: dict[str, tuple[Any, Any]] = {}
 def vectorized(
     settings: dict[str, Any], train: list[str], dev: list[str], threads: int
 ) -> tuple[Any, Any]:
-    """Both parts as matrices; the last ones are remembered."""
+    """Both parts as matrices; the last ones are cached."""
     from labelgrove.text.tfidf import Tfidf, TfidfParams
 
     key = json.dumps(settings)
@@ -107,7 +107,7 @@ def vectorized(
 def attempt(
     settings: dict[str, Any], x: Any, dev: Any, y: Any, truth: Any, unknown: Any, threads: int
 ) -> dict[str, float]:
-    """Trains with the default changed by ``settings`` and judges the dev part."""
+    """Trains with the default changed by ``settings`` and measures on the dev part."""
     from labelgrove.methods import create
 
     config = {key: value for key, value in settings.items() if key != "tfidf"}

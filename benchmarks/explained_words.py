@@ -1,8 +1,8 @@
-"""Are the words that explanations name the ones that matter? Compared with leaving each word out.
+"""Whether explanations name the words that matter, compared with leaving out each word.
 
-For every text the model's best label is explained; then each of its words is left out, one at a
-time, and what that costs the label's logit is measured. Needs a neural model folder, such as the
-one that ``make demo-neural`` leaves; texts are docstrings of the standard library and of NumPy.
+For every text, the model's best label is explained; then each word is left out, one at a time, and
+the change of the label's logit is measured. Needs a neural model folder, such as the one that
+``make demo-neural`` writes; texts are docstrings of the standard library and of NumPy.
 
     python benchmarks/explained_words.py runs/demo-neural-model --texts 24
 """
@@ -24,7 +24,7 @@ from labelgrove.explaining.explain import explain
 
 
 def last_step(model: Any, text: str, label: str, steps: int) -> Any:
-    """The network's step to the label itself, with all its words."""
+    """The network's last step, to the label itself, with all its words."""
     return explain(model, text, label, top=None, gradient_steps=steps).paths[0].steps[-1]
 
 

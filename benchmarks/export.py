@@ -1,14 +1,14 @@
-"""Exported models beside the torch models that they came from: labels, P@k, milliseconds, bytes.
+"""Exported models compared with their torch models: labels, P@k, milliseconds, bytes.
 
     python benchmarks/export.py MODEL ... --test test.jsonl [--threads 1]
 
-MODEL are folders of trained neural models, ``--test`` a corpus with labels. Each is exported as
-fp32 and as int8 into a temporary folder. ``same_top5`` is the share of documents with the same five
-labels in the same order as torch gives. Latency is of ``predict([text], k=5)`` with one text at a
-time, with tokenising and sorting: the median over ``--calls`` texts, of texts as they are and of
-texts that fill the encoder's window. The three take turns call by call, so that what else the
-machine does falls on all of them. Ratios are medians over the texts, of CPU time, which hardly
-depends on other work. ``folder_bytes`` are the model folders' sizes.
+Each MODEL is the folder of a trained neural model, ``--test`` a corpus with labels. Models are
+exported as fp32 and as int8 into a temporary folder. ``same_top5`` is the share of documents with
+the same five labels in the same order as with torch. Latency is that of ``predict([text], k=5)``
+with one text at a time, including tokenising and sorting: the median over ``--calls`` texts, of
+unchanged texts and of texts that fill the encoder's window. The three models take turns with every
+call, so that other work on the machine affects all of them. Ratios are medians over the texts, of
+CPU time, which hardly depends on other work. ``folder_bytes`` are the sizes of the model folders.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def measured(folder: Path, options: Any, aside: Path) -> dict[str, Any]:
 
 
 def latencies(models: dict[str, Any], texts: list[str], threads: int) -> dict[str, Any]:
-    """Medians per model, and how many times as quick as torch each is, text by text."""
+    """Medians per model, and how many times faster than torch each is, text by text."""
     wall: dict[str, list[float]] = {name: [] for name in models}
     cpu: dict[str, list[float]] = {name: [] for name in models}
     for number, text in enumerate([*texts[:5], *texts]):

@@ -1,11 +1,11 @@
-"""New labels in a trained linear model: what updating costs and gives against training anew.
+"""New labels in a trained linear model: cost and accuracy of updating, compared with retraining.
 
     python benchmarks/growth.py --data PATH --corpus tibkat [--limit 15000] [--shares 0.01,0.05]
 
-A share of the labels is held back: the model is trained on the documents that bear none of them,
-then it is updated with the others, of which some bear labels that were not known at all. R_new@k is
-the recall of all new labels on the dev part. CPU seconds are those of one thread. The last line
-says how strange documents of the same and of another corpus look to the model.
+A share of the labels is held back: the model is trained on the documents without them and then
+updated with the other documents, some of which have further labels that the model does not know.
+R_new@k is the recall of all new labels on the dev part. CPU seconds are those of one thread. The
+last line says how unusual documents of the same and of another corpus are for the model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> None:
     from labelgrove.formats.labels import find_label_table, read_label_table
 
     parser = arguments(__doc__ or "", corpus="tibkat")
-    parser.add_argument("--shares", default="0.001,0.01,0.05", help="of the labels, held back")
+    parser.add_argument("--shares", default="0.001,0.01,0.05", help="shares of labels to hold back")
     parser.add_argument("--other", default="eurlex57k", help="a corpus of another kind")
     parser.set_defaults(limit=15000, repeats=1)
     options = parser.parse_args()
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 class Case:
-    """Documents and labels of one share held back."""
+    """The documents and labels of one share that is held back."""
 
     def __init__(self, train: Part, dev: Part, share: float, names: dict[str, str]) -> None:
         from labelgrove import LabelIndex
@@ -139,7 +139,7 @@ class Case:
 
 
 def strangeness(train: Part, dev: Part, other: Part) -> dict[str, float]:
-    """Shares of unknown terms and of labels out of reach, on like and on unlike documents."""
+    """Shares of unknown terms and of unreachable labels, on similar and on other documents."""
     from labelgrove import Linear
     from labelgrove.updating.report import unknown_terms
 

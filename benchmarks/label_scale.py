@@ -1,12 +1,12 @@
-"""What CascadeXML's training steps cost with three million labels, beside thirty thousand.
+"""Cost of CascadeXML's training steps with three million labels and with thirty thousand.
 
     python benchmarks/label_scale.py [--labels 3000000 30000] [--steps 100] [--batch 64]
         [--tokens 128] [--candidates 4096] [--table-optimizer adam] [--table-state fp32]
 
 Documents, labels, tree and (without --encoder) the encoder's weights are made up: only time and
-memory are measured, of the loop, network and label table that ``cascadexml`` trains with. Every
-size scores about as many labels per document (--candidates; the published 400 clusters of 10 labels
-by default). Labels follow a Zipf law and lie in the tree at random, so that documents share few
+memory are measured, of the loop, network and label table of ``cascadexml``. Every size scores about
+the same number of labels per document (--candidates; by default the published 400 clusters of 10
+labels). Labels follow Zipf's law and are in the tree at random, so that documents share few
 clusters: a hard case for a table of which only the rows in use are read and changed.
 """
 
@@ -43,12 +43,12 @@ from labelgrove.nn.training.devices import choose_device
 from labelgrove.nn.training.loop import LoopParams, train
 
 WARM_UP = 10
-MOST_TIMES, MOST_GIGABYTES = 1.5, 60  # what is aimed at
+MOST_TIMES, MOST_GIGABYTES = 1.5, 60  # the target
 PUBLISHED_CLUSTERS = (1024, 8192, 65536)  # for Amazon-670K and Amazon-3M
 PUBLISHED_KEPT = (128, 256)  # for Amazon-670K, of all cluster levels but the last
 SIZES = {"bert-base": (768, 12, 12, 3072), "minilm": (384, 6, 12, 1536), "tiny": (32, 6, 2, 64)}
-# What a step is made of, in order; each part lasts from the mark before it to its own. The last
-# ends where the next step begins.
+# The parts of a step in order; each lasts from the previous mark to its own. The last one ends
+# where the next step begins.
 PARTS = (
     "encoder_forward",
     "heads_forward",
@@ -65,7 +65,7 @@ def main() -> None:
     if options.no_row_kernel:
         row_kernels._kernel = None
     lines: list[dict[str, Any]] = []
-    for labels in sorted(options.labels):  # the fewest first: the others are compared with them
+    for labels in sorted(options.labels):  # others are compared with the fewest
         line = measured(labels, options, device)
         line["times_fewest"] = round(line["step_ms"] / (lines or [line])[0]["step_ms"], 3)
         lines.append(line)
@@ -75,21 +75,24 @@ def main() -> None:
         f"{lines[-1]['labels']:,} labels: {most:.2f} times the step (at most {MOST_TIMES} wanted)"
     )
     if gigabytes is not None:
-        print(f"{gigabytes:.1f} GB of GPU memory (at most {MOST_GIGABYTES} wanted)")
+        print(f"{gigabytes:.1f} GB of GPU memory (target: at most {MOST_GIGABYTES})")
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--labels", type=int, nargs="+", default=[3_000_000, 30_000])
-    parser.add_argument("--steps", type=int, default=100, help=f"measured, after {WARM_UP} others")
+    parser.add_argument("--steps", type=int, default=100, help=f"steps, after {WARM_UP} others")
     parser.add_argument("--batch", type=int, default=64, help="documents per step")
     parser.add_argument("--tokens", type=int, default=128, help="tokens of every document")
     parser.add_argument("--labels-per-document", type=int, default=5)
     parser.add_argument(
-        "--candidates", type=int, default=4096, help="labels that a document is scored on, about"
+        "--candidates",
+        type=int,
+        default=4096,
+        help="about how many labels to score per document",
     )
     parser.add_argument("--size", default="bert-base", choices=list(SIZES), help="random encoder")
-    parser.add_argument("--encoder", help="a pretrained encoder in place of a random one")
+    parser.add_argument("--encoder", help="a pretrained encoder instead of a random one")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="auto", choices=["auto", "fp32", "bf16", "fp16"])
     parser.add_argument("--table-optimizer", default="adam", choices=["adam", "adagrad", "sgd"])
@@ -98,7 +101,7 @@ def arguments() -> argparse.Namespace:
         "--row-table-from",
         type=int,
         default=CascadeParams().row_table_from,
-        help="labels from which on only the rows in use are changed",
+        help="update only the rows in use from this many labels on",
     )
     parser.add_argument(
         "--no-row-kernel", action="store_true", help="update rows with torch, not with Triton"
@@ -109,12 +112,12 @@ def arguments() -> argparse.Namespace:
 
 
 def measured(labels: int, options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
-    """Trains with so many labels; what the steps took in time and memory."""
+    """Trains with this many labels and measures the time and memory of the steps."""
     started = time.perf_counter()
     torch.manual_seed(0)
     if device.type == "cuda":
         torch.cuda.init()
-        gc.collect()  # what the size before has left
+        gc.collect()  # of the previous size
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     encoder = load(options)
@@ -179,7 +182,7 @@ def measured(labels: int, options: argparse.Namespace, device: torch.device) -> 
 
 
 def load(options: argparse.Namespace) -> Encoder:
-    """A pretrained encoder, or one of the shape of a known one with random weights."""
+    """A pretrained encoder, or one with random weights in the shape of a known one."""
     if options.encoder:
         return load_encoder(EncoderParams(encoder=options.encoder, max_tokens=options.tokens))
     from tokenizers import Tokenizer, models
@@ -195,7 +198,7 @@ def load(options: argparse.Namespace) -> Encoder:
     )
     model = BertModel(shape, add_pooling_layer=False)
     with torch.no_grad():
-        # As they are drawn, positions weigh as much as words, and all documents look alike.
+        # As initialised, positions weigh as much as words, and all documents look alike.
         model.get_input_embeddings().weight.mul_(10)
     params = EncoderParams(max_tokens=options.tokens, pooling="first")
     unused = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
@@ -203,7 +206,7 @@ def load(options: argparse.Namespace) -> Encoder:
 
 
 def made_up_tree(labels: int, seed: int = 1) -> LabelTree:
-    """Levels of the published widths, or by our rule where that has fewer; labels at random."""
+    """Levels of the published widths, or by our rule if it has fewer; labels at random."""
     widths = cascade_clusters(labels)
     if len(widths) > len(PUBLISHED_CLUSTERS):
         widths = PUBLISHED_CLUSTERS
@@ -213,7 +216,7 @@ def made_up_tree(labels: int, seed: int = 1) -> LabelTree:
 
 
 def kept_clusters(tree: LabelTree, candidates: int) -> list[int]:
-    """Per cluster level, so many that a document has about ``candidates`` labels below them."""
+    """How many nodes of each level to keep, so that about ``candidates`` labels are below them."""
     if len(tree.widths) == 1:
         return []
     clusters = tree.widths[-2]
@@ -224,7 +227,7 @@ def kept_clusters(tree: LabelTree, candidates: int) -> list[int]:
 def cascade(
     encoder: Encoder, tree: LabelTree, kept: list[int], row_table_from: int, device: torch.device
 ) -> tuple[Network, RowTable | None]:
-    """As ``cascadexml`` makes it, but with its tables made on the device."""
+    """The network of ``cascadexml``, but with tables created on the device."""
     layers = [layer for level in cascade_layers(encoder.depth, len(tree.widths)) for layer in level]
     table = None
     if tree.labels > row_table_from:
@@ -235,7 +238,7 @@ def cascade(
 
 
 def made_up_tokens(documents: int, length: int, encoder: Encoder, seed: int = 2) -> Tokens:
-    """Random words. The first one is random, too: its state is what the heads read."""
+    """Random words, including the first one, whose state the heads read."""
     vocabulary = encoder.model.config.vocab_size
     ids = np.random.default_rng(seed).integers(
         min(1000, vocabulary // 2), vocabulary, documents * length, dtype=np.int32
@@ -265,7 +268,7 @@ def made_up_labels(documents: int, labels: int, each: int, seed: int = 3) -> CSR
 
 
 class Watch:
-    """Marks points of time within steps, on the device's own clock, without making it wait."""
+    """Marks points in time within steps, on the device's own clock, without making it wait."""
 
     def __init__(self, network: Network, table: RowTable | None, device: torch.device) -> None:
         self.on_gpu = device.type == "cuda"
@@ -278,7 +281,7 @@ class Watch:
         if table is not None:
             self._rows = table.rows
             table.rows = self._watched_rows  # type: ignore[method-assign]
-        # The optimiser of the dense parameters is made inside the loop.
+        # The loop creates the optimiser of the dense parameters.
         self._hooks = [
             optimizers.register_optimizer_step_pre_hook(lambda *_: self.mark(PARTS[3])),
             optimizers.register_optimizer_step_post_hook(lambda *_: self.mark(PARTS[4])),
@@ -306,7 +309,7 @@ class Watch:
             torch.cuda.synchronize()
 
     def times(self) -> dict[str, Any]:
-        """Medians over the steps that count, in milliseconds."""
+        """Medians over the measured steps, in milliseconds."""
         steps = self.steps[WARM_UP:]
         whole = [self._ms(step["start"], after["start"]) for step, after in pairwise(steps)]
         parts: dict[str, list[float]] = {part: [] for part in PARTS}
@@ -325,7 +328,7 @@ class Watch:
         }
 
     def candidates(self) -> list[float]:
-        """Per level, nodes that a document was scored on in the last step, in the mean."""
+        """The mean number of nodes scored per document in the last step, for each level."""
         found = [v for name, v in self.stats.items() if name.startswith("candidates.")]
         return [round(float(value), 1) for value in found]
 
@@ -340,7 +343,7 @@ class Watch:
         states: list[Tensor] = self._states(*given, **named)
         self.mark(PARTS[0])
         for state in states:
-            # The backward pass takes the heads first: the last of these calls ends them.
+            # The backward pass does the heads first: the last of these calls ends them.
             state.register_hook(lambda _: self.mark(PARTS[2]))
         return states
 
@@ -356,9 +359,9 @@ class Watch:
 def memory(
     network: Network, table: RowTable | None, options: argparse.Namespace, device: torch.device
 ) -> dict[str, Any]:
-    """The peak, and what is known of it in GB: tables, and dense weights with all that is theirs.
+    """The peak in GB, and its known parts: tables, and dense weights with gradients and moments.
 
-    The rest are activations and the copies of rows in use, with their gradients and moments.
+    The rest is activations and copies of the rows in use, with their gradients and moments.
     """
 
     def size(tensors: Sequence[Tensor]) -> float:

@@ -1,10 +1,10 @@
-"""One text at a time through a neural model on a CPU: milliseconds from text to labels.
+"""Latency of a neural model on a CPU: milliseconds from one text to its labels.
 
     python benchmarks/latency_neural.py [--encoder NAME ...] [--threads 1 --threads 2]
 
-Each text fills ``--max-tokens``, and passes through ``model.predict([text], k=5)`` alone, with
-tokenising, network and sorting. The labels are a made-up shop's. The network has been trained for
-one step only, which its speed does not depend on. The linear method reads the same texts.
+Each text fills ``--max-tokens`` and is a call of ``model.predict([text], k=5)``, with tokenising,
+network and sorting. The labels are those of a made-up shop. The network is trained for only one
+step, because its speed does not depend on training. The linear method reads the same texts.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from common import report
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--encoder", action="append", help="may be given again")
+    parser.add_argument("--encoder", action="append", help="can be repeated")
     parser.add_argument("--method", default="lightxml", help="lightxml or cascadexml")
     parser.add_argument("--labels", type=int, default=4000)
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--calls", type=int, default=200)
-    parser.add_argument("--threads", type=int, action="append", help="may be given again")
+    parser.add_argument("--threads", type=int, action="append", help="can be repeated")
     parser.add_argument("--no-save", action="store_true", help="do not write to benchmarks/results")
     options = parser.parse_args()
     import torch
@@ -36,7 +36,7 @@ def main() -> None:
 
     corpus = shop_corpus(2000, labels=options.labels, seed=0)
     texts = list(corpus.texts or [])
-    # A description has at least 20 tokens; so many in a row fill the encoder's window.
+    # A description has at least 20 tokens; this many in a row fill the encoder's window.
     run = -(-options.max_tokens // 20)
     asked = [" ".join(texts[start : start + run]) for start in range(options.calls)]
     linear = create("linear").fit(corpus)
@@ -65,9 +65,9 @@ def main() -> None:
 
 
 def quantiles(model: Any, texts: list[str], *, threads: int) -> dict[str, float]:
-    """Milliseconds per call, after a few calls that do not count: p50 and p99 by the wall clock.
+    """Milliseconds per call, after a few warm-up calls: p50 and p99 of wall time.
 
-    ``cpu_p50`` of CPU time tells whether other work on the machine got in between.
+    ``cpu_p50``, of CPU time, shows whether other work on the machine interfered.
     """
     first = texts[:10]
     wall, cpu = [], []

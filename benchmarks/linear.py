@@ -4,16 +4,16 @@
         [--pecos-python PATH] [--napkinxc-python PATH] [--peers NAME,NAME] [--threads 1,2]
         [--limit N] [--repeats R] [--resume FOLDER]
 
-Every peer gets the same tf-idf matrices and runs in a process of its own, in turn. Training is
-label features, tree, solving and saving. Peers run with their defaults and with their settings
-brought near ours, as far as they have them; labelgrove also runs with the negatives that PECOS has
-by default (tfn). Accuracy is on the dev part, by our metrics, for all. Latency from the text adds
-the peer's own vectoriser, fitted on part of the texts, to the latency from the vector. With
---resume each finished run is kept in the folder and not done again, so that a long comparison can
-be split over several commands.
+All peers get the same tf-idf matrices; each run is its own process, one after the other. Training
+is label features, tree, solving and saving. Peers run with their defaults and with settings close
+to ours, as far as they have them; labelgrove also runs with the default negatives of PECOS (tfn).
+Accuracy is measured on the dev part with our metrics. Latency from the text adds the peer's own
+vectoriser, fitted on part of the texts, to the latency from the vector. With --resume, each
+finished run is saved in the folder and not repeated, so that a long comparison can be split over
+several commands.
 
-omikuji does not run everywhere. Its lines are estimates: what was measured here against PECOS,
-times how omikuji compared with PECOS on another machine (OMIKUJI below).
+omikuji does not run everywhere. Its lines are estimates: the ratio to PECOS measured here, times
+the ratio of omikuji to PECOS on another machine (OMIKUJI below).
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ class Peer:
 def main() -> None:
     parser = arguments(__doc__ or "", corpus="eurlex57k")
     parser.add_argument("--pecos-python", help="interpreter of an environment that has libpecos")
-    parser.add_argument("--napkinxc-python", help="interpreter of one that has napkinxc")
-    parser.add_argument("--peers", help="only these, with semicolons between names")
-    parser.add_argument("--threads", default="1", help="numbers of threads, with commas")
-    parser.add_argument("--resume", type=Path, help="folder that keeps finished runs")
+    parser.add_argument("--napkinxc-python", help="interpreter of an environment that has napkinxc")
+    parser.add_argument("--peers", help="only these, separated by semicolons")
+    parser.add_argument("--threads", default="1", help="numbers of threads, separated by commas")
+    parser.add_argument("--resume", type=Path, help="folder of finished runs")
     options = parser.parse_args()
     chosen = peers(options.pecos_python, options.napkinxc_python)
     if options.peers:
         wanted = ["labelgrove", *(name.strip() for name in options.peers.split(";"))]
         unknown = sorted(set(wanted) - set(chosen))
         if unknown:
-            raise SystemExit(f"no peer {unknown[0]!r}; there are: {'; '.join(chosen)}")
+            raise SystemExit(f"unknown peer {unknown[0]!r}; choose from: {'; '.join(chosen)}")
         chosen = {name: peer for name, peer in chosen.items() if name in wanted}
     for corpus in CORPORA if options.corpus == "all" else [options.corpus]:
         train, dev = (read_part(options.data, corpus, p, options.limit) for p in ("train", "dev"))
@@ -83,13 +83,13 @@ def main() -> None:
 
 
 def peers(pecos_python: str | None, napkinxc_python: str | None) -> dict[str, Peer]:
-    """Who runs, by name; "ours" are the peers' settings brought near labelgrove's defaults."""
+    """All peers by name; "ours" means settings close to labelgrove's defaults."""
     from labelgrove.labels.tree import TreeParams
     from labelgrove.ranking.beam import SearchParams
     from labelgrove.ranking.solver import RankerParams
 
     tree, ranker, search = TreeParams(), RankerParams(), SearchParams()
-    beam = 10  # as wide as ours is but on very wide levels
+    beam = 10  # as wide as ours, except on very wide levels
     found = {"labelgrove": Peer("labelgrove", sys.executable)}
     as_pecos = {
         "ranker": {"negatives": "tfn", "eps": 0.3},
@@ -133,7 +133,7 @@ def peers(pecos_python: str | None, napkinxc_python: str | None) -> dict[str, Pe
 
 @dataclass(frozen=True)
 class Bench:
-    """The folder of one comparison's matrices, and where finished runs are kept."""
+    """The folder of a comparison's matrices and finished runs."""
 
     folder: Path
     threads: int
@@ -141,7 +141,7 @@ class Bench:
     data: str
 
     def run(self, peer: Peer, number: int, matrices: Matrices) -> Measured:
-        """Measurements and accuracy of one run, from the kept ones if it is there."""
+        """The measurements and accuracy of one run, from the saved ones if possible."""
         job = {"peer": peer.kind, "settings": peer.settings, "threads": self.threads}
         file = None
         if self.kept is not None:
@@ -159,7 +159,7 @@ class Bench:
 
 
 def start(folder: Path, job: dict[str, Any], python: str) -> Measured:
-    """A peer's process from beginning to end; what it left in ``top.npz`` stays there."""
+    """Runs a peer's process, which writes its best labels to ``top.npz``."""
     (folder / "job.json").write_text(json.dumps(job))
     subprocess.run(["rm", "-rf", str(folder / "model")], check=True)
     ours = job["peer"] == "labelgrove"
@@ -205,7 +205,7 @@ def compare(
 
 
 def omikuji(corpus: str, against_pecos: Measured) -> Measured:
-    """How many times better we are than omikuji, if it compares with PECOS here as it did there."""
+    """How many times better we are than omikuji, if its ratio to PECOS is the same here."""
     return {
         name: against_pecos[name] * (1 / factor if name == "documents_per_cpu_s" else factor)
         for name, factor in OMIKUJI[corpus].items()
@@ -228,12 +228,12 @@ class Matrices:
         }
 
     def accuracy(self, folder: Path) -> Measured:
-        """Percent, of the labels that a peer left in ``top.npz``."""
+        """Metrics in percent of the labels that a peer wrote to ``top.npz``."""
         found = np.load(folder / "top.npz")
         return self.judge(found["top"], found["scores"])
 
     def judge(self, top: Any, scores: Any) -> Measured:
-        """Percent, of these labels (-1 where there is none), best first."""
+        """Metrics in percent of these labels, best first; -1 means no label."""
         from labelgrove.data.corpus import LabelIndex
         from labelgrove.metrics import evaluate
         from labelgrove.scores.predictions import Predictions
@@ -252,7 +252,7 @@ class Matrices:
 
 
 def label_matrices(train: Part, dev: Part) -> tuple[Any, Any, Any]:
-    """Labels of both parts over the labels of the first, and how many the second has besides."""
+    """The labels of both parts in the first part's columns, and the counts of all others."""
     from labelgrove.data.corpus import Corpus
 
     learnt = Corpus.from_lists(train.texts, train.labels)
@@ -261,7 +261,7 @@ def label_matrices(train: Part, dev: Part) -> tuple[Any, Any, Any]:
 
 
 def write_matrices(bench: Bench, train: Part, dev: Part) -> Matrices:
-    """Our tf-idf of both parts, and a few texts for latency, where the peers read them."""
+    """Writes our tf-idf of both parts, and a few texts for latency, for the peers to read."""
     from labelgrove.text.tfidf import Tfidf
 
     y, truth, unknown = label_matrices(train, dev)
@@ -279,7 +279,7 @@ def save(folder: Path, **matrices: Any) -> None:
 
 
 def median(runs: list[Measured]) -> Measured:
-    """The median of every number, inside nested groups as well."""
+    """The median of every number, also inside nested groups."""
     return {
         key: median([one[key] for one in runs])
         if isinstance(value, dict)
@@ -294,7 +294,7 @@ def ratios(ours: Measured, theirs: Measured) -> Measured:
     better["documents_per_cpu_s"] = ours["documents_per_cpu_s"] / theirs["documents_per_cpu_s"]
     for kind in ("vector_ms", "text_ms"):
         for quantile, value in ours.get(kind, {}).items():
-            if kind in theirs:  # not all have a vectoriser of their own
+            if kind in theirs:  # not all have their own vectoriser
                 better[f"{kind}.{quantile}"] = theirs[kind][quantile] / value
     return better | {name: ours[name] - theirs[name] for name in METRICS if name in ours}
 
@@ -321,7 +321,7 @@ def print_table(measured: dict[str, Measured], metrics: Iterable[str], *, head: 
 def print_ratios(name: str, values: Measured) -> None:
     times = "  ".join(f"{k} {v:.2f}x" for k, v in values.items() if k not in METRICS)
     points = "  ".join(f"{k} {v:+.2f}" for k, v in values.items() if k in METRICS)
-    print(f"labelgrove against {name}: {times}  {points}", flush=True)
+    print(f"labelgrove compared with {name}: {times}  {points}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""A ranker on [tf-idf ; embedding]: labelgrove's two blocks against PECOS on one stacked matrix.
+"""A ranker on [tf-idf ; embedding]: labelgrove's two blocks and PECOS on one stacked matrix.
 
     python benchmarks/linear_dense.py --data PATH --corpus tibkat --dense-train A.npy
         --dense-dev B.npy --pecos-python PATH [--threads 1] [--repeats R]
 
-The dense files hold one row per document, of the first documents of each part; so many documents
-are used. Both blocks are scaled to unit length. Training is label features, tree, solving and
-saving, each peer in a process of its own. Not counted: encoding, and stacking the matrix for PECOS.
+The dense files have one row for each of the first documents of a part; only these documents are
+used. Both blocks are scaled to unit length. Training is label features, tree, solving and saving,
+each peer in its own process. Encoding and stacking the matrix for PECOS are not counted.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def main() -> None:
     parser.add_argument("--dense-train", type=Path, required=True, help=".npy, documents x width")
     parser.add_argument("--dense-dev", type=Path, required=True)
     parser.add_argument("--pecos-python", help="interpreter of an environment that has libpecos")
-    parser.add_argument("--peers", help="only these, with semicolons between names")
+    parser.add_argument("--peers", help="only these, separated by semicolons")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--resume", type=Path, help="folder that keeps finished runs")
+    parser.add_argument("--resume", type=Path, help="folder of finished runs")
     options = parser.parse_args()
     dense = [unit_rows(np.load(f)) for f in (options.dense_train, options.dense_dev)]
     train, dev = (

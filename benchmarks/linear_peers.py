@@ -1,7 +1,7 @@
-"""One peer trains and predicts in a process of its own, so that its peak memory is its own.
+"""One peer trains and predicts in its own process, so that its peak memory is its own.
 
 ``linear.py`` and ``linear_dense.py`` start this with the peer's interpreter. The job is a JSON
-file; the best labels go to ``top.npz`` beside it and the measurements to standard output.
+file; the best labels go to ``top.npz`` in its folder and the measurements to standard output.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import numpy as np
 from scipy import sparse
 
 K = 10
-SINGLES = 500  # documents that are sent one by one
+SINGLES = 500  # documents that are predicted one by one
 VECTORIZER_TEXTS = 10_000  # enough to fit a vectoriser whose speed is typical
 Settings = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Documents:
-    """Sparse features and, if there are any, dense ones beside them."""
+    """Sparse features and, if there are any, dense ones."""
 
     sparse: Any
     dense: Any = None
@@ -38,7 +38,7 @@ class Documents:
         return Documents(self.sparse[rows], None if self.dense is None else self.dense[rows])
 
     def stacked(self) -> Any:
-        """All features as one matrix, for peers that know no dense block."""
+        """All features as one matrix, for peers without dense blocks."""
         if self.dense is None:
             return self.sparse
         return sparse.csr_matrix(sparse.hstack([self.sparse, self.dense]), dtype=np.float32)
@@ -171,7 +171,7 @@ class Pecos:
 
 
 class NapkinXC:
-    """A probabilistic label tree. It has no vectoriser of its own."""
+    """A probabilistic label tree, without its own vectoriser."""
 
     @staticmethod
     def import_libraries() -> None:
@@ -205,7 +205,7 @@ PEERS: dict[str, Any] = {"labelgrove": Labelgrove, "pecos": Pecos, "napkinxc": N
 
 
 def best_first(found: Any) -> tuple[Any, Any]:
-    """Rows of a sparse score matrix as columns and scores, best first; -1 where there is none."""
+    """The rows of a sparse score matrix as columns and scores, best first; -1 means none."""
     found = found.tocsr()
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
     order = np.lexsort((found.indices, -found.data, rows))
@@ -244,7 +244,7 @@ def quantiles(milliseconds: Any) -> dict[str, float]:
 
 
 def peak_megabytes() -> float:
-    """Of this program alone: getrusage would count what the parent had when it forked."""
+    """Only of this program: getrusage would include the parent's memory at the fork."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3

@@ -1,15 +1,14 @@
-"""A neural method on a real corpus: accuracy on the dev part, speed of training, memory.
+"""A neural method on a real corpus: accuracy on the dev part, training speed, memory.
 
     python benchmarks/neural.py --data PATH --corpus eurlex57k --config configs/NAME.toml
         [--encoder FOLDER] [--set training.epochs=3 ...] [--run FOLDER] [--seed N] [--bare]
         [--keep FILE.npz]
 
-The config names the method and its settings. Tokens per second count what is not padding and
-leave out evaluation; ``steady`` is the median between two log lines, which leaves out compilation.
-The linear method is trained on the same documents and stands beside it.
-``--bare`` times the encoder alone on the same batches, in the same precision, compiled if training
-was. With ``--run`` an interrupted training continues. ``--keep`` writes the best labels of the dev
-part to a file, for ``neural_ensemble.py``.
+The config has the method and its settings. Tokens per second exclude padding and evaluation;
+``steady`` is the median between two log lines, which excludes compilation. The linear method is
+trained on the same documents for comparison. ``--bare`` times the encoder alone on the same
+batches, in the same precision, compiled if training was. With ``--run``, an interrupted training
+continues. ``--keep`` writes the best labels of the dev part to a file, for ``neural_ensemble.py``.
 """
 
 from __future__ import annotations
@@ -46,12 +45,11 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
     from labelgrove import Corpus
     from labelgrove.disk.run_folder import RunFolder
     from labelgrove.methods import create
-    from labelgrove.methods.base import to_config
 
     config = settings(options)
     name = config.pop("method")
     if options.bare and name not in ("lightxml", "cascadexml"):
-        raise SystemExit(f"--bare: {name} keeps no network with an encoder to time")
+        raise SystemExit(f"--bare: {name} has no network with an encoder to time")
     model = create(name, config | {"random_state": options.seed})
     learnt = Corpus.from_lists(train.texts, train.labels)
     run = None if options.run is None else RunFolder(options.run)
@@ -67,7 +65,7 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
         keep(model.predict(judged.texts, k=KEPT), options.keep)
     memory = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
     bare = bare_encoder(model, learnt.texts[:8192], options.seed) if options.bare else None
-    described = to_config(model)
+    described = model.to_config()
     described["encoder"]["encoder"] = encoder = Path(config["encoder"]["encoder"]).name
     return {
         "method": name,
@@ -95,7 +93,7 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
 
 
 def bare_encoder(model: Any, texts: Any, seed: int) -> float:
-    """Real tokens per second of forward and backward passes without heads and updates."""
+    """Tokens without padding per second of forward and backward passes of the encoder alone."""
     import torch
 
     from labelgrove.methods.neural import make_batches
@@ -143,7 +141,7 @@ def settings(options: Any) -> dict[str, Any]:
 
 
 def accuracy(predictions: Any, judged: Any, learnt: Any) -> dict[str, float]:
-    """Percent, on the dev part; labels that training lacks count as misses."""
+    """Metrics in percent on the dev part; labels that are not in training count as misses."""
     import numpy as np
 
     from labelgrove.metrics import evaluate
@@ -160,7 +158,7 @@ def accuracy(predictions: Any, judged: Any, learnt: Any) -> dict[str, float]:
 
 
 def keep(predictions: Any, file: Path) -> None:
-    """Writes columns and scores; the columns are those of the training part's labels."""
+    """Writes columns of the training part's labels, and scores."""
     import numpy as np
 
     np.savez_compressed(
@@ -172,7 +170,7 @@ def keep(predictions: Any, file: Path) -> None:
 
 
 def without_rerank(model: Any, judged: Any, learnt: Any) -> dict[str, float] | None:
-    """What the network alone reaches, where a ranker orders its shortlist."""
+    """Metrics of the network alone, if a ranker orders its shortlist."""
     reranker = getattr(model, "reranker_", None)
     if reranker is None:
         return None
@@ -184,7 +182,7 @@ def without_rerank(model: Any, judged: Any, learnt: Any) -> dict[str, float] | N
 
 
 class Printed:
-    """A line per message and measurement, for logs; remembers the speed between two of them."""
+    """Prints messages and measurements, and stores the speed between two of them."""
 
     def __init__(self) -> None:
         self.speeds: list[float] = []

@@ -1,8 +1,8 @@
-"""Models that were trained elsewhere, joined by the rules of ensembles.
+"""Models that are already trained, combined by the rules of ensembles.
 
     python benchmarks/neural_ensemble.py --data PATH --corpus eurlex57k A.npz B.npz C.npz
 
-The files are what ``neural.py --keep`` wrote: the best labels of the dev part by each model. All
+The files were written by ``neural.py --keep``: the best labels of each model on the dev part. All
 have the same weight. ``gain`` is in P@5 over the best of them.
 """
 
@@ -36,7 +36,7 @@ def main() -> None:
     for rule in RULES:
         try:
             joined = merge(list(members.values()), k=10, rule=rule, places=KEPT)
-        except ConfigError as error:  # margins and probabilities have no mean
+        except ConfigError as error:  # margins and probabilities cannot be averaged
             print(f"{rule}: {error}")
             continue
         values[rule] = accuracy(joined, judged, learnt)

@@ -1,4 +1,4 @@
-"""A bare encoder's forward and backward pass: padded or packed, eager or compiled.
+"""The forward and backward pass of an encoder alone: padded or packed, eager or compiled.
 
     python benchmarks/packed.py --encoder FOLDER [--tokens 384] [--batch 64] [--short 0.0]
 

@@ -1,13 +1,13 @@
-"""Cost of training per label, from ten thousand labels to a million that all occur in training.
+"""Training cost per label, from ten thousand labels to a million that all occur in training.
 
     python benchmarks/scale.py [--labels 10000,30000,100000,300000,1000000]
         [--documents-per-label 1.6] [--threads 1] [--work FOLDER]
 
 Shop corpora (``labelgrove data make --every-label``) with a fixed number of documents per label,
-trained from text by ``labelgrove train`` with default settings, each in a process of its own. A
-tree's cost per label may grow with its depth, which is the logarithm of the labels; the last column
-is cost per label / ln(labels), as a multiple of its first row. With --work corpora and results
-stay in the folder and are not made again.
+trained from text by ``labelgrove train`` with default settings, each in its own process. A tree's
+cost per label may grow with its depth, which is the logarithm of the labels; the last column is
+cost per label / ln(labels), as a multiple of its first row. With --work, corpora and results stay
+in the folder and are reused.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from typing import Any
 
 from common import ROOT, report
 
-TOLERANCE = 1.05  # two runs of the same training differ by about so much
+TOLERANCE = 1.05  # about the difference between two runs of the same training
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--labels", default="10000,30000,100000,300000,1000000")
     parser.add_argument("--documents-per-label", type=float, default=1.6)
-    parser.add_argument("--dev", type=int, default=2_000, help="documents to judge by")
+    parser.add_argument("--dev", type=int, default=2_000, help="documents to measure on")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--work", type=Path, help="keep corpora and results here")
+    parser.add_argument("--work", type=Path, help="folder for corpora and results")
     parser.add_argument("--no-save", action="store_true", help="do not write to benchmarks/results")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def measure(folder: Path, labels: int, documents: int, dev: int, threads: int) -> dict[str, Any]:
-    """Makes the corpus, trains, and returns what `labelgrove train --json` says."""
+    """Makes the corpus, trains, and returns the output of `labelgrove train --json`."""
     shop = folder / f"shop-{labels}-{documents}"
     kept = folder / f"{shop.name}-{threads}.json"
     if kept.exists():

@@ -1,12 +1,12 @@
-"""The service under load on loopback: requests per second, p50 and p99 for 1, 8 and 64 clients.
+"""The service under load on one machine: requests per second, p50, p99 for 1, 8 and 64 clients.
 
     python benchmarks/serving.py [--neural] [--model FOLDER] [--seconds 3] [--workers 1]
 
-The real command serves, in processes of its own; the clients are one process here and share the
-machine's cores with it. Each client sends one text, waits for its labels, sends the next. Then an
-overload: a service that lets few texts wait, and clients that send ten at a time; whatever is
-answered by anything but labels or 429 is an error. ``--neural`` adds LightXML with
-all-MiniLM-L6-v2, trained for one step, which its speed does not depend on.
+``labelgrove serve`` runs in its own processes; the clients are one process here and share the
+machine's cores with it. Each client sends one text, waits for its labels, and sends the next. Then
+an overload: a service with a short queue, and clients that send ten texts at a time; any answer but
+labels or 429 is an error. ``--neural`` adds LightXML with all-MiniLM-L6-v2, trained for one step,
+because its speed does not depend on training.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from common import report
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, help="serve this folder; default: a made-up shop's")
+    parser.add_argument("--model", type=Path, help="model folder; default: a made-up shop")
     parser.add_argument("--labels", type=int, default=4000)
     parser.add_argument("--neural", action="store_true", help="also LightXML (extra: torch)")
-    parser.add_argument("--clients", type=int, action="append", help="may be given again")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    parser.add_argument("--clients", type=int, action="append", help="can be repeated")
+    parser.add_argument("--seconds", type=float, default=3.0, help="duration of each measurement")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--set", action="append", default=[], help="as of labelgrove serve")
-    parser.add_argument("--note", default="", help="such as what else the machine does")
+    parser.add_argument("--set", action="append", default=[], help="settings of labelgrove serve")
+    parser.add_argument("--note", default="", help="such as other work on the machine")
     parser.add_argument("--no-save", action="store_true", help="do not write to benchmarks/results")
     options = parser.parse_args()
 
@@ -140,7 +140,7 @@ def load(
     seconds: float,
     per_request: int = 1,
 ) -> dict[str, Any]:
-    """What so many clients at once got out of the service in so many seconds."""
+    """Requests and latencies of this many clients in this many seconds."""
     bodies = [
         json.dumps({"texts": texts[start : start + per_request], "k": 5}).encode()
         for start in range(0, len(texts) - per_request + 1, per_request)
@@ -164,7 +164,7 @@ def load(
             if status == 200:
                 times.append(time.perf_counter() - start)
             else:
-                await asyncio.sleep(0.01)  # a client that never pauses would measure itself
+                await asyncio.sleep(0.01)  # a client that never pauses would measure only itself
         client.close()
 
     async def everyone() -> float:
@@ -184,7 +184,7 @@ def load(
 
 
 class Client:
-    """A connection that stays open, with as little work per request as can be."""
+    """A connection that stays open, with as little work per request as possible."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader

@@ -1,10 +1,10 @@
-"""How a batch's shortlists are best scored: one product for all, each document's own rows, or all.
+"""Ways to score a batch's shortlists: one product for all, rows per document, or the whole table.
 
     python benchmarks/shortlists.py [--device cuda] [--rows 30000 300000] [--candidates 1000 4000]
 
 Forward and backward of the shortlisted loss, in milliseconds: CPU time of one thread, or wall time
 of the GPU under bfloat16 autocast. Candidates are clusters of ten rows, popular ones more often, as
-shortlists are. The table has a gradient of its own size (plain) or hands out rows (rows).
+in real shortlists. The table has a gradient of its own size (plain) or returns rows (rows).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, nargs="+", default=[1000, 4000])
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--width", type=int, default=384)
-    parser.add_argument("--repeats", type=int, default=5, help="the quickest of so many counts")
+    parser.add_argument("--repeats", type=int, default=5, help="take the fastest of this many runs")
     parser.add_argument("--no-save", action="store_true", help="do not write to benchmarks/results")
     options = parser.parse_args()
 
@@ -39,9 +39,9 @@ def main() -> None:
             ids = shortlists(rows, candidates, options.batch).to(options.device)
             for kind, table in tables(rows, options.width).items():
                 table.to(options.device)
-                for form in ("union", "gather", "full"):
+                for form in ("union", "full"):
                     if form == "full" and kind == "rows":
-                        continue  # such a table exists so that nobody reads all of it
+                        continue  # the point of such a table is that it is never read as a whole
                     took = quickest(
                         step(table, ids, options.width, form),
                         device=options.device,
@@ -122,7 +122,7 @@ def step(table: Any, ids: Any, width: int, form: Any) -> Callable[[], None]:
 
 
 def quickest(function: Callable[[], None], *, device: str, repeats: int) -> float:
-    """Milliseconds of the quickest run after one that warms up."""
+    """Milliseconds of the fastest run after a warm-up."""
     import torch
 
     on_gpu = device != "cpu"

@@ -48,7 +48,7 @@ def main() -> None:
         print(f"{name:14} MB per CPU second: {steps}")
     for peer, values in ratios.items():
         steps = "  ".join(f"{step} {ratio:.1f}x" for step, ratio in values.items())
-        print(f"labelgrove against {peer}: {steps}")
+        print(f"labelgrove compared with {peer}: {steps}")
     print(f"largest difference to scikit-learn: {difference:.1e}")
     report(
         "tfidf",
@@ -112,7 +112,7 @@ def pecos_rates(python: str, texts: list[str], size: float, repeats: int) -> Rat
 
 
 def run_as_pecos(path: Path, repeats: int) -> None:
-    """The part that runs under PECOS's own interpreter; prints median CPU seconds as JSON."""
+    """Runs under PECOS's own interpreter; prints median CPU seconds as JSON."""
     from pecos.utils.featurization.text.vectorizers import Tfidf
 
     texts = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""The training loop against a bare encoder's forward and backward pass, and row-sparse updates.
+"""The training loop compared with the encoder's passes alone, and row-sparse updates.
 
 Run it on a GPU: ``python benchmarks/train_loop.py``. Weights and tokens are random: only speed is
 measured. Prints one JSON object per measurement.
@@ -42,7 +42,7 @@ class Batch:
 
 
 class Batches:
-    """Random tokens without padding, and the distinct labels that a batch's shortlists touch."""
+    """Random tokens without padding, and the distinct labels in a batch's shortlists."""
 
     def __init__(self, number: int, size: int, length: int, labels: int, shortlist: int) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -110,7 +110,7 @@ def bare_tokens_per_second(model: Model, batches: Batches, device: torch.device)
 def loop_tokens_per_second(
     model: Model, batches: Batches, device: torch.device, **settings: Any
 ) -> float:
-    """The median over log lines, after the first, of what the loop itself reports."""
+    """The median of the loop's own log lines after the first."""
     speeds: list[float] = []
 
     def listen(event: Event) -> None:

@@ -1,10 +1,10 @@
-"""What a search for settings gains over the defaults, and what it saves by sharing stages.
+"""The gain of a search for settings over the defaults, and the time that shared stages save.
 
     python benchmarks/tuning.py --data DIR --corpus tibkat --limit 15000 [--budget 10m]
 
-Half of the dev part chooses the settings, the other half reports. The saving is that of the same
-trials, in CPU seconds, with and without shared stages: once over settings of the ranker alone, once
-over the built-in space.
+Settings are chosen on half of the dev part and measured on the other half. The saving compares the
+CPU seconds of the same trials with and without shared stages: once over settings of the ranker
+alone, once over the built-in space.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ RANKER = {
 
 def main() -> None:
     parser = arguments(__doc__ or "", corpus="tibkat")
-    parser.add_argument("--budget", default="10m", help="of the search")
-    parser.add_argument("--metric", default="nDCG@5", help="what it maximises")
-    parser.add_argument("--trials", type=int, default=6, help="that are repeated without sharing")
+    parser.add_argument("--budget", default="10m", help="time of the search")
+    parser.add_argument("--metric", default="nDCG@5", help="metric to maximise")
+    parser.add_argument("--trials", type=int, default=6, help="trials to repeat without sharing")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--method", default="linear")
     parser.add_argument("--set", action="append", default=[], help="settings all trials share")
     parser.add_argument("--dev-limit", type=int, help="use only so many documents of the dev part")
-    parser.add_argument("--sharing-only", action="store_true", help="leave the search out")
+    parser.add_argument("--sharing-only", action="store_true", help="skip the search")
     options = parser.parse_args()
 
     from labelgrove import Corpus
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def measured(method: str, config: Any, corpus: Any, test: Any) -> dict[str, float]:
-    """Metrics in percent on documents that no setting was chosen by, and training CPU seconds."""
+    """Metrics in percent on documents that no setting was chosen on, and training CPU seconds."""
     from labelgrove.methods import create
     from labelgrove.metrics import evaluate
 

@@ -3,10 +3,10 @@
     python benchmarks/xr_rankers.py --data PATH --corpus tibkat --dense-train A.npy
         --dense-dev B.npy --pecos-python PATH [--limit N] [--repeats R]
 
-Counted are the CPU seconds of one thread for the matchers of a 16-way preliminary tree (training,
-and the 20 best nodes of every training document) and for the final ranker on the refined tree. Both
-get the same trees and the same shortlists of the level above, which are made here. PECOS reads one
-stacked sparse matrix. Ours runs as PECOS does (eps 0.1, threshold 0.001) and with its own defaults.
+Measures CPU seconds of one thread for the matchers of a 16-way preliminary tree (training, and the
+20 best nodes of every training document) and for the final ranker on the refined tree. Both get the
+same trees and the same shortlists of the level above, which are made here. PECOS reads one stacked
+sparse matrix. Ours runs with PECOS's settings (eps 0.1, threshold 0.001) and with its defaults.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 class Problem:
-    """Features, trees and shortlists that all peers are given."""
+    """Features, trees and shortlists for all peers."""
 
     def __init__(self, train: Any, dev: Any, train_dense: Any, dev_dense: Any) -> None:
         from labelgrove import Corpus, RankerParams, Tfidf
@@ -147,7 +147,7 @@ class Problem:
         }
 
     def write(self, folder: Path) -> None:
-        """Everything for PECOS, as files."""
+        """Writes everything that PECOS needs as files."""
         matrices = {"x": self.features.to_csr(), "dev": self.dev.to_csr(), "y": self.labels}
         matrices["dev_y"] = self.dev_labels
         for level in range(len(self.tree.widths) - 1):

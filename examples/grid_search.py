@@ -1,4 +1,4 @@
-"""Choose a parameter with scikit-learn's grid search: nested names, and a metric by name."""
+"""Choose a parameter with scikit-learn's grid search."""
 
 from sklearn.model_selection import GridSearchCV
 

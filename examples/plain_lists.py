@@ -1,4 +1,4 @@
-"""The shortest way from texts and labels to predictions, a model folder, and back."""
+"""Train on lists of texts and labels, save the model, load it and predict."""
 
 import labelgrove
 

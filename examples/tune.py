@@ -1,9 +1,7 @@
-"""Let a search choose settings within a time budget, then judge them on documents it never saw."""
+"""Search for settings within a time budget, then evaluate them on unseen documents."""
 
-from labelgrove import tune
+from labelgrove import Linear, evaluate, tune
 from labelgrove.datasets import shop_corpus
-from labelgrove.methods import create
-from labelgrove.metrics import evaluate
 
 train = shop_corpus(1500, labels=150, seed=0)
 dev, test = (
@@ -14,11 +12,11 @@ space = {
     "ranker.positive_weight": {"low": 0.5, "high": 4, "log": True},
     "search.beam": [5, 10, 20],
 }
-found = tune("linear", train, dev, budget="5s", trials=12, space=space, say=print)
-print(found.table())
-print(found.to_toml())
+result = tune("linear", train, dev, budget="5s", trials=12, space=space, say=print)
+print(result.table())
+print(result.to_toml())
 
-for name, model in (("defaults", create("linear")), ("tuned", found.create())):
+for name, model in (("defaults", Linear()), ("tuned", result.create())):
     predictions = model.fit(train).predict(test, k=5)
     value = evaluate(predictions, test.labels, unknown=test.unknown, metrics=["nDCG@5"])["nDCG@5"]
     print(f"{name}: nDCG@5 {value:.3f} on unseen documents")

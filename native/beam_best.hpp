@@ -15,10 +15,11 @@ struct Scored {
     float score;
 };
 
-// A scored node as a number: the smaller, the better. By score, then by node; 0 and -0 are equal.
+// A scored node as a number: smaller is better. Ordered by score, then by node; 0 equals -0.
 inline uint64_t sort_key(Scored scored) {
     const uint32_t bits = std::bit_cast<uint32_t>(scored.score + 0.0f);
-    const uint32_t rising = bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000u);
+    const uint32_t rising =
+        bits ^ (static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31) | 0x80000000u);
     return static_cast<uint64_t>(~rising) << 32 | static_cast<uint32_t>(scored.node);
 }
 
@@ -28,7 +29,7 @@ inline Scored from_sort_key(uint64_t key) {
     return {static_cast<int32_t>(static_cast<uint32_t>(key)), std::bit_cast<float>(bits)};
 }
 
-// Few numbers are sorted by insertion, which std::sort would do with calls to memmove.
+// Sorts short lists by insertion. std::sort does the same, but with calls to memmove.
 inline void sort_keys(std::vector<uint64_t>& keys) {
     const size_t count = keys.size();
     if (count > 64) {
@@ -43,7 +44,7 @@ inline void sort_keys(std::vector<uint64_t>& keys) {
     }
 }
 
-// The best of what is offered, in any order; with limit 0 everything.
+// Collects the best `limit` of the nodes offered, in any order; 0: all.
 class BestNodes {
 public:
     void reset(int64_t limit) {
@@ -52,7 +53,7 @@ public:
         keys_.clear();
     }
 
-    // What is below this is certainly not among the best.
+    // Scores below this are certainly not among the best.
     float threshold() const { return threshold_; }
 
     void offer(int32_t node, float score) {

@@ -24,7 +24,9 @@ inline int64_t rank_words(int64_t cols) { return (cols + 31) / 32; }
 // `words` must be zero.
 LABELGROVE_MULTIVERSION
 inline void fill_rank_words(const int32_t* features, int64_t rows, int64_t count, RankWord* words) {
-    for (int64_t row = 0; row < rows; ++row) words[features[row] >> 5].bits |= 1u << (features[row] & 31);
+    for (int64_t row = 0; row < rows; ++row) {
+        words[features[row] >> 5].bits |= 1u << (features[row] & 31);
+    }
     uint32_t rank = 0;
     for (int64_t w = 0; w < count; ++w) {
         words[w].rank = rank;
@@ -32,9 +34,10 @@ inline void fill_rank_words(const int32_t* features, int64_t rows, int64_t count
     }
 }
 
-// Where a chunk has a feature among its sorted features. A chunk with many features has a bitmap with
-// ranks: one look says whether and where. Another has buckets: buckets[feature >> shift] is the first
-// row that can hold the feature, and there are one to two times as many buckets as rows.
+// Finds the row of a feature in a chunk. A chunk with many features has a bitmap with ranks: one
+// look-up tells whether the feature is there, and where. Other chunks have buckets:
+// buckets[feature >> shift] is the first row that can hold the feature, and there are one to two
+// times as many buckets as rows.
 struct FeatureIndex {
     static constexpr int32_t kRanks = -1;  // instead of a shift
     std::vector<int64_t> ptr;              // into ranks or into buckets
@@ -42,7 +45,8 @@ struct FeatureIndex {
     std::vector<RankWord> ranks;
     std::vector<uint32_t> buckets;
 
-    FeatureIndex(const int64_t* chunk_rows, const int32_t* features, int64_t parents, int64_t cols) {
+    FeatureIndex(const int64_t* chunk_rows, const int32_t* features, int64_t parents,
+                 int64_t cols) {
         for (int64_t parent = 0; parent < parents; ++parent) {
             const int64_t rows = chunk_rows[parent + 1] - chunk_rows[parent];
             const int32_t* first = features + chunk_rows[parent];
@@ -77,7 +81,7 @@ struct BeamLevel {
     ChildType child_type;
     const void* values;
     ValueType value_type;
-    const float* scales;  // of bytes, one per node
+    const float* scales;  // one per node, for weights stored as bytes
     const float* bias;
     const Half* dense;         // `dense_cols` x width matrices, one per parent
     const int64_t* child_ptr;  // parent p has nodes [child_ptr[p], child_ptr[p + 1])
@@ -85,29 +89,37 @@ struct BeamLevel {
     int64_t entries;           // length of children and values
     int64_t parents;
     int64_t nodes;
-    int64_t fewest_leaves;  // below any node
+    int64_t fewest_leaves;  // the smallest number of leaves below a node
     int64_t dense_cols;
     const FeatureIndex* index;
 
     int64_t width(int64_t parent) const { return child_ptr[parent + 1] - child_ptr[parent]; }
 };
 
-// Scores are added as logarithms: a product over many levels would underflow and tie.
-enum class PostProcessor : int { noop = 0, l1_hinge, l2_hinge, l3_hinge, l4_hinge, sigmoid, log_sigmoid };
+// Scores are added as logarithms: products over many levels would underflow and become equal.
+enum class PostProcessor : int {
+    noop = 0,
+    l1_hinge,
+    l2_hinge,
+    l3_hinge,
+    l4_hinge,
+    sigmoid,
+    log_sigmoid
+};
 
 struct BeamOptions {
     PostProcessor post_processor = PostProcessor::l3_hinge;
     bool raw_last_level = false;  // rank labels by their own margin; the tree only shortlists
     float bias = 1.0f;
 
-    // Whether a node's score is its own margin, whatever its parent's.
+    // Whether a node's score is its own margin, independent of its parent's score.
     bool own_margin(bool last_level) const {
         return post_processor == PostProcessor::noop || (last_level && raw_last_level);
     }
-    // Whether final scores are products, held as logarithms until the end.
+    // Whether final scores are products, kept as logarithms until the end.
     bool product() const {
-        return post_processor != PostProcessor::noop && post_processor != PostProcessor::log_sigmoid &&
-               !raw_last_level;
+        return post_processor != PostProcessor::noop &&
+               post_processor != PostProcessor::log_sigmoid && !raw_last_level;
     }
 };
 
@@ -115,10 +127,10 @@ inline float log_sigmoid(float margin) {
     return margin >= 0.0f ? -std::log1p(std::exp(-margin)) : margin - std::log1p(std::exp(margin));
 }
 
-// Margins become scores, in place; never more than the parent's unless the margin itself counts.
+// Turns margins into scores in place; with own margins, they already are the scores.
 LABELGROVE_MULTIVERSION
-inline void score_margins(PostProcessor kind, bool own_margin, float parent, float* __restrict margins,
-                          int64_t width) {
+inline void score_margins(PostProcessor kind, bool own_margin, float parent,
+                          float* __restrict margins, int64_t width) {
     if (own_margin) return;
     switch (kind) {
         case PostProcessor::noop: return;
@@ -137,7 +149,9 @@ inline void score_margins(PostProcessor kind, bool own_margin, float parent, flo
             for (int64_t c = 0; c < width; ++c) margins[c] = parent - margins[c] * margins[c];
             return;
         case PostProcessor::l3_hinge:
-            for (int64_t c = 0; c < width; ++c) margins[c] = parent - margins[c] * margins[c] * margins[c];
+            for (int64_t c = 0; c < width; ++c) {
+                margins[c] = parent - margins[c] * margins[c] * margins[c];
+            }
             return;
         default:
             for (int64_t c = 0; c < width; ++c) {

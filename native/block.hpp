@@ -1,13 +1,13 @@
 // Dual coordinate descent for W labels at once.
 //
-// The labels of a cluster share their instances. Their weights lie side by side, w[feature][label], so
-// one walk along an instance's row serves W labels: the row, its feature numbers and the cache line
-// with a feature's weights are fetched once, and the arithmetic is one instruction for all of them.
-// An instance takes part as long as any label of the block needs it; what a label does with an
-// instance that it could have left out only brings it nearer to its optimum.
+// The labels of a cluster share their instances. Their weights lie side by side, w[feature][label],
+// so one walk along an instance's row serves W labels: the row, its feature numbers and the cache
+// line with a feature's weights are fetched once, and the arithmetic is one instruction for all of
+// them. An instance is visited as long as any label of the block needs it; for the other labels the
+// visit is not necessary, but it only brings them closer to their optimum.
 //
-// There are two routes to a margin: walking along the instance's row of features with the weights at
-// hand, or keeping all margins and walking along its row of a Gram matrix when they change.
+// Margins are found in one of two ways: from the instance's row of features and the weights, or by
+// keeping all margins and updating them with a row of a Gram matrix when a variable changes.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ template <int W>
 struct ByWeights {
     const ClusterRows& rows;
     Lanes<W>* const weights;
-    Lanes<W> constant = weights[rows.features() - 1];  // every visit needs it: kept in a register
+    Lanes<W> constant = weights[rows.features() - 1];  // in a register: every visit needs it
 
     LABELGROVE_INLINE void fetch(int32_t i) const { rows.fetch(i); }
     LABELGROVE_INLINE Lanes<W> margin(int32_t i, const Lanes<W>& factor) const {
@@ -62,7 +62,7 @@ struct ByMargins {
 template <int W>
 struct BlockTask {
     const ClusterRows& rows;
-    const Gram* gram;  // null: the route by weights
+    const Gram* gram;  // null: margins come from the weights
     BlockProblem& problem;
     Loss loss;
     HingeSweep<W> hinge;
@@ -78,22 +78,27 @@ LABELGROVE_INLINE void sweep_by_either_route(BlockTask<W>& task) {
         if (task.gram == nullptr) {
             sweep_logistic<W>(task.logistic, task.problem, norms, ByWeights<W>{task.rows, weights});
         } else {
-            sweep_logistic<W>(task.logistic, task.problem, norms, ByMargins<W>{*task.gram, margins, task.rows.rows()});
+            sweep_logistic<W>(task.logistic, task.problem, norms,
+                              ByMargins<W>{*task.gram, margins, task.rows.rows()});
         }
     } else if (task.gram == nullptr) {
         sweep_hinge<W>(task.hinge, task.problem, norms, ByWeights<W>{task.rows, weights});
     } else {
-        sweep_hinge<W>(task.hinge, task.problem, norms, ByMargins<W>{*task.gram, margins, task.rows.rows()});
+        sweep_hinge<W>(task.hinge, task.problem, norms,
+                       ByMargins<W>{*task.gram, margins, task.rows.rows()});
     }
 }
 
-// The loader cannot choose among versions of a template.
-LABELGROVE_MULTIVERSION inline void sweep_lanes(BlockTask<16>& task) { sweep_by_either_route<16>(task); }
-LABELGROVE_MULTIVERSION inline void sweep_lanes(BlockTask<8>& task) { sweep_by_either_route<8>(task); }
-LABELGROVE_MULTIVERSION inline void sweep_lanes(BlockTask<4>& task) { sweep_by_either_route<4>(task); }
+// Templates cannot have several versions, so these are plain functions.
+LABELGROVE_MULTIVERSION
+inline void sweep_lanes(BlockTask<16>& task) { sweep_by_either_route<16>(task); }
+LABELGROVE_MULTIVERSION
+inline void sweep_lanes(BlockTask<8>& task) { sweep_by_either_route<8>(task); }
+LABELGROVE_MULTIVERSION
+inline void sweep_lanes(BlockTask<4>& task) { sweep_by_either_route<4>(task); }
 
-// Targets are set, and the weights are those given to start with, or 0. Leaves variables and weights
-// (without a Gram matrix) or margins (with one) that belong together.
+// Expects the targets, and the weights to start from, or 0. Makes the variables consistent with
+// the weights (without a Gram matrix) or with the margins (with one).
 template <int W>
 void begin_block(BlockTask<W>& task, Start start) {
     BlockProblem& problem = task.problem;
@@ -131,14 +136,14 @@ void set_lone_weights(const ClusterRows& rows, BlockProblem& problem) {
     }
 }
 
-// The problem's targets are set, and its weights hold what is given to start with; they become the
-// answer. Lanes from `used` on are of no interest.
+// Expects the problem's targets, and in its weights those to start from; they become the solution.
+// Lanes from `used` on are ignored.
 template <int W>
-void descend_block(const ClusterRows& rows, const Gram* gram, BlockProblem& problem, const SolverOptions& options,
-                   int used, uint64_t seed) {
+void descend_block(const ClusterRows& rows, const Gram* gram, BlockProblem& problem,
+                   const SolverOptions& options, int used, uint64_t seed) {
     const int32_t n = static_cast<int32_t>(rows.rows());
     BlockTask<W> task{rows, gram, problem, options.loss, {}, {}};
-    // Descent by margins does without weights; those it began with are needed again at the end.
+    // Descent with margins overwrites the weights; those it started from are needed at the end.
     const bool from_given = gram != nullptr && options.start == Start::centre;
     const int64_t size_of_weights = rows.features() * W;
     if (from_given) {
@@ -155,7 +160,10 @@ void descend_block(const ClusterRows& rows, const Gram* gram, BlockProblem& prob
         const int32_t size = options.loss == Loss::logistic ? task.logistic.size : task.hinge.size;
         for (int32_t s = 0; s < size; ++s) std::swap(active[s], active[s + random.below(size - s)]);
         sweep_lanes(task);
-        if (options.loss == Loss::logistic ? task.logistic.converged() : task.hinge.converged(options.eps)) break;
+        if (options.loss == Loss::logistic ? task.logistic.converged()
+                                           : task.hinge.converged(options.eps)) {
+            break;
+        }
     }
     if (gram == nullptr) {
         set_lone_weights<W>(rows, problem);

@@ -1,9 +1,10 @@
-// The margins of all children of one parent for one document: the innermost work of prediction.
+// The margins of all children of one parent for one document: the inner loop of prediction.
 //
-// A document meets about half of a chunk's rows at random places, rows have one to many entries, and
-// the model is larger than the caches. So the work is cut into passes without unpredictable branches:
-// find the rows, look up and prefetch their entries, add full rows, lay the entries of the other
-// rows end to end, add those. The sum's order depends on the document and the chunk alone.
+// About half of a document's features are in a chunk, at random places; rows have one to many
+// entries, and the model is larger than the caches. So the work is split into passes without
+// unpredictable branches: find the rows, look up and prefetch their entries, add full rows, copy
+// the entries of the other rows end to end, add those. The order of a sum depends on the document
+// and the chunk only.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 
 namespace labelgrove {
 
-// A row of the chunk that the document meets, and the document's value there.
+// A row of the chunk whose feature the document has, and the document's value of it.
 struct Hit {
     uint32_t row;
     float value;
@@ -39,8 +40,8 @@ struct Spans {
     int64_t entries;  // of the sparse ones
 };
 
-// Entries of a chunk, and how many may be read from its first one on: eight or sixteen are read at
-// once, beyond a row's end.
+// The entries of a chunk. `readable` is the number of entries that may be read from the first one
+// on: reads take eight or sixteen at once and can pass a row's end.
 template <class Value, class Child>
 struct Entries {
     const Value* values;
@@ -54,7 +55,8 @@ inline int64_t padded_width(int64_t width) { return (width + kStep - 1) / kStep 
 
 template <class Value, class Child>
 LABELGROVE_INLINE void find_spans(const Hit* hits, int64_t count, const uint32_t* row_start,
-                                  const Entries<Value, Child>& entries, uint32_t width, Spans& spans) {
+                                  const Entries<Value, Child>& entries, uint32_t width,
+                                  Spans& spans) {
     int64_t full_count = 0, sparse_count = 0, total = 0;
     Span *const full = spans.full.data(), *const sparse = spans.sparse.data();
     const int64_t last_full = entries.readable - padded_width(width);
@@ -78,17 +80,20 @@ LABELGROVE_INLINE void find_spans(const Hit* hits, int64_t count, const uint32_t
 #if LABELGROVE_VECTOR_TYPE
 // margins[0 .. N) += value * row for every row; the sums stay in registers.
 template <int N, class Value>
-LABELGROVE_INLINE void add_columns(const Span* rows, int64_t count, const Value* values, float* margins) {
+LABELGROVE_INLINE void add_columns(const Span* rows, int64_t count, const Value* values,
+                                   float* margins) {
     Packed<float, N> sums = load<float, N>(margins);
-    for (int64_t r = 0; r < count; ++r) sums += load_floats<N>(values + rows[r].start) * rows[r].value;
+    for (int64_t r = 0; r < count; ++r) {
+        sums += load_floats<N>(values + rows[r].start) * rows[r].value;
+    }
     store<N>(margins, sums);
 }
 #endif
 
 // `margins` has room for the padded width.
 template <class Value>
-LABELGROVE_INLINE void add_full_rows(const Span* rows, int64_t count, const Value* values, float* margins,
-                                     int64_t width) {
+LABELGROVE_INLINE void add_full_rows(const Span* rows, int64_t count, const Value* values,
+                                     float* margins, int64_t width) {
 #if LABELGROVE_VECTOR_TYPE
     int64_t c = 0;
     for (; c + 16 <= width; c += 16) add_columns<16>(rows, count, values + c, margins + c);
@@ -101,11 +106,12 @@ LABELGROVE_INLINE void add_full_rows(const Span* rows, int64_t count, const Valu
 #endif
 }
 
-// Lays the entries of all rows end to end, eight at a time: what is written past a row's end is
-// overwritten by the next.
+// Copies the entries of all rows end to end, eight at a time. The next row overwrites what was
+// written past a row's end.
 template <class Value, class Child>
-LABELGROVE_INLINE void lay_out_rows(const Span* rows, int64_t count, const Entries<Value, Child>& entries,
-                                    Child* __restrict to, float* __restrict terms) {
+LABELGROVE_INLINE void lay_out_rows(const Span* rows, int64_t count,
+                                    const Entries<Value, Child>& entries, Child* __restrict to,
+                                    float* __restrict terms) {
     for (int64_t r = 0; r < count; ++r) {
         const int64_t size = rows[r].size;
         const float value = rows[r].value;
@@ -115,7 +121,8 @@ LABELGROVE_INLINE void lay_out_rows(const Span* rows, int64_t count, const Entri
         if (rows[r].start + size + kStep <= entries.readable) {
             for (int64_t e = 0; e < size; e += kStep) {
                 store<kStep>(terms + e, load_floats<kStep>(row_values + e) * value);
-                *reinterpret_cast<Packed<Child, kStep>*>(to + e) = load<Child, kStep>(row_children + e);
+                *reinterpret_cast<Packed<Child, kStep>*>(to + e) =
+                    load<Child, kStep>(row_children + e);
             }
             to += size;
             terms += size;
@@ -131,17 +138,17 @@ LABELGROVE_INLINE void lay_out_rows(const Span* rows, int64_t count, const Entri
     }
 }
 
-// Where one thread works; it keeps its memory.
+// One thread's working memory, kept between documents.
 struct MarginScratch {
     std::vector<Hit> hits;
     Spans spans;
-    std::vector<uint16_t> to;  // children, of either size
+    std::vector<uint16_t> to;  // children, of one or two bytes each
     std::vector<float> terms, margins;
 };
 
 template <class Value, class Child>
-LABELGROVE_INLINE void add_hits(const BeamLevel& level, int64_t parent, int64_t found, const uint32_t* row_start,
-                                MarginScratch& scratch) {
+LABELGROVE_INLINE void add_hits(const BeamLevel& level, int64_t parent, int64_t found,
+                                const uint32_t* row_start, MarginScratch& scratch) {
     const int64_t width = level.width(parent), first_entry = level.chunk_entries[parent];
     const Entries<Value, Child> entries{static_cast<const Value*>(level.values) + first_entry,
                                         static_cast<const Child*>(level.children) + first_entry,
@@ -161,8 +168,8 @@ LABELGROVE_INLINE void add_hits(const BeamLevel& level, int64_t parent, int64_t 
 }
 
 LABELGROVE_MULTIVERSION
-inline void add_hits_of(const BeamLevel& level, int64_t parent, int64_t found, const uint32_t* row_start,
-                        MarginScratch& scratch) {
+inline void add_hits_of(const BeamLevel& level, int64_t parent, int64_t found,
+                        const uint32_t* row_start, MarginScratch& scratch) {
     const bool bytes = level.child_type == ChildType::byte;
     switch (level.value_type) {
         case ValueType::single:
@@ -179,16 +186,17 @@ inline void add_hits_of(const BeamLevel& level, int64_t parent, int64_t found, c
     }
 }
 
-// Looks features up in a bitmap. Half of all look-ups fail at random: writing every one and advancing
-// only on success spares a mispredicted branch each.
+// Looks features up in a bitmap. Half of the look-ups fail, unpredictably. Writing each result and
+// advancing only on success avoids mispredicted branches.
 LABELGROVE_MULTIVERSION
-inline int64_t find_by_rank(const RankWord* words, const int32_t* features, const float* data, int64_t count,
-                            const uint32_t* row_start, Hit* __restrict hits) {
+inline int64_t find_by_rank(const RankWord* words, const int32_t* features, const float* data,
+                            int64_t count, const uint32_t* row_start, Hit* __restrict hits) {
     int64_t found = 0;
     for (int64_t k = 0; k < count; ++k) {
         const RankWord word = words[features[k] >> 5];
         const uint32_t bit = 1u << (features[k] & 31);
-        const uint32_t row = word.rank + static_cast<uint32_t>(std::popcount(word.bits & (bit - 1)));
+        const uint32_t row =
+            word.rank + static_cast<uint32_t>(std::popcount(word.bits & (bit - 1)));
         prefetch(row_start + row);
         hits[found] = {row, data[k]};
         found += (word.bits & bit) != 0;
@@ -196,11 +204,11 @@ inline int64_t find_by_rank(const RankWord* words, const int32_t* features, cons
     return found;
 }
 
-// Computes margins; one per thread, keeps its memory.
+// Computes margins. Each thread has one, which keeps its memory.
 class ChunkMargins {
 public:
-    // Call before a chunk's documents. A chunk without a bitmap gets one if it is going to be used
-    // often enough.
+    // Call this before the documents of a chunk. A chunk without a bitmap gets one if enough
+    // documents follow.
     void open_chunk(const BeamLevel& level, int64_t parent, int64_t cols, int64_t documents) {
         words_ = nullptr;
         if (level.index->shift[parent] == FeatureIndex::kRanks) {
@@ -208,15 +216,16 @@ public:
         } else if (documents >= 8) {
             ranks_.assign(rank_words(cols), {0, 0});
             fill_rank_words(level.features + level.chunk_rows[parent],
-                            level.chunk_rows[parent + 1] - level.chunk_rows[parent], rank_words(cols),
-                            ranks_.data());
+                            level.chunk_rows[parent + 1] - level.chunk_rows[parent],
+                            rank_words(cols), ranks_.data());
             words_ = ranks_.data();
         }
     }
 
-    // Margins of all children of the open chunk's parent; `dense` is what dense features give, or null.
-    float* operator()(const BeamLevel& level, int64_t parent, const Csr& documents, int64_t document, float bias,
-                      const float* dense) {
+    // The margins of all children of the open chunk's parent. `dense` is the part of the dense
+    // features, or null.
+    float* operator()(const BeamLevel& level, int64_t parent, const Csr& documents,
+                      int64_t document, float bias, const float* dense) {
         const int64_t from = documents.indptr[document], count = documents.row_nnz(document);
         const int32_t* features = documents.indices + from;
         const float* data = documents.data + from;
@@ -233,7 +242,9 @@ public:
             std::fill_n(margins, width, 0.0f);
             add_hits_of(level, parent, found, row_start, scratch_);
             const float* scales = level.scales + first_child;
-            for (int64_t c = 0; c < width; ++c) margins[c] = margins[c] * scales[c] + node_bias[c] * bias;
+            for (int64_t c = 0; c < width; ++c) {
+                margins[c] = margins[c] * scales[c] + node_bias[c] * bias;
+            }
         } else {
             for (int64_t c = 0; c < width; ++c) margins[c] = node_bias[c] * bias;
             add_hits_of(level, parent, found, row_start, scratch_);
@@ -252,14 +263,14 @@ private:
             scratch_.spans.sparse.resize(2 * count + 1);
             places_.resize(2 * count + 1);
         }
-        // Behind the last child, sums of numbers that belong elsewhere; they are never read.
+        // The sums after the last child are meaningless and never read.
         if (static_cast<int64_t>(scratch_.margins.size()) < padded_width(width)) {
             scratch_.margins.resize(padded_width(width));
         }
     }
 
-    int64_t find_by_bucket(const BeamLevel& level, int64_t parent, const int32_t* features, const float* data,
-                           int64_t count, const uint32_t* row_start) {
+    int64_t find_by_bucket(const BeamLevel& level, int64_t parent, const int32_t* features,
+                           const float* data, int64_t count, const uint32_t* row_start) {
         const int32_t* rows = level.features + level.chunk_rows[parent];
         const uint32_t* buckets = level.index->buckets.data() + level.index->ptr[parent];
         const int shift = level.index->shift[parent];

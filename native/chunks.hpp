@@ -1,4 +1,4 @@
-// The weights of the children of consecutive parents, as training leaves them and prediction reads them.
+// The weights of the children of consecutive parents, as training writes and prediction reads them.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace labelgrove {
 
-// Parent by parent ("chunks"). A chunk is stored by feature: sorted features, and for each the children
-// that use it. See beam.hpp for how they are read.
+// Parent by parent ("chunks"). A chunk is stored by feature: sorted features, and for each the
+// children that use it. See beam.hpp for how they are read.
 struct Chunks {
     std::vector<int64_t> chunk_rows{0};     // parents + 1: where a chunk's features begin
     std::vector<int64_t> chunk_entries{0};  // parents + 1: where a chunk's entries begin
@@ -44,7 +44,23 @@ struct Weight {
     float value;
 };
 
-// What is kept of one cluster's weights. Blocks of children may be filled in by several threads.
+// Weights of some children side by side: the weight of children[c] for feature f is
+// values[f * stride + c].
+struct BlockWeights {
+    const int32_t* children;
+    int count;
+    const float* values;
+    int stride;
+};
+
+// Which weights of a child to keep: those of at least `threshold`, and of these the `most` largest
+// (0: all).
+struct Pruning {
+    float threshold;
+    int64_t most;
+};
+
+// Collects the weights of one cluster. Several threads may add different blocks of children.
 class ChunkBuilder {
 public:
     void start(int64_t children, int64_t width) {
@@ -57,54 +73,44 @@ public:
 
     std::vector<float> bias;  // per child
 
-    // Sparse weights of some children that are large enough, out of an array with `stride` labels per
-    // feature; of those the `most` largest (0: all).
-    void keep_sparse(const int32_t* children, int count, const float* weights, int stride, const Submatrix& rows,
-                     float threshold, int64_t most) {
-        for (int32_t f = 0; f < rows.features(); ++f, weights += stride) {
-            for (int c = 0; c < count; ++c) {
+    void keep_sparse(const BlockWeights& block, const Submatrix& rows, const Pruning& pruning) {
+        const float* weights = block.values;
+        for (int32_t f = 0; f < rows.features(); ++f, weights += block.stride) {
+            for (int c = 0; c < block.count; ++c) {
                 const float weight = weights[c];
-                if (std::abs(weight) >= threshold && weight != 0.0f) learnt_[children[c]].push_back({f, weight});
+                if (std::abs(weight) >= pruning.threshold && weight != 0.0f) {
+                    learnt_[block.children[c]].push_back({f, weight});
+                }
             }
         }
-        if (most <= 0) return;
-        for (int c = 0; c < count; ++c) {
-            auto& kept = learnt_[children[c]];
-            if (static_cast<int64_t>(kept.size()) <= most) continue;
-            // Of equal weights the one of the lower feature stays.
-            std::nth_element(kept.begin(), kept.begin() + most, kept.end(), [&](const Weight& a, const Weight& b) {
-                const float x = std::abs(a.value), y = std::abs(b.value);
-                return x != y ? x > y : rows.global_feature(a.feature) < rows.global_feature(b.feature);
-            });
-            kept.erase(kept.begin() + most, kept.end());
+        for (int c = 0; c < block.count; ++c) {
+            keep_largest(learnt_[block.children[c]], pruning.most,
+                         [&](int32_t feature) { return rows.global_feature(feature); });
         }
     }
 
     // The same for the dense block, whose weights are scaled first.
-    void keep_dense(const int32_t* children, int count, const float* weights, int stride, float scale,
-                    float threshold, int64_t most) {
-        std::vector<Weight> order;
-        for (int c = 0; c < count; ++c) {
-            order.clear();
+    void keep_dense(const BlockWeights& block, float scale, const Pruning& pruning) {
+        std::vector<Weight> weights;
+        const int64_t siblings = static_cast<int64_t>(learnt_.size());
+        for (int c = 0; c < block.count; ++c) {
+            weights.clear();
             for (int64_t f = 0; f < width_; ++f) {
-                const float weight = weights[f * stride + c] * scale;
-                if (std::abs(weight) >= threshold) order.push_back({static_cast<int32_t>(f), weight});
+                const float weight = block.values[f * block.stride + c] * scale;
+                if (std::abs(weight) >= pruning.threshold) {
+                    weights.push_back({static_cast<int32_t>(f), weight});
+                }
             }
-            if (most > 0 && static_cast<int64_t>(order.size()) > most) {
-                std::nth_element(order.begin(), order.begin() + most, order.end(), [](const Weight& a, const Weight& b) {
-                    const float x = std::abs(a.value), y = std::abs(b.value);
-                    return x != y ? x > y : a.feature < b.feature;
-                });
-                order.erase(order.begin() + most, order.end());
+            keep_largest(weights, pruning.most, [](int32_t feature) { return feature; });
+            for (const auto& [f, weight] : weights) {
+                dense_[f * siblings + block.children[c]] = float_to_half(weight);
             }
-            const int64_t in_all = static_cast<int64_t>(learnt_.size());
-            for (const auto& [f, weight] : order) dense_[f * in_all + children[c]] = float_to_half(weight);
         }
     }
 
-    // Regrouped from by-child to by-feature by counting. A feature that many children use gets an entry
-    // for every child (some zero): such rows are added as a whole in prediction, several children per
-    // instruction.
+    // Regroups weights from by-child to by-feature, with a counting sort. A feature that many
+    // children use gets an entry for every child (some zero): prediction adds such rows as a whole,
+    // several children per instruction.
     void collect(const Submatrix& rows, Chunks& out) {
         const uint32_t width = static_cast<uint32_t>(learnt_.size());
         std::vector<uint32_t> place(rows.features(), 0);
@@ -131,11 +137,15 @@ public:
         out.values.assign(out.row_start.back(), 0.0f);
         for (const auto& [feature, local] : used) {
             if (!full_row[local]) continue;
-            for (uint32_t c = 0; c < width; ++c) out.children[place[local] + c] = static_cast<uint16_t>(c);
+            for (uint32_t c = 0; c < width; ++c) {
+                out.children[place[local] + c] = static_cast<uint16_t>(c);
+            }
         }
         for (size_t child = 0; child < learnt_.size(); ++child) {
             for (const auto& [feature, weight] : learnt_[child]) {
-                const uint32_t at = full_row[feature] ? place[feature] + static_cast<uint32_t>(child) : place[feature]++;
+                const uint32_t at = full_row[feature]
+                                        ? place[feature] + static_cast<uint32_t>(child)
+                                        : place[feature]++;
                 out.children[at] = static_cast<uint16_t>(child);
                 out.values[at] = weight;
             }
@@ -145,6 +155,18 @@ public:
     }
 
 private:
+    // Of equal weights, keeps the one of the lower feature.
+    template <class Number>
+    static void keep_largest(std::vector<Weight>& weights, int64_t most, Number number) {
+        if (most <= 0 || static_cast<int64_t>(weights.size()) <= most) return;
+        const auto before = [&](const Weight& a, const Weight& b) {
+            const float x = std::abs(a.value), y = std::abs(b.value);
+            return x != y ? x > y : number(a.feature) < number(b.feature);
+        };
+        std::nth_element(weights.begin(), weights.begin() + most, weights.end(), before);
+        weights.erase(weights.begin() + most, weights.end());
+    }
+
     int64_t width_ = 0;
     std::vector<std::vector<Weight>> learnt_;
     std::vector<uint16_t> dense_;

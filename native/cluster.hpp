@@ -1,7 +1,7 @@
 // Trains one level of a label tree: the classifiers of all children of some parent nodes.
 //
-// All children of a parent see the same instances. Their sub-matrix is copied once, the children are
-// solved on the copy, in blocks, and the weights go straight into the chunk that prediction reads.
+// All children of a parent have the same instances. Their sub-matrix is copied once, the children
+// are solved on the copy, in blocks, and the weights go directly into the chunk for prediction.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include "dense.hpp"
 #include "gram.hpp"
 #include "parallel.hpp"
+#include "points.hpp"
 #include "random.hpp"
 #include "solver.hpp"
 
@@ -32,7 +33,7 @@ struct RowLists {
     int64_t size(int64_t node) const { return indptr[node + 1] - indptr[node]; }
 };
 
-// Weights per child to start from; parts that are not given have no columns, or are null.
+// Weights per child to start from. Missing parts have no columns, or are null.
 struct StartWeights {
     Csr sparse;
     Dense dense;
@@ -40,12 +41,11 @@ struct StartWeights {
 };
 
 struct LevelProblem {
-    Csr features;
-    Dense dense;
-    RowLists instances;  // per parent: who takes part, and what an error on a negative costs
-    RowLists positives;  // per child: who bears it; a subset of its parent's instances
-    // Per child, if given: which of its parent's instances it sees as negatives, and what an error on
-    // them costs. Otherwise it sees all, but those of weight 0 only as positives.
+    Points features;
+    RowLists instances;  // per parent; the weights are factors on the cost of a negative
+    RowLists positives;  // per child: those of its parent's instances that have the label
+    // Per child: those of its parent's instances that are its negatives, with factors on their
+    // cost. If missing, all others are negatives, except instances of weight 0.
     RowLists negatives;
     StartWeights start;
     const int64_t* children = nullptr;  // parent p has children [children[p], children[p + 1])
@@ -66,26 +66,33 @@ public:
         count_ = level.instances.size(parent);
         instance_weights_ = level.instances.weights + level.instances.indptr[parent];
         const int64_t children = level.children[parent + 1] - first_child_;
-        const int64_t started = options.start != Start::none && level.start.sparse.cols > 0 ? children : 0;
-        rows_.assign(level.features, level.dense, options.dense_scale, options.bias, instances_, count_,
-                     level.start.sparse, first_child_, first_child_ + started);
-        chunk_.start(children, level.dense.cols);
-        // Where nothing speaks for a label: the margin of a certain negative, for every document.
-        std::fill(chunk_.bias.begin(), chunk_.bias.end(), options.bias != 0.0f ? -1.0f / options.bias : 0.0f);
-        const bool centred = options.start == Start::centre;  // then the given weights speak for it
+        const int64_t started =
+            options.start != Start::none && level.start.sparse.cols > 0 ? children : 0;
+        rows_.assign({.features = level.features,
+                      .dense_scale = options.dense_scale,
+                      .bias = options.bias,
+                      .rows = instances_,
+                      .count = count_,
+                      .more = {level.start.sparse, first_child_, first_child_ + started}});
+        chunk_.start(children, level.features.width());
+        // Labels without positives get the margin of a certain negative for every document.
+        std::fill(chunk_.bias.begin(), chunk_.bias.end(),
+                  options.bias != 0.0f ? -1.0f / options.bias : 0.0f);
+        const bool centred = options.start == Start::centre;  // then the given weights count
         by_size_.clear();
         for (int64_t child = 0; child < children; ++child) {
             if (positives(child) > 0 || centred) by_size_.push_back(static_cast<int32_t>(child));
         }
         if (children == 1 && positives(0) == count_ && options.bias != 0.0f && !centred) {
-            // An only child that all bear: its parent has said everything.
+            // An only child that every instance has: its parent's score is enough.
             chunk_.bias[0] = 1.0f / options.bias;
             by_size_.clear();
         }
-        // Labels of like frequency converge alike, so they make good neighbours in a block.
+        // Labels of similar frequency need similar numbers of sweeps, so they share a block.
         std::stable_sort(by_size_.begin(), by_size_.end(),
                          [&](int32_t a, int32_t b) { return positives(a) > positives(b); });
-        const double terms = static_cast<double>(rows_.sparse().nnz()) / static_cast<double>(std::max<int64_t>(count_, 1));
+        const double terms = static_cast<double>(rows_.sparse().nnz()) /
+                             static_cast<double>(std::max<int64_t>(count_, 1));
         by_margins_ = gram_pays(count_, blocks(), terms, rows_.width());
         if (by_margins_) gram_.assign(rows_);
     }
@@ -94,7 +101,8 @@ public:
 
     void solve(int64_t block, BlockProblem& problem) {
         const int32_t* children = by_size_.data() + block * kBlock;
-        const int width = static_cast<int>(std::min<int64_t>(kBlock, by_size_.size() - block * kBlock));
+        const int width =
+            static_cast<int>(std::min<int64_t>(kBlock, by_size_.size() - block * kBlock));
         if (width <= 4) {
             solve_block<4>(children, width, problem);
         } else if (width <= 8) {
@@ -132,19 +140,21 @@ private:
         set_targets<W>(lanes, problem);
         problem.weights.assign(rows_.features() * W, 0.0f);
         if (options.start != Start::none) set_start<W>(lanes, problem);
-        descend_block<W>(rows_, by_margins_ ? &gram_ : nullptr, problem, options, width,
-                         derive_seed(level_->seed, static_cast<uint64_t>(first_child_ + children[0])));
+        descend_block<W>(
+            rows_, by_margins_ ? &gram_ : nullptr, problem, options, width,
+            derive_seed(level_->seed, static_cast<uint64_t>(first_child_ + children[0])));
         const float* const weights = problem.weights.data();
         for (int lane = 0; lane < width; ++lane) {
             chunk_.bias[children[lane]] = weights[(rows_.features() - 1) * W + lane];
         }
-        chunk_.keep_sparse(children, width, weights, W, rows_.sparse(), options.threshold, options.max_nonzeros);
-        chunk_.keep_dense(children, width, weights + rows_.terms() * W, W, options.dense_scale,
-                          options.dense_threshold, options.dense_max_nonzeros);
+        BlockWeights block{.children = children, .count = width, .values = weights, .stride = W};
+        chunk_.keep_sparse(block, rows_.sparse(), options.sparse);
+        block.values = weights + rows_.terms() * W;
+        chunk_.keep_dense(block, options.dense_scale, options.dense);
     }
 
-    // Slot 0 is for all that are plain negatives of every label (or, where labels have lists of negatives,
-    // that no label sees); others have targets of their own.
+    // Slot 0 belongs to the plain negatives of every label (or, where labels have lists of
+    // negatives, to instances that are in no list). The other instances have their own targets.
     template <int W>
     void set_targets(const std::vector<int32_t>& lanes, BlockProblem& problem) const {
         const SolverOptions& options = level_->options;
@@ -162,7 +172,9 @@ private:
         }
         for (int32_t child : lanes) {
             for_listed(level_->positives, child, [&](int64_t i, float) { own_slot(i); });
-            if (listed) for_listed(level_->negatives, child, [&](int64_t i, float) { own_slot(i); });
+            if (listed) {
+                for_listed(level_->negatives, child, [&](int64_t i, float) { own_slot(i); });
+            }
         }
         problem.slot_weights.resize(slots, listed ? 0.0f : 1.0f);
         problem.targets.assign(static_cast<size_t>(slots) * 3 * W, 0.0f);
@@ -217,12 +229,12 @@ private:
     ClusterRows rows_;
     bool by_margins_ = false;
     Gram gram_;
-    std::vector<int32_t> by_size_;  // children to be solved, the most frequent first
+    std::vector<int32_t> by_size_;  // the children to solve, most frequent first
     ChunkBuilder chunk_;
 };
 
-// Solves parents [first, last). Clusters are handed out biggest first; a cluster so big that it would
-// keep one thread busy after the others have finished is solved first, its blocks shared out.
+// Solves parents [first, last), largest clusters first. A cluster so large that one thread would
+// still work on it when the others have finished is solved before, with all threads on its blocks.
 inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t last, int threads) {
     const int64_t count = last - first;
     const int workers = resolve_threads(threads);
@@ -233,7 +245,8 @@ inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t l
     }
     std::vector<int64_t> order(count);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return work[a] > work[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return work[a] > work[b]; });
     const double total = std::accumulate(work.begin(), work.end(), 0.0);
 
     std::vector<Chunks> solved(count);
@@ -261,7 +274,7 @@ inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t l
     Chunks all;
     for (Chunks& chunk : solved) {
         all.append(chunk);
-        chunk = Chunks();  // free as we go: the peak is one copy and a bit
+        chunk = Chunks();  // freed at once, so that there are never two full copies
     }
     return all;
 }

@@ -1,50 +1,61 @@
 // A cluster's instances as its solver reads them: sparse terms, a dense vector and the constant.
 //
-// Vectors over features have the sparse ones first (renumbered, see submatrix.hpp), then the dense
-// ones, then the constant; for W labels at once they lie as vector[feature][label].
+// Vectors over features have the sparse features first (renumbered, see submatrix.hpp), then the
+// dense ones, then the constant. For W labels at once they are vector[feature][label].
 //
-// Words follow Zipf's law: half of a cluster's features occur in one of its instances alone. The weight
-// of such a feature is that instance's variable times the feature's value, so in a sweep nobody has to
-// fetch or store it; the rest of the weights then fits a nearer cache.
+// Words follow Zipf's law: half of a cluster's features occur in only one of its instances. The
+// weight of such a "lone" feature is that instance's variable times the feature's value, so a sweep
+// need not load or store it. The other weights then fit into a faster cache.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "csr.hpp"
-#include "dense.hpp"
 #include "dispatch.hpp"
 #include "lanes.hpp"
+#include "points.hpp"
 #include "prefetch.hpp"
 #include "submatrix.hpp"
 
 namespace labelgrove {
 
+struct ClusterSource {
+    Points features;
+    float dense_scale;  // factor on the dense features, which changes their regularisation
+    float bias;
+    const int32_t* rows;  // the cluster's instances
+    int64_t count;
+    RowRange more;  // copied too, see submatrix.hpp
+};
+
 class ClusterRows {
 public:
-    // `scale` multiplies the dense features: it stands for a regularisation of their own. Rows
-    // [more_first, more_last) of `more` are copied too, see submatrix.hpp.
-    void assign(const Csr& sparse, const Dense& dense, float scale, float bias, const int32_t* rows, int64_t count,
-                const Csr& more, int64_t more_first, int64_t more_last) {
-        sparse_.assign(sparse, rows, count, more, more_first, more_last);
+    void assign(const ClusterSource& source) {
+        const int64_t count = source.count;
+        const float bias = source.bias;
+        sparse_.assign(source.features.sparse, source.rows, count, source.more);
         sparse_.move_lone_features_back();
-        width_ = dense.cols;
+        width_ = source.features.width();
         bias_ = bias;
         lone_squares_.resize(count);
         dense_.resize(count * width_);
         squared_norms_.resize(count);
         for (int64_t i = 0; i < count; ++i) {
             float sum = bias * bias, lone = 0.0f;
-            for (const auto* e = sparse_.begin(i); e != sparse_.lone(i); ++e) sum += e->value * e->value;
-            for (const auto* e = sparse_.lone(i); e != sparse_.end(i); ++e) lone += e->value * e->value;
+            for (const auto* e = sparse_.begin(i); e != sparse_.lone(i); ++e) {
+                sum += e->value * e->value;
+            }
+            for (const auto* e = sparse_.lone(i); e != sparse_.end(i); ++e) {
+                lone += e->value * e->value;
+            }
             lone_squares_[i] = lone;
             sum += lone;
             if (width_ > 0) {
                 float* const row = dense_.data() + i * width_;
-                dense.copy_row(rows[i], row);
+                source.features.dense.copy_row(source.rows[i], row);
                 float dense_sum = 0.0f;
                 for (int64_t f = 0; f < width_; ++f) {
-                    row[f] *= scale;
+                    row[f] *= source.dense_scale;
                     dense_sum += row[f] * row[f];
                 }
                 sum += dense_sum;
@@ -73,17 +84,18 @@ public:
         return margin_to<W>(i, sparse_.end(i), weights, weights[terms() + width_] * bias_);
     }
 
-    // The same in a sweep: `constant` is the constant's part, `factor` what this row counts in the
-    // weights, which gives the part of the features that it alone has.
+    // The same in a sweep: `constant` is the constant's part, and `factor` is this row's factor in
+    // the weights, which gives the part of its lone features.
     template <int W>
-    LABELGROVE_INLINE Lanes<W> margin_in_sweep(int64_t i, const Lanes<W>* weights, const Lanes<W>& constant,
+    LABELGROVE_INLINE Lanes<W> margin_in_sweep(int64_t i, const Lanes<W>* weights,
+                                               const Lanes<W>& constant,
                                                const Lanes<W>& factor) const {
         return margin_to<W>(i, sparse_.lone(i), weights, constant + factor * lone_squares_[i]);
     }
 
     template <int W>
-    LABELGROVE_INLINE Lanes<W> margin_to(int64_t i, const Submatrix::Entry* end, const Lanes<W>* weights,
-                                         const Lanes<W>& start) const {
+    LABELGROVE_INLINE Lanes<W> margin_to(int64_t i, const Submatrix::Entry* end,
+                                         const Lanes<W>* weights, const Lanes<W>& start) const {
         const auto* entry = sparse_.begin(i);
         const Lanes<W>* const dense_weights = weights + terms();
         Lanes<W> a = start, b{}, c{}, d{};  // four sums hide the latency of addition
@@ -113,13 +125,14 @@ public:
         weights[terms() + width_] += change * bias_;
     }
 
-    // The same in a sweep: without the constant and the features that this row alone has.
+    // The same in a sweep, without the constant and the lone features.
     template <int W>
-    LABELGROVE_INLINE void add_in_sweep(int64_t i, const Lanes<W>& change, Lanes<W>* weights) const {
+    LABELGROVE_INLINE void add_in_sweep(int64_t i, const Lanes<W>& change,
+                                        Lanes<W>* weights) const {
         add_to<W>(i, sparse_.lone(i), change, weights);
     }
 
-    // After the sweeps: the weights of the features that this row alone has, of which it counts `factor`.
+    // After the sweeps: sets the weights of the row's lone features.
     template <int W>
     LABELGROVE_INLINE void set_lone(int64_t i, const Lanes<W>& factor, Lanes<W>* weights) const {
         for (const auto *entry = sparse_.lone(i), *end = sparse_.end(i); entry != end; ++entry) {
@@ -147,39 +160,47 @@ private:
 
 // margins[i] for rows i = first, first + 1, ...
 template <int W>
-LABELGROVE_INLINE void walk_margins(const ClusterRows& rows, int64_t first, const Lanes<W>* weights, Lanes<W>* margins) {
+LABELGROVE_INLINE void walk_margins(const ClusterRows& rows, int64_t first, const Lanes<W>* weights,
+                                    Lanes<W>* margins) {
     for (int64_t i = first; i < rows.rows(); ++i) margins[i] = rows.margin<W>(i, weights);
 }
 
 // weights += sum of factors[i] * row i.
 template <int W>
-LABELGROVE_INLINE void walk_sum(const ClusterRows& rows, const Lanes<W>* factors, Lanes<W>* weights) {
+LABELGROVE_INLINE void walk_sum(const ClusterRows& rows, const Lanes<W>* factors,
+                                Lanes<W>* weights) {
     const Lanes<W> zero{};
     for (int64_t i = 0; i < rows.rows(); ++i) {
         if (any_of<W>(factors[i] != zero)) rows.add<W>(i, factors[i], weights);
     }
 }
 
-// The loader cannot choose among versions of a template.
-LABELGROVE_MULTIVERSION inline void row_margins(const ClusterRows& rows, int64_t first, const Lanes<16>* weights,
-                                                Lanes<16>* margins) {
+// Templates cannot have several versions, so these are plain functions.
+LABELGROVE_MULTIVERSION
+inline void row_margins(const ClusterRows& rows, int64_t first, const Lanes<16>* weights,
+                        Lanes<16>* margins) {
     walk_margins<16>(rows, first, weights, margins);
 }
-LABELGROVE_MULTIVERSION inline void row_margins(const ClusterRows& rows, int64_t first, const Lanes<8>* weights,
-                                                Lanes<8>* margins) {
+LABELGROVE_MULTIVERSION
+inline void row_margins(const ClusterRows& rows, int64_t first, const Lanes<8>* weights,
+                        Lanes<8>* margins) {
     walk_margins<8>(rows, first, weights, margins);
 }
-LABELGROVE_MULTIVERSION inline void row_margins(const ClusterRows& rows, int64_t first, const Lanes<4>* weights,
-                                                Lanes<4>* margins) {
+LABELGROVE_MULTIVERSION
+inline void row_margins(const ClusterRows& rows, int64_t first, const Lanes<4>* weights,
+                        Lanes<4>* margins) {
     walk_margins<4>(rows, first, weights, margins);
 }
-LABELGROVE_MULTIVERSION inline void sum_rows(const ClusterRows& rows, const Lanes<16>* factors, Lanes<16>* weights) {
+LABELGROVE_MULTIVERSION
+inline void sum_rows(const ClusterRows& rows, const Lanes<16>* factors, Lanes<16>* weights) {
     walk_sum<16>(rows, factors, weights);
 }
-LABELGROVE_MULTIVERSION inline void sum_rows(const ClusterRows& rows, const Lanes<8>* factors, Lanes<8>* weights) {
+LABELGROVE_MULTIVERSION
+inline void sum_rows(const ClusterRows& rows, const Lanes<8>* factors, Lanes<8>* weights) {
     walk_sum<8>(rows, factors, weights);
 }
-LABELGROVE_MULTIVERSION inline void sum_rows(const ClusterRows& rows, const Lanes<4>* factors, Lanes<4>* weights) {
+LABELGROVE_MULTIVERSION
+inline void sum_rows(const ClusterRows& rows, const Lanes<4>* factors, Lanes<4>* weights) {
     walk_sum<4>(rows, factors, weights);
 }
 

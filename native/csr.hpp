@@ -1,4 +1,4 @@
-// A read-only view of a sparse matrix in compressed rows, the currency between kernels.
+// A read-only view of a sparse matrix in compressed rows, as all kernels use it.
 #pragma once
 
 #include <bit>
@@ -17,10 +17,10 @@ struct Csr {
     int64_t row_nnz(int64_t row) const { return indptr[row + 1] - indptr[row]; }
 };
 
-// Whether arrays from outside may be read as rows with sorted, unique columns and finite numbers.
+// Whether arrays of unknown origin are rows with sorted, unique columns and finite numbers.
 template <class Pointer>
-bool is_sound(const Pointer* indptr, int64_t rows, const int32_t* indices, const float* data, int64_t stored,
-              int64_t cols) {
+bool is_sound(const Pointer* indptr, int64_t rows, const int32_t* indices, const float* data,
+              int64_t stored, int64_t cols) {
     if (indptr[0] != 0) return false;
     for (int64_t row = 0; row < rows; ++row) {
         if (indptr[row + 1] < indptr[row] || indptr[row + 1] > stored) return false;
@@ -33,7 +33,8 @@ bool is_sound(const Pointer* indptr, int64_t rows, const int32_t* indices, const
     const int64_t used = static_cast<int64_t>(indptr[rows]);
     bool finite = true;
     for (int64_t k = 0; k < used; ++k) {
-        finite &= (std::bit_cast<uint32_t>(data[k]) & 0x7f800000u) != 0x7f800000u;  // else infinity or NaN
+        // Infinity and NaN have all bits of the exponent set.
+        finite &= (std::bit_cast<uint32_t>(data[k]) & 0x7f800000u) != 0x7f800000u;
     }
     return finite;
 }

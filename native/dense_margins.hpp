@@ -1,8 +1,8 @@
 // The dense features' part of margins: documents x features times features x children.
 //
-// Every sum runs over the features in order, in an accumulator of its own, so the bits are the same
-// whether documents come alone or in company. Alone, a chunk's weights are read once as they are; in
-// company they are converted from half precision once per 16 children.
+// Every sum adds the features in order, in its own accumulator, so the bits are the same whether
+// documents come alone or together. For one document a chunk's weights are read once as they are;
+// for several, they are converted from half precision first, 16 children at a time.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@
 
 namespace labelgrove {
 
-inline constexpr int kPanel = 16;         // children that are worked on together
-inline constexpr int kTileDocuments = 4;  // documents likewise
+inline constexpr int kPanel = 16;         // children per step
+inline constexpr int kTileDocuments = 4;  // documents per step
 
 // A chunk's weights; the row of a feature has `width` children side by side.
 struct DenseChunk {
     const Half* weights;
     int64_t features;
     int64_t width;
-    const Half* end;  // of all that may be read
+    const Half* end;  // of the readable weights
 };
 
 // The weights of `lanes` children from `first` on, for every feature; missing children get 0.
@@ -43,8 +43,8 @@ inline void convert_panel(const DenseChunk& chunk, int64_t first, float* __restr
 }
 
 template <int Documents>
-LABELGROVE_INLINE void multiply_tile(const float* panel, int64_t features, const float* const* documents,
-                                     float* out, int64_t stride) {
+LABELGROVE_INLINE void multiply_tile(const float* panel, int64_t features,
+                                     const float* const* documents, float* out, int64_t stride) {
 #if LABELGROVE_VECTOR_TYPE
     Packed<float, kPanel> sums[Documents] = {};
     for (int64_t f = 0; f < features; ++f) {
@@ -64,13 +64,15 @@ LABELGROVE_INLINE void multiply_tile(const float* panel, int64_t features, const
 }
 
 LABELGROVE_MULTIVERSION
-inline void multiply_panel(const float* panel, int64_t features, const float* const* documents, int64_t count,
-                           float* out, int64_t stride) {
+inline void multiply_panel(const float* panel, int64_t features, const float* const* documents,
+                           int64_t count, float* out, int64_t stride) {
     int64_t d = 0;
     for (; d + kTileDocuments <= count; d += kTileDocuments) {
         multiply_tile<kTileDocuments>(panel, features, documents + d, out + d * stride, stride);
     }
-    for (; d < count; ++d) multiply_tile<1>(panel, features, documents + d, out + d * stride, stride);
+    for (; d < count; ++d) {
+        multiply_tile<1>(panel, features, documents + d, out + d * stride, stride);
+    }
 }
 
 // One document: all of the chunk's weights in one pass per 64 children.
@@ -78,18 +80,20 @@ LABELGROVE_MULTIVERSION
 inline void multiply_alone(const DenseChunk& chunk, const float* document, float* __restrict out) {
     int64_t first = 0;
 #if LABELGROVE_VECTOR_TYPE
-    // Reads past a row's end bring numbers that are not used; past the last row there may be none.
+    // Reading past a row's end is harmless, except after the last row, where memory may end.
     constexpr int kWide = 4;
     const int64_t padded = (chunk.width + kPanel - 1) / kPanel * kPanel;
     const Half* last_row = chunk.weights + (chunk.features - 1) * chunk.width;
-    for (; first < padded; ) {
+    for (; first < padded;) {
         const int panels = static_cast<int>(std::min<int64_t>(kWide, (padded - first) / kPanel));
         if (last_row + first + panels * kPanel > chunk.end) break;
         Packed<float, kPanel> sums[kWide] = {};
         const Half* row = chunk.weights + first;
         if (panels == kWide) {
             for (int64_t f = 0; f < chunk.features; ++f, row += chunk.width) {
-                for (int p = 0; p < kWide; ++p) sums[p] += load_floats<kPanel>(row + p * kPanel) * document[f];
+                for (int p = 0; p < kWide; ++p) {
+                    sums[p] += load_floats<kPanel>(row + p * kPanel) * document[f];
+                }
             }
             for (int p = 0; p < kWide; ++p) store<kPanel>(out + first + p * kPanel, sums[p]);
             first += kWide * kPanel;
@@ -105,32 +109,40 @@ inline void multiply_alone(const DenseChunk& chunk, const float* document, float
     for (; first < chunk.width; ++first) {
         float sum = 0.0f;
         const Half* weight = chunk.weights + first;
-        for (int64_t f = 0; f < chunk.features; ++f) sum += to_float(weight[f * chunk.width]) * document[f];
+        for (int64_t f = 0; f < chunk.features; ++f) {
+            sum += to_float(weight[f * chunk.width]) * document[f];
+        }
         out[first] = sum;
     }
 }
 
-// Computes the dense part for some documents that visit one chunk; one per thread, keeps its memory.
+// The dense part for some documents that visit one chunk. One per thread, which keeps its memory.
 class DenseMargins {
 public:
-    // How many documents to bring at once: their margins shall stay in cache.
+    // How many documents to pass at once, so that their margins stay in the cache.
     static int64_t batch(int64_t width) { return std::clamp<int64_t>((1 << 17) / width, 32, 512); }
 
     // The margins of document d begin at [d * stride()].
-    const float* operator()(const BeamLevel& level, int64_t parent, const float* const* documents, int64_t count) {
+    const float* operator()(const BeamLevel& level, int64_t parent, const float* const* documents,
+                            int64_t count) {
         const int64_t width = level.width(parent), features = level.dense_cols;
         const DenseChunk chunk{level.dense + features * level.child_ptr[parent], features, width,
                                level.dense + features * level.nodes};
         stride_ = (width + kPanel - 1) / kPanel * kPanel;
-        if (static_cast<int64_t>(margins_.size()) < count * stride_) margins_.resize(count * stride_);
+        if (static_cast<int64_t>(margins_.size()) < count * stride_) {
+            margins_.resize(count * stride_);
+        }
         if (count == 1) {
             multiply_alone(chunk, documents[0], margins_.data());
             return margins_.data();
         }
-        if (static_cast<int64_t>(panel_.size()) < features * kPanel) panel_.resize(features * kPanel);
+        if (static_cast<int64_t>(panel_.size()) < features * kPanel) {
+            panel_.resize(features * kPanel);
+        }
         for (int64_t first = 0; first < width; first += kPanel) {
             convert_panel(chunk, first, panel_.data());
-            multiply_panel(panel_.data(), features, documents, count, margins_.data() + first, stride_);
+            multiply_panel(panel_.data(), features, documents, count, margins_.data() + first,
+                           stride_);
         }
         return margins_.data();
     }

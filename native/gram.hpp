@@ -1,9 +1,8 @@
-// The products of all pairs of a cluster's instances: with them, descent keeps margins up to date
-// instead of weights.
+// Products of all pairs of a cluster's instances, so that descent can update margins, not weights.
 //
-// A visit that changes nothing then costs a look at a margin, and one that changes something a row of
-// the matrix, however many features there are. It pays in clusters with few instances or many
-// features, above all where a dense block makes every row long.
+// A visit without a change then costs one look at a margin, and a visit with a change costs one row
+// of the matrix, whatever the number of features. This is faster in clusters with few instances or
+// many features, especially where a dense block makes every row long.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +16,7 @@ namespace labelgrove {
 
 class Gram {
 public:
-    // Computed 16 columns at a time: 16 rows, turned into a vector over features, meet all others.
+    // Computes 16 columns at a time: the products of 16 rows with all rows.
     void assign(const ClusterRows& rows) {
         constexpr int W = 16;
         const int64_t n = rows.rows();
@@ -61,18 +60,20 @@ private:
     LaneArray products_, columns_, margins_;
 };
 
-// Whether the matrix pays for a cluster with so many instances, blocks of labels, and features per row.
-// In units of a dense feature in a visit; the constants are measured (benchmarks/NOTES.md).
+// Whether the matrix is faster for a cluster with this many instances, blocks of labels, sparse and
+// dense features per row. Costs are in units of one dense feature in a visit; the constants are
+// measured (benchmarks/NOTES.md).
 inline bool gram_pays(int64_t instances, int64_t blocks, double terms, int64_t width) {
     constexpr int64_t kMostInstances = 2048;
     constexpr double kTerm = 2.5, kProduct = 2.0, kVisits = 8.0;
-    // Without a dense block it is never better by more than noise, and worse where rows are long.
+    // Without a dense block it is never clearly faster, and slower where rows are long.
     if (width == 0 || instances > kMostInstances || instances == 0) return false;
     const double walk = static_cast<double>(width) + kTerm * terms;
     const double descent = kVisits * static_cast<double>(blocks);
     const double by_weights = descent * 2.0 * walk;
-    const double by_margins = descent * kProduct * static_cast<double>(instances) +
-                              (static_cast<double>(blocks) + static_cast<double>(instances) / 32.0) * walk;
+    const double by_margins =
+        descent * kProduct * static_cast<double>(instances) +
+        (static_cast<double>(blocks) + static_cast<double>(instances) / 32.0) * walk;
     return by_margins < by_weights;
 }
 

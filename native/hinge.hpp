@@ -1,4 +1,4 @@
-// One sweep of dual coordinate descent for the two hinge losses (Hsieh et al. 2008), W labels at once.
+// One sweep of dual coordinate descent for both hinge losses (Hsieh et al. 2008), W labels at once.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,9 @@ namespace labelgrove {
 template <int W>
 struct HingeSweep {
     static constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    int32_t all, size;  // instances that take part, and those of them that do not rest
-    // Projected gradients: the extremes of this sweep, and those of the last, which say who may rest.
+    int32_t all, size;  // number of instances, and of those that are not resting
+    // Extremes of the projected gradients in this sweep and in the one before, which decide which
+    // instances may rest.
     Lanes<W> highest, lowest, highest_before, lowest_before;
 
     void begin(int32_t instances) {
@@ -30,11 +31,13 @@ struct HingeSweep {
         lowest_before = Lanes<W>{} - kInfinity;
     }
 
-    // After a sweep: whether it was the last.
+    // Call this after a sweep; returns whether it was the last.
     bool converged(float eps) {
         const Lanes<W> zero{};
         float widest = 0.0f;
-        for (int lane = 0; lane < W; ++lane) widest = std::max(widest, highest[lane] - lowest[lane]);
+        for (int lane = 0; lane < W; ++lane) {
+            widest = std::max(widest, highest[lane] - lowest[lane]);
+        }
         if (widest > eps) {
             highest_before = select(highest > zero, highest, zero + kInfinity);
             lowest_before = select(lowest < zero, lowest, zero - kInfinity);
@@ -47,8 +50,8 @@ struct HingeSweep {
 };
 
 template <int W, class Route>
-LABELGROVE_INLINE void sweep_hinge(HingeSweep<W>& sweep, BlockProblem& problem, const float* squared_norms,
-                                   Route route) {
+LABELGROVE_INLINE void sweep_hinge(HingeSweep<W>& sweep, BlockProblem& problem,
+                                   const float* squared_norms, Route route) {
     using Vec = Lanes<W>;
     const Vec zero{};
     int32_t* const active = problem.active.data();
@@ -71,8 +74,8 @@ LABELGROVE_INLINE void sweep_hinge(HingeSweep<W>& sweep, BlockProblem& problem, 
         const Vec projected = select(pushed_out, zero, gradient);
         highest = select(projected > highest, projected, highest);
         lowest = select(projected < lowest, projected, lowest);
-        // A variable at its bound whose gradient pushes it further out rests until the end; one between
-        // two bounds of 0, of an instance that the label does not see, always does.
+        // A variable at its bound whose gradient pushes it further out rests until the end. If both
+        // bounds are 0, because the label ignores the instance, it always rests.
         const auto resting = (at_zero & ((gradient > sweep.highest_before) | at_upper)) |
                              (at_upper & (gradient < sweep.lowest_before));
         if (all_of<W>(resting)) {
@@ -80,7 +83,7 @@ LABELGROVE_INLINE void sweep_hinge(HingeSweep<W>& sweep, BlockProblem& problem, 
             continue;
         }
         const Vec curvature = diagonal + squared_norms[i];
-        // Without features and bias a hinge instance cannot be served; its variable is free.
+        // An instance without features and bias has no curvature: its variable goes to the bound.
         const Vec wanted = select(curvature > zero, alpha - gradient / curvature, upper);
         const Vec least = select(wanted < zero, zero, wanted);
         const Vec updated = select(least > upper, upper, least);

@@ -1,4 +1,4 @@
-// Balanced spherical 2-means, applied again and again until there are 2^depth clusters.
+// Balanced spherical 2-means, repeated until there are 2^depth clusters.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,23 @@
 
 namespace labelgrove {
 
-// Splits a set of rows in halves, those again, and so on; keeps its memory for the next set.
+// Splits a set of rows into halves, and those again; keeps its memory for the next set.
 class HalvingKmeans {
 public:
-    // Rearranges ids[0 .. count), ascending at first, into 2^layers parts that lie one after another,
-    // each ascending. A slice [s, e) is halved at floor((s + e) / 2) of the whole order, in which
-    // ids[0] has place `offset`. Nodes are numbered as in a heap, `node` first; the number picks the seed.
-    void grow(const Points& points, int32_t* ids, int64_t offset, int64_t count, int layers, uint64_t node,
-              int max_iterations, uint64_t seed, int threads) {
+    // A node of the tree: the rows order[offset .. end), ascending. Nodes are numbered as in a
+    // heap; the number picks the seed.
+    struct Part {
+        int32_t* order;
+        int64_t offset, end;
+        uint64_t node;
+    };
+
+    // Rearranges the part into 2^layers consecutive parts, each ascending. A slice [s, e) is halved
+    // at floor((s + e) / 2).
+    void grow(const Points& points, const Part& part, int layers, const KmeansOptions& options) {
+        const int64_t offset = part.offset, count = part.end - part.offset;
+        int32_t* const ids = part.order + offset;
+        uint64_t node = part.node;
         rows_.assign(points.sparse, ids, count);
         dense_ = points.dense;
         kept_.assign(ids, ids + count);
@@ -31,10 +40,12 @@ public:
         std::vector<int64_t> bounds{offset, offset + count};
         for (int layer = 0; layer < layers; ++layer, node *= 2) {
             std::vector<int64_t> halves;
-            for (size_t part = 0; part + 1 < bounds.size(); ++part) {
-                const int64_t from = bounds[part], to = bounds[part + 1], middle = (from + to) / 2;
-                split(members_.data() + (from - offset), middle - from, to - from, max_iterations,
-                      derive_seed(seed, node + part), threads);
+            for (size_t slice = 0; slice + 1 < bounds.size(); ++slice) {
+                const int64_t from = bounds[slice], to = bounds[slice + 1];
+                const int64_t middle = (from + to) / 2;
+                KmeansOptions inner = options;
+                inner.seed = derive_seed(options.seed, node + slice);
+                split(members_.data() + (from - offset), middle - from, to - from, inner);
                 halves.push_back(from);
                 halves.push_back(middle);
             }
@@ -46,15 +57,15 @@ public:
 
 private:
     // Rearranges members[0 .. count): the first `left` are the left half, each half ascending.
-    void split(int32_t* members, int64_t left, int64_t count, int max_iterations, uint64_t seed,
-               int threads) {
+    void split(int32_t* members, int64_t left, int64_t count, const KmeansOptions& options) {
         if (count < 2) return;
         const int64_t m = rows_.features(), width = dense_.cols;
-        Random random(seed);
+        const int threads = options.threads;
+        Random random(options.seed);
         const uint32_t p = random.below(static_cast<uint32_t>(count));
         uint32_t q = random.below(static_cast<uint32_t>(count - 1));
         if (q >= p) ++q;
-        // Vectors over features hold the sparse block's, then those of the dense block.
+        // Vectors over features hold the sparse features first, then the dense ones.
         direction_.assign(m + width, 0.0f);
         rows_.add(members[q], 1.0f, direction_.data());
         rows_.add(members[p], -1.0f, direction_.data());
@@ -70,7 +81,7 @@ private:
         }
         moved_.assign(members, members + count);
         accumulate(total_.data(), threads, [](int32_t) { return 1.0; });
-        for (int iteration = 0; iteration < max_iterations; ++iteration) {
+        for (int iteration = 0; iteration < options.max_iterations; ++iteration) {
             assign_halves(members, left, count, threads);
             if (iteration > 0 && moved_.empty()) break;
             // Only rows that changed sides change the sum; late iterations move few of them.
@@ -78,7 +89,8 @@ private:
                        [this](int32_t row) { return right_[row] ? 1.0 : -1.0; });
             aim();
         }
-        std::stable_partition(members, members + count, [this](int32_t row) { return !right_[row]; });
+        std::stable_partition(members, members + count,
+                              [this](int32_t row) { return !right_[row]; });
     }
 
     // Sends the rows with the higher scores right; of equal scores the lower row goes left.
@@ -91,7 +103,8 @@ private:
                 if (k + 1 < count) rows_.prefetch_row(members[k + 1]);
                 float score = rows_.dot(members[k], direction_.data());
                 if (dense_.cols > 0) {
-                    score += dense_row_dot(dense_, kept_[members[k]], direction_.data() + rows_.features());
+                    score += dense_row_dot(dense_, kept_[members[k]],
+                                           direction_.data() + rows_.features());
                 }
                 scored_[k] = {score, members[k]};
             }
@@ -109,8 +122,8 @@ private:
         std::sort(moved_.begin(), moved_.end());
     }
 
-    // sum += sign(row) * row for the moved rows. Threads share the features out among them, so
-    // every feature is summed in the same order whatever their number.
+    // sum += sign(row) * row for the moved rows. Each thread sums its own features, so that every
+    // feature is summed in the same order for any number of threads.
     template <class Sign>
     void accumulate(double* sum, int threads, Sign sign) {
         const int pieces = resolve_threads(threads);
@@ -153,7 +166,7 @@ private:
     };
 
     Submatrix rows_;
-    Dense dense_;  // row kept_[member] belongs to a member
+    Dense dense_;  // member m has the row kept_[m]
     std::vector<float> direction_;
     std::vector<double> total_, right_sum_;
     std::vector<uint8_t> right_;
@@ -161,26 +174,30 @@ private:
     std::vector<int32_t> members_, moved_, kept_;
 };
 
-// So many layers are split on one copy of the rows: copying costs about as much as a few iterations,
-// but the vectors over features are only as short as the copy allows.
+// The number of layers that are split on one copy of the rows. Copying costs about as much as a
+// few iterations, but vectors over features become shorter with each copy.
 inline constexpr int kLayersPerCopy = 3;
 
-// Order of the rows in which 2^depth clusters lie one after another. A slice [s, e) is halved at
+// An order of the rows in which the 2^depth clusters are consecutive. A slice [s, e) is halved at
 // floor((s + e) / 2), layer by layer, so sizes differ by at most one.
-inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth, int max_iterations,
-                                            uint64_t seed, int threads) {
+inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth,
+                                            const KmeansOptions& options) {
     std::vector<int32_t> order(points.rows());
     std::iota(order.begin(), order.end(), 0);
     std::vector<int64_t> bounds{0, points.rows()};
-    const int workers = resolve_threads(threads);
+    const int workers = resolve_threads(options.threads);
     std::vector<HalvingKmeans> scratch(workers);
     for (int layer = 0; layer < depth; layer += kLayersPerCopy) {
         const int layers = std::min(kLayersPerCopy, depth - layer);
         const int64_t nodes = static_cast<int64_t>(bounds.size()) - 1;
         auto grow = [&](int64_t node, int worker, int inner_threads) {
-            scratch[worker].grow(points, order.data() + bounds[node], bounds[node],
-                                 bounds[node + 1] - bounds[node], layers,
-                                 static_cast<uint64_t>(nodes + node), max_iterations, seed, inner_threads);
+            const HalvingKmeans::Part part{.order = order.data(),
+                                           .offset = bounds[node],
+                                           .end = bounds[node + 1],
+                                           .node = static_cast<uint64_t>(nodes + node)};
+            KmeansOptions inner = options;
+            inner.threads = inner_threads;
+            scratch[worker].grow(points, part, layers, inner);
         };
         if (nodes >= workers) {
             parallel_for(nodes, workers, [&](int64_t node, int worker) { grow(node, worker, 1); });

@@ -1,7 +1,7 @@
-// W floats that are worked on together, one per label of a block.
+// W floats that are computed together, one per label of a block.
 //
-// GCC and Clang have a vector type that becomes whatever the target offers; elsewhere arrays with the
-// same operators stand in. Every lane is computed by itself: the bits are those of scalar code.
+// GCC and Clang have vector types for any target. Other compilers get arrays with the same
+// operators. Every lane is computed on its own, so the bits are those of scalar code.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(LABELGROVE_PLAIN_LANES)
 #define LABELGROVE_VECTOR_TYPE 1
 #define LABELGROVE_INLINE [[gnu::always_inline]] inline
-// Vectors are passed only between functions that are inlined, so their calling convention is moot.
+// Vectors are only passed between inlined functions, so their calling convention does not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
 #else
 #define LABELGROVE_VECTOR_TYPE 0
@@ -42,6 +42,7 @@ struct Pack {
         for (int i = 0; i < W; ++i) out.lane[i] = operation(i);
         return out;
     }
+    // clang-format off
     friend Pack operator+(Pack a, Pack b) { return of([&](int i) { return a[i] + b[i]; }); }
     friend Pack operator-(Pack a, Pack b) { return of([&](int i) { return a[i] - b[i]; }); }
     friend Pack operator*(Pack a, Pack b) { return of([&](int i) { return a[i] * b[i]; }); }
@@ -56,6 +57,7 @@ struct Pack {
     friend auto operator!=(Pack a, Pack b) { return of([&](int i) { return a[i] != b[i] ? -1 : 0; }); }
     friend Pack operator&(Pack a, Pack b) { return of([&](int i) { return a[i] & b[i]; }); }
     friend Pack operator|(Pack a, Pack b) { return of([&](int i) { return a[i] | b[i]; }); }
+    // clang-format on
 };
 template <int W>
 using Lanes = Pack<float, W>;
@@ -85,7 +87,7 @@ LABELGROVE_INLINE bool any_of(Mask mask) {
     return found != 0;
 }
 
-// Floats from a cache line's border on: a load of 16 lanes then touches one line, not two.
+// Floats aligned to cache lines: a load of 16 lanes then touches one line, not two.
 class LaneArray {
 public:
     void assign(size_t count, float value) {

@@ -1,9 +1,9 @@
 // One sweep of dual coordinate descent for logistic loss, W labels at once.
 //
-// The dual of logistic loss has no bound that is reached: alpha_i lies in (0, C_i). Each variable is
-// solved by Newton steps on z ln z + (C - z) ln(C - z) + a/2 (z - z0)^2 + b (z - z0), where z is
-// alpha or C - alpha, whichever keeps the logarithm's argument away from cancellation (Yu, Huang and
-// Lin 2011). Margins and changes are shared by the block; the Newton steps are each label's own.
+// In the dual of logistic loss, alpha_i is in the open interval (0, C_i). Each variable is solved
+// with Newton steps on z ln z + (C - z) ln(C - z) + a/2 (z - z0)^2 + b (z - z0), where z is alpha
+// or C - alpha, whichever avoids cancellation in the logarithm (Yu, Huang and Lin 2011). Margins
+// and changes are computed for the block, Newton steps for each label.
 #pragma once
 
 #include <algorithm>
@@ -17,36 +17,37 @@
 
 namespace labelgrove {
 
+// The state of one label of the block.
+struct LogisticLane {
+    double inner_eps = 1e-2;   // Newton steps stop at gradients below this
+    double worst = 0.0;        // the largest gradient that a variable had in this sweep
+    int64_t newton_steps = 0;  // in this sweep
+    bool done = false;
+};
+
 template <int W>
 struct LogisticSweep {
-    int32_t size;  // instances that take part
+    int32_t size;  // number of instances
     double eps;
-    double inner_eps[W], worst[W];
-    int64_t newton_steps[W];
-    bool done[W];
+    LogisticLane lanes[W];
 
     void begin(int32_t instances, int used, float tolerance) {
         size = instances;
         eps = tolerance;
-        for (int lane = 0; lane < W; ++lane) {
-            inner_eps[lane] = 1e-2;
-            worst[lane] = 0.0;
-            newton_steps[lane] = 0;
-            done[lane] = lane >= used;
-        }
+        for (int lane = 0; lane < W; ++lane) lanes[lane] = {.done = lane >= used};
     }
 
-    // After a sweep: whether it was the last.
+    // Call this after a sweep; returns whether it was the last.
     bool converged() {
         bool all = true;
-        for (int lane = 0; lane < W; ++lane) {
-            if (worst[lane] < eps) done[lane] = true;
-            if (newton_steps[lane] <= size / 10) {
-                inner_eps[lane] = std::max(std::min(1e-8, eps), 0.1 * inner_eps[lane]);
+        for (LogisticLane& lane : lanes) {
+            if (lane.worst < eps) lane.done = true;
+            if (lane.newton_steps <= size / 10) {
+                lane.inner_eps = std::max(std::min(1e-8, eps), 0.1 * lane.inner_eps);
             }
-            worst[lane] = 0.0;
-            newton_steps[lane] = 0;
-            all = all && done[lane];
+            lane.worst = 0.0;
+            lane.newton_steps = 0;
+            all = all && lane.done;
         }
         return all;
     }
@@ -56,35 +57,36 @@ template <int W>
 void start_logistic(BlockProblem& problem, int32_t instances) {
     for (int64_t i = 0; i < instances; ++i) {
         const float* const costs = problem.target<W>(i) + 2 * W;
-        for (int lane = 0; lane < W; ++lane) problem.alpha.data()[i * W + lane] = std::min(0.001f * costs[lane], 1e-8f);
+        for (int lane = 0; lane < W; ++lane) {
+            problem.alpha.data()[i * W + lane] = std::min(0.001f * costs[lane], 1e-8f);
+        }
     }
 }
 
-// One variable's best value. Adds its Newton steps and notes the gradient that it began with.
-inline double newton_logistic(double alpha, double cost, double a, double b, double inner_eps, int64_t& steps,
-                              double& worst) {
+// The best value of one variable. Counts the Newton steps and records the first gradient.
+inline double newton_logistic(double alpha, double cost, double a, double b, LogisticLane& lane) {
     const double other = cost - alpha;
     const bool mirrored = 0.5 * a * (other - alpha) + b < 0.0;
     const double start = mirrored ? other : alpha, slope = mirrored ? -b : b;
     double z = start;
     if (cost - z < 0.5 * cost) z *= 0.1;
     double gradient = a * (z - start) + slope + std::log(z / (cost - z));
-    worst = std::max(worst, std::abs(gradient));
+    lane.worst = std::max(lane.worst, std::abs(gradient));
     int step = 0;
-    for (; step < 100 && std::abs(gradient) >= inner_eps; ++step) {
+    for (; step < 100 && std::abs(gradient) >= lane.inner_eps; ++step) {
         const double curvature = a + cost / (cost - z) / z;
         const double next = z - gradient / curvature;
         z = next <= 0.0 ? z * 0.1 : std::min(next, cost * (1.0 - 1e-12));
         gradient = a * (z - start) + slope + std::log(z / (cost - z));
     }
-    steps += step;
+    lane.newton_steps += step;
     if (step == 0) return alpha;
     return mirrored ? cost - z : z;
 }
 
 template <int W, class Route>
-LABELGROVE_INLINE void sweep_logistic(LogisticSweep<W>& sweep, BlockProblem& problem, const float* squared_norms,
-                                      Route route) {
+LABELGROVE_INLINE void sweep_logistic(LogisticSweep<W>& sweep, BlockProblem& problem,
+                                      const float* squared_norms, Route route) {
     for (int32_t s = 0; s < sweep.size; ++s) {
         const int32_t i = problem.active[s];
         if (s + 1 < sweep.size) route.fetch(problem.active[s + 1]);
@@ -99,12 +101,13 @@ LABELGROVE_INLINE void sweep_logistic(LogisticSweep<W>& sweep, BlockProblem& pro
         bool any = false;
         for (int lane = 0; lane < W; ++lane) {
             const float sign = target[lane], cost = target[2 * W + lane];
-            if (sweep.done[lane] || cost == 0.0f) continue;
+            if (sweep.lanes[lane].done || cost == 0.0f) continue;
+            const double slope = static_cast<double>(sign) * margin[lane];
             const double best =
-                newton_logistic(alpha[lane], cost, squared_norms[i], static_cast<double>(sign) * margin[lane],
-                                sweep.inner_eps[lane], sweep.newton_steps[lane], sweep.worst[lane]);
-            // Between the bounds in single precision too.
-            const float updated = std::min(std::max(static_cast<float>(best), 1e-30f * cost), (1.0f - 1e-7f) * cost);
+                newton_logistic(alpha[lane], cost, squared_norms[i], slope, sweep.lanes[lane]);
+            // Stay between the bounds in single precision too.
+            const float updated =
+                std::min(std::max(static_cast<float>(best), 1e-30f * cost), (1.0f - 1e-7f) * cost);
             changes[lane] = (updated - alpha[lane]) * sign;
             any = any || changes[lane] != 0.0f;
             alpha[lane] = updated;

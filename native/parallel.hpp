@@ -1,7 +1,7 @@
 // Runs independent pieces of work on several threads.
 //
-// Threads are started per call instead of being kept in a pool: a start costs about 15 microseconds,
-// the kernels run for milliseconds, and without a pool nothing can break when Python forks.
+// Every call starts its threads; there is no pool. A start takes about 15 microseconds and kernels
+// run for milliseconds, and without a pool nothing can break when Python forks.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -19,9 +21,10 @@ inline int resolve_threads(int requested) {
     return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// Calls work(piece, worker) for piece = 0 .. pieces-1. Pieces are handed out dynamically, so results
-// must depend on the piece alone and never on the worker; `worker` only picks scratch memory.
-// The first exception thrown by any piece is rethrown here after all threads have stopped.
+// Calls work(piece, worker) for piece = 0 .. pieces-1. Threads take the next piece when they are
+// ready, so results must depend on the piece alone and never on the worker; `worker` only picks
+// scratch memory. When the system refuses to start a thread, the threads that did start do all the
+// work. The first exception thrown by any piece is rethrown here after all threads have stopped.
 template <class Work>
 void parallel_for(int64_t pieces, int threads, Work&& work) {
     const int workers = static_cast<int>(std::min<int64_t>(resolve_threads(threads), pieces));
@@ -43,7 +46,11 @@ void parallel_for(int64_t pieces, int threads, Work&& work) {
     };
     std::vector<std::thread> others;
     others.reserve(workers - 1);
-    for (int worker = 1; worker < workers; ++worker) others.emplace_back(loop, worker);
+    try {
+        for (int worker = 1; worker < workers; ++worker) others.emplace_back(loop, worker);
+    } catch (const std::system_error&) {  // at the limit of threads, or of memory for their stacks
+    } catch (const std::bad_alloc&) {
+    }
     loop(0);
     for (auto& thread : others) thread.join();
     if (failure) std::rethrow_exception(failure);

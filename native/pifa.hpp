@@ -1,7 +1,7 @@
 // Positive instance feature aggregation: the unit-length, weighted sum of each label's documents.
 //
-// A label's sum is collected in a dense vector; bitmaps remember which places are used, so they can be
-// read in order and cleared without looking at the rest.
+// A label's sum is collected in a dense vector. Bitmaps mark the places in use, which can then be
+// read in order and cleared without looking at the others.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct SparseRows {
     std::vector<float> data;
 };
 
-// The dense block of labels has the precision that the documents' has.
+// The dense block of the labels, with the precision of the documents' one.
 struct DenseRows {
     std::vector<float> single;
     std::vector<uint16_t> half;
@@ -42,14 +42,15 @@ public:
         }
     }
 
-    // Appends the sum as one row without zeros, scaled so that it has unit length together with what
-    // has the length sqrt(square) beside it; returns the scale. Starts again from nothing.
+    // Appends the sum as one row without zeros, and resets it. `square` is the squared length of
+    // the row's dense part; both parts together get unit length. Returns the scale.
     double take(SparseRows& out, double square) {
         const size_t first = out.data.size();
         for (size_t group = 0; group < used_words_.size(); ++group) {
             for (uint64_t words = std::exchange(used_words_[group], 0); words; words &= words - 1) {
                 const size_t word = group * 64 + std::countr_zero(words);
-                for (uint64_t places = std::exchange(used_[word], 0); places; places &= places - 1) {
+                for (uint64_t places = std::exchange(used_[word], 0); places;
+                     places &= places - 1) {
                     const size_t place = word * 64 + std::countr_zero(places);
                     const float value = std::exchange(sum_[place], 0.0f);
                     if (value == 0.0f) continue;
@@ -71,7 +72,8 @@ private:
 };
 
 // Row l of the result belongs to row l of `by_label`, whose columns are documents.
-inline std::pair<SparseRows, DenseRows> pifa(const Points& documents, const Csr& by_label, int threads) {
+inline std::pair<SparseRows, DenseRows> pifa(const Points& documents, const Csr& by_label,
+                                             int threads) {
     constexpr int64_t kLabels = 256;  // per piece
     const int64_t pieces = (by_label.rows + kLabels - 1) / kLabels, width = documents.width();
     const int workers = static_cast<int>(std::clamp<int64_t>(pieces, 1, resolve_threads(threads)));
@@ -80,8 +82,11 @@ inline std::pair<SparseRows, DenseRows> pifa(const Points& documents, const Csr&
     std::vector<SparseRows> parts(pieces);
     DenseRows dense;
     const bool half = documents.dense.single == nullptr;
-    if (half) dense.half.resize(by_label.rows * width);
-    else dense.single.resize(by_label.rows * width);
+    if (half) {
+        dense.half.resize(by_label.rows * width);
+    } else {
+        dense.single.resize(by_label.rows * width);
+    }
     parallel_for(pieces, workers, [&](int64_t piece, int worker) {
         const int64_t last = std::min(by_label.rows, (piece + 1) * kLabels);
         std::vector<double>& dense_sum = dense_sums[worker];
@@ -90,7 +95,8 @@ inline std::pair<SparseRows, DenseRows> pifa(const Points& documents, const Csr&
             for (int64_t k = by_label.indptr[label]; k < by_label.indptr[label + 1]; ++k) {
                 sums[worker].add(documents.sparse, by_label.indices[k], by_label.data[k]);
                 if (width > 0) {
-                    dense_row_add(documents.dense, by_label.indices[k], by_label.data[k], 0, width, dense_sum.data());
+                    dense_row_add(documents.dense, by_label.indices[k], by_label.data[k], 0, width,
+                                  dense_sum.data());
                 }
             }
             double square = 0.0;
@@ -98,8 +104,11 @@ inline std::pair<SparseRows, DenseRows> pifa(const Points& documents, const Csr&
             const double scale = sums[worker].take(parts[piece], square);
             for (int64_t f = 0; f < width; ++f) {
                 const float value = static_cast<float>(dense_sum[f] * scale);
-                if (half) dense.half[label * width + f] = float_to_half(value);
-                else dense.single[label * width + f] = value;
+                if (half) {
+                    dense.half[label * width + f] = float_to_half(value);
+                } else {
+                    dense.single[label * width + f] = value;
+                }
             }
         }
         parts[piece].indices.shrink_to_fit();
@@ -113,10 +122,12 @@ inline std::pair<SparseRows, DenseRows> pifa(const Points& documents, const Csr&
     all.data.reserve(nnz);
     for (SparseRows& part : parts) {
         const int64_t before = all.indptr.back();
-        for (size_t row = 1; row < part.indptr.size(); ++row) all.indptr.push_back(before + part.indptr[row]);
+        for (size_t row = 1; row < part.indptr.size(); ++row) {
+            all.indptr.push_back(before + part.indptr[row]);
+        }
         all.indices.insert(all.indices.end(), part.indices.begin(), part.indices.end());
         all.data.insert(all.data.end(), part.data.begin(), part.data.end());
-        part = SparseRows();  // free as we go: the peak is one copy and a bit
+        part = SparseRows();  // freed at once, so that there are never two full copies
     }
     return {std::move(all), std::move(dense)};
 }

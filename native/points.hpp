@@ -1,7 +1,7 @@
-// What trees are grown from: rows with a sparse block, a dense block, or both.
+// Rows with a sparse block, a dense block, or both: documents, or labels to build a tree from.
 //
-// The dense block needs no renumbering, so its rows are read where they lie: millions of labels are not
-// copied, and half precision is widened on the way.
+// The dense block needs no renumbering, so its rows are read in place: millions of labels are not
+// copied, and half precision is converted while reading.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,26 @@ struct Points {
         if (sparse.row_nnz(row) > 0) return true;
         const int64_t first = row * dense.cols, last = first + dense.cols;
         for (int64_t k = first; k < last; ++k) {
-            if (dense.single != nullptr ? dense.single[k] != 0.0f : (dense.half[k] & 0x7fffu) != 0) return true;
+            if (dense.single != nullptr ? dense.single[k] != 0.0f
+                                        : (dense.half[k] & 0x7fffu) != 0) {
+                return true;
+            }
         }
         return false;
     }
 };
 
+// How k-means runs.
+struct KmeansOptions {
+    int max_iterations;
+    uint64_t seed;
+    int threads;
+};
+
 inline constexpr int kPointLanes = 16;
 using PointLanes = Lanes<kPointLanes>;
 
-// Rows may begin anywhere, so lanes are loaded by copying, which becomes an unaligned load.
+// Rows may be unaligned, so lanes are loaded with memcpy, which becomes an unaligned load.
 LABELGROVE_INLINE PointLanes load_lanes(const float* from) {
     PointLanes lanes;
     std::memcpy(&lanes, from, sizeof lanes);
@@ -66,20 +76,20 @@ LABELGROVE_INLINE float dot_lanes(const Number* row, const float* vector, int64_
     return sum;
 }
 
-// Internal linkage: several files hold versions of these for the loader to choose from.
-[[maybe_unused]] LABELGROVE_MULTIVERSION
+// Static, because several files have their own versions of these, from which the loader chooses.
+LABELGROVE_MULTIVERSION
 static float dot_single(const float* row, const float* vector, int64_t width) {
     return dot_lanes(row, vector, width);
 }
-[[maybe_unused]] LABELGROVE_MULTIVERSION
+LABELGROVE_MULTIVERSION
 static float dot_half(const uint16_t* row, const float* vector, int64_t width) {
     return dot_lanes(row, vector, width);
 }
-[[maybe_unused]] LABELGROVE_MULTIVERSION
+LABELGROVE_MULTIVERSION
 static void add_single(const float* row, double factor, int64_t count, double* sum) {
     for (int64_t f = 0; f < count; ++f) sum[f] += factor * row[f];
 }
-[[maybe_unused]] LABELGROVE_MULTIVERSION
+LABELGROVE_MULTIVERSION
 static void add_half(const uint16_t* row, double factor, int64_t count, double* sum) {
     for (int64_t f = 0; f < count; ++f) sum[f] += factor * half_to_float(row[f]);
 }
@@ -91,7 +101,8 @@ inline float dense_row_dot(const Dense& dense, int64_t row, const float* vector)
 }
 
 // sum[f] += factor * row[f] for the columns from .. to-1 of the dense block.
-inline void dense_row_add(const Dense& dense, int64_t row, double factor, int64_t from, int64_t to, double* sum) {
+inline void dense_row_add(const Dense& dense, int64_t row, double factor, int64_t from, int64_t to,
+                          double* sum) {
     const int64_t first = row * dense.cols + from;
     if (dense.single != nullptr) {
         add_single(dense.single + first, factor, to - from, sum + from);

@@ -5,7 +5,7 @@
 
 namespace labelgrove {
 
-// SplitMix64: a counter put through a mixing function, so any 64-bit seed is a good one.
+// SplitMix64: a counter and a mixing function, so every 64-bit seed is equally good.
 inline uint64_t mix64(uint64_t x) {
     x += 0x9E3779B97F4A7C15ull;
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;

@@ -1,7 +1,8 @@
-// What one classifier minimises, and the labels of a block with all that solving them needs.
+// The problem that each classifier solves, and the data of a block of labels.
 //
-//     min_w  1/2 |w - w0|^2 + sum_i C_i loss(y_i (w.x_i + b * bias)),   b is part of w, w0 mostly 0.
+//     min_w  1/2 |w - w0|^2 + sum_i C_i loss(y_i (w.x_i + b * bias))
 //
+// where b is part of w, and w0 is 0 unless weights are given.
 // In the dual every instance has a variable alpha_i, and w = w0 + sum_i alpha_i y_i x_i.
 #pragma once
 
@@ -11,13 +12,14 @@
 #include <limits>
 #include <vector>
 
+#include "chunks.hpp"
 #include "lanes.hpp"
 
 namespace labelgrove {
 
 enum class Loss : int { squared_hinge = 0, hinge = 1, logistic = 2 };
 
-// What given weights are for: nothing is given, descent begins near them, or w0 is them.
+// The use of given weights: none are given, descent starts from them, or they are w0.
 enum class Start : int { none = 0, initial = 1, centre = 2 };
 
 struct SolverOptions {
@@ -27,24 +29,22 @@ struct SolverOptions {
     float bias = 1.0f;
     float eps = 0.3f;  // stop when projected gradients differ by no more than this
     int max_iterations = 100;
-    float threshold = 0.1f;        // smaller weights are dropped
-    int64_t max_nonzeros = 0;      // largest weights kept per child; 0: all above the threshold
-    float dense_scale = 1.0f;      // factor on the dense features while solving
-    float dense_threshold = 0.0f;  // both for the dense block
-    int64_t dense_max_nonzeros = 0;
+    float dense_scale = 1.0f;  // factor on the dense features while solving
+    Pruning sparse{.threshold = 0.1f, .most = 0};
+    Pruning dense{.threshold = 0.0f, .most = 0};
     Start start = Start::none;
 };
 
-// W labels' problem and the memory to solve it; kept between blocks.
+// The problem of W labels and the memory for solving it, which is kept between blocks.
 struct BlockProblem {
-    // Most instances are negative for all W labels; they share slot 0 of the targets.
+    // Most instances are negatives of all W labels; they share slot 0 of the targets.
     std::vector<int32_t> slot;
     std::vector<float> slot_weights;  // factors on the costs of negatives
-    LaneArray targets;  // per slot W signs, W diagonals, W upper bounds of alpha (0: takes no part)
+    LaneArray targets;  // per slot W signs, W diagonals, W upper bounds of alpha (0: ignored)
     LaneArray alpha;    // per instance
     LaneArray weights;  // per feature
-    LaneArray given;    // per feature: w0, kept aside
-    LaneArray margins;  // per instance; where a Gram matrix keeps them, and to begin with
+    LaneArray given;    // per feature: a copy of w0
+    LaneArray margins;  // per instance; used at the start, and throughout with a Gram matrix
     std::vector<int32_t> active;
 
     // Hinge: D_i = 0 and alpha_i <= C_i. Squared hinge: D_i = 1 / (2 C_i) and no upper bound.
@@ -64,17 +64,19 @@ struct BlockProblem {
         return targets.data() + static_cast<int64_t>(slot[i]) * 3 * W;
     }
 
-    // Those instances which any label of the block learns from.
+    // Lists the instances that matter to at least one label of the block.
     template <int W>
     void list_active(int32_t instances) {
         active.clear();
         for (int32_t i = 0; i < instances; ++i) {
             const float* const upper = target<W>(i) + 2 * W;
-            if (std::any_of(upper, upper + W, [](float bound) { return bound > 0.0f; })) active.push_back(i);
+            if (std::any_of(upper, upper + W, [](float bound) { return bound > 0.0f; })) {
+                active.push_back(i);
+            }
         }
     }
 
-    // The variables that belong to margins: what they are at the optimum, where the loss's slope says.
+    // Sets the variables to the slope of the loss at the margins, which they equal at the optimum.
     template <int W>
     void alpha_from_margins(int32_t instances, Loss loss) {
         for (int64_t i = 0; i < instances; ++i) {
@@ -87,7 +89,8 @@ struct BlockProblem {
                     const float share = 1.0f / (1.0f + std::exp(agreement));
                     value = upper * std::min(std::max(share, 1e-6f), 1.0f - 1e-6f);
                 } else if (upper > 0.0f && agreement < 1.0f) {
-                    const float twice_cost = loss == Loss::hinge ? 2.0f * upper : 1.0f / own[W + lane];
+                    const float twice_cost =
+                        loss == Loss::hinge ? 2.0f * upper : 1.0f / own[W + lane];
                     value = std::min(twice_cost * (1.0f - agreement), upper);
                 }
                 alpha.data()[i * W + lane] = value;
@@ -95,7 +98,7 @@ struct BlockProblem {
         }
     }
 
-    // margins := alpha_i y_i, the factors of the rows in the weights.
+    // margins = alpha_i y_i, the factors of the rows in the weights.
     template <int W>
     void factors_to_margins(int32_t instances) {
         for (int64_t i = 0; i < instances; ++i) {

@@ -1,9 +1,9 @@
 // Some rows of a sparse matrix, copied once with their features renumbered 0 .. m-1.
 //
-// Both the tree and the solver sweep many times over the same few rows. In the copy, vectors over
-// features are m long instead of d. Frequent features get the low numbers, so that the entries which
-// most rows touch share a few cache lines: words follow Zipf's law, and this pays more than anything
-// else done to the inner loops.
+// The tree and the solver both read the same few rows many times. In the copy, vectors over
+// features have length m instead of the number of columns. Frequent features get low numbers, so
+// that the entries used by most rows share a few cache lines. Words follow Zipf's law, and this
+// gains more than any other change to the inner loops.
 #pragma once
 
 #include <algorithm>
@@ -17,27 +17,29 @@
 
 namespace labelgrove {
 
+// Rows [first, last) of a matrix.
+struct RowRange {
+    Csr matrix;
+    int64_t first = 0, last = 0;
+};
+
 class Submatrix {
 public:
-    // Takes rows[0 .. count) of `source`.
-    void assign(const Csr& source, const int32_t* rows, int64_t count) { assign(source, rows, count, Csr(), 0, 0); }
-
-    // The same, and rows [more_first, more_last) of `more` behind them: they are not counted by rows(),
-    // but begin(count), begin(count + 1) ... read them.
-    void assign(const Csr& source, const int32_t* rows, int64_t count, const Csr& more, int64_t more_first,
-                int64_t more_last) {
+    // Copies rows[0 .. count) of `source`, and the rows of `more` after them: rows() does not count
+    // these, but begin(count), begin(count + 1) ... read them.
+    void assign(const Csr& source, const int32_t* rows, int64_t count, const RowRange& more = {}) {
         if (static_cast<int64_t>(local_.size()) < source.cols) local_.resize(source.cols, 0);
         found_.clear();
         int64_t nnz = 0;
         for (int64_t i = 0; i < count; ++i) nnz += find(source, rows[i]);
-        for (int64_t i = more_first; i < more_last; ++i) nnz += find(more, i);
+        for (int64_t i = more.first; i < more.last; ++i) nnz += find(more.matrix, i);
         number_by_frequency();
         count_ = count;
         begin_.assign(1, 0);
-        begin_.reserve(count + more_last - more_first + 1);
+        begin_.reserve(count + more.last - more.first + 1);
         entries_.resize(nnz);
         for (int64_t i = 0; i < count; ++i) copy(source, rows[i]);
-        for (int64_t i = more_first; i < more_last; ++i) copy(more, i);
+        for (int64_t i = more.first; i < more.last; ++i) copy(more.matrix, i);
         for (int32_t feature : global_) local_[feature] = 0;
     }
 
@@ -53,11 +55,12 @@ public:
     int64_t nnz() const { return begin_.back(); }
     int32_t global_feature(int32_t feature) const { return global_[feature]; }
 
-    // Brings the features that no other row has to the end of their row; `lone(row)` is where they begin.
+    // Moves features that no other row has to the end of their row, from `lone(row)` on.
     void move_lone_features_back() {
         lone_.resize(count_);
         for (int64_t row = 0; row < count_; ++row) {
-            Entry *to = entries_.data() + begin_[row], *const last = entries_.data() + begin_[row + 1];
+            Entry *to = entries_.data() + begin_[row], *const last =
+                                                           entries_.data() + begin_[row + 1];
             moved_.clear();
             for (const Entry* from = to; from != last; ++from) {
                 if (from->feature < first_lone_) {
@@ -72,7 +75,7 @@ public:
     }
     const Entry* lone(int64_t row) const { return entries_.data() + lone_[row]; }
 
-    // Rows are visited in random order; fetching the next one's start hides the trip to memory.
+    // Rows are visited in random order; prefetching the start of the next one hides the latency.
     void prefetch_row(int64_t row) const {
         const char* from = reinterpret_cast<const char*>(begin(row));
         for (int line = 0; line < 4; ++line) prefetch(from + 64 * line);
@@ -81,7 +84,7 @@ public:
     float dot(int64_t row, const float* vector) const {
         const Entry* entry = begin(row);
         const Entry* const last = end(row);
-        // Four sums hide the latency of addition; their order is fixed, so are the bits.
+        // Four sums hide the latency of addition. Their order is fixed, and so are the bits.
         float a = 0, b = 0, c = 0, d = 0;
         for (; last - entry >= 4; entry += 4) {
             a += entry[0].value * vector[entry[0].feature];
@@ -116,10 +119,12 @@ private:
         begin_.push_back(to - entries_.data());
     }
 
-    // Orders found features by the magnitude of their counts; that is near enough to a full sort.
+    // Orders features by the bit widths of their counts, which is close enough to a full sort.
     void number_by_frequency() {
         std::array<int32_t, 33> start{};
-        for (int32_t feature : found_) ++start[32 - std::bit_width(static_cast<uint32_t>(local_[feature])) + 1];
+        for (int32_t feature : found_) {
+            ++start[32 - std::bit_width(static_cast<uint32_t>(local_[feature])) + 1];
+        }
         for (size_t b = 1; b < start.size(); ++b) start[b] += start[b - 1];
         first_lone_ = start[31];  // only a count of 1 is one bit wide
         global_.resize(found_.size());
@@ -137,7 +142,7 @@ private:
     std::vector<Entry> entries_;
     std::vector<int32_t> found_;
     std::vector<int32_t> global_;  // local feature -> feature
-    std::vector<int32_t> local_;   // feature -> count, then local feature; 0 everywhere between calls
+    std::vector<int32_t> local_;   // feature -> count, then local feature; 0 between calls
 };
 
 }  // namespace labelgrove

@@ -1,7 +1,7 @@
-// Cuts one text into terms: words, word n-grams, character n-grams.
+// Splits a text into terms: words, word n-grams or character n-grams.
 //
-// The rules are those of scikit-learn's CountVectorizer. Every term is a slice of a buffer that lives
-// until the next text, so terms cost no allocation and no copy of their own.
+// The rules are those of scikit-learn's CountVectorizer. Every term is a slice of a buffer that
+// is valid until the next text, so terms need no allocation and no copy.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ enum class Analyzer { word, space, characters, characters_in_words, tokens };
 
 constexpr char kTokenSeparator = '\xFF';  // between the tokens of a Python analyser; never in UTF-8
 
-// Positions are kept in 32 bits, and padding words with spaces can triple a text.
+// Positions have 32 bits, and padding words with spaces can triple the length of a text.
 constexpr int64_t kMaxTextBytes = 1 << 30;
 
 struct AnalyzerOptions {
@@ -41,21 +41,21 @@ struct Slice {
 
 constexpr int kBordersPerStep = 8;
 
-// Writes the positions where runs of word bytes begin and end, alternately, and returns their number.
-// There must be room for kBordersPerStep more than there are, and 64 zero classes behind the last.
+// Writes the positions where runs of word bytes start and end, alternately, and returns their
+// number. `borders` needs room for kBordersPerStep more, and 64 zeros must follow the classes.
 LABELGROVE_MULTIVERSION
 inline int64_t word_borders(const uint8_t* classes, int64_t size, uint32_t* borders) {
     int64_t count = 0;
-    uint64_t inside = 0;  // 1 while a run continues from the block before
+    uint64_t inside = 0;  // 1 if a run continues from the block before
     for (int64_t base = 0; base <= size; base += 64) {
-        uint64_t word = 0;  // bit i says whether byte i belongs to a word
+        uint64_t word = 0;  // bit i is set if byte i belongs to a word
         for (int i = 0; i < 8; ++i) {
             const uint64_t flags = load_word(reinterpret_cast<const char*>(classes) + base + 8 * i);
             word |= ((flags & 0x0101010101010101ull) * 0x0102040810204080ull >> 56) << (8 * i);
         }
         uint64_t left = word ^ (word << 1 | inside);
         inside = word >> 63;
-        // Always writing a whole step and moving on by as many as were real avoids a branch for each.
+        // Write a full step every time and advance by the number of real borders: no branch each.
         for (int todo = std::popcount(left); todo > 0; todo -= kBordersPerStep) {
             for (int i = 0; i < kBordersPerStep; ++i) {
                 borders[count + i] = static_cast<uint32_t>(base + std::countr_zero(left));
@@ -71,7 +71,7 @@ class TextAnalyzer {
 public:
     explicit TextAnalyzer(const AnalyzerOptions& options) : options_(options) {}
 
-    // Calls use(buffer, slices, count) with all terms of the text, some at a time.
+    // Calls use(buffer, slices, count) with all terms of the text, in batches.
     template <class Use>
     void analyze(std::string_view text, const CharTables* tables, Use&& use) {
         if (options_.analyzer == Analyzer::tokens) {
@@ -94,7 +94,7 @@ private:
     void words(int64_t min_length, Use&& use) {
         const int64_t count = find_words(min_length);
         if (options_.max_n == 1) return use(text_.bytes(), words_.data(), count);
-        // With the words packed and one space between them, an n-gram is a slice.
+        // Copy the words with one space between them, so that every n-gram is a slice.
         buffer_.reserve(text_.size() + count + NormalizedText::kPadding);
         starts_.reserve(count + 1);
         uint32_t size = 0;
@@ -127,7 +127,9 @@ private:
         const char* bytes = text_.bytes() + word.start;
         if (word.length < min_length) return false;
         if (text_.is_ascii() || word.length >= 4 * min_length) return true;
-        if (word.length <= 8 && !(low_bytes(load_word(bytes), word.length) & kHighBits)) return true;
+        if (word.length <= 8 && !(low_bytes(load_word(bytes), word.length) & kHighBits)) {
+            return true;
+        }
         int64_t characters = 0;
         for (uint32_t i = 0; i < word.length; ++i) {
             characters += !is_continuation(static_cast<uint8_t>(bytes[i]));
@@ -163,8 +165,8 @@ private:
         use(buffer_.data(), pending_, std::exchange(pending_count_, 0));
     }
 
-    // Copies the text to buffer_ with each run of two or more spaces as one ' ' (a single white-space
-    // character stays what it is) and lists where characters start. Returns their number.
+    // Copies the text to buffer_ with each run of two or more spaces as one ' ' (a single
+    // white-space character stays unchanged). Lists where characters start; returns their number.
     int64_t collapse_spaces() {
         const int64_t limit = options_.max_tokens < 0 ? text_.size() : options_.max_tokens;
         const auto* classes = text_.classes();
@@ -195,12 +197,12 @@ private:
         return at;
     }
 
-    // N-grams that never cross a word's border: each word with one space before and one behind.
+    // N-grams within words: each word gets one space before and one after it.
     template <class Use>
     void characters_in_words(Use&& use) {
         const int64_t limit = options_.max_tokens < 0 ? text_.size() : options_.max_tokens;
         const auto* classes = text_.classes();
-        // A word of one byte becomes three, with the spaces: room for that, and for all starts.
+        // With its spaces, a word of one byte becomes three bytes and three starts.
         buffer_.reserve(3 * text_.size() + NormalizedText::kPadding);
         starts_.reserve(3 * text_.size() + 1);
         uint32_t size = 0;
@@ -228,7 +230,7 @@ private:
             append(" ", 1);
             starts_[first + count] = size;
             slices(first, count, 0, use);
-            // A word shorter than the shortest n-gram is a term as a whole.
+            // A word that is shorter than the shortest n-gram becomes one term.
             if (count < options_.min_n) add({starts_[first], size - starts_[first]}, use);
             first += count;
         }

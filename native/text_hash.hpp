@@ -1,7 +1,7 @@
-// The hash of a term: used by the vocabulary's table and, as a documented function, by feature hashing.
+// The hash of a term, for the vocabulary's table and for feature hashing.
 //
-// Definition, so that other programs can compute the same buckets. All arithmetic is modulo 2^64.
-// Pad the term's UTF-8 bytes with zeros to a multiple of 8, and to 16 at least; read it as
+// Its definition, so that other programs can compute the same buckets (arithmetic is modulo 2^64):
+// pad the term's UTF-8 bytes with zeros to a multiple of 8, at least 16, and read them as
 // little-endian 64-bit words w. Then
 //     h = length * A;   for each w: h = (h ^ w) * B, h = h ^ (h >> 32);   hash = h * C
 // and the bucket of n is ((hash >> 32) * n) >> 32. Only the upper bits of the hash are good.
@@ -17,7 +17,7 @@ constexpr uint64_t kHashA = 0x9E3779B97F4A7C15ull;
 constexpr uint64_t kHashB = 0xD6E8FEB86659FD93ull;
 constexpr uint64_t kHashC = 0xC2B2AE3D27D4EB4Full;
 
-// Terms are read 16 bytes at a time, so every buffer that holds one has this much room behind it.
+// Terms are read 16 bytes at a time, so every buffer with terms has this much room at its end.
 constexpr int64_t kTermPadding = 16;
 
 inline uint64_t load_word(const char* bytes) {
@@ -31,8 +31,8 @@ inline uint64_t load_word(const char* bytes) {
     return word;
 }
 
-// A term ready to be looked up. Terms of up to 16 bytes, nearly all words, are wholly in lo and hi;
-// of longer ones lo repeats the hash.
+// A term ready to be looked up. Terms of up to 16 bytes, nearly all words, are stored in lo and hi;
+// for longer terms lo repeats the hash.
 struct TermKey {
     const char* bytes;
     uint64_t lo;
@@ -52,7 +52,7 @@ inline uint64_t low_bytes(uint64_t word, uint32_t count) {
     return count >= 8 ? word : word & ((1ull << (8 * count)) - 1);
 }
 
-// What to keep of the two words of a term of 0 to 16 bytes; a table, because branches would guess.
+// Masks for the two words of a term of 0 to 16 bytes; a table avoids unpredictable branches.
 struct ShortMasks {
     uint64_t lo[17] = {}, hi[17] = {};
     constexpr ShortMasks() {

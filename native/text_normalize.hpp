@@ -1,4 +1,4 @@
-// Lower-cases and folds one text, and notes the class of every byte that comes out.
+// Lower-cases and folds a text, and records the class of every byte of the result.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace labelgrove {
 
-// Memory that grows and is not cleared; used again for text after text.
+// Uninitialised memory that grows, reused from text to text.
 template <class T>
 class Scratch {
 public:
@@ -36,7 +36,7 @@ private:
     int64_t capacity_ = 0;
 };
 
-// Written so that the compiler turns it into vector code: comparisons only, no branches, no tables.
+// Only comparisons, no branches and no tables, so that compilers vectorise it.
 LABELGROVE_MULTIVERSION
 inline void normalize_ascii(const uint8_t* in, int64_t count, uint8_t upper_to_lower, uint8_t* out,
                             uint8_t* classes) {
@@ -46,7 +46,7 @@ inline void normalize_ascii(const uint8_t* in, int64_t count, uint8_t upper_to_l
         const uint8_t lower = static_cast<uint8_t>(c - 'a') < 26;
         const uint8_t digit = static_cast<uint8_t>(c - '0') < 10;
         const uint8_t control_space = static_cast<uint8_t>(c - 9) < 5;
-        const uint8_t separator = static_cast<uint8_t>(c - 0x1C) < 5;  // four separators and the space
+        const uint8_t separator = static_cast<uint8_t>(c - 0x1C) < 5;  // and the space
         out[i] = c + upper * upper_to_lower;
         classes[i] = (upper | lower | digit | (c == '_')) | (control_space | separator) << 1;
     }
@@ -64,7 +64,7 @@ inline int64_t ascii_prefix(const uint8_t* text, int64_t count) {
 
 class NormalizedText {
 public:
-    // Room behind the text: for whole 64-bit masks, and for reading terms 16 bytes at a time.
+    // Room at the end, for whole 64-bit masks and for reading terms 16 bytes at a time.
     static constexpr int64_t kPadding = 64;
 
     const char* bytes() const { return bytes_.data(); }
@@ -81,17 +81,21 @@ public:
         start(text.size());
         for (const uint8_t* at = begin; at < end;) {
             const int64_t run = ascii_prefix(at, end - at);
-            normalize_ascii(at, run, upper_to_lower, unsigned_bytes() + size_, classes_.data() + size_);
+            normalize_ascii(at, run, upper_to_lower, unsigned_bytes() + size_,
+                            classes_.data() + size_);
             size_ += run;
             at += run;
             if (at == end) break;
-            if (tables == nullptr) throw std::logic_error("text is not ASCII and there are no tables");
+            if (tables == nullptr) {
+                throw std::logic_error("text is not ASCII and there are no tables");
+            }
             ascii_ = false;
             for (; at < end && *at >= 0x80;) {
                 const CodePoint c = decode(at, end);
                 const uint8_t* after = at + c.bytes;
                 if (c.value == kCapitalSigma && lowercase) {
-                    append(tables->is_final_sigma(begin, at, after, end) ? "\xCF\x82" : "\xCF\x83", 2, kWord);
+                    append(tables->is_final_sigma(begin, at, after, end) ? "\xCF\x82" : "\xCF\x83",
+                           2, kWord);
                 } else if (tables->changes(c.value)) {
                     append(tables->output(c.value), end - after);
                 } else if (c.value == kReplacement) {
@@ -105,7 +109,7 @@ public:
         finish();
     }
 
-    // Takes the bytes as they are; every byte other than `separator` counts as part of a word.
+    // Copies the bytes unchanged; every byte except `separator` belongs to a word.
     void assign_raw(std::string_view text, char separator) {
         start(text.size());
         std::memcpy(bytes_.data(), text.data(), text.size());
@@ -121,7 +125,7 @@ public:
 private:
     uint8_t* unsigned_bytes() { return reinterpret_cast<uint8_t*>(bytes_.data()); }
 
-    // A byte of input becomes at most three, except through tables, which ask for more room.
+    // A byte of input becomes at most three, except through tables, which reserve more room.
     void reserve(int64_t output, int64_t input_left) {
         const int64_t size = size_ + output + 3 * input_left + kPadding;
         bytes_.reserve(size, size_);

@@ -1,4 +1,4 @@
-// Counts become weighted, sorted, normalised rows of a sparse matrix.
+// Turns counts into weighted, sorted, normalised rows of a sparse matrix.
 #pragma once
 
 #include <bit>
@@ -29,11 +29,12 @@ public:
     float operator()(uint32_t count) const { return count < kTable ? table_[count] : weigh(count); }
 
 private:
-    static constexpr uint32_t kTable = 1024;  // a logarithm per entry of the matrix would dominate
+    static constexpr uint32_t kTable = 1024;  // computing each logarithm would dominate
 
     float weigh(uint32_t count) const {
         const double occurrences = options_.binary ? 1.0 : static_cast<double>(count);
-        return static_cast<float>(options_.sublinear_tf ? 1.0 + std::log(occurrences) : occurrences);
+        return static_cast<float>(options_.sublinear_tf ? 1.0 + std::log(occurrences)
+                                                        : occurrences);
     }
 
     WeightOptions options_;
@@ -55,8 +56,8 @@ struct RowBlock {
 
 // Counts the terms of one text and writes them out in the order of their numbers.
 //
-// Which numbers occur is kept as a bitmap with a summary on top: reading it gives them sorted, in
-// time proportional to their count, where sorting a list of them would be the dearest step of all.
+// A bitmap with a summary marks the numbers that occur. Reading it gives them sorted, in time
+// proportional to their count; sorting a list would be the most expensive step of all.
 class RowBuilder {
 public:
     explicit RowBuilder(int64_t features)
@@ -68,7 +69,7 @@ public:
         summary_[id >> 12] |= 1ull << (id >> 6 & 63);
     }
 
-    // One more of each; negative numbers stand for unknown terms.
+    // Adds one of each; negative numbers are unknown terms.
     void add(const int32_t* ids, int count) {
         uint32_t* const counts = counts_.data();
         uint64_t* const used = used_.data();
@@ -82,7 +83,7 @@ public:
         }
     }
 
-    // Appends the row to the block and forgets it. `idf` has one weight per feature.
+    // Appends the row to the block and resets it. `idf` has one weight per feature.
     void finish_row(const float* idf, const CountWeights& weights, Norm norm, RowBlock& block) {
         const int64_t begin = block.size;
         double total = 0.0;
@@ -97,7 +98,8 @@ public:
                     block.indices[block.size] = static_cast<int32_t>(id);
                     block.data[block.size] = weight;
                     block.size += weight != 0.0f;  // an idf of zero leaves no entry
-                    total += norm == Norm::l2 ? static_cast<double>(weight) * weight : std::fabs(weight);
+                    total +=
+                        norm == Norm::l2 ? static_cast<double>(weight) * weight : std::fabs(weight);
                 }
                 used_[word] = 0;
             }
@@ -117,7 +119,7 @@ private:
     std::vector<uint64_t> summary_;  // bit per word of used_
 };
 
-// The finished matrix; whoever takes it owns the three arrays.
+// The finished matrix, with three arrays for NumPy to own.
 struct RowArrays {
     int64_t rows = 0;
     std::unique_ptr<int64_t[]> indptr;
@@ -143,7 +145,8 @@ inline RowArrays join_blocks(std::vector<RowBlock>&& blocks) {
     for (RowBlock& taken : blocks) {
         const RowBlock block = std::move(taken);
         if (block.size > 0) {
-            std::memcpy(result.indices.get() + at, block.indices.data(), block.size * sizeof(int32_t));
+            std::memcpy(result.indices.get() + at, block.indices.data(),
+                        block.size * sizeof(int32_t));
             std::memcpy(result.data.get() + at, block.data.data(), block.size * sizeof(float));
         }
         at += block.size;

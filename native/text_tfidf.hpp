@@ -1,8 +1,8 @@
-// Learning a vocabulary from texts, and turning texts into tf-idf rows.
+// Learns a vocabulary from texts, and turns texts into tf-idf rows.
 //
-// Both take texts in batches: a batch is cut into pieces of consecutive texts that threads share out.
-// What comes out depends on the texts alone: numbers of terms are given after sorting, counts are
-// whole numbers, and every row is computed by one thread in the order of its terms.
+// Both take texts in batches, split into pieces of consecutive texts for the threads. Results
+// depend on the texts only: terms are numbered after sorting, counts are whole numbers, and every
+// row is computed by one thread in the order of its terms.
 #pragma once
 
 #include <algorithm>
@@ -37,10 +37,11 @@ void each_text(const Texts& texts, int64_t piece, Each&& each) {
 
 constexpr int kKeysPerBlock = 32;
 
-// Makes the keys of terms and calls use(keys, count) for blocks of them. By then the memory that
-// their slots in the table lie in is on its way.
+// Computes the keys of terms and calls use(keys, count) for blocks of them, after prefetching their
+// slots in the table.
 template <class Use>
-void each_key_block(const char* buffer, const Slice* slices, int64_t total, const TermTable& table, Use&& use) {
+void each_key_block(const char* buffer, const Slice* slices, int64_t total, const TermTable& table,
+                    Use&& use) {
     TermKey keys[kKeysPerBlock];
     for (int64_t begin = 0; begin < total; begin += kKeysPerBlock) {
         const int count = static_cast<int>(std::min<int64_t>(kKeysPerBlock, total - begin));
@@ -57,7 +58,8 @@ class TermCounter {
 public:
     // buckets > 0: terms are hashed to that many numbers instead of being kept.
     // keep_counts: remember each text's counts, for rows() without reading the texts again.
-    TermCounter(const AnalyzerOptions& options, int32_t buckets, bool binary, bool keep_counts, int threads)
+    TermCounter(const AnalyzerOptions& options, int32_t buckets, bool binary, bool keep_counts,
+                int threads)
         : options_(options),
           buckets_(buckets),
           binary_(binary),
@@ -80,7 +82,8 @@ public:
             Worker& worker = *workers_[worker_number];
             Counts* kept = keep_counts_ ? &pieces_[first + piece] : nullptr;
             if (kept) kept->worker = worker_number;
-            each_text(texts, piece, [&](std::string_view text) { count(text, tables, worker, kept); });
+            each_text(texts, piece,
+                      [&](std::string_view text) { count(text, tables, worker, kept); });
         });
         texts_ += static_cast<int64_t>(texts.size());
     }
@@ -90,8 +93,8 @@ public:
         std::vector<int64_t> texts;
     };
 
-    // Totals of the terms that occur in min_texts..max_texts texts, in sorted order (all buckets when
-    // hashing). Nothing can be added after this.
+    // Totals of the terms that occur in min_texts..max_texts texts, in sorted order (all buckets
+    // when hashing). Nothing can be added after this.
     Totals totals(double min_texts, double max_texts) {
         merge();
         std::vector<Stats>& stats = workers_[0]->stats;
@@ -101,7 +104,9 @@ public:
         } else {
             std::vector<int32_t> kept;
             for (int32_t id = 0; id < static_cast<int32_t>(stats.size()); ++id) {
-                if (stats[id].texts >= min_texts && stats[id].texts <= max_texts) kept.push_back(id);
+                if (stats[id].texts >= min_texts && stats[id].texts <= max_texts) {
+                    kept.push_back(id);
+                }
             }
             sorted_ = sorted_terms(workers_[0]->table, kept);
         }
@@ -113,7 +118,7 @@ public:
         return totals;
     }
 
-    // Narrows the sorted terms to those chosen (one flag each); their positions become their numbers.
+    // Keeps the chosen ones of the sorted terms (one flag each); positions become numbers.
     void choose(const std::vector<uint8_t>& chosen) {
         size_t count = 0;
         for (size_t i = 0; i < sorted_.size(); ++i) {
@@ -133,7 +138,7 @@ public:
         }
     }
 
-    // The rows of all texts seen, and the counter is spent.
+    // The rows of all texts. The counter cannot be used afterwards.
     RowArrays rows(const float* idf, const WeightOptions& options) {
         std::vector<int32_t> number(workers_[0]->stats.size(), -1);
         for (size_t i = 0; i < sorted_.size(); ++i) number[sorted_[i]] = static_cast<int32_t>(i);
@@ -141,21 +146,22 @@ public:
         const auto features = static_cast<int64_t>(sorted_.size());
         std::vector<std::unique_ptr<RowBuilder>> builders(threads_);
         std::vector<RowBlock> blocks(pieces_.size());
-        parallel_for(static_cast<int64_t>(pieces_.size()), threads_, [&](int64_t piece, int worker) {
-            if (!builders[worker]) builders[worker] = std::make_unique<RowBuilder>(features);
-            RowBuilder& builder = *builders[worker];
-            const Counts counts = std::move(pieces_[piece]);
-            const std::vector<int32_t>& merged = workers_[counts.worker]->merged;
-            blocks[piece].reserve(static_cast<int64_t>(counts.ids.size()) + 64);
-            size_t at = 0;
-            for (const uint32_t size : counts.row_sizes) {
-                for (const size_t end = at + size; at < end; ++at) {
-                    const int32_t id = merged.empty() ? counts.ids[at] : merged[counts.ids[at]];
-                    if (number[id] >= 0) builder.add(number[id], counts.counts[at]);
+        parallel_for(
+            static_cast<int64_t>(pieces_.size()), threads_, [&](int64_t piece, int worker) {
+                if (!builders[worker]) builders[worker] = std::make_unique<RowBuilder>(features);
+                RowBuilder& builder = *builders[worker];
+                const Counts counts = std::move(pieces_[piece]);
+                const std::vector<int32_t>& merged = workers_[counts.worker]->merged;
+                blocks[piece].reserve(static_cast<int64_t>(counts.ids.size()) + 64);
+                size_t at = 0;
+                for (const uint32_t size : counts.row_sizes) {
+                    for (const size_t end = at + size; at < end; ++at) {
+                        const int32_t id = merged.empty() ? counts.ids[at] : merged[counts.ids[at]];
+                        if (number[id] >= 0) builder.add(number[id], counts.counts[at]);
+                    }
+                    builder.finish_row(idf, weights, options.norm, blocks[piece]);
                 }
-                builder.finish_row(idf, weights, options.norm, blocks[piece]);
-            }
-        });
+            });
         pieces_.clear();
         return join_blocks(std::move(blocks));
     }
@@ -166,16 +172,18 @@ private:
         int64_t texts = 0;
     };
     struct Worker {
-        Worker(const AnalyzerOptions& options, int32_t buckets) : analyzer(options) { grow(buckets); }
+        Worker(const AnalyzerOptions& options, int32_t buckets) : analyzer(options) {
+            grow(buckets);
+        }
         void grow(size_t terms) {
             if (terms <= stats.size()) return;
             stats.resize(terms);
             in_text.resize(terms, 0);
         }
         TextAnalyzer analyzer;
-        TermTable table;  // its own numbers, in the order of first sight; stays empty when hashing
+        TermTable table;  // numbers terms as they appear; stays empty when hashing
         std::vector<Stats> stats;
-        std::vector<uint32_t> in_text;  // count of each term in the text at hand
+        std::vector<uint32_t> in_text;  // count of each term in the current text
         Scratch<int32_t> touched;       // the terms with such a count
         std::vector<int32_t> merged;    // own number -> number in worker 0; empty: the same
     };
@@ -187,7 +195,9 @@ private:
     };
 
     void need_workers(size_t count) {
-        while (workers_.size() < count) workers_.push_back(std::make_unique<Worker>(options_, buckets_));
+        while (workers_.size() < count) {
+            workers_.push_back(std::make_unique<Worker>(options_, buckets_));
+        }
     }
 
     void count(std::string_view text, const CharTables* tables, Worker& worker, Counts* kept) {
@@ -195,19 +205,21 @@ private:
         const auto count_keys = [&](const TermKey* keys, int count) {
             int32_t ids[kKeysPerBlock];
             for (int i = 0; i < count; ++i) {
-                ids[i] = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_) : worker.table.insert(keys[i]);
+                ids[i] = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_)
+                                      : worker.table.insert(keys[i]);
             }
             worker.grow(worker.table.size());
             worker.touched.reserve(touched + count, touched);
             for (int i = 0; i < count; ++i) {
-                // Without a branch: whether a word is new in its text is anybody's guess.
+                // No branch: whether a word is new in its text is unpredictable.
                 worker.touched[touched] = ids[i];
                 touched += worker.in_text[ids[i]]++ == 0;
             }
         };
-        worker.analyzer.analyze(text, tables, [&](const char* buffer, const Slice* slices, int64_t total) {
-            each_key_block(buffer, slices, total, worker.table, count_keys);
-        });
+        worker.analyzer.analyze(text, tables,
+                                [&](const char* buffer, const Slice* slices, int64_t total) {
+                                    each_key_block(buffer, slices, total, worker.table, count_keys);
+                                });
         for (int64_t i = 0; i < touched; ++i) {
             const int32_t id = worker.touched[i];
             worker.stats[id].occurrences += binary_ ? 1 : worker.in_text[id];
@@ -221,7 +233,7 @@ private:
         if (kept) kept->row_sizes.push_back(static_cast<uint32_t>(touched));
     }
 
-    // Brings all workers' terms into the first worker's table.
+    // Copies the terms of all workers into the first worker's table.
     void merge() {
         if (std::exchange(is_merged_, true)) return;
         Worker& into = *workers_[0];
@@ -237,7 +249,8 @@ private:
                 const std::string_view term = from.table.term(id);
                 padded.assign(term.begin(), term.end());
                 padded.resize(term.size() + kTermPadding);
-                const int32_t there = into.table.insert(term_key(padded.data(), static_cast<uint32_t>(term.size())));
+                const int32_t there =
+                    into.table.insert(term_key(padded.data(), static_cast<uint32_t>(term.size())));
                 into.grow(into.table.size());
                 add_stats(into.stats[there], from.stats[id]);
                 from.merged[id] = there;
@@ -262,25 +275,38 @@ private:
     std::vector<int32_t> sorted_;  // worker 0's numbers in the order of the final ones
 };
 
-// Applies what was learnt. Immutable but for a pool of scratch memory, so many may use it at once.
+// Terms one after the other: term i is blob[offsets[i] .. offsets[i + 1]).
+struct TermList {
+    const uint8_t* blob;
+    const int64_t* offsets;
+    int64_t count;
+};
+
+// Applies what was learnt. Immutable except for a pool of scratch memory, so it can be shared.
 class TfidfModel {
 public:
-    // Takes the sorted vocabulary (nothing when hashing to `buckets`) and one idf weight per feature.
+    // `terms` is the sorted vocabulary, empty when hashing; `idf` has one weight per feature.
     TfidfModel(const AnalyzerOptions& analyzer, const WeightOptions& weights, int32_t buckets,
-               const uint8_t* blob, const int64_t* offsets, int64_t terms, std::vector<float> idf)
-        : analyzer_(analyzer), norm_(weights.norm), weights_(weights), buckets_(buckets), idf_(std::move(idf)) {
-        // Who comes first gets the first slot of its chain: let that be the frequent terms.
-        std::vector<int32_t> order(terms);
+               const TermList& terms, std::vector<float> idf)
+        : analyzer_(analyzer),
+          norm_(weights.norm),
+          weights_(weights),
+          buckets_(buckets),
+          idf_(std::move(idf)) {
+        // Insert frequent terms first, so that they get the first slots of their chains.
+        std::vector<int32_t> order(terms.count);
         std::iota(order.begin(), order.end(), 0);
-        std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return idf_[a] < idf_[b]; });
-        table_.reserve(terms);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int32_t a, int32_t b) { return idf_[a] < idf_[b]; });
+        table_.reserve(terms.count);
         feature_.assign(1, -1);
         std::vector<char> padded;
         for (const int32_t id : order) {
-            padded.assign(blob + offsets[id], blob + offsets[id + 1]);
+            padded.assign(terms.blob + terms.offsets[id], terms.blob + terms.offsets[id + 1]);
+            const auto length = static_cast<uint32_t>(padded.size());
             padded.resize(padded.size() + kTermPadding);
-            const auto length = static_cast<uint32_t>(offsets[id + 1] - offsets[id]);
-            if (length == 0 || table_.insert(term_key(padded.data(), length)) + 1 != static_cast<int32_t>(feature_.size())) {
+            if (length == 0 || table_.insert(term_key(padded.data(), length)) + 1 !=
+                                   static_cast<int32_t>(feature_.size())) {
                 throw std::runtime_error("the vocabulary has an empty or a repeated term");
             }
             feature_.push_back(id);
@@ -289,9 +315,10 @@ public:
 
     int64_t features() const { return static_cast<int64_t>(idf_.size()); }
 
-    // One thread's scratch memory. Its size is that of the vocabulary, so it is worth keeping.
+    // One thread's scratch memory. It is as large as the vocabulary, so it is kept and reused.
     struct Worker {
-        Worker(const AnalyzerOptions& options, int64_t features) : analyzer(options), builder(features) {}
+        Worker(const AnalyzerOptions& options, int64_t features)
+            : analyzer(options), builder(features) {}
         TextAnalyzer analyzer;
         RowBuilder builder;
     };
@@ -309,13 +336,15 @@ public:
 
     // Appends the rows of `texts`, in order, as new blocks.
     void transform(const Texts& texts, const CharTables* tables,
-                   const std::vector<std::unique_ptr<Worker>>& workers, std::vector<RowBlock>& blocks) const {
+                   const std::vector<std::unique_ptr<Worker>>& workers,
+                   std::vector<RowBlock>& blocks) const {
         const size_t first = blocks.size();
         const int64_t pieces = piece_count(texts);
         blocks.resize(first + pieces);
         parallel_for(pieces, static_cast<int>(workers.size()), [&](int64_t piece, int worker) {
             int64_t bytes = 0;
-            each_text(texts, piece, [&](std::string_view text) { bytes += static_cast<int64_t>(text.size()); });
+            each_text(texts, piece,
+                      [&](std::string_view text) { bytes += static_cast<int64_t>(text.size()); });
             blocks[first + piece].reserve(bytes / kBytesPerEntry);
             each_text(texts, piece, [&](std::string_view text) {
                 transform(text, tables, *workers[worker], blocks[first + piece]);
@@ -325,19 +354,22 @@ public:
 
 private:
     static constexpr size_t kMaxIdle = 64;
-    static constexpr int64_t kBytesPerEntry = 16;  // of ordinary text; a first guess for the room needed
+    static constexpr int64_t kBytesPerEntry = 16;  // typical; a first estimate of the size
 
-    void transform(std::string_view text, const CharTables* tables, Worker& worker, RowBlock& block) const {
+    void transform(std::string_view text, const CharTables* tables, Worker& worker,
+                   RowBlock& block) const {
         const auto look_up = [&](const TermKey* keys, int count) {
             int32_t ids[kKeysPerBlock];
             for (int i = 0; i < count; ++i) {
-                ids[i] = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_) : feature_[table_.find(keys[i]) + 1];
+                ids[i] = buckets_ > 0 ? hash_bucket(keys[i].hash, buckets_)
+                                      : feature_[table_.find(keys[i]) + 1];
             }
             worker.builder.add(ids, count);
         };
-        worker.analyzer.analyze(text, tables, [&](const char* buffer, const Slice* slices, int64_t total) {
-            each_key_block(buffer, slices, total, table_, look_up);
-        });
+        worker.analyzer.analyze(text, tables,
+                                [&](const char* buffer, const Slice* slices, int64_t total) {
+                                    each_key_block(buffer, slices, total, table_, look_up);
+                                });
         worker.builder.finish_row(idf_.data(), weights_, norm_, block);
     }
 
@@ -347,7 +379,7 @@ private:
     int32_t buckets_;
     std::vector<float> idf_;
     TermTable table_;
-    std::vector<int32_t> feature_;  // 1 + number in the table -> feature; the first is -1, for no such term
+    std::vector<int32_t> feature_;  // [1 + number in the table]; [0] is -1, for unknown terms
     std::mutex lock_;
     std::vector<std::unique_ptr<Worker>> idle_;
 };

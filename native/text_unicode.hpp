@@ -1,7 +1,7 @@
-// Characters: reading UTF-8, and tables that say what each character is and what it becomes.
+// Reads UTF-8, with tables of the class of each character and of what it becomes.
 //
-// The tables come from the running Python (see unicode_tables.py), so that a word is what Python's
-// own `re` calls a word and lower case is what `str.lower` makes. ASCII needs no tables.
+// The tables come from the running Python (see unicode_tables.py), so that words are those of
+// Python's `re` and lower case is that of `str.lower`. ASCII needs no tables.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace labelgrove {
 
 constexpr uint64_t kHighBits = 0x8080808080808080ull;  // set in a word of bytes that is not ASCII
 constexpr int64_t kCodePoints = 0x110000;
-constexpr uint32_t kReplacement = 0xFFFD;  // stands in for bytes that are not UTF-8
-constexpr uint32_t kCapitalSigma = 0x3A3;  // the one letter whose lower case depends on its neighbours
+constexpr uint32_t kReplacement = 0xFFFD;  // replaces bytes that are not UTF-8
+constexpr uint32_t kCapitalSigma = 0x3A3;  // its lower case depends on its neighbours
 
 enum CharClass : uint8_t {
     kWord = 1,       // \w
@@ -30,7 +30,7 @@ struct CodePoint {
 
 inline bool is_continuation(uint8_t byte) { return (byte & 0xC0) == 0x80; }
 
-// Lone surrogates, written as three bytes, are taken as they are: JSON can put them into a str.
+// Accepts lone surrogates, written as three bytes: JSON can put them into a str.
 inline CodePoint decode(const uint8_t* at, const uint8_t* end) {
     const uint8_t lead = at[0];
     const int64_t left = end - at;
@@ -44,8 +44,8 @@ inline CodePoint decode(const uint8_t* at, const uint8_t* end) {
     }
     if (lead >= 0xF0 && lead <= 0xF4 && left >= 4 && is_continuation(at[1]) &&
         is_continuation(at[2]) && is_continuation(at[3])) {
-        const uint32_t value = (lead & 0x07u) << 18 | (at[1] & 0x3Fu) << 12 | (at[2] & 0x3Fu) << 6 |
-                               (at[3] & 0x3Fu);
+        const uint32_t value =
+            (lead & 0x07u) << 18 | (at[1] & 0x3Fu) << 12 | (at[2] & 0x3Fu) << 6 | (at[3] & 0x3Fu);
         if (value >= 0x10000 && value < kCodePoints) return {value, 4};
     }
     return {kReplacement, 1};
@@ -60,8 +60,8 @@ inline const uint8_t* previous(const uint8_t* begin, const uint8_t* at) {
 
 class CharTables {
 public:
-    // classes: a set of CharClass per code point. changed: the code points that become something
-    // else; the k-th becomes outputs[offsets[k] .. offsets[k + 1]), valid UTF-8, perhaps empty.
+    // `classes` has a set of CharClass per code point. `changed` lists the code points that are
+    // replaced, the k-th by outputs[offsets[k] .. offsets[k + 1]), valid UTF-8, possibly empty.
     CharTables(const uint8_t* classes, const int32_t* changed, int64_t n_changed,
                const char* outputs, const int64_t* offsets)
         : classes_(classes, classes + kCodePoints),
@@ -70,7 +70,9 @@ public:
           output_classes_(outputs_.size()),
           offsets_(offsets, offsets + n_changed + 1) {
         for (int64_t k = 0; k < n_changed; ++k) {
-            if (changed[k] < 0 || changed[k] >= kCodePoints) throw std::invalid_argument("no such code point");
+            if (changed[k] < 0 || changed[k] >= kCodePoints) {
+                throw std::invalid_argument("no such code point");
+            }
             change_[changed[k]] = static_cast<uint32_t>(k + 1);
         }
         const auto* begin = reinterpret_cast<const uint8_t*>(outputs_.data());
@@ -114,7 +116,7 @@ public:
 
 private:
     std::vector<uint8_t> classes_;
-    std::vector<uint32_t> change_;  // 0: stays as it is, else 1 + position in offsets_
+    std::vector<uint32_t> change_;  // 0: unchanged, else 1 + position in offsets_
     std::vector<char> outputs_;
     std::vector<uint8_t> output_classes_;
     std::vector<int64_t> offsets_;

@@ -1,4 +1,4 @@
-// The table from a term to its number: open addressing, short terms kept in the slots themselves.
+// A hash table from terms to numbers: open addressing, with short terms stored in the slots.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ public:
         return slots_[at].id >= 0 ? slots_[at].id : insert_new(key, at);
     }
 
-    // Makes room, so that no insertion has to move the slots.
+    // Reserves slots for so many terms, so that insertions never rehash.
     void reserve(int64_t terms) {
         const size_t slots = std::bit_ceil(static_cast<size_t>(std::max<int64_t>(2 * terms, 1)));
         if (slots > slots_.size()) rehash(slots);
@@ -62,7 +62,8 @@ private:
         const size_t mask = slots_.size() - 1;
         for (size_t at = key.hash >> shift_;; at = (at + 1) & mask) {
             const Slot& slot = slots_[at];
-            const bool equal = ((slot.lo ^ key.lo) | (slot.hi ^ key.hi) | (slot.length ^ key.length)) == 0;
+            const bool equal =
+                ((slot.lo ^ key.lo) | (slot.hi ^ key.hi) | (slot.length ^ key.length)) == 0;
             if (equal && (key.is_short() || same_bytes(slot.id, key))) return at;
             if (slot.length == 0) return at;
         }
@@ -73,7 +74,9 @@ private:
     }
 
     int32_t insert_new(const TermKey& key, size_t at) {
-        if (size() == std::numeric_limits<int32_t>::max()) throw std::length_error("more than 2^31 - 1 terms");
+        if (size() == std::numeric_limits<int32_t>::max()) {
+            throw std::length_error("more than 2^31 - 1 terms");
+        }
         const int32_t id = size();
         slots_[at] = {key.lo, key.hi, key.length, id};
         bytes_.insert(bytes_.end(), key.bytes, key.bytes + key.length);
@@ -88,7 +91,8 @@ private:
         shift_ = shift_for(slots);
         for (const Slot& slot : old) {
             if (slot.length == 0) continue;
-            const uint64_t hash = slot.length <= 16 ? hash_short(slot.lo, slot.hi, slot.length) : slot.lo;
+            const uint64_t hash =
+                slot.length <= 16 ? hash_short(slot.lo, slot.hi, slot.length) : slot.lo;
             size_t at = hash >> shift_;
             while (slots_[at].length != 0) at = (at + 1) & (slots - 1);
             slots_[at] = slot;
@@ -97,14 +101,14 @@ private:
 
     std::vector<Slot> slots_;
     int shift_;
-    std::vector<char> bytes_;       // all terms one after the other, by number
+    std::vector<char> bytes_;  // all terms one after the other, by number
     std::vector<int64_t> offsets_;
 };
 
-// Numbers of the terms in the order of their code points, which in UTF-8 is that of their bytes.
+// The numbers of the terms, sorted by code points, which in UTF-8 means by bytes.
 inline std::vector<int32_t> sorted_terms(const TermTable& table, const std::vector<int32_t>& ids) {
     struct Entry {
-        uint64_t prefix;  // the first eight bytes, most significant first, decide nearly always
+        uint64_t prefix;  // the first eight bytes, which nearly always decide
         int32_t id;
     };
     std::vector<Entry> entries;
@@ -112,7 +116,9 @@ inline std::vector<int32_t> sorted_terms(const TermTable& table, const std::vect
     for (const int32_t id : ids) {
         const std::string_view term = table.term(id);
         uint64_t prefix = 0;
-        for (size_t i = 0; i < 8; ++i) prefix = prefix << 8 | (i < term.size() ? static_cast<uint8_t>(term[i]) : 0);
+        for (size_t i = 0; i < 8; ++i) {
+            prefix = prefix << 8 | (i < term.size() ? static_cast<uint8_t>(term[i]) : 0);
+        }
         entries.push_back({prefix, id});
     }
     std::sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {

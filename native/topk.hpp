@@ -1,7 +1,7 @@
 // The k best entries of every row of a dense or sparse score matrix, ordered by (-score, column).
 //
-// A score of -inf means "never predict" and is skipped. NaN and +inf have no place in an order: the
-// first row that holds one is reported and its output must not be used.
+// A score of -inf means "never predict" and is skipped. NaN and +inf cannot be ranked: the first
+// row with one is reported, and its output must not be used.
 #pragma once
 
 #include <algorithm>
@@ -12,23 +12,16 @@
 
 #include "csr.hpp"
 #include "parallel.hpp"
+#include "topk_output.hpp"
 
 namespace labelgrove {
 
-// Where the answer goes: rows x width arrays, padded with column -1 and score -inf.
-struct TopkOutput {
-    int64_t width = 0;
-    int32_t* columns = nullptr;
-    float* scores = nullptr;
-    int32_t* counts = nullptr;
-};
-
-// Collects the k best of entries that are offered in ascending order of their columns.
+// Collects the k best entries, which must be offered in ascending order of their columns.
 class BestK {
 public:
     explicit BestK(int64_t k) : k_(static_cast<size_t>(k)), full_(std::max<size_t>(2 * k_, 64)) {}
 
-    // Only entries above this can still matter: with columns ascending, an equal score loses.
+    // Only entries above this can still matter: an equal score loses, because its column is higher.
     float threshold() const { return threshold_; }
 
     void offer(float score, int32_t column) {
@@ -37,19 +30,14 @@ public:
         if (kept_.size() == full_) keep_best();
     }
 
-    // Writes one row and is ready for the next.
+    // Writes one row and resets for the next.
     void finish(int64_t row, const TopkOutput& out) {
         if (kept_.size() > k_) keep_best();
         std::sort(kept_.begin(), kept_.end(), better);
-        int32_t* columns = out.columns + row * out.width;
-        float* scores = out.scores + row * out.width;
         for (size_t place = 0; place < kept_.size(); ++place) {
-            columns[place] = kept_[place].column;
-            scores[place] = kept_[place].score;
+            out.set(row, static_cast<int64_t>(place), kept_[place].column, kept_[place].score);
         }
-        std::fill(columns + kept_.size(), columns + out.width, -1);
-        std::fill(scores + kept_.size(), scores + out.width, kNever);
-        out.counts[row] = static_cast<int32_t>(kept_.size());
+        out.finish_row(row, static_cast<int64_t>(kept_.size()));
         kept_.clear();
         threshold_ = kNever;
     }
@@ -77,8 +65,8 @@ private:
     std::vector<Entry> kept_;
 };
 
-// Offers one dense row; false when it holds NaN or +inf. Most blocks hold nothing above the
-// threshold, so a block is first tested as a whole, in a loop that compilers turn into vector code.
+// Offers one dense row; returns false if it has NaN or +inf. Most blocks have nothing above the
+// threshold, so each block is first tested as a whole, in a loop that compilers vectorise.
 inline bool offer_dense_row(const float* scores, int64_t cols, BestK& best) {
     constexpr int64_t kBlock = 32;
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -112,7 +100,7 @@ inline bool offer_sparse_row(const Csr& matrix, int64_t row, BestK& best) {
     return fine;
 }
 
-// Calls offer_row(row, best) for every row; returns the first row it refused, or -1.
+// Calls offer_row(row, best) for every row; returns the first row for which it is false, or -1.
 template <class OfferRow>
 int64_t topk_rows(int64_t rows, int64_t rows_per_piece, const TopkOutput& out, int threads,
                   OfferRow&& offer_row) {
@@ -142,9 +130,8 @@ inline int64_t topk_dense(const float* scores, int64_t rows, int64_t cols, const
 }
 
 inline int64_t topk_sparse(const Csr& matrix, const TopkOutput& out, int threads) {
-    return topk_rows(matrix.rows, 256, out, threads, [&](int64_t row, BestK& best) {
-        return offer_sparse_row(matrix, row, best);
-    });
+    return topk_rows(matrix.rows, 256, out, threads,
+                     [&](int64_t row, BestK& best) { return offer_sparse_row(matrix, row, best); });
 }
 
 }  // namespace labelgrove

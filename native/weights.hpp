@@ -1,6 +1,6 @@
-// How weights are stored: single precision, half precision, or bytes that a scale per child multiplies.
+// The types of stored weights: single precision, half precision, or bytes with a scale per child.
 //
-// Kernels read them where they lie, one or eight at a time.
+// Kernels read them in place, one or eight at a time.
 #pragma once
 
 #include <bit>
@@ -24,15 +24,15 @@ inline float to_float(float value) { return value; }
 inline float to_float(Half value) { return half_to_float(value.bits); }
 inline float to_float(int8_t value) { return static_cast<float>(value); }
 
-// Left to itself, GCC 12 turns loops of known length over short rows into long shuffles across rows;
-// hence vector types where the compiler knows them.
+// Explicit vector types where the compiler has them, because GCC 12 turns loops of known length
+// over short rows into long shuffles across rows.
 #if LABELGROVE_VECTOR_TYPE
 
 template <class T, int N>
 struct PackedOf {
     typedef T type __attribute__((vector_size(N * sizeof(T)), aligned(alignof(T)), may_alias));
 };
-// N numbers that may lie anywhere in memory.
+// N numbers at any address, aligned or not.
 template <class T, int N>
 using Packed = typename PackedOf<T, N>::type;
 
@@ -49,13 +49,13 @@ template <int N>
 LABELGROVE_INLINE Packed<float, N> load_floats(const float* from) {
     return load<float, N>(from);
 }
-// Written out as a list, GCC 12 makes one instruction of it; __builtin_convertvector takes five.
+// GCC 12 makes one instruction of such a list; __builtin_convertvector takes five.
 template <class T, size_t... I>
 LABELGROVE_INLINE Packed<int32_t, sizeof...(I)> widen(const T* from, std::index_sequence<I...>) {
     return Packed<int32_t, sizeof...(I)>{from[I]...};
 }
 
-// half_to_float, N at once: widened as a signed number, the sign fills what lies above the exponent.
+// half_to_float, N at once. Widened as a signed number, the sign fills the bits above the exponent.
 template <int N>
 LABELGROVE_INLINE Packed<float, N> load_floats(const Half* from) {
     const auto bits = widen(reinterpret_cast<const int16_t*>(from), std::make_index_sequence<N>());

@@ -1,7 +1,7 @@
-// Parser for svmlight-like lines, "label,label index:value index:value", as one pass over bytes.
+// Parses svmlight-like lines, "label,label index:value index:value", in one pass over the bytes.
 //
-// The text is cut at line ends into pieces that are parsed independently; piece borders depend on
-// the text alone, so results are the same for any number of threads.
+// The text is split at line ends into pieces that are parsed independently. Where it is split
+// depends on the text only, so results are the same for any number of threads.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ struct XcLimits {
     bool blank_lines_are_rows;
 };
 
-// Rows of one piece of text. Lines at fault add no row; they are listed with their line number
-// (counted from the start of the piece) and the byte at which reading stopped.
+// The rows of one piece of text. Faulty lines add no row; they are listed with their line number
+// (counted from the start of the piece) and the byte where reading stopped.
 struct XcPiece {
     int64_t lines = 0;
     std::vector<int64_t> label_counts, feature_counts;
@@ -45,10 +45,12 @@ struct XcPiece {
 
 namespace xc_detail {
 
-inline bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
+inline bool is_space(char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+}
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Reads digits; false where there are none. Numbers too long for an int64 become its maximum.
+// Reads digits; false if there are none. Numbers too long for an int64 become its maximum.
 inline bool read_integer(const char*& p, const char* end, int64_t& out) {
     const char* first = p;
     uint64_t number = 0;
@@ -57,13 +59,13 @@ inline bool read_integer(const char*& p, const char* end, int64_t& out) {
     return p > first;
 }
 
-// The digits between first and last by the standard library: right for any number, but slow.
+// Reads the number with the standard library: correct for any number, but slow.
 inline double read_float_slowly(const char* first, const char* last) {
 #if defined(__cpp_lib_to_chars)
     double number = 0.0;
     const auto result = std::from_chars(first, last, number);
     if (result.ec == std::errc::result_out_of_range) {
-        // Far too small is zero, far too large is infinity; strtod knows which.
+        // strtod tells numbers that are too small (zero) from those too large (infinity).
         return std::strtod(std::string(first, last).c_str(), nullptr);
     }
     return number;
@@ -72,8 +74,8 @@ inline double read_float_slowly(const char* first, const char* last) {
 #endif
 }
 
-// [+-]digits[.digits][e[+-]digits]. A mantissa below 2^53 with a small power of ten is exact in one
-// double operation; that is nearly every number in such files.
+// Reads [+-]digits[.digits][e[+-]digits]. A mantissa below 2^53 with a small power of ten, as in
+// nearly every number of such files, needs one operation on doubles and is exact.
 inline bool read_float(const char*& p, const char* end, double& out) {
     static constexpr double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                         1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -81,13 +83,15 @@ inline bool read_float(const char*& p, const char* end, double& out) {
     bool negative = false;
     if (p < end && (*p == '+' || *p == '-')) negative = *p++ == '-';
     const char* first = p;
-    uint64_t mantissa = 0;  // wraps where there are too many digits; it is not used then
+    uint64_t mantissa = 0;  // overflows if there are too many digits; then it is not used
     for (; p < end && is_digit(*p); ++p) mantissa = mantissa * 10 + static_cast<uint64_t>(*p - '0');
     int64_t digits = p - first;
     int64_t exponent = 0;
     if (p < end && *p == '.') {
         const char* fraction = ++p;
-        for (; p < end && is_digit(*p); ++p) mantissa = mantissa * 10 + static_cast<uint64_t>(*p - '0');
+        for (; p < end && is_digit(*p); ++p) {
+            mantissa = mantissa * 10 + static_cast<uint64_t>(*p - '0');
+        }
         exponent = fraction - p;
         digits -= exponent;
     }
@@ -113,7 +117,7 @@ inline bool read_float(const char*& p, const char* end, double& out) {
     return true;
 }
 
-// One line without its line end. Returns 0 or the fault, with p where it was found.
+// Reads one line without its line end. Returns 0 or the fault, with p where it was found.
 inline int32_t read_line(const char*& p, const char* end, const XcLimits& limits, XcPiece& piece) {
     auto fault = [](XcFault code) { return static_cast<int32_t>(code); };
     int64_t number = 0;
@@ -151,7 +155,8 @@ inline int32_t read_line(const char*& p, const char* end, const XcLimits& limits
             const auto narrow = static_cast<float>(value);
             if (number >= limits.features || !std::isfinite(narrow)) {
                 p = token;
-                return fault(number >= limits.features ? XcFault::feature_range : XcFault::value_range);
+                return fault(number >= limits.features ? XcFault::feature_range
+                                                       : XcFault::value_range);
             }
             piece.features.push_back(static_cast<int32_t>(number));
             piece.values.push_back(narrow);
@@ -195,7 +200,8 @@ inline void read_piece(const char* begin, const char* end, const XcLimits& limit
                 piece.fault_codes.push_back(code);
             } else {
                 piece.label_counts.push_back(static_cast<int64_t>(piece.labels.size() - labels));
-                piece.feature_counts.push_back(static_cast<int64_t>(piece.features.size() - features));
+                piece.feature_counts.push_back(
+                    static_cast<int64_t>(piece.features.size() - features));
             }
         }
         line = stop + (stop < end ? 1 : 0);

@@ -17,7 +17,7 @@ import sys
 from scipy import sparse
 from labelgrove.methods.linear.method import Linear
 model = Linear.load(sys.argv[1])
-for level in model.ranker_.levels:
+for level in model.rankers()[0].levels:
     for array in level.arrays().values():
         array.sum()  # touches every page
 model.predict(sparse.load_npz(sys.argv[2]), k=3, threads=1)

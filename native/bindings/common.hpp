@@ -1,17 +1,21 @@
-// What every binding file needs: array types, and handing C++ memory to NumPy without a copy.
+// Shared by all bindings: array types, and handing C++ memory to NumPy without a copy.
 #pragma once
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "csr.hpp"
 #include "dense.hpp"
+#include "points.hpp"
+#include "topk_output.hpp"
 
 namespace nb = nanobind;
 
@@ -34,13 +38,7 @@ nb::object to_numpy(std::vector<T>&& values) {
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner));
 }
 
-// The caller has checked shapes in Python; see labelgrove.core.arrays.csr_parts.
-inline Csr csr_view(const Vector<int64_t>& indptr, const Vector<int32_t>& indices,
-                    const Vector<float>& data, int64_t cols) {
-    return {static_cast<int64_t>(indptr.shape(0)) - 1, cols, indptr.data(), indices.data(), data.data()};
-}
-
-// float32 or float16, rows in one piece.
+// float32 or float16, with contiguous rows.
 using DenseArray = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 inline bool is_half(nb::dlpack::dtype type) {
@@ -48,7 +46,8 @@ inline bool is_half(nb::dlpack::dtype type) {
 }
 
 inline Dense dense_view(const DenseArray& array) {
-    Dense view{static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1)), nullptr, nullptr};
+    Dense view{static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1)), nullptr,
+               nullptr};
     if (array.dtype() == nb::dtype<float>()) {
         view.single = static_cast<const float*>(array.data());
     } else if (is_half(array.dtype())) {
@@ -57,6 +56,34 @@ inline Dense dense_view(const DenseArray& array) {
         throw std::invalid_argument("dense features must be float32 or float16");
     }
     return view;
+}
+
+// Groups of arrays come as tuples, so that calls stay short. These are the named tuples CsrParts,
+// FeatureParts and TopK of the Python side, which has checked shapes and indices.
+using CsrArrays = std::tuple<Vector<int64_t>, Vector<int32_t>, Vector<float>, int64_t>;
+using FeatureArrays = std::tuple<CsrArrays, DenseArray>;
+using TopkArrays = std::tuple<MutableMatrix<int32_t>, MutableMatrix<float>, MutableVector<int32_t>>;
+
+inline Csr csr_view(const CsrArrays& arrays) {
+    const auto& [indptr, indices, data, cols] = arrays;
+    return {.rows = static_cast<int64_t>(indptr.shape(0)) - 1,
+            .cols = cols,
+            .indptr = indptr.data(),
+            .indices = indices.data(),
+            .data = data.data()};
+}
+
+inline Points points_view(const FeatureArrays& arrays) {
+    return {csr_view(std::get<0>(arrays)), dense_view(std::get<1>(arrays))};
+}
+
+// Bind such an argument with `.noconvert()`: a converted copy would be filled and thrown away.
+inline TopkOutput output_view(TopkArrays& arrays) {
+    auto& [columns, scores, counts] = arrays;
+    return {.width = static_cast<int64_t>(columns.shape(1)),
+            .columns = columns.data(),
+            .scores = scores.data(),
+            .counts = counts.data()};
 }
 
 // One per kernel, each in its own file; module.cpp calls them.

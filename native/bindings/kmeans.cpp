@@ -5,18 +5,21 @@
 namespace labelgrove {
 
 void bind_kmeans(nb::module_& module) {
-    module.def("balanced_kmeans", [](const Vector<int64_t>& indptr, const Vector<int32_t>& indices,
-                                     const Vector<float>& data, int64_t cols,
-                                     const DenseArray& dense, int depth, int max_iterations, uint64_t seed,
-                                     int threads) {
-        const Points points{csr_view(indptr, indices, data, cols), dense_view(dense)};
-        std::vector<int32_t> order;
-        {
-            nb::gil_scoped_release released;
-            order = balanced_kmeans(points, depth, max_iterations, seed, threads);
-        }
-        return to_numpy(std::move(order));
-    });
+    module.def(
+        "balanced_kmeans",
+        [](const FeatureArrays& points, int depth, int max_iterations, uint64_t seed, int threads) {
+            const Points view = points_view(points);
+            const KmeansOptions options{
+                .max_iterations = max_iterations, .seed = seed, .threads = threads};
+            std::vector<int32_t> order;
+            {
+                nb::gil_scoped_release released;
+                order = balanced_kmeans(view, depth, options);
+            }
+            return to_numpy(std::move(order));
+        },
+        nb::arg("points"), nb::kw_only(), nb::arg("depth"), nb::arg("max_iterations"),
+        nb::arg("seed"), nb::arg("threads"));
 }
 
 }  // namespace labelgrove

@@ -1,4 +1,4 @@
-// The native module's table of contents: each kernel registers itself from its own file.
+// The native module. Each kernel is registered in a file of its own.
 #include <string>
 
 #include "common.hpp"
@@ -10,7 +10,8 @@
 #endif
 
 NB_MODULE(_native, module) {
-    module.doc() = "labelgrove's C++ kernels; call them through the Python modules that check their input.";
+    module.doc() =
+        "labelgrove's C++ kernels; call them through the Python modules that check their input.";
     module.def("build_info", [] {
         nb::dict info;
 #if defined(__VERSION__)

@@ -1,62 +1,99 @@
-#include "common.hpp"
+#include <nanobind/stl/optional.h>
+
+#include <optional>
 
 #include "cluster.hpp"
+#include "common.hpp"
 
 namespace labelgrove {
+namespace {
 
-// Optional parts come as empty arrays: no dense columns, no lists of negatives, no weights to start from.
+// The Python side's RowLists: indptr, rows and weights.
+using ListArrays = std::tuple<Vector<int64_t>, Vector<int32_t>, Vector<float>>;
+
+RowLists lists_view(const ListArrays& arrays) {
+    const auto& [indptr, rows, weights] = arrays;
+    return {.indptr = indptr.data(), .rows = rows.data(), .weights = weights.data()};
+}
+
+// Weights per child to start from: sparse and dense ones, and a bias.
+using StartArrays = std::tuple<FeatureArrays, Vector<float>>;
+
+StartWeights start_view(const StartArrays& arrays) {
+    const auto& [features, bias] = arrays;
+    const Points weights = points_view(features);
+    return {.sparse = weights.sparse,
+            .dense = weights.dense,
+            .bias = bias.shape(0) > 0 ? bias.data() : nullptr};
+}
+
+nb::dict to_dict(Chunks chunks) {
+    nb::dict out;
+    out["chunk_rows"] = to_numpy(std::move(chunks.chunk_rows));
+    out["chunk_entries"] = to_numpy(std::move(chunks.chunk_entries));
+    out["features"] = to_numpy(std::move(chunks.features));
+    out["row_start"] = to_numpy(std::move(chunks.row_start));
+    out["children"] = to_numpy(std::move(chunks.children));
+    out["values"] = to_numpy(std::move(chunks.values));
+    out["bias"] = to_numpy(std::move(chunks.bias));
+    out["dense"] = to_numpy(std::move(chunks.dense));
+    return out;
+}
+
+void bind_options(nb::module_& module) {
+    nb::class_<SolverOptions>(module, "SolverOptions")
+        .def(
+            "__init__",
+            [](SolverOptions* self, int loss, float cost_positive, float cost_negative, float bias,
+               float eps, int max_iterations, float threshold, int64_t max_nonzeros,
+               float dense_scale, float dense_threshold, int64_t dense_max_nonzeros, int start) {
+                new (self) SolverOptions{
+                    .loss = static_cast<Loss>(loss),
+                    .cost_positive = cost_positive,
+                    .cost_negative = cost_negative,
+                    .bias = bias,
+                    .eps = eps,
+                    .max_iterations = max_iterations,
+                    .dense_scale = dense_scale,
+                    .sparse = {.threshold = threshold, .most = max_nonzeros},
+                    .dense = {.threshold = dense_threshold, .most = dense_max_nonzeros},
+                    .start = static_cast<Start>(start)};
+            },
+            nb::kw_only(), nb::arg("loss"), nb::arg("cost_positive"), nb::arg("cost_negative"),
+            nb::arg("bias"), nb::arg("eps"), nb::arg("max_iterations"), nb::arg("threshold"),
+            nb::arg("max_nonzeros"), nb::arg("dense_scale"), nb::arg("dense_threshold"),
+            nb::arg("dense_max_nonzeros"), nb::arg("start"));
+}
+
+}  // namespace
+
 void bind_solver(nb::module_& module) {
+    bind_options(module);
     module.def("gram_pays", &gram_pays);  // for tests: which route a cluster takes
-    module.def("solve_clusters", [](const Vector<int64_t>& indptr, const Vector<int32_t>& indices,
-                                    const Vector<float>& data, int64_t cols, const DenseArray& dense,
-                                    const Vector<int64_t>& instance_ptr, const Vector<int32_t>& instances,
-                                    const Vector<float>& instance_weights,
-                                    const Vector<int64_t>& positive_ptr, const Vector<int32_t>& positives,
-                                    const Vector<float>& positive_weights,
-                                    const Vector<int64_t>& negative_ptr, const Vector<int32_t>& negatives,
-                                    const Vector<float>& negative_weights,
-                                    const Vector<int64_t>& start_ptr, const Vector<int32_t>& start_indices,
-                                    const Vector<float>& start_data, int64_t start_cols,
-                                    const DenseArray& start_dense, const Vector<float>& start_bias,
-                                    const Vector<int64_t>& children, int64_t first, int64_t last, int loss,
-                                    int start, float cost_positive, float cost_negative, float bias,
-                                    float eps, int max_iterations, float threshold, int64_t max_nonzeros,
-                                    float dense_scale, float dense_threshold, int64_t dense_max_nonzeros,
-                                    uint64_t seed, int threads) {
-        LevelProblem level;
-        level.features = csr_view(indptr, indices, data, cols);
-        level.dense = dense_view(dense);
-        level.instances = {instance_ptr.data(), instances.data(), instance_weights.data()};
-        level.positives = {positive_ptr.data(), positives.data(), positive_weights.data()};
-        if (negative_ptr.shape(0) > 0) {
-            level.negatives = {negative_ptr.data(), negatives.data(), negative_weights.data()};
-        }
-        if (start_ptr.shape(0) > 0) {
-            level.start.sparse = csr_view(start_ptr, start_indices, start_data, start_cols);
-        }
-        level.start.dense = dense_view(start_dense);
-        if (start_bias.shape(0) > 0) level.start.bias = start_bias.data();
-        level.children = children.data();
-        level.options = {static_cast<Loss>(loss), cost_positive, cost_negative, bias, eps, max_iterations,
-                         threshold, max_nonzeros, dense_scale, dense_threshold, dense_max_nonzeros,
-                         static_cast<Start>(start)};
-        level.seed = seed;
-        Chunks chunks;
-        {
-            nb::gil_scoped_release released;
-            chunks = solve_clusters(level, first, last, threads);
-        }
-        nb::dict out;
-        out["chunk_rows"] = to_numpy(std::move(chunks.chunk_rows));
-        out["chunk_entries"] = to_numpy(std::move(chunks.chunk_entries));
-        out["features"] = to_numpy(std::move(chunks.features));
-        out["row_start"] = to_numpy(std::move(chunks.row_start));
-        out["children"] = to_numpy(std::move(chunks.children));
-        out["values"] = to_numpy(std::move(chunks.values));
-        out["bias"] = to_numpy(std::move(chunks.bias));
-        out["dense"] = to_numpy(std::move(chunks.dense));
-        return out;
-    });
+    module.def(
+        "solve_clusters",
+        [](const FeatureArrays& features, const ListArrays& instances, const ListArrays& positives,
+           std::optional<ListArrays> negatives, std::optional<StartArrays> start,
+           const Vector<int64_t>& children, int64_t first, int64_t last,
+           const SolverOptions& options, uint64_t seed, int threads) {
+            const LevelProblem level{.features = points_view(features),
+                                     .instances = lists_view(instances),
+                                     .positives = lists_view(positives),
+                                     .negatives = negatives ? lists_view(*negatives) : RowLists{},
+                                     .start = start ? start_view(*start) : StartWeights{},
+                                     .children = children.data(),
+                                     .options = options,
+                                     .seed = seed};
+            Chunks chunks;
+            {
+                nb::gil_scoped_release released;
+                chunks = solve_clusters(level, first, last, threads);
+            }
+            return to_dict(std::move(chunks));
+        },
+        nb::kw_only(), nb::arg("features"), nb::arg("instances"), nb::arg("positives"),
+        nb::arg("negatives").none(), nb::arg("start").none(), nb::arg("children"), nb::arg("first"),
+        nb::arg("last"), nb::arg("options"), nb::arg("seed"), nb::arg("threads"));
 }
 
 }  // namespace labelgrove

@@ -1,4 +1,4 @@
-// Python's door to the text kernels; tfidf.py is the only caller and checks what it passes.
+// Bindings of the text kernels; tfidf.py is the only caller and checks the arguments.
 #include <nanobind/stl/shared_ptr.h>
 
 #include <memory>
@@ -22,8 +22,8 @@ bool is_ascii(PyObject* string) {
 #endif
 }
 
-// Views of the strings' UTF-8. An ASCII string already is that; others are encoded for the time being:
-// PyUnicode_AsUTF8AndSize would leave a second copy inside every string for as long as it lives.
+// Views of the strings as UTF-8. ASCII strings already are UTF-8; others are encoded temporarily,
+// because PyUnicode_AsUTF8AndSize would keep a second copy inside every string.
 struct PinnedTexts {
     explicit PinnedTexts(const nb::list& strings) {
         texts.reserve(strings.size());
@@ -36,9 +36,12 @@ struct PinnedTexts {
                 bytes = const_cast<char*>(PyUnicode_AsUTF8AndSize(string, &size));
                 if (bytes == nullptr) throw nb::python_error();
             } else {
-                encoded.push_back(nb::steal(PyUnicode_AsEncodedString(string, "utf-8", "surrogatepass")));
+                encoded.push_back(
+                    nb::steal(PyUnicode_AsEncodedString(string, "utf-8", "surrogatepass")));
                 if (!encoded.back().is_valid()) throw nb::python_error();
-                if (PyBytes_AsStringAndSize(encoded.back().ptr(), &bytes, &size) != 0) throw nb::python_error();
+                if (PyBytes_AsStringAndSize(encoded.back().ptr(), &bytes, &size) != 0) {
+                    throw nb::python_error();
+                }
             }
             texts.emplace_back(bytes, static_cast<size_t>(size));
         }
@@ -65,16 +68,18 @@ template <class T>
 nb::object owned_array(std::unique_ptr<T[]> values, int64_t size) {
     T* raw = values.release();
     nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<T*>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(raw, {static_cast<size_t>(size)}, owner));
+    return nb::cast(
+        nb::ndarray<nb::numpy, T, nb::ndim<1>>(raw, {static_cast<size_t>(size)}, owner));
 }
 
 nb::tuple to_tuple(RowArrays rows) {
     const int64_t nnz = rows.nnz();
     return nb::make_tuple(owned_array(std::move(rows.indptr), rows.rows + 1),
-                          owned_array(std::move(rows.indices), nnz), owned_array(std::move(rows.data), nnz));
+                          owned_array(std::move(rows.indices), nnz),
+                          owned_array(std::move(rows.data), nnz));
 }
 
-// A transform under way: borrows scratch memory from the model and collects rows.
+// A running transform: borrows scratch memory from the model and collects rows.
 class TfidfRows {
 public:
     TfidfRows(std::shared_ptr<TfidfModel> model, int threads)
@@ -83,7 +88,7 @@ public:
 
     void add(const Texts& texts, const CharTables* tables) {
         if (texts.empty()) return;
-        // With the GIL held: a fork in another thread cannot then copy a locked pool.
+        // Holding the GIL here keeps other threads from forking while the pool is locked.
         const auto wanted = static_cast<size_t>(std::min<int64_t>(threads_, piece_count(texts)));
         while (workers_.size() < wanted) workers_.push_back(model_->borrow());
         nb::gil_scoped_release release;
@@ -122,50 +127,56 @@ Norm norm_named(const std::string& name) {
 
 void bind_options(nb::module_& module) {
     nb::class_<CharTables>(module, "CharTables")
-        .def("__init__",
-             [](CharTables* self, Vector<uint8_t> classes, Vector<int32_t> changed, Vector<uint8_t> outputs,
-                Vector<int64_t> offsets) {
-                 if (classes.shape(0) != kCodePoints || offsets.shape(0) != changed.shape(0) + 1) {
-                     throw nb::value_error("character tables have the wrong size");
-                 }
-                 new (self) CharTables(classes.data(), changed.data(), static_cast<int64_t>(changed.shape(0)),
-                                       reinterpret_cast<const char*>(outputs.data()), offsets.data());
-             });
+        .def("__init__", [](CharTables* self, Vector<uint8_t> classes, Vector<int32_t> changed,
+                            Vector<uint8_t> outputs, Vector<int64_t> offsets) {
+            if (classes.shape(0) != kCodePoints || offsets.shape(0) != changed.shape(0) + 1) {
+                throw nb::value_error("character tables have the wrong size");
+            }
+            new (self)
+                CharTables(classes.data(), changed.data(), static_cast<int64_t>(changed.shape(0)),
+                           reinterpret_cast<const char*>(outputs.data()), offsets.data());
+        });
     nb::class_<AnalyzerOptions>(module, "AnalyzerOptions")
-        .def("__init__",
-             [](AnalyzerOptions* self, const std::string& analyzer, int32_t min_n, int32_t max_n,
-                int64_t min_token_length, int64_t max_tokens, bool lowercase) {
-                 new (self) AnalyzerOptions{analyzer_named(analyzer), min_n, max_n, min_token_length, max_tokens,
-                                            lowercase};
-             },
-             nb::kw_only(), nb::arg("analyzer"), nb::arg("min_n"), nb::arg("max_n"), nb::arg("min_token_length"),
-             nb::arg("max_tokens"), nb::arg("lowercase"));
+        .def(
+            "__init__",
+            [](AnalyzerOptions* self, const std::string& analyzer, int32_t min_n, int32_t max_n,
+               int64_t min_token_length, int64_t max_tokens, bool lowercase) {
+                new (self) AnalyzerOptions{analyzer_named(analyzer), min_n,      max_n,
+                                           min_token_length,         max_tokens, lowercase};
+            },
+            nb::kw_only(), nb::arg("analyzer"), nb::arg("min_n"), nb::arg("max_n"),
+            nb::arg("min_token_length"), nb::arg("max_tokens"), nb::arg("lowercase"));
     nb::class_<WeightOptions>(module, "WeightOptions")
-        .def("__init__",
-             [](WeightOptions* self, bool sublinear_tf, bool binary, const std::string& norm) {
-                 new (self) WeightOptions{sublinear_tf, binary, norm_named(norm)};
-             },
-             nb::kw_only(), nb::arg("sublinear_tf"), nb::arg("binary"), nb::arg("norm"));
+        .def(
+            "__init__",
+            [](WeightOptions* self, bool sublinear_tf, bool binary, const std::string& norm) {
+                new (self) WeightOptions{sublinear_tf, binary, norm_named(norm)};
+            },
+            nb::kw_only(), nb::arg("sublinear_tf"), nb::arg("binary"), nb::arg("norm"));
 }
 
 void bind_counter(nb::module_& module) {
     nb::class_<TermCounter>(module, "TermCounter")
-        .def(nb::init<const AnalyzerOptions&, int32_t, bool, bool, int>(), nb::arg("options"), nb::kw_only(),
-             nb::arg("buckets"), nb::arg("binary"), nb::arg("keep_counts"), nb::arg("threads"))
-        .def("add",
-             [](TermCounter& self, nb::list strings, const CharTables* tables) {
-                 const PinnedTexts pinned(strings);
-                 nb::gil_scoped_release release;
-                 self.add(pinned.texts, tables);
-             },
-             nb::arg("strings"), nb::arg("tables").none())
-        .def("add_blob",
-             [](TermCounter& self, Vector<uint8_t> blob, Vector<int64_t> offsets, const CharTables* tables) {
-                 const Texts texts = blob_texts(blob, offsets);
-                 nb::gil_scoped_release release;
-                 self.add(texts, tables);
-             },
-             nb::arg("blob"), nb::arg("offsets"), nb::arg("tables").none())
+        .def(nb::init<const AnalyzerOptions&, int32_t, bool, bool, int>(), nb::arg("options"),
+             nb::kw_only(), nb::arg("buckets"), nb::arg("binary"), nb::arg("keep_counts"),
+             nb::arg("threads"))
+        .def(
+            "add",
+            [](TermCounter& self, nb::list strings, const CharTables* tables) {
+                const PinnedTexts pinned(strings);
+                nb::gil_scoped_release release;
+                self.add(pinned.texts, tables);
+            },
+            nb::arg("strings"), nb::arg("tables").none())
+        .def(
+            "add_blob",
+            [](TermCounter& self, Vector<uint8_t> blob, Vector<int64_t> offsets,
+               const CharTables* tables) {
+                const Texts texts = blob_texts(blob, offsets);
+                nb::gil_scoped_release release;
+                self.add(texts, tables);
+            },
+            nb::arg("blob"), nb::arg("offsets"), nb::arg("tables").none())
         .def("totals",
              [](TermCounter& self, double min_texts, double max_texts) {
                  TermCounter::Totals totals;
@@ -173,7 +184,8 @@ void bind_counter(nb::module_& module) {
                      nb::gil_scoped_release release;
                      totals = self.totals(min_texts, max_texts);
                  }
-                 return nb::make_tuple(to_numpy(std::move(totals.occurrences)), to_numpy(std::move(totals.texts)));
+                 return nb::make_tuple(to_numpy(std::move(totals.occurrences)),
+                                       to_numpy(std::move(totals.texts)));
              })
         .def("choose",
              [](TermCounter& self, Vector<uint8_t> chosen) {
@@ -200,32 +212,37 @@ void bind_model(nb::module_& module) {
     nb::class_<TfidfModel>(module, "TfidfModel")
         .def_static(
             "build",
-            [](const AnalyzerOptions& analyzer, const WeightOptions& weights, int32_t buckets, Vector<uint8_t> blob,
-               Vector<int64_t> offsets, Vector<float> idf) {
+            [](const AnalyzerOptions& analyzer, const WeightOptions& weights, int32_t buckets,
+               Vector<uint8_t> blob, Vector<int64_t> offsets, Vector<float> idf) {
                 blob_texts(blob, offsets);
-                const auto terms = static_cast<int64_t>(offsets.shape(0)) - 1;
-                if (static_cast<int64_t>(idf.shape(0)) != (buckets > 0 ? buckets : terms)) {
+                const TermList terms{.blob = blob.data(),
+                                     .offsets = offsets.data(),
+                                     .count = static_cast<int64_t>(offsets.shape(0)) - 1};
+                if (static_cast<int64_t>(idf.shape(0)) != (buckets > 0 ? buckets : terms.count)) {
                     throw std::runtime_error("one idf weight per feature is needed");
                 }
                 nb::gil_scoped_release release;
-                return std::make_shared<TfidfModel>(analyzer, weights, buckets, blob.data(), offsets.data(), terms,
-                                                    std::vector<float>(idf.data(), idf.data() + idf.shape(0)));
+                return std::make_shared<TfidfModel>(
+                    analyzer, weights, buckets, terms,
+                    std::vector<float>(idf.data(), idf.data() + idf.shape(0)));
             },
-            nb::arg("analyzer"), nb::arg("weights"), nb::kw_only(), nb::arg("buckets"), nb::arg("blob"),
-            nb::arg("offsets"), nb::arg("idf"));
+            nb::arg("analyzer"), nb::arg("weights"), nb::kw_only(), nb::arg("buckets"),
+            nb::arg("blob"), nb::arg("offsets"), nb::arg("idf"));
     nb::class_<TfidfRows>(module, "TfidfRows")
-        .def(nb::init<std::shared_ptr<TfidfModel>, int>(), nb::arg("model"), nb::kw_only(), nb::arg("threads"))
-        .def("add",
-             [](TfidfRows& self, nb::list strings, const CharTables* tables) {
-                 const PinnedTexts pinned(strings);
-                 self.add(pinned.texts, tables);
-             },
-             nb::arg("strings"), nb::arg("tables").none())
-        .def("add_blob",
-             [](TfidfRows& self, Vector<uint8_t> blob, Vector<int64_t> offsets, const CharTables* tables) {
-                 self.add(blob_texts(blob, offsets), tables);
-             },
-             nb::arg("blob"), nb::arg("offsets"), nb::arg("tables").none())
+        .def(nb::init<std::shared_ptr<TfidfModel>, int>(), nb::arg("model"), nb::kw_only(),
+             nb::arg("threads"))
+        .def(
+            "add",
+            [](TfidfRows& self, nb::list strings, const CharTables* tables) {
+                const PinnedTexts pinned(strings);
+                self.add(pinned.texts, tables);
+            },
+            nb::arg("strings"), nb::arg("tables").none())
+        .def(
+            "add_blob",
+            [](TfidfRows& self, Vector<uint8_t> blob, Vector<int64_t> offsets,
+               const CharTables* tables) { self.add(blob_texts(blob, offsets), tables); },
+            nb::arg("blob"), nb::arg("offsets"), nb::arg("tables").none())
         .def("finish", [](TfidfRows& self) { return to_tuple(self.finish()); });
 }
 

@@ -32,8 +32,8 @@ _HOME = {
     "calibrate": "labelgrove.calibrating.calibration",
     "evaluate": "labelgrove.metrics",
     "export": "labelgrove.exporting.write",
-    "from_pretrained": "labelgrove.publishing.hub",
-    "load": "labelgrove.methods.base",
+    "from_pretrained": "labelgrove.loading",
+    "load": "labelgrove.loading",
     "push": "labelgrove.publishing.hub",
     "read_corpus": "labelgrove.formats",
     "scorer": "labelgrove.metrics",
@@ -79,11 +79,11 @@ if TYPE_CHECKING:
     from labelgrove.formats import read_corpus, write_corpus
     from labelgrove.labels.masks import LabelMask
     from labelgrove.labels.tree import TreeParams
-    from labelgrove.methods.base import load
+    from labelgrove.loading import from_pretrained, load
     from labelgrove.methods.ensemble.method import Ensemble
     from labelgrove.methods.linear.method import Linear
     from labelgrove.metrics import evaluate, scorer
-    from labelgrove.publishing.hub import from_pretrained, push
+    from labelgrove.publishing.hub import push
     from labelgrove.ranking.beam import SearchParams
     from labelgrove.ranking.solver import RankerParams
     from labelgrove.report import write_report

@@ -5,24 +5,20 @@ import numpy.typing as npt
 
 from labelgrove.core.arrays import Float32, Int32, Int64
 
-# indptr, indices and data of a CSR matrix
-_Rows: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]
+# indptr, indices and data of a CSR matrix, or of lists with weights
+_Rows: TypeAlias = tuple[Int64, Int32, Float32]
+# the same with the number of columns: CsrParts
+_Csr: TypeAlias = tuple[Int64, Int32, Float32, int]
+# the sparse and the dense block: FeatureParts
+_Features: TypeAlias = tuple[_Csr, npt.NDArray[Any]]
+# outputs, filled in place: columns, scores and counts, as in TopK
+_Best: TypeAlias = tuple[Int32, Float32, Int32]
 
 def build_info() -> dict[str, Any]: ...
 def dense_rows(block: npt.NDArray[Any]) -> Float32: ...
 def to_half(values: Float32) -> npt.NDArray[np.uint16]: ...
-def topk_dense(
-    matrix: Float32, columns: Int32, scores: Float32, counts: Int32, threads: int
-) -> int: ...
-def topk_sparse(
-    indptr: Int64,
-    indices: Int32,
-    data: Float32,
-    columns: Int32,
-    scores: Float32,
-    counts: Int32,
-    threads: int,
-) -> int: ...
+def topk_dense(matrix: Float32, best: _Best, threads: int) -> int: ...
+def topk_sparse(matrix: _Csr, best: _Best, threads: int) -> int: ...
 def parse_xc_text(
     text: npt.NDArray[np.uint8],
     label_limit: int,
@@ -103,34 +99,11 @@ class TfidfRows:
     def finish(self) -> _Rows: ...
 
 def balanced_kmeans(
-    indptr: Int64,
-    indices: Int32,
-    data: Float32,
-    cols: int,
-    dense: npt.NDArray[Any],
-    depth: int,
-    max_iterations: int,
-    seed: int,
-    threads: int,
+    points: _Features, *, depth: int, max_iterations: int, seed: int, threads: int
 ) -> Int32: ...
-def pifa(
-    indptr: Int64,
-    indices: Int32,
-    data: Float32,
-    cols: int,
-    dense: npt.NDArray[Any],
-    label_ptr: Int64,
-    label_documents: Int32,
-    label_weights: Float32,
-    documents: int,
-    threads: int,
-) -> tuple[Int64, Int32, Float32, npt.NDArray[Any]]: ...
 def kway_kmeans(
-    indptr: Int64,
-    indices: Int32,
-    data: Float32,
-    cols: int,
-    dense: npt.NDArray[Any],
+    points: _Features,
+    *,
     order: Int32,
     bounds: Int64,
     clusters: int,
@@ -140,89 +113,93 @@ def kway_kmeans(
     first_node: int,
     threads: int,
 ) -> Int32: ...
+def pifa(
+    documents: _Features, labels: _Csr, *, threads: int
+) -> tuple[Int64, Int32, Float32, npt.NDArray[Any]]: ...
+
+class SolverOptions:
+    def __init__(
+        self,
+        *,
+        loss: int,
+        cost_positive: float,
+        cost_negative: float,
+        bias: float,
+        eps: float,
+        max_iterations: int,
+        threshold: float,
+        max_nonzeros: int,
+        dense_scale: float,
+        dense_threshold: float,
+        dense_max_nonzeros: int,
+        start: int,
+    ) -> None: ...
+
 def gram_pays(instances: int, blocks: int, terms: float, width: int) -> bool: ...
 def solve_clusters(
-    indptr: Int64,
-    indices: Int32,
-    data: Float32,
-    cols: int,
-    dense: npt.NDArray[Any],
-    instance_ptr: Int64,
-    instances: Int32,
-    instance_weights: Float32,
-    positive_ptr: Int64,
-    positives: Int32,
-    positive_weights: Float32,
-    negative_ptr: Int64,
-    negatives: Int32,
-    negative_weights: Float32,
-    start_ptr: Int64,
-    start_indices: Int32,
-    start_data: Float32,
-    start_cols: int,
-    start_dense: npt.NDArray[Any],
-    start_bias: Float32,
+    *,
+    features: _Features,
+    instances: _Rows,
+    positives: _Rows,
+    negatives: _Rows | None,
+    start: tuple[_Features, Float32] | None,
     children: Int64,
     first: int,
     last: int,
-    loss: int,
-    start: int,
-    cost_positive: float,
-    cost_negative: float,
-    bias: float,
-    eps: float,
-    max_iterations: int,
-    threshold: float,
-    max_nonzeros: int,
-    dense_scale: float,
-    dense_threshold: float,
-    dense_max_nonzeros: int,
+    options: SolverOptions,
     seed: int,
     threads: int,
 ) -> dict[str, Any]: ...
 def csr_is_sound(indptr: Int32 | Int64, indices: Int32, data: Float32, cols: int) -> bool: ...
 def merge_trees(
-    found: Int32,
-    found_scores: Float32,
-    weights: npt.NDArray[np.float64],
-    combine: int,
+    *,
     columns: Int32,
     scores: Float32,
-    counts: Int32,
+    weights: npt.NDArray[np.float64],
+    combine: int,
+    best: _Best,
     threads: int,
 ) -> None: ...
 
 class BeamModel:
     def __init__(self, leaf_labels: Int32) -> None: ...
-    def add_level(self, *arrays_and_columns: npt.NDArray[Any] | int) -> None: ...
+    def add_level(
+        self,
+        *,
+        chunk_rows: Int64,
+        chunk_entries: Int64,
+        features: Int32,
+        row_start: npt.NDArray[np.uint32],
+        children: npt.NDArray[Any],
+        values: npt.NDArray[Any],
+        scales: Float32,
+        bias: Float32,
+        dense: npt.NDArray[Any],
+        child_ptr: Int64,
+        leaf_ptr: Int64,
+        cols: int,
+        dense_cols: int,
+    ) -> None: ...
     def search(
         self,
-        indptr: Int64,
-        indices: Int32,
-        data: Float32,
-        cols: int,
-        dense: npt.NDArray[Any],
+        documents: _Features,
+        *,
         beams: list[int],
         post_processor: int,
         raw_last_level: bool,
         bias: float,
         allowed: Int32 | None,
-        columns: Int32,
-        scores: Float32,
-        counts: Int32,
+        best: _Best,
         threads: int,
     ) -> None: ...
     def score(
         self,
-        indptr: Int64,
-        indices: Int32,
-        data: Float32,
-        cols: int,
-        dense: npt.NDArray[Any],
+        documents: _Features,
+        *,
         post_processor: int,
         raw_last_level: bool,
         bias: float,
-        leaf_indptr: Int64,
+        indptr: Int64,
         leaves: Int32,
         scores: Float32,
         threads: int,

@@ -1,7 +1,7 @@
-"""One exception tree: whatever goes wrong on purpose is a :class:`LabelgroveError`.
+"""One exception tree: every error that labelgrove raises on purpose is a :class:`LabelgroveError`.
 
-Messages name the file, line, field or argument and say what to do about it; the command line prints
-them without a traceback.
+Messages name the file, line, field or argument and say what to do. The command line prints them
+without a traceback.
 """
 
 from __future__ import annotations
@@ -11,23 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 
 class LabelgroveError(Exception):
-    """Base of every error that labelgrove raises on purpose.
-
-    >>> issubclass(DataError, LabelgroveError)
-    True
-    """
+    """Base class of all errors of labelgrove."""
 
 
 class ConfigError(LabelgroveError, ValueError):
-    """A parameter, config file or flag is wrong.
-
-    >>> str(ConfigError("ranker.C: must be > 0, got -1"))
-    'ranker.C: must be > 0, got -1'
-    """
+    """A parameter, config file or flag is wrong."""
 
 
 class DataError(LabelgroveError, ValueError):
-    """A corpus, matrix or label is wrong; says where when it is known.
+    """A corpus, matrix or label is wrong. The message says where, if that is known.
 
     >>> str(DataError("not valid JSON", file="train.jsonl", line=3))
     'train.jsonl, line 3: not valid JSON'
@@ -49,19 +41,15 @@ class ModelFormatError(LabelgroveError):
 
 
 class ResourceError(LabelgroveError):
-    """The work does not fit the memory it was allowed; raised before it starts."""
+    """The work needs more memory than allowed. Raised before the work starts."""
 
 
 class UnsupportedError(LabelgroveError, NotImplementedError):
-    """A method does not offer what it was asked for; says what to do instead.
-
-    >>> issubclass(UnsupportedError, NotImplementedError)
-    True
-    """
+    """A method does not support this feature. The message says what to do instead."""
 
 
 class MissingExtraError(LabelgroveError, ImportError):
-    """An optional dependency is needed and not installed.
+    """An optional dependency is not installed.
 
     >>> print(MissingExtraError("data", "reading Parquet"))
     reading Parquet needs an optional dependency: pip install 'labelgrove[data]'
@@ -73,25 +61,25 @@ class MissingExtraError(LabelgroveError, ImportError):
         super().__init__(f"{what} needs an optional dependency: pip install 'labelgrove[{extra}]'")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Worker processes send errors home; without this the pool would break instead.
+        # Worker processes pickle errors; the default would call __init__ with the message alone.
         return type(self), (self.extra, self.what)
 
 
 if TYPE_CHECKING:
 
     class NotFittedError(LabelgroveError, ValueError, AttributeError):
-        """A model was asked to predict before it was fitted or loaded."""
+        """A model must be fitted or loaded first."""
 
 
 def __getattr__(name: str) -> Any:
-    # Our NotFittedError is also scikit-learn's, so that its tools recognise it. Importing
-    # scikit-learn takes a second, so the class is made when somebody first asks for it.
+    # NotFittedError is also scikit-learn's, so that its tools recognise it. Importing scikit-learn
+    # takes a second, so the class is made on first use.
     if name != "NotFittedError":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 
     class NotFittedError(LabelgroveError, SklearnNotFittedError):  # type: ignore[misc]
-        """A model was asked to predict before it was fitted or loaded."""
+        """A model must be fitted or loaded first."""
 
     NotFittedError.__module__ = __name__
     NotFittedError.__qualname__ = name

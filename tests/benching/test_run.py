@@ -86,11 +86,11 @@ def test_stages_of_other_rows_are_reused_and_their_time_is_counted(finished: Any
 
 def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None:
     folder, records = finished
-    said: list[str] = []
+    messages: list[str] = []
     tables = [PARABEL, LINEAR, {"name": "C 0.5", "method": "linear", "ranker": {"C": 0.25}}]
     bench = Bench.from_config({"intervals": 20, "held_out": "more.jsonl", "methods": tables})
-    again = run_bench(bench, data, folder, only=["linear"], say=said.append)
-    assert said == ["parabel: measured before", "linear: measured before"]
+    again = run_bench(bench, data, folder, only=["linear"], say=messages.append)
+    assert messages == ["parabel: measured before", "linear: measured before"]
     assert again[:2] == records[:2]
     assert "metrics" not in again[2]  # other settings, and not asked for
     assert "C 0.5: not measured" in bench_table(again)
@@ -98,19 +98,21 @@ def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None
         run_bench(bench, data, folder, only=["nothing"])
 
 
-def test_a_changed_file_beside_the_corpus_is_measured_anew(data: Path, tmp_path: Path) -> None:
+def test_a_changed_file_beside_the_corpus_is_measured_again(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     shutil.copytree(data, folder)
     table = folder / "labels.tsv"
     table.write_text("red\trot\n")
     bench = Bench.from_config({"intervals": 0, "methods": [{"method": "linear"}]})
-    said: list[str] = []
+    messages: list[str] = []
     for _ in range(2):
-        run_bench(bench, folder, tmp_path / "bench", say=said.append)
+        run_bench(bench, folder, tmp_path / "bench", say=messages.append)
     table.write_text("red\trouge\n")
-    run_bench(bench, folder, tmp_path / "bench", say=said.append)
+    with (tmp_path / "bench" / "cache" / "log.jsonl").open("a") as log:
+        log.write('{"kind": "stage_')  # by a run that was killed
+    run_bench(bench, folder, tmp_path / "bench", say=messages.append)
     training, before = "linear: training and measuring", "linear: measured before"
-    assert said == [training, before, training]
+    assert messages == [training, before, training]
 
 
 def test_a_row_is_known_by_all_its_encoders(tmp_path: Path) -> None:
@@ -121,11 +123,11 @@ def test_a_row_is_known_by_all_its_encoders(tmp_path: Path) -> None:
     settings = {"method": "xtransformer", "encoder": {"encoder": texts}}
     assert [content.params.encoder for content in encoders_of(Row("x", settings))] == [texts]
     settings["indexing"] = {"vectors": "text-emb", "text_encoder": labels}
-    found = [content.params.encoder for content in encoders_of(Row("x", settings))]
-    assert found == [texts, labels]
+    encoders = [content.params.encoder for content in encoders_of(Row("x", settings))]
+    assert encoders == [texts, labels]
 
 
-def test_a_row_that_fails_is_told_and_stops_no_other(data: Path, tmp_path: Path) -> None:
+def test_a_row_that_fails_is_reported_and_does_not_stop_others(data: Path, tmp_path: Path) -> None:
     tables = [{"name": "bad", "method": "linear", "n_trees": 0}, {"method": "ova"}]
     tables.append({"name": "both", "of": ["bad", "ova"]})
     bench = Bench.from_config({"intervals": 0, "methods": tables, "baseline": "ova"})
@@ -133,7 +135,7 @@ def test_a_row_that_fails_is_told_and_stops_no_other(data: Path, tmp_path: Path)
     assert records[0]["error"].startswith("labelgrove train ended with 1: n_trees")
     assert records[1]["metrics"]["P@1"] > 90
     assert records[1]["intervals"] == {}
-    assert "its member bad has not been trained" in records[2]["error"]
+    assert "its member bad is not trained" in records[2]["error"]
     assert "bad: failed" in bench_table(records)
 
 
@@ -145,12 +147,12 @@ MARGINS = {"name": "m", "method": "linear", "search": {"last_level": "noop"}}
     [
         ({}, "at least one"),
         ({"methods": [{}]}, "number 1 has neither a method nor a name"),
-        ({"methods": [{"name": "x"}]}, "x: needs a method, or published numbers"),
+        ({"methods": [{"name": "x"}]}, "x: needs a method, or only published numbers"),
         ({"methods": [{"method": "linear"}, {"method": "linear"}]}, "two rows are called 'linear'"),
         ({"methods": [{"method": "linear", "ranker": {"D": 1}}]}, r"linear: ranker.D: unknown key"),
         ({"methods": [{"method": "linear", "published": {"P@2": 1}}]}, r"published.P@2: unknown"),
         ({"methods": [{"method": "linear", "published": {"P@1": "a"}}]}, "must be a number"),
-        ({"methods": [{"name": "e", "of": ["linear"]}]}, "'linear', which is no method above it"),
+        ({"methods": [{"name": "e", "of": ["linear"]}]}, "'linear', which is not a row above it"),
         ({"methods": [{"name": "e", "of": "linear"}]}, "of must be a list"),
         ({"methods": [{"method": "linear"}], "interval": 3}, "did you mean intervals"),
         ({"methods": [{"method": "linear"}], "baseline": "linaer"}, "baseline.linaer: unknown key"),
@@ -172,7 +174,7 @@ MARGINS = {"name": "m", "method": "linear", "search": {"last_level": "noop"}}
         ),
     ],
 )
-def test_wrong_configs_are_refused_before_the_work(config: dict[str, Any], message: str) -> None:
+def test_wrong_configs_are_refused_before_training(config: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Bench.from_config(config)
 
@@ -200,7 +202,7 @@ def test_rows_start_from_others_from_files_and_from_flags(tmp_path: Path) -> Non
     assert rows[4].settings is None
     with pytest.raises(ConfigError, match=r"--set rankr: unknown key; did you mean ranker\?"):
         Bench.from_config({"methods": tables}, settings=["rankr.C=1"], folder=tmp_path)
-    with pytest.raises(ConfigError, match="names 'nothing', which is no method above it"):
+    with pytest.raises(ConfigError, match="names 'nothing', which is not a row above it"):
         Bench.from_config({"methods": [{"name": "x", "base": "nothing"}]})
 
 
@@ -216,7 +218,7 @@ def test_files_are_found_or_named(data: Path, tmp_path: Path) -> None:
 def test_weights_are_not_learnt_from_what_is_measured(data: Path, tmp_path: Path) -> None:
     for name in ("train.jsonl", "dev.jsonl"):
         bench = Bench.from_config({"held_out": name, "methods": [{"method": "linear"}]})
-        with pytest.raises(ConfigError, match="must hold other documents"):
+        with pytest.raises(ConfigError, match="must contain documents that no row"):
             run_bench(bench, data, tmp_path)
 
 

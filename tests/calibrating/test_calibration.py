@@ -13,11 +13,11 @@ from labelgrove import Corpus, LabelIndex, Linear, calibrate
 from labelgrove.calibrating.calibration import Calibration
 from labelgrove.calibrating.curves import Curve
 from labelgrove.calibrating.reliability import reliability
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.datasets import shop_corpus
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.base import TrainingFacts
-from labelgrove.methods.requests import Request
+from labelgrove.model.requests import Request
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.scores.predictions import Predictions
 

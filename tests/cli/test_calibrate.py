@@ -77,4 +77,4 @@ def test_a_precision_that_is_out_of_reach_is_told(run: Any, model: Path, tmp_pat
     ]
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = run("calibrate", model, "--data", data, "--precision", 0.99, "--out", tmp_path / "m")
-    assert "a precision of 99 % was not reached" in done.stderr
+    assert "no threshold reaches 99 % precision" in done.stderr

@@ -42,7 +42,7 @@ def test_errors_are_sentences(run: Any, model: Path, tmp_path: Path) -> None:
     assert done.returncode == 1 and "no text to explain" in done.stderr
     np.save(tmp_path / "rows.npy", np.ones((2, 3), np.float32))
     done = run("explain", model, "--text", TEXT, "--dense", tmp_path / "rows.npy", check=False)
-    assert done.returncode == 1 and "there is one text" in done.stderr
+    assert done.returncode == 1 and "there is only one text" in done.stderr
     assert run("explain", model, "--text", TEXT, "--top", 0, check=False).returncode == 2
 
 

@@ -55,8 +55,8 @@ def interrupted(hook: str, *arguments: object) -> str:
 
 
 def advice(said: str) -> list[str]:
-    """The arguments of the command that the message says to go on with."""
-    command = re.search(r"Go on with:\n  (.*)", said)
+    """The arguments of the command that the message suggests."""
+    command = re.search(r"Continue with:\n  (.*)", said)
     assert command is not None, said
     name, *arguments = shlex.split(command[1])
     assert name == "labelgrove"
@@ -70,7 +70,7 @@ def test_a_linear_training_goes_on(
     out = tmp_path / "m"
     flags = ["--run", tmp_path / "kept"] if kept else []
     said = interrupted(AT_STAGE, "train", folder / "train.jsonl", "--out", out, *flags)
-    assert "interrupted" in said
+    assert "Interrupted." in said
     assert "tfidf, tree" in said
     assert not out.exists()
     done = run(*advice(said))
@@ -107,7 +107,7 @@ def test_a_neural_training_goes_on_from_its_checkpoint(
 def test_nothing_done_leaves_nothing(tmp_path: Path, folder: Path) -> None:
     hook = AT_STAGE.replace('"ranker"', '"tfidf"')
     said = interrupted(hook, "train", folder / "train.jsonl", "--out", tmp_path / "m")
-    assert "nothing was done yet" in said
+    assert "Nothing was finished yet" in said
     assert list(tmp_path.iterdir()) == []
 
 
@@ -116,7 +116,7 @@ def test_a_search_goes_on(run: Any, folder: Path, tmp_path: Path) -> None:
     arguments = ["tune", folder / "train.jsonl", "--dev", folder / "dev.jsonl", "--trials", 2]
     arguments += ["--out", tmp_path / "t.toml"]
     said = interrupted(AT_STAGE, *arguments)
-    assert "the same command goes on" in said
+    assert "Run the same command again" in said
     done = run(*arguments)
     assert "trial 1: nDCG@5" in done.stderr
     assert "trial 0 " not in done.stdout
@@ -131,7 +131,7 @@ def test_a_bench_goes_on(folder: Path, tmp_path: Path) -> None:
         "main()\n"
     )
     said = interrupted(hook, "bench", "--config", config, "--data", folder)
-    assert f"the same command goes on with {tmp_path / 'bench.bench'}" in " ".join(said.split())
+    assert f"same command again to continue: {tmp_path / 'bench.bench'}" in " ".join(said.split())
 
 
 @pytest.mark.parametrize("verb", ["predict", "evaluate"])

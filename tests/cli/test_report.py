@@ -78,7 +78,7 @@ def test_errors_come_before_the_work(run: Any, folder: Path, model: Path, tmp_pa
     out.write_text("mine")
     data = ["--data", folder / "dev.jsonl"]
     done = run("report", model, *data, "--out", out, check=False)
-    assert done.returncode == 1 and "--force replaces it" in done.stderr
+    assert done.returncode == 1 and "add --force to replace it" in done.stderr
     assert out.read_text() == "mine"
     new = ["--out", tmp_path / "new.html"]
     done = run("report", tmp_path / "nothing", *data, *new, check=False)

@@ -82,7 +82,7 @@ def test_several_workers_answer_as_one(model: Path, tmp_path: Path) -> None:
             response = client.post("/v1/predict", json={"texts": ["a red shoe"]})
             assert response.status_code == 200
         for _ in range(5):
-            assert "labelgrove_texts_total 40\n" in client.get("/metrics").text
+            assert "labelgrove_texts_total 40.0\n" in client.get("/metrics").text
 
 
 def test_what_cannot_be_served_is_said_in_a_sentence(run: Any, model: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import labelgrove
 from labelgrove.cli.common import check_dense
+from labelgrove.cli.options import Documents
 from labelgrove.cli.train import _check_extras
 from labelgrove.errors import UnsupportedError
 
@@ -28,7 +29,7 @@ def test_a_thesaurus_becomes_the_tree(run: Any, folder: Path, tmp_path: Path) ->
     assert "4 concepts have several parents" in done.stderr
     assert "1 labels without relations" in done.stderr
     model = labelgrove.load(out)
-    assert model.ranker_.tree.widths == (3, 9)
+    assert model.rankers()[0].tree.widths == (3, 9)
     assert set(model.predict(["red shoe"], k=2).ids()[0]) == set(labels)
 
 
@@ -57,8 +58,8 @@ def test_trees_that_do_not_fit(
         (np.zeros((99, 2), np.float32), "dense.npy: has 99 rows, but"),
         (np.zeros(100, np.float32), "dense.npy: the array must have two dimensions"),
         (np.array([["a"]] * 100), "dense.npy: the array must hold numbers"),
-        (b"no array", "dense.npy: is no array that numpy.save wrote"),
-        (b"", "dense.npy: is no array that numpy.save wrote"),
+        (b"no array", "dense.npy: is not an array that numpy.save wrote"),
+        (b"", "dense.npy: is not an array that numpy.save wrote"),
         (None, "dense.npy: does not exist"),
     ],
 )
@@ -94,10 +95,10 @@ def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(tmp_path: Path
         def predict(self, X: Any, k: int = 5) -> None: ...
 
     file = tmp_path / "dense.npy"
-    with pytest.raises(UnsupportedError, match="--dense: the method lightxml has no use for it"):
-        _check_extras(ReadsText(), None, file, None, None)
+    with pytest.raises(UnsupportedError, match="--dense: the method lightxml cannot use it"):
+        _check_extras(ReadsText(), Documents(dense=file), None)
     with pytest.raises(UnsupportedError, match=r"--label-tree: .* leave it out or train linear"):
-        _check_extras(ReadsText(), None, None, None, file)
+        _check_extras(ReadsText(), Documents(), file)
     with pytest.raises(UnsupportedError, match=r"--dense: .* leave the flag out"):
         check_dense(ReadsText(), file)
     check_dense(labelgrove.Linear(), file)

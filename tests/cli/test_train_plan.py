@@ -52,7 +52,7 @@ def test_the_summary_says_what_to_do_next(call_both: Any, folder: Path, tmp_path
     assert "PSP" in said
     assert f"labelgrove evaluate '{out}' {dev}" in said
     assert f"labelgrove serve '{out}'" in said
-    assert "memory peak" in said
+    assert "peak memory" in said
 
 
 def test_the_summary_for_programs(call_both: Any, folder: Path, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_summary_says_what_was_not_computed_again(
     assert json.loads(out)["reused"] == []
     _, _, said = call_both(*train, "--out", tmp_path / "b", "--set", "ranker.C=2")
     assert re.search(r"^trained in [^:]*: ranker [^,]*$", said, re.MULTILINE)
-    assert "used again: tfidf, tree" in said
+    assert "reused: tfidf, tree" in said
     assert labelgrove.load(tmp_path / "b").timings_["tree"].reused
 
 
@@ -85,12 +85,12 @@ def test_a_dev_part_that_was_learnt_from_is_noticed(
 ) -> None:
     train = ["train", folder / "train.jsonl", "--out", tmp_path / "m", "--no-estimate"]
     _, _, said = call_both(*train, "--dev", folder / "train.jsonl")
-    assert "100 of 100 texts are in" in said
+    assert "100 of 100 texts are also in" in said
 
 
 def test_without_dev_it_says_so(call_both: Any, folder: Path, tmp_path: Path) -> None:
     _, _, said = call_both("train", folder / "train.jsonl", "--out", tmp_path / "m")
-    assert "nothing was held out" in said
+    assert "nothing was measured" in said
     assert "evaluate" in said
 
 
@@ -112,7 +112,7 @@ def test_neural_methods_stand_beside_the_linear_one(
     assert told["plan"]["tokens_per_document"] > 3
     assert "tokens" in said
     _, _, said = call_both(*train, "--force")
-    assert "on the held-out documents, by which checkpoint" in said
+    assert "on the held-out documents, which chose checkpoint" in said
     if told["held_out"]["lightxml"]["P@1"] < told["held_out"]["linear"]["P@1"]:
         assert "the linear method is better here" in said
     timed = []
@@ -133,8 +133,8 @@ def test_a_learnt_ensemble_stands_beside_its_members(
     told = json.loads(out)
     assert set(told["held_out"]) == {"ensemble", "1 linear", "2 linear"}
     _, _, said = call_both(*train, "--out", tmp_path / "m")
-    assert "checkpoint or weights were chosen" in said and "1 linear" in said
-    assert f"members are joined by {told['rule']}, with weights" in said
+    assert "which chose checkpoint or weights" in said and "1 linear" in said
+    assert f"members are combined by {told['rule']} with weights" in said
 
 
 def test_tune_writes_a_config_that_train_takes(

@@ -44,7 +44,7 @@ def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
     data = write(tmp_path / "new.jsonl", NEW)
     done = run("update", model, "--data", data, "--output", tmp_path / "grown", "--only-new")
     assert "12 documents: 1 label added, 0 trained anew" in done.stderr
-    assert "train from scratch soon" not in done.stderr  # a ninth more labels
+    assert "train the model from scratch soon" not in done.stderr  # a ninth more labels
     again = run(
         "update",
         tmp_path / "grown",
@@ -56,7 +56,8 @@ def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
         "max_added=0.05",
     )
     assert (
-        "train from scratch soon" in again.stderr and "note: 0 of the 112 documents" in again.stderr
+        "train the model from scratch soon" in again.stderr
+        and "note: 0 of the 112 documents" in again.stderr
     )
 
 

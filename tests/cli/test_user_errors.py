@@ -61,10 +61,10 @@ CORPUS_VERBS = {
     ("corpus", "reason"),
     [
         ("missing.jsonl", "does not exist"),
-        ("dir", "is a folder without"),
+        ("dir", "this folder has no known format"),
         ("empty.jsonl", "no documents"),
         ("binary.jsonl", "line 1"),
-        ("typed.jsonl", "line 1: field 'text' holds a number"),
+        ("typed.jsonl", "line 1: field 'text' must be a string, but is a number"),
     ],
 )
 def test_corpora_that_are_none(
@@ -153,7 +153,7 @@ def test_places_that_cannot_be_written(call: Call, place: Path, arguments: list[
     [
         (["predict", "model", "dev.jsonl", "--k", "0"], 2, "--k"),
         (["predict", "model", "dev.jsonl", "--threshold", "auto"], 1, "labelgrove calibrate"),
-        (["evaluate", "nowhere", "dev.jsonl"], 1, "nowhere: does not exist; the folder holds"),
+        (["evaluate", "nowhere", "dev.jsonl"], 1, "nowhere: does not exist; the folder contains"),
         (["data", "convert", "dev.jsonl", "dev.xlsx"], 1, "--to"),
         (["predict", "model", "dev.jsonl", "--k", "many"], 2, "--k"),
         (["explain", "model", "--text", "x", "--k", "0"], 2, "--k"),
@@ -202,10 +202,13 @@ def test_serving_no_model(call: Call, place: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (MemoryError(), "past the --memory budget"),
-        (RuntimeError("can't start new thread"), "past the --memory budget"),
+        (MemoryError(), "over the --memory limit"),
+        (RuntimeError("can't start new thread"), "over the --memory limit"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
-        (type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory"), "the GPU's memory"),
+        (
+            type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory"),
+            "the GPU is out of memory",
+        ),
     ],
 )
 def test_memory_that_runs_out(

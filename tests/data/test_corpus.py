@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.disk.hashing import content_hash
-from labelgrove.disk.part import Part
 from labelgrove.errors import DataError
 
 LabelLists = st.lists(st.lists(st.sampled_from("abcde"), max_size=4), max_size=6)

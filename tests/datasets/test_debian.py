@@ -15,7 +15,6 @@ from labelgrove.datasets.debian import (
     debian_documents,
     debian_label_rows,
     dependency_names,
-    first_of_each_name,
     long_descriptions,
     parse_packages,
     parse_paragraphs,
@@ -63,7 +62,7 @@ Description-en: pours tea
 
 def packages(text: str = PACKAGES, translation: str = TRANSLATION):
     described = long_descriptions(translation.splitlines())
-    return first_of_each_name(parse_packages(text.splitlines(), described))
+    return {package.name: package for package in parse_packages(text.splitlines(), described)}
 
 
 def test_packages_are_joined_with_their_descriptions():
@@ -102,9 +101,10 @@ def test_wrong_kind_of_labels():
         list(debian_documents(packages(), labels="recommends"))
 
 
-def test_the_first_index_wins():
-    later = PACKAGES.replace("pours tea", "pours coffee")
-    found = first_of_each_name(parse_packages((PACKAGES + "\n" + later).splitlines()))
+def test_the_first_index_wins(tmp_path):
+    (tmp_path / "a_Packages").write_text(PACKAGES)
+    (tmp_path / "b_Packages").write_text(PACKAGES.replace("pours tea", "pours coffee"))
+    found = apt.read_packages(apt.find_indexes(tmp_path))
     assert found["teapot"].synopsis == "pours tea"
     assert len(found) == 3
 
@@ -160,7 +160,7 @@ def test_index_files_of_every_compression(tmp_path, monkeypatch):
     found = apt.read_packages(indexes)
     assert sorted(found) == ["bowl", "cup", "jug", "libleaf2", "teapot"]
     assert found["teapot"].description
-    assert indexes.notes == ["3 of 5 packages have a synopsis only"]
+    assert indexes.notes == ["3 of 5 packages have only a synopsis"]
 
 
 def test_synopses_alone_are_said_to_be_so(tmp_path):
@@ -180,19 +180,19 @@ def test_damaged_index_names_its_file(tmp_path):
 
 
 def test_folders_without_indexes(tmp_path, monkeypatch):
-    with pytest.raises(DataError, match="holds no Packages"):
+    with pytest.raises(DataError, match="has no Packages files"):
         apt.find_indexes(tmp_path)
     with pytest.raises(DataError, match="not a folder"):
         apt.find_indexes(tmp_path / "nowhere")
     (tmp_path / "Packages.lz4").write_text("")
     monkeypatch.setattr(apt, "APT_HELPER", tmp_path / "nowhere")
-    with pytest.raises(DataError, match="needs apt"):
+    with pytest.raises(DataError, match=r"\.lz4 files need apt"):
         apt.read_packages(apt.find_indexes(tmp_path))
 
 
 def test_no_apt_on_this_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(DataError, match="apt-get is not on this machine"):
+    with pytest.raises(DataError, match="apt-get is not installed"):
         apt.fetch_indexes(tmp_path / "private")
 
 
@@ -229,7 +229,7 @@ def test_apt_works_in_a_folder_of_its_own(tmp_path, monkeypatch, origin):
         assert indexes.notes == ["package lists of Debian trixie"]
     else:
         assert names == ["deb_Packages", "vendor_Packages"]
-        assert "no Debian among apt's sources" in indexes.notes[1]
+        assert indexes.notes[1] == "Debian is not among apt's sources; used Raspbian, Vendor"
     assert indexes.translations == []
     assert all(private in path.parents for path in indexes.packages)
     told = log.read_text()
@@ -244,7 +244,7 @@ def test_apt_that_brings_nothing_is_quoted(tmp_path, monkeypatch):
     private.mkdir()
     _script(tmp_path / "bin" / "apt-get", 'echo "E: mirror is down" >&2; exit 100')
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    with pytest.raises(DataError, match="no package lists: E: mirror is down"):
+    with pytest.raises(DataError, match="downloaded no package lists: E: mirror is down"):
         apt.fetch_indexes(private)
 
 

@@ -46,6 +46,7 @@ def teahouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "hot/leaves/green.py": 'def steep():\n    """Leave the leaves alone for long."""',
         "hot/copy.py": 'def steep_too():\n    """Leave the leaves alone for long."""',
         "tests/test_hot.py": 'def helper():\n    """A helper of the tests only."""',
+        "tests/cups.py": 'def cup():\n    """A cup for the tests only."""',
         "template.py": "def {{ name }}():",
     }
     for name, source in files.items():
@@ -88,6 +89,21 @@ def test_rare_and_deep_labels_are_left_out(teahouse: str) -> None:
     flat = docstring_documents([teahouse], levels=1, least=1)
     assert {label for d in flat for label in d.labels} == {"teahouse"}
     assert docstring_documents([teahouse], levels=1, least=6) == []
+
+
+def test_by_default_a_label_has_five_documents_and_three_levels(teahouse: str) -> None:
+    sources = Path(sys.path[0], teahouse, "cold", "drinks")
+    sources.mkdir(parents=True)
+    functions = [f'def pour{n}():\n    """Pour glass number {n} slowly."""\n' for n in range(5)]
+    (sources / "iced.py").write_text("".join(functions[:4]))
+    (sources / "fizzy.py").write_text("".join(functions).replace("glass", "bottle"))
+    found = {d.id: d.labels for d in docstring_documents([teahouse])}
+    drinks = ["teahouse", "teahouse.cold", "teahouse.cold.drinks"]
+    assert found["teahouse.cold.drinks.iced.pour0"] == drinks
+    assert found["teahouse.hot.boil"] == ["teahouse"]
+    deeper = {d.id: d.labels for d in docstring_documents([teahouse], levels=4)}
+    assert deeper["teahouse.cold.drinks.fizzy.pour4"] == [*drinks, "teahouse.cold.drinks.fizzy"]
+    assert deeper["teahouse.cold.drinks.iced.pour0"] == drinks
 
 
 def test_packages_that_are_not_installed_are_left_out(teahouse: str) -> None:

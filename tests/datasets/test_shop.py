@@ -38,6 +38,15 @@ def test_bytes_never_change(labels, seed, part, documents, names):
     assert digest(list(islice(shop_label_rows(labels, seed), 500))) == names
 
 
+def test_a_shop_has_two_thousand_labels_and_seed_zero_by_default():
+    assert list(shop_documents(3)) == list(shop_documents(3, labels=2000, seed=0, part="train"))
+    assert list(shop_label_rows()) == list(shop_label_rows(2000, seed=0))
+    assert shop_label_index() == shop_label_index(2000, seed=0)
+    assert shop_corpus(3).labels.shape == (3, 2000)
+    assert list(shop_corpus(3).texts) == [d.text for d in shop_documents(3)]
+    assert next(shop_documents(1, start=300)).id == "train-300"
+
+
 def test_a_document_does_not_depend_on_how_many_are_made():
     whole = list(shop_documents(600, labels=500, seed=3))
     assert list(shop_documents(20, labels=500, seed=3, start=250)) == whole[250:270]
@@ -209,7 +218,9 @@ def test_task_can_be_learnt_but_not_perfectly():
     [
         ({"labels": 9}, "labels"),
         ({"labels": 200_000_000}, "labels"),
+        ({"labels": 100_000_001}, "labels: must be between 10 and 100,000,000, got 100,000,001"),
         ({"seed": -1}, "seed"),
+        ({"seed": 2**64}, "seed"),
         ({"part": "valid"}, "part"),
         ({"start": -1}, "documents"),
     ],

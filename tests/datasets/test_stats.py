@@ -34,6 +34,27 @@ def test_bins_meet_at_their_borders():
     assert bins == {"head": Bin(1, 101), "torso": Bin(2, 111), "tail": Bin(2, 11)}
 
 
+def test_repeated_texts_and_ids_and_numbers_with_many_digits():
+    stats = corpus_stats(
+        [
+            *[Document("one two", ["a"], "x")] * 4,
+            Document("three", [], "y"),
+            Document("four", [], "z"),
+        ],
+        top=0,
+    )
+    assert (stats.duplicate_texts, stats.duplicate_ids, stats.top) == (3, 3, [])
+    assert stats.labels_per_document == Spread(0.6667, 1.0, 1.0, 1)
+    assert Spread.of([1, 2, 9]) == Spread(4.0, 2.0, 8.86, 9)
+    assert Spread.of(range(4_000)).p99 == 3959.01
+    assert Spread.of([0, 1] * 617).mean == 0.5
+
+
+def test_ten_labels_are_shown_by_default():
+    documents = [Document("x", [f"{n:02}"]) for n in range(12)]
+    assert corpus_stats(documents).top == [(f"{n:02}", 1) for n in range(10)]
+
+
 def test_no_documents():
     stats = corpus_stats([])
     assert stats.documents == stats.labels == 0

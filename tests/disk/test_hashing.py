@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from labelgrove.core.params import Params
+from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
 from labelgrove.disk import hashing
 from labelgrove.disk.hashing import content_hash
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError
 
 

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import labelgrove
+from labelgrove.core.part import Part
 from labelgrove.disk import bundle
 from labelgrove.disk.model_folder import StoredModel, load_model, model_size, save_model
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, ModelFormatError
 from support.killing import DIE_AT_FSYNC
 
@@ -363,7 +363,7 @@ KILLED_SAVE = (
     DIE_AT_FSYNC
     + """
 import numpy as np
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.disk.model_folder import save_model
 parts = {"w": Part({}, {"w": np.ones(1000)})}
 save_model(sys.argv[1], method="new", params={}, parts=parts, overwrite=True)

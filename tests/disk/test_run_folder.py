@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from labelgrove.core.callbacks import Event, Reporter
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.disk.run_folder import Checkpoints, RunFolder, run_status, stage_key
 from labelgrove.errors import ConfigError, ModelFormatError
 from support.killing import DIE_AT_FSYNC
@@ -217,7 +217,7 @@ def test_status_and_log(tmp_path: Path) -> None:
 PIPELINE = """
 import sys
 import numpy as np
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.disk.run_folder import RunFolder, stage_key
 
 def work(message):

@@ -1,50 +1,117 @@
-"""Stages are computed once for equal inputs, and announced either way."""
+"""Stages are computed once for equal arguments, and announced either way."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from labelgrove.core.callbacks import Event, Reporter
-from labelgrove.disk.part import Part
+from labelgrove.core.params import Params
+from labelgrove.core.part import Part
 from labelgrove.disk.run_folder import Checkpoints, RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
 
+calls: list[Any] = []
 
-def test_a_stage_is_reused_when_its_inputs_are_equal(tmp_path: Path) -> None:
-    computed: list[int] = []
+
+@dataclass(frozen=True)
+class Number:
+    value: int
+
+    def state(self) -> Part:
+        return Part({"value": self.value})
+
+    @classmethod
+    def from_state(cls, part: Part) -> Number:
+        return cls(part.config["value"])
+
+
+@dataclass
+class Settings(Params):
+    factor: int = 2
+    log_every: int = 10
+
+    def identity(self) -> dict[str, Any]:
+        return {"factor": self.factor}
+
+
+def double(x: int) -> Number:
+    calls.append(x)
+    return Number(2 * x)
+
+
+def add(number: Number, more: int, *, threads: int | None = None) -> Number:
+    calls.append((number, more))
+    return Number(number.value + more)
+
+
+def scaled(x: int, settings: Settings) -> Number:
+    return Number(x * settings.factor)
+
+
+@pytest.fixture(autouse=True)
+def no_calls() -> None:
+    calls.clear()
+
+
+def test_a_stage_is_reused_when_its_arguments_are_equal(tmp_path: Path) -> None:
     events: list[Event] = []
-
-    def twice(x: int, stages: Stages) -> int:
-        def compute(_: object) -> Part:
-            computed.append(x)
-            return Part({"value": 2 * x})
-
-        return int(stages("twice", {"x": x}, compute).config["value"])
-
     with RunFolder(tmp_path / "run") as run:
         stages = Stages(Reporter([events.append]), run)
-        assert [twice(x, stages) for x in (1, 2, 1)] == [2, 4, 2]
-    assert computed == [1, 2]
+        assert [stages("twice", double, x=x).value.value for x in (1, 2, 1)] == [2, 4, 2]
+    assert calls == [1, 2]
     assert [event.kind for event in events] == ["stage_start", "stage_end"] * 3
 
 
-def test_keys_chain_stages_without_hashing_results(tmp_path: Path) -> None:
-    keys = []
+def test_a_made_argument_is_known_by_its_key_and_arrives_as_its_value(tmp_path: Path) -> None:
     with RunFolder(tmp_path / "run") as run:
-        for x in (1, 2, 1):
+        stages = Stages(Reporter(), run)
+        first = stages("twice", double, x=1)
+        assert stages("sum", add, number=first, more=3).value == Number(5)
+        again = Stages(Reporter(), run)
+        assert again("sum", add, number=again("twice", double, x=1), more=3).value == Number(5)
+        assert again("sum", add, number=again("twice", double, x=2), more=3).value == Number(7)
+    assert calls == [1, (Number(2), 3), 2, (Number(4), 3)]
+
+
+def test_a_value_that_is_not_needed_is_not_made(tmp_path: Path) -> None:
+    def expensive() -> Number:
+        calls.append("made")
+        return Number(1)
+
+    with RunFolder(tmp_path / "run") as run:
+        for _ in range(2):
             stages = Stages(Reporter(), run)
-            stages("first", {"x": x}, lambda _: Part({"same": "result"}))
-            keys.append(stages.key("first"))
-    assert keys[0] == keys[2] != keys[1]
+            stages("sum", add, number=stages.derive(expensive, known_by=7), more=1)
+    assert calls.count("made") == 1
 
 
-def test_without_a_run_folder_nothing_is_kept() -> None:
-    stages = Stages(Reporter())
-    assert stages("s", {"x": object()}, lambda _: Part({"a": 1})).config == {"a": 1}
-    assert stages.key("s") == ""
+def test_what_only_says_how_to_run_is_no_part_of_the_key(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "run") as run:
+        stages = Stages(Reporter(), run)
+        first = stages("twice", double, x=1)
+        keys = {stages("sum", add, number=first, more=1, threads=t).key for t in (1, 2, None)}
+        assert len(keys) == 1
+        versions = {stages("twice", double, x=1, version=v).key for v in (1, 2)}
+        assert len(versions) == 2
+        by_settings = [
+            stages("scaled", scaled, x=1, settings=settings).key
+            for settings in (Settings(), Settings(log_every=5), Settings(factor=3))
+        ]
+    assert by_settings[0] == by_settings[1] != by_settings[2]
+
+
+def test_without_a_run_folder_nothing_is_hashed_or_kept() -> None:
+    def anything(x: object) -> Part:
+        return Part({"a": 1})
+
+    made = Stages(Reporter())("s", anything, x=object())
+    assert made.value.config == {"a": 1}
+    assert made.key == ""
 
 
 def test_a_path_is_no_run_folder(tmp_path: Path) -> None:
@@ -52,27 +119,25 @@ def test_a_path_is_no_run_folder(tmp_path: Path) -> None:
         Stages(Reporter(), str(tmp_path))  # type: ignore[arg-type]
 
 
-def test_checkpoints_of_other_inputs_are_told_of(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_checkpoints_of_other_arguments_are_reported(tmp_path: Path) -> None:
+    messages: list[str] = []
+
+    def train(x: int, finishes: bool, *, checkpoints: Path | None = None) -> Part:
+        assert checkpoints is not None
+        Checkpoints(checkpoints).save(Part({}), step=5)
+        if not finishes:
+            raise KeyboardInterrupt
+        return Part({})
 
     def attempt(x: int, *, finishes: bool) -> None:
         with RunFolder(tmp_path / "run") as run:
-            stages = Stages(Reporter([lambda event: said.append(event.values.get("text"))]), run)
+            reporter = Reporter([lambda event: messages.append(event.values.get("text"))])
+            Stages(reporter, run)("network", train, x=x, finishes=finishes)
 
-            def compute(_: object) -> Part:
-                folder = stages.checkpoint_folder("network")
-                assert folder is not None
-                Checkpoints(folder).save(Part({}), step=5)
-                if not finishes:
-                    raise KeyboardInterrupt
-                return Part({})
-
-            stages("network", {"x": x}, compute)
-
-    for _ in range(2):  # the second goes on with its own
+    for _ in range(2):  # the second continues its own
         with pytest.raises(KeyboardInterrupt):
             attempt(1, finishes=False)
-    assert not any(said)
+    assert not any(messages)
     attempt(2, finishes=True)
-    (text,) = filter(None, said)
-    assert text.startswith("network: begins anew, the checkpoints in")
+    (text,) = filter(None, messages)
+    assert text.startswith("network: starts from the beginning; the checkpoints in")

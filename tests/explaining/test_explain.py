@@ -13,7 +13,8 @@ from scipy import sparse
 from labelgrove import Corpus, LabelIndex, Linear, SearchParams, TfidfParams, TreeParams
 from labelgrove.errors import ConfigError, DataError, NotFittedError, UnsupportedError
 from labelgrove.explaining.explain import explain, explain_best
-from labelgrove.explaining.types import Explanation, Reason, Span
+from labelgrove.model.explanation import Explanation, Reason, Span
+from support.models import Plain
 from test_contract import planted
 
 TEXT = "We sell a RED shoe, a very red one"
@@ -46,7 +47,7 @@ def test_contributions_and_bias_add_up_to_each_margin(top: int | None) -> None:
         check_sums(why)
         assert why.score == pytest.approx(float(score), rel=1e-6)
         assert len(why.paths) == 1
-        assert [step.nodes for step in why.paths[0].steps] == list(model.ranker_.tree.widths)
+        assert [step.nodes for step in why.paths[0].steps] == list(model.rankers()[0].tree.widths)
         if top is not None:
             assert all(len(step.reasons) <= top for step in why.paths[0].steps)
             assert len(why.reasons) <= top
@@ -231,7 +232,7 @@ def test_what_cannot_be_explained_is_refused_with_a_sentence() -> None:
             explain(model, TEXT, "colour red", **options)
     with pytest.raises(NotFittedError):
         explain(Linear(), TEXT, "colour red")
-    other = SimpleNamespace(method="oracle", index_=model.index_, facts_=model.facts_)
+    other = Plain(model, method="oracle")
     with pytest.raises(UnsupportedError, match="oracle cannot be explained"):
         explain(other, TEXT, "colour red")
 
@@ -251,23 +252,25 @@ def test_an_ensemble_as_it_is_trained() -> None:
         assert member == explain(alone, TEXT, found[0].name)
 
 
-class Together:
+class Together(Plain):
     """What an explanation needs of an ensemble."""
 
-    method = "ensemble"
     candidates = 4
 
     def __init__(self, *members: Any) -> None:
+        super().__init__(members[0], method="ensemble")
         self.members_ = list(members)
-        self.index_, self.facts_ = members[0].index_, members[0].facts_
 
-    def predict(self, X: Any, k: int) -> Any:
+    def submodels(self) -> list[Any]:
+        return self.members_
+
+    def predict(self, X: Any, k: int = 5, **request: Any) -> Any:
         return self.members_[0].predict(X, k=k)
 
 
 def test_an_ensemble_is_explained_by_its_members() -> None:
     model = fitted()
-    oracle = SimpleNamespace(method="oracle", index_=model.index_, facts_=model.facts_)
+    oracle = Plain(model, method="oracle")
     both = Together(model, fitted(tfidf=TfidfParams(ngram_range=(1, 2))), oracle)
     why = explain(both, TEXT, "colour red", top=5)
     assert [member.method for member in why.members] == ["linear", "linear"]

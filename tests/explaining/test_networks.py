@@ -15,7 +15,7 @@ import labelgrove
 from labelgrove import Corpus
 from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.explaining.explain import explain, explain_best
-from labelgrove.explaining.types import Explanation
+from labelgrove.model.explanation import Explanation
 from test_contract import NEURAL, NEURAL_VARIANTS, new, planted
 
 METHODS = [*NEURAL, *NEURAL_VARIANTS]
@@ -77,7 +77,7 @@ def test_a_matcher_and_a_ranker_together(combine: str, features: str) -> None:
     ranking = {"features": features, "combine": "ranker"}
     model = new("xtransformer", baseline=False, ranking=ranking).fit(texts, labels)
     model.ranking.combine = combine
-    model.ranker_.learnt = LearntScore(cluster=0.5, label=2.0, constant=-1.0)
+    model.orderer_.learnt = LearntScore(cluster=0.5, label=2.0, constant=-1.0)
     why = check_best(model)[0]
     kinds = {reason.kind for step in why.paths[0].steps for reason in step.reasons}
     assert kinds == {"term", "token"}  # the matcher reads tokens in any case

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove.explaining.spans import _terms, find_terms, terms_by_column
-from labelgrove.explaining.types import Span
+from labelgrove.model.explanation import Span
 from labelgrove.text.feeding import text_analyzer
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.unicode_tables import strip_marks

@@ -37,7 +37,7 @@ def test_a_vocabulary_names_the_labels(tmp_path: Path) -> None:
 def test_a_line_without_a_tab_is_bad(tmp_path: Path) -> None:
     file = tmp_path / "train.tsv"
     file.write_text(f"a cat\t<{CATS}>\na dog\n")
-    with pytest.raises(DataError, match=r"train\.tsv, line 2: has no tab"):
+    with pytest.raises(DataError, match=r"train\.tsv, line 2: there is no tab"):
         read_corpus(file)
     report = ReadReport()
     assert len(read_corpus(file, options=ReadOptions(skip_bad=True), report=report)) == 1
@@ -71,5 +71,5 @@ def test_a_folder_with_bad_bytes_or_nothing_in_it(tmp_path: Path) -> None:
     read = read_corpus(tmp_path, options=ReadOptions(skip_bad=True))
     assert list(read.texts or ()) == ["good"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"without .txt files"):
+    with pytest.raises(DataError, match=r"no \.txt files"):
         read_corpus(tmp_path / "empty", options=ReadOptions(format="annif"))

@@ -3,6 +3,7 @@ import gzip
 import io
 import lzma
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,9 @@ from labelgrove.errors import ConfigError, DataError, MissingExtraError
 from labelgrove.formats import (
     FORMATS,
     Document,
+    LabelRow,
     ReadOptions,
+    ReadReport,
     detect_format,
     iter_documents,
     read_corpus,
@@ -19,6 +22,8 @@ from labelgrove.formats import (
     write_corpus,
     write_label_table,
 )
+from labelgrove.formats.files import EXTENSIONS, compression_of, open_bytes, replacing
+from labelgrove.formats.labels import index_with_names
 
 LINE = b'{"text": "a red shoe", "labels": ["shoes"]}\n'
 COMPRESS = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
@@ -43,10 +48,11 @@ def test_compression_is_transparent_and_cut_files_are_noticed(tmp_path, extensio
     assert detect_format(nameless) == "jsonl"
     assert len(read_corpus(nameless)) == 5000
     path.write_bytes(data[: len(data) * 2 // 3])
-    with pytest.raises(DataError, match=r"a\.jsonl"):
+    with pytest.raises(DataError, match=r"a\.jsonl") as caught:
         read_corpus(path, options=ReadOptions(skip_bad=True))
+    assert caught.value.line is None or caught.value.line <= 5000
     path.write_bytes(LINE)
-    with pytest.raises(DataError, match="holds no"):
+    with pytest.raises(DataError, match=r"is named .* but is not"):
         read_corpus(path)
 
 
@@ -61,6 +67,26 @@ def test_writing_is_compressed_by_name_and_repeatable(tmp_path, extension):
     assert one.read_bytes() == two.read_bytes()
     assert extension == "" or one.stat().st_size < 20_000
     assert list(iter_documents(one)) == documents
+
+
+def test_a_damaged_file_names_the_line_it_stops_at(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(LINE)[:-9])
+    with pytest.raises(DataError, match="cut short; download") as caught:
+        read_corpus(path, options=ReadOptions(format="jsonl"))
+    assert caught.value.line == 1
+    path.write_bytes(gzip.compress(LINE)[:-8] + bytes(8))  # the wrong checksum, after the line
+    with pytest.raises(DataError, match="may be damaged: CRC") as caught:
+        read_corpus(path, options=ReadOptions(format="jsonl"))
+    assert caught.value.line == 1
+
+
+def test_compressions_are_known_by_their_first_bytes():
+    assert compression_of(b"BZh9 is a text") is None
+    assert compression_of(bz2.compress(b"")) == compression_of(bz2.compress(b"x")) == "bzip2"
+    assert compression_of(b"\x1f\x8b") is None
+    for extension, compress in COMPRESS.items():
+        assert compression_of(compress(b"x")) == EXTENSIONS[extension]
 
 
 def test_zstd_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
@@ -87,6 +113,26 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"]
 
 
+def test_a_failed_write_reports_its_own_error(tmp_path):
+    with pytest.raises(RuntimeError, match="stop"), replacing(tmp_path / "a.txt"):
+        for unfinished in tmp_path.iterdir():
+            unfinished.unlink()
+        raise RuntimeError("stop")
+
+
+def test_links_are_followed_and_pipes_written_in_place(tmp_path):
+    (tmp_path / "link.txt").symlink_to("a.txt")
+    with replacing(tmp_path / "link.txt") as file:
+        file.write(b"whole")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "a.txt").read_bytes() == b"whole"
+    with replacing("/dev/null") as file:
+        file.write(b"gone")
+    assert Path("/dev/null").is_char_device()
+    with pytest.raises(DataError, match="is a folder"), replacing(tmp_path):
+        pass
+
+
 def test_writing_needs_a_known_format_and_a_folder(tmp_path):
     with pytest.raises(ConfigError, match="set format"):
         write_corpus([], tmp_path / "a.docx")
@@ -97,11 +143,24 @@ def test_writing_needs_a_known_format_and_a_folder(tmp_path):
 
 
 def test_missing_files_get_a_hint(tmp_path):
+    with pytest.raises(DataError, match=f"the folder {tmp_path} is empty"):
+        read_corpus(tmp_path / "train.jsonl")
     (tmp_path / "train.jsonl").write_bytes(LINE)
-    with pytest.raises(DataError, match=r"trian\.jsonl: does not exist; .*holds train\.jsonl"):
+    with pytest.raises(
+        DataError, match=r"trian\.jsonl: does not exist; the folder contains train\.jsonl"
+    ):
         read_corpus(tmp_path / "trian.jsonl")
-    with pytest.raises(DataError, match="nor does the folder"):
+    with pytest.raises(DataError, match="no does not exist either"):
         iter_documents(tmp_path / "no" / "train.jsonl")
+    for number in range(7):
+        (tmp_path / f"{number}.txt").touch()
+    with pytest.raises(DataError, match=r"contains 0\.txt, .*6\.txt, train\.jsonl$"):
+        read_corpus(tmp_path / "trian.jsonl")
+    (tmp_path / "z").mkdir()
+    with pytest.raises(DataError, match=r"contains 0\.txt, .*6\.txt, train\.jsonl \.\.\.$"):
+        read_corpus(tmp_path / "trian.jsonl")
+    with pytest.raises(DataError, match="cannot be opened: Is a directory"), open_bytes(tmp_path):
+        pass
     with pytest.raises(DataError):
         read_corpus("nul\0inside.jsonl")
 
@@ -153,14 +212,15 @@ def test_standard_input(monkeypatch, peekable):
 def test_unknown_formats_and_files(tmp_path):
     path = tmp_path / "a.docx"
     path.write_bytes(b"PK\x03\x04")
-    with pytest.raises(DataError, match=r"name the format \(--format\), one of jsonl"):
+    with pytest.raises(DataError, match=r"set format \(--format\) to one of jsonl"):
         detect_format(path)
-    with pytest.raises(ConfigError, match="'yaml' is none of jsonl"):
+    with pytest.raises(ConfigError, match=r"must be one of jsonl.* got 'yaml'"):
         read_corpus(path, options=ReadOptions(format="yaml"))
-    with pytest.raises(DataError, match="is a folder without"):
+    with pytest.raises(DataError, match="no known format"):
         read_corpus(tmp_path)
-    with pytest.raises(ConfigError, match="encoding"):
-        list(iter_documents(path, options=ReadOptions(format="text", encoding="utf-16")))
+    for encoding, reason in (("utf-16", "no newline bytes"), ("klingon", "is unknown")):
+        with pytest.raises(ConfigError, match=f"encoding: '{encoding}' .*{reason}"):
+            list(iter_documents(path, options=ReadOptions(format="text", encoding=encoding)))
     assert set(FORMATS) >= {"jsonl", "csv", "parquet", "xc", "lf", "attentionxml", "pecos", "text"}
 
 
@@ -173,7 +233,7 @@ def test_label_tables(tmp_path):
         ("c3", "c3", "text\twith tab"),
     ]
     path.write_bytes(b"a\tx\na\ty\n")
-    with pytest.raises(DataError, match="line 2: label id 'a' stands on line 1"):
+    with pytest.raises(DataError, match="line 2: label id 'a' is already on line 1"):
         read_label_table(path)
     path.write_bytes(b"\tx\n")
     with pytest.raises(DataError, match="empty"):
@@ -190,6 +250,47 @@ def test_a_label_table_is_written_or_refused(tmp_path):
     write_corpus(corpus, tmp_path / "a.jsonl")
     again = read_corpus(tmp_path / "a.jsonl").index
     assert (list(again.names), list(again.texts)) == (["ants", "bees 🐝"], ["small", "busy"])
-    with pytest.raises(DataError, match="tabs"):
-        write_label_table(LabelIndex(["a\tb"]), tmp_path / "labels.tsv")
+    for wrong in ("a\tb", "a\nb", "a\rb"):
+        with pytest.raises(DataError, match="tabs or line ends"):
+            write_label_table(LabelIndex([wrong]), tmp_path / "labels.tsv")
     assert read_label_table(tmp_path / "labels.tsv")[0].name == "ants"
+    write_label_table(LabelIndex(["c"], names=["cats"]), tmp_path / "labels.tsv")
+    assert (tmp_path / "labels.tsv").read_bytes() == b"c\tcats\n"
+
+
+def test_a_header_line_of_a_label_table_is_only_the_first_line(tmp_path):
+    path = tmp_path / "labels.tsv"
+    path.write_bytes(b"ID\tName\nid\tname\n")
+    assert [row.id for row in read_label_table(path)] == ["id"]
+    path.write_bytes(b"id\tlabel\n")
+    assert [row.name for row in read_label_table(path)] == ["label"]
+
+
+def test_names_are_found_for_the_labels_that_have_them():
+    rows = [LabelRow("c1", "cats"), LabelRow("c2", "dogs", "friends")]
+    assert list(index_with_names(["c3", "c1"], rows).names) == ["c3", "cats"]
+    assert index_with_names(["c3", "c1"], rows).texts is None
+    assert list(index_with_names(["c2", "c1"], rows).texts) == ["friends", "cats"]
+    assert list(index_with_names(["c9"], rows).names) == ["c9"]
+
+
+def test_reports_count_in_singular_and_plural():
+    report = ReadReport(documents=1, empty_texts=1, without_labels=2, duplicate_ids=1_000)
+    report.note("mind the gap")
+    report.note("mind the gap")
+    assert str(report).splitlines() == [
+        "1 document; 1 empty text; 2 documents without labels; 1,000 duplicate ids",
+        "mind the gap",
+    ]
+    assert str(ReadReport(bad_lines=2, duplicate_labels=2, unknown_labels=1)) == (
+        "0 documents; 2 bad lines skipped; 2 duplicate labels; 1 unknown label"
+    )
+
+
+def test_text_fields_have_a_default_and_may_be_several():
+    assert ReadOptions().text_fields() == ("text",)
+    assert ReadOptions().text_fields(default=("title", "content")) == ("title", "content")
+    assert ReadOptions(text_field=" a, b,").text_fields(default=("c",)) == ("a", "b")
+    assert ReadOptions(text_field=["a", "b"]).text_fields() == ("a", "b")
+    with pytest.raises(ConfigError, match="text_field: must name at least one field"):
+        ReadOptions(text_field=",").text_fields()

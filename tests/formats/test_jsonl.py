@@ -80,18 +80,18 @@ def test_fields_can_be_named_and_texts_joined(tmp_path):
     ("line", "reason"),
     [
         (b"{", "not valid JSON"),
-        (b'["a"]', "not an object"),
+        (b'["a"]', "but this one is a list"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"text": "x", "labels": ' + b"9" * 5000 + b"}", "not valid JSON"),
-        (b'{"labels": ["a"]}', "no text in field 'text'; the fields are 'labels'"),
+        (b'{"labels": ["a"]}', "there is no field 'text'; the fields are 'labels'"),
         (b'{"text": null}', "field 'text' is null"),
-        (b'{"text": 5}', "field 'text' holds a number"),
-        (b'{"text": "x", "labels": "a"}', "give a list"),
-        (b'{"text": "x", "labels": 3}', "not a list"),
+        (b'{"text": 5}', "field 'text' must be a string, but is a number"),
+        (b'{"text": "x", "labels": "a"}', "write a list"),
+        (b'{"text": "x", "labels": 3}', "must be a list, but is a number"),
         (b'{"text": "x", "labels": ["a", ""]}', "empty label"),
-        (b'{"text": "x", "labels": [null]}', "a label is null"),
-        (b'{"text": "x", "labels": [true]}', "a label is true or false"),
-        (b'{"text": "x", "labels": [1.5]}', "a label is a number"),
+        (b'{"text": "x", "labels": [null]}', "but is null"),
+        (b'{"text": "x", "labels": [true]}', "a whole number, but is true or false"),
+        (b'{"text": "x", "labels": [1.5]}', "a whole number, but is a decimal number"),
         (b'{"text": "x", "labels": {"": 1}}', "empty label"),
         (b'{"text": "x", "labels": {"a": 0}}', "weight of label 'a' must be a number > 0"),
         (b'{"text": "x", "labels": {"a": NaN}}', "must be a number > 0"),
@@ -99,8 +99,15 @@ def test_fields_can_be_named_and_texts_joined(tmp_path):
         (b'{"text": "x", "labels": {"a": 1e-300}}', "must be a number > 0"),
         (b'{"text": "x", "labels": {"a": "1"}}', "must be a number > 0"),
         (b'{"text": "x", "labels": [["a", 1], "b"]}', "mixes"),
+        (b'{"text": "x", "labels": [["a", 1], ["b"]]}', "mixes"),
         (b'{"text": "x", "labels": ["a"], "weights": [1, 2]}', "as long as"),
-        (b'{"text": "x", "id": [1]}', "field 'id' holds a list"),
+        (b'{"text": "x", "labels": ["a"], "weights": "1"}', "as long as"),
+        (b'{"text": "x", "labels": {"a": true}}', "must be a number > 0"),
+        (b'{"text": "x", "labels": {"a": -1}}', "must be a number > 0"),
+        (b'{"text": "x", "id": true}', "field 'id' must be .* but is true or false"),
+        (b'{"text": {}}', "field 'text' must be a string, but is an object"),
+        (b'{"text": "x" 1}', "not valid JSON: Expecting ',' delimiter at character 14"),
+        (b'{"text": "x", "id": [1]}', "field 'id' must be .* but is a list"),
         (b'{"text": "\xe9"}', "not valid utf-8: byte 0xe9 at position 10"),
     ],
 )
@@ -144,8 +151,48 @@ def test_odd_but_valid_documents_are_kept_and_counted(tmp_path):
     assert corpus.labels.toarray().tolist() == [[1, 1], [0, 0], [0, 0]]
     assert (report.empty_texts, report.without_labels) == (2, 2)
     assert (report.duplicate_ids, report.duplicate_labels) == (1, 1)
-    assert any("for example 1" in note for note in report.notes)
+    assert any(note.endswith("for example 1") for note in report.notes)
     assert any("no field 'labels'" in note for note in report.notes)
+
+
+def test_three_of_many_duplicate_ids_are_shown(tmp_path):
+    ids = ["a", "b", "c", "d", "e"]
+    documents = ({"text": "x", "labels": [], "id": id} for id in [*ids, *ids, "only once"])
+    report = ReadReport()
+    read_corpus(write(tmp_path, *documents), report=report)
+    assert report.duplicate_ids == 5
+    examples = report.notes[0].partition("for example ")[2].split(", ")
+    assert len(set(examples)) == 3 and set(examples) <= set(ids)
+
+
+def test_the_same_label_twice_in_weights_counts_once_with_the_larger(tmp_path):
+    report = ReadReport()
+    path = write(tmp_path, {"text": "x", "labels": [["a", 2], ["a", 3], ["a", 1], ["b", 1]]})
+    assert read_corpus(path, report=report).labels.toarray().tolist() == [[3, 1]]
+    assert report.duplicate_labels == 2
+
+
+def test_eight_fields_are_named(tmp_path):
+    names = [f"f{number}" for number in range(9)]
+    expected = ", ".join(repr(name) for name in names[:8])
+    for count, end in ((8, ""), (9, " ...")):
+        path = write(tmp_path, dict.fromkeys(names[:count], 1))
+        with pytest.raises(DataError) as caught:
+            read_corpus(path)
+        assert str(caught.value).endswith(f"the fields are {expected}{end}")
+    with pytest.raises(DataError, match="the fields are none"):
+        read_corpus(write(tmp_path, {}))
+
+
+def test_missing_fields_are_noted_once(tmp_path):
+    report = ReadReport()
+    options = ReadOptions(text_field="title,content")
+    path = write(tmp_path, *[{"title": "x"}] * 3, {"title": "y", "content": "z", "labels": None})
+    assert len(read_corpus(path, options=options, report=report)) == 4
+    assert report.notes == [
+        "some documents have no field 'content'",
+        "some documents have no field 'labels' (the first of them has 'title')",
+    ]
 
 
 def test_byte_order_mark_crlf_and_a_last_line_without_newline(tmp_path):

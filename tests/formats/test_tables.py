@@ -36,7 +36,14 @@ def test_separators_are_guessed_or_given(tmp_path):
     assert read_corpus(path, report=report).label_lists() == [["a", "b"], ["c"]]
     assert any("split at ';'" in note for note in report.notes)
     both = write(tmp_path, b"text,labels\nx,a;b|c\n")
-    assert read_corpus(both).label_lists() == [["a;b", "c"]]
+    report = ReadReport()
+    assert read_corpus(both, report=report).label_lists() == [["a;b", "c"]]
+    (note,) = report.notes
+    assert "labels contain both | and ; and are split at '|' only" in note
+    usual = write(tmp_path, b'text,labels\nx,"a|b,c"\ny,"d,e"\n')
+    report = ReadReport()
+    assert read_corpus(usual, report=report).label_lists() == [["a", "b,c"], ["d,e"]]
+    assert report.notes == []
     given = ReadOptions(label_separator=" ")
     assert read_corpus(write(tmp_path, b"text,labels\nx,a b\n"), options=given).label_lists() == [
         ["a", "b"]
@@ -92,6 +99,23 @@ def test_an_open_quote_at_the_end_is_an_error(tmp_path):
         read_corpus(write(tmp_path, b'text,labels\nx,a\n"y,b\nz,c\n'))
 
 
+def test_other_delimiters(tmp_path):
+    for content in (b"text;labels\nx, y;a\n", b"text\tlabels\nx, y\ta\n"):
+        assert list(read_corpus(write(tmp_path, content)).texts) == ["x, y"]
+    given = ReadOptions(delimiter="#")
+    assert list(read_corpus(write(tmp_path, b"text#labels\nx, y#a\n"), options=given).texts) == [
+        "x, y"
+    ]
+
+
+def test_bad_bytes_inside_a_quoted_row(tmp_path):
+    path = write(tmp_path, b'text,labels\n"x\n\xff\ny",a\nz,b\n')
+    with pytest.raises(DataError, match="not valid utf-8; convert") as caught:
+        read_corpus(path)
+    assert caught.value.line == 3
+    assert list(read_corpus(path, options=ReadOptions(skip_bad=True)).texts) == ["z"]
+
+
 def test_large_fields(tmp_path):
     csv.field_size_limit(131_072)
     path = write(tmp_path, b"text,labels\n" + b"x" * 1_000_000 + b",a\n")
@@ -106,7 +130,7 @@ def test_no_labels_column_is_noted(tmp_path):
 
 
 def test_the_same_column_twice_and_an_empty_file(tmp_path):
-    with pytest.raises(DataError, match="same name"):
+    with pytest.raises(DataError, match="line 1: two columns have the same name"):
         read_corpus(write(tmp_path, b"text,text\nx,a\n"))
     with pytest.raises(DataError, match="no documents"):
         read_corpus(write(tmp_path, b""))
@@ -131,10 +155,33 @@ def test_parquet_with_lists_maps_and_separated_strings(tmp_path):
     corpus = read_corpus(path)
     assert corpus.label_lists() == [["a", "b"], []] and list(corpus.ids) == ["5", "6"]
     path = parquet(tmp_path, {"text": texts, "labels": ["a;b", None]})
-    assert read_corpus(path).label_lists() == [["a", "b"], []]
+    report = ReadReport()
+    assert read_corpus(path, report=report).label_lists() == [["a", "b"], []]
+    assert [note.partition(": ")[2][:28] for note in report.notes] == [
+        "labels are split at ';'; set"
+    ]
+    path = parquet(tmp_path, {"text": texts, "labels": ["a|b;c", "d"]})
+    report = ReadReport()
+    assert read_corpus(path, report=report).label_lists() == [["a", "b;c"], ["d"]]
+    assert report.notes == []
+    semicolons = ReadOptions(label_separator=";")
+    assert read_corpus(path, options=semicolons).label_lists() == [["a|b", "c"], ["d"]]
     weights = pa.array([[("a", 0.5)], []], pa.map_(pa.string(), pa.float32()))
     path = parquet(tmp_path, {"text": texts, "labels": weights})
     assert read_corpus(path).labels.toarray().tolist() == [[0.5], [0]]
+
+
+def test_parquet_columns_that_are_missing_or_named_otherwise(tmp_path):
+    path = parquet(tmp_path, {"title": ["x"], "body": ["y"], "tags": [["a"]], "w": [[0.5]]})
+    report = ReadReport()
+    options = ReadOptions(text_field="title,body")
+    assert read_corpus(path, options=options, report=report).labels.shape == (1, 0)
+    assert "there is no column 'labels', so documents have no labels" in report.notes[0]
+    options = ReadOptions(text_field="title,body", labels_field="tags", weights_field="w")
+    corpus = read_corpus(path, options=options)
+    assert list(corpus.texts) == ["x\ny"] and corpus.labels.toarray().tolist() == [[0.5]]
+    with pytest.raises(DataError, match="standard input"):
+        read_corpus("-", options=ReadOptions(format="parquet"))
 
 
 def test_bad_parquet(tmp_path):
@@ -183,4 +230,10 @@ def test_a_quoted_field_over_two_lines_of_a_tsv_is_told_of(tmp_path):
     path.write_bytes(b'text\tlabels\n"x\n1"\ta\n')
     with pytest.raises(DataError, match="quoted=true"):
         read_corpus(path)
+    three = tmp_path / "b.tsv"
+    three.write_bytes(b'text\tlabels\tid\n"x\ta\n')
+    with pytest.raises(DataError, match=r"has 2 fields, but there are 3 columns$"):
+        read_corpus(three)
+    with pytest.raises(DataError, match=r"has 1 fields, but there are 2 columns$"):
+        read_corpus(write(tmp_path, b"text,labels\nx\n"))
     assert list(read_corpus(path, options=ReadOptions(quoted=True)).texts) == ["x\n1"]

@@ -172,15 +172,54 @@ def test_bad_lines_name_file_line_and_token(tmp_path, body, line, reason):
     [
         (b"3 5 4\n0 1:1\n", "the header says 3 documents, but there are 1"),
         (b"1 5 4\n0 1:1\n0 1:1\n", "the header says 1 documents, but there are 2"),
-        (b"0 1:1\n", "must begin with a line of three counts"),
+        (b"0 1:1\n", "line 1: the first line must be three counts"),
         (b"", "no documents"),
         (b"0 5 4\n", "no documents"),
-        (b"1 1 999999999999\n0 0:1\n", "at most"),
+        (b"1 1 999999999999\n0 0:1\n", "line 1: the header says 1 features and .* at most"),
+        (b"1 2147483648 1\n0 0:1\n", "line 1: the header says 2,147,483,648 features .* at most"),
+        (b"1 1 1" + b"0" * 18 + b"\n0 0:1\n", "the first line must be three counts"),
     ],
 )
 def test_a_header_that_is_wrong_or_missing(tmp_path, content, reason):
     with pytest.raises(DataError, match=reason):
         read_corpus(write(tmp_path, content), options=ReadOptions(format="xc"))
+
+
+def test_a_wrong_count_is_noted_where_bad_lines_are_skipped(tmp_path):
+    report = ReadReport()
+    path = write(tmp_path, b"9 5 4\n0 1:1\nx\n")
+    corpus = read_corpus(path, options=ReadOptions(skip_bad=True), report=report)
+    assert len(corpus) == 1
+    assert report.notes == [f"{path}: the header says 9 documents, but there are 1"]
+    report = ReadReport()
+    path = write(tmp_path, b"2 5 4\n0 1:1\nx\n")
+    read_corpus(path, options=ReadOptions(skip_bad=True), report=report)
+    assert report.notes == []
+
+
+def test_bad_lines_of_svmlight_files(tmp_path):
+    path = write(tmp_path, b"\xef\xbb\xbf0 1:1\n0 x\n", "a.svm")
+    with pytest.raises(DataError, match="line 2: label 'x'"):
+        read_corpus(path)
+    narrow = ReadOptions(n_features=1)
+    with pytest.raises(DataError, match="line 1: feature '1:1': the index must be below 1"):
+        read_corpus(path, options=narrow)
+
+
+def test_files_longer_than_one_block_are_written_whole(tmp_path):
+    rows = 5000
+    corpus = Corpus(
+        None,
+        sparse.csr_array(np.arange(rows)[:, None] % 2 == 0).astype(np.float32),
+        LabelIndex(["0"]),
+        features=sparse.csr_array(np.arange(1, rows + 1, dtype=np.float32)[:, None]),
+    )
+    write_corpus(corpus, tmp_path / "a.txt")
+    again = read_corpus(tmp_path / "a.txt")
+    assert np.array_equal(again.features.sparse.toarray(), corpus.features.sparse.toarray())
+    assert np.array_equal(again.labels.toarray(), corpus.labels.toarray())
+    lines = (tmp_path / "a.txt").read_text().splitlines()
+    assert lines[:3] == ["5000 1 1", "0 0:1.0", " 0:2.0"] and len(lines) == rows + 1
 
 
 def test_lines_cut_by_chunks_are_whole(tmp_path, monkeypatch):
@@ -256,4 +295,6 @@ def test_what_the_format_cannot_hold_is_refused(tmp_path):
     )
     with pytest.raises(DataError, match="weights"):
         write_corpus(weighted, tmp_path / "a.txt")
+    with pytest.raises(DataError, match="no texts; write xc"):
+        write_corpus(weighted, tmp_path / "a.jsonl")
     assert list(tmp_path.iterdir()) == []

@@ -90,10 +90,10 @@ def damaged_matrix(folder, name, matrix):
     ("damage", "message"),
     [
         (lambda f: (f / "ranker" / "param.json").unlink(), "param.json is missing"),
-        (lambda f: (f / "ranker" / "param.json").write_text("[]"), "object of settings"),
+        (lambda f: (f / "ranker" / "param.json").write_text("[]"), "must be a JSON object"),
         (lambda f: (f / "ranker" / "param.json").write_text("{}"), "depth must be"),
-        (lambda f: (f / "ranker" / "1.model" / "W.npz").unlink(), "W.npz: cannot read"),
-        (lambda f: (f / "ranker" / "1.model" / "W.npz").write_bytes(b"x"), "W.npz: cannot read"),
+        (lambda f: (f / "ranker" / "1.model" / "W.npz").unlink(), "W.npz: cannot be read"),
+        (lambda f: (f / "ranker" / "1.model" / "W.npz").write_bytes(b"x"), "W.npz: cannot be read"),
         (lambda f: (f / "ranker" / "1.model" / "param.json").write_text("{}"), "not a PECOS layer"),
         (lambda f: damaged_matrix(f, "C", np.ones((7, 3))), "exactly one cluster"),
         (lambda f: damaged_matrix(f, "C", np.eye(7, 4)), "exactly one cluster"),

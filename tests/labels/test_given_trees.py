@@ -180,10 +180,10 @@ def test_training_on_a_given_tree(tmp_path):
     index = LabelIndex.from_label_lists(labels)
     tree, _ = tree_from_thesaurus(THESAURUS, index)
     model = Linear().fit(texts, labels, index=index, label_tree=tree)
-    assert model.ranker_.tree == tree
+    assert model.rankers()[0].tree == tree
     assert model.predict(texts[:5], k=1).names() == labels[:5]
     model.save(tmp_path / "model")
-    assert Linear.load(tmp_path / "model").ranker_.tree == tree
+    assert Linear.load(tmp_path / "model").rankers()[0].tree == tree
     with pytest.raises(ConfigError, match="n_trees: must be 1"):
         Linear(n_trees=2).fit(texts, labels, label_tree=tree)
     with pytest.raises(DataError, match="tree has 2"):
@@ -196,7 +196,7 @@ def test_only_children_cost_nothing():
     tree = LabelTree([[0, 0], [0, 1], [0, 0, 1]], [0, 1, 2])
     exact = RankerParams(eps=1e-5)  # levels have different seeds
     chain = Linear(ranker=exact).fit(texts, labels, label_tree=tree)
-    assert len(chain.ranker_.levels[1].values) == 0
+    assert len(chain.rankers()[0].levels[1].values) == 0
     shorter = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
     plain = Linear(ranker=exact).fit(texts, labels, label_tree=shorter)
     a, b = chain.predict(texts, k=3), plain.predict(texts, k=3)

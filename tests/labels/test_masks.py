@@ -7,7 +7,7 @@ from labelgrove import LabelIndex, LabelMask, Linear
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import TreeParams
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.scores.diversity import diversify, label_clusters
+from labelgrove.scores.diversity import diversify
 from labelgrove.scores.predictions import Predictions
 
 WORDS = ["red", "blue", "green", "shoe", "hat", "lamp", "chair", "table", "bottle", "cup"]
@@ -60,7 +60,7 @@ def test_a_mask_is_made_once_and_used_often(models):
     assert model.predict(["red hat"], k=9, allow=mask).names() == (
         model.predict(["red hat"], k=9, deny=["label hat"]).names()
     )
-    assert mask.over(model.ranker_.tree) is mask.over(model.ranker_.tree)
+    assert mask.over(model.rankers()[0].tree) is mask.over(model.rankers()[0].tree)
     narrower = model.predict(["red hat"], k=9, allow=mask, deny=["label red"]).names()[0]
     assert len(narrower) == 8 and "label red" not in narrower
     with pytest.raises(DataError, match="over 2 labels, the model has 10"):
@@ -93,7 +93,7 @@ def test_diversity_is_off_by_default_and_spreads_clusters_when_on(models):
     plain = model.predict(texts, k=4)
     same = model.predict(texts, k=4, diversity=0.0)
     assert np.array_equal(plain.columns, same.columns) and np.array_equal(plain.scores, same.scores)
-    clusters = label_clusters(model)
+    clusters = model.label_clusters()
     spread = model.predict(texts, k=4, diversity=1.0)
     assert all(len(set(clusters[row])) == 4 for row in spread.columns)
     assert spread.columns[:, 0].tolist() == plain.columns[:, 0].tolist()

@@ -45,7 +45,7 @@ def test_shape(labels, leaf, branching, top, widths):
 def test_kmeans_agrees_with_the_literal_version(seed, kind):
     points = random_points(83, seed=seed)
     parts = as_blocks(points, kind).parts()
-    found = _native.balanced_kmeans(*parts.sparse, parts.dense, 3, 20, seed, 1)
+    found = _native.balanced_kmeans(parts, depth=3, max_iterations=20, seed=seed, threads=1)
     expected = balanced_kmeans(points.to_csr().toarray().astype(np.float64), 3, 20, seed)
     assert found.tolist() == expected
 

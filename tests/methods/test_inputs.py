@@ -14,11 +14,10 @@ from labelgrove.core.arrays import CsrParts
 from labelgrove.core.callbacks import Reporter
 from labelgrove.data import features
 from labelgrove.data.features import FeatureParts, Features
-from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods.inputs import beside_terms, check_dense_norm, document_parts, terms_stage
+from labelgrove.methods.inputs import beside_terms, check_dense_norm, document_parts, features_stage
 
 TEXTS = ["red hat", "blue shoe"]
 BOTH = Features(sparse=np.eye(2, 3), dense=np.array([[3.0, 4.0], [0.0, 0.0]]))
@@ -129,7 +128,7 @@ def test_what_stands_for_the_features_notices_the_dense_block(tmp_path: Path) ->
     one, other = (corpus.with_dense([[x], [2.0]]) for x in (1.0, 1.5))
     with RunFolder(tmp_path / "run") as run:
         seen = [
-            content_hash(terms_stage(Stages(Reporter(), run), c, TfidfParams(), norm, None)[1])
+            features_stage(Stages(Reporter(), run), c, TfidfParams(), norm, None)[0].key
             for c, norm in ((corpus, "l2"), (corpus, None), (one, "l2"), (one, None), (other, "l2"))
         ]
         assert [stage.name for stage in run.status().stages] == ["tfidf"]  # one for all

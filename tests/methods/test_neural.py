@@ -77,7 +77,7 @@ def test_memory_counts_the_vectors_that_a_reranker_learns_from(method: str) -> N
 def test_lists_for_other_levels_are_refused_before_the_work() -> None:
     said: list[str] = []
     model = new("cascadexml", heads={"clusters": [2, 4], "kept": [2, 2, 2]})
-    with pytest.raises(ConfigError, match="2 values wanted, got 3: 11 labels get 2 levels"):
+    with pytest.raises(ConfigError, match="must have 2 values, got 3: 11 labels get 2 levels"):
         model.fit(*planted(60), callbacks=[lambda event: said.append(event.stage)])
     assert said == []
 

@@ -101,8 +101,22 @@ def test_bins_by_hand():
         (1, 1, 0),  # the occurrence is document 1's unknown label
     ]
     assert rows["tail"].precision_share == pytest.approx(2 / 9)
+    assert rows["tail"].recall == 1.0
     assert rows["unseen"].recall == 0.0
     assert math.isnan(rows["torso"].recall)
+
+
+def test_bins_of_the_five_best_labels_without_those_filtered_out():
+    rows = by_frequency(
+        PREDICTIONS, TRUTH, train_frequencies=[101, 11, 10, 1, 0], filter_pairs=[(0, 0)]
+    )
+    assert [(row.labels, row.occurrences, row.hits) for row in rows] == [
+        (1, 1, 0),
+        (1, 0, 0),
+        (2, 2, 2),
+        (1, 0, 0),
+    ]
+    assert rows[2].precision_share == pytest.approx(2 / 15)
 
 
 def test_filter_pairs_move_the_next_label_up_and_keep_the_truth():
@@ -113,7 +127,7 @@ def test_filter_pairs_move_the_next_label_up_and_keep_the_truth():
     assert ev["P@1"] == 0
     assert ev["R@2"] == pytest.approx((1 / 2 + 1 / 1 + 0) / 3)
     assert ev["nDCG@2"] == pytest.approx((L3 / (1 + L3) + L3 / 1 + 0) / 3)
-    assert "1 predicted labels were removed by the filter" in ev.notes
+    assert "the filter removed 1 predicted labels" in ev.notes
 
 
 def test_propensity_by_hand():

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.metrics import f1_score, ndcg_score
 
-from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.metrics import DEFAULT_METRICS, Evaluation, Propensity, evaluate
+from labelgrove.metrics import DEFAULT_METRICS, Evaluation, Propensity, compare, evaluate
 from labelgrove.scores.predictions import Predictions
 from reference import metrics as reference
 
@@ -114,22 +114,68 @@ def test_default_metrics_follow_the_arguments():
     p = Predictions.from_scores(np.arange(10.0)[None], k=10, index=ten)
     without = evaluate(p, np.ones((1, 10)))
     assert list(without) == [name for name in DEFAULT_METRICS if not name.startswith("PS")]
-    assert without.notes == ("PSP left out: it needs train_frequencies and n_train",)
+    assert without.notes == ("PSP is left out, because it needs train_frequencies and n_train",)
 
 
 def test_notes_say_what_was_counted_in_an_unexpected_way():
     ev = evaluate(
         SMALL,
-        truth_of([{0, 1}, set()]),
+        truth_of([{0, 1, 2}, set()]),
         unknown=[3, 0],
-        metrics=["P@5"],
+        metrics=["P@1", "P@5"],
         train_frequencies=[5, 0, 1, 1, 1, 1, 1],
     )
     assert ev.notes == (
-        "4 true label occurrences were unseen in training; they count as misses unless predicted",
+        "4 true label occurrences are of labels that were unseen in training; they count as misses "
+        "unless predicted",
         "1 documents without labels count as zero",
-        "at most 2 labels were predicted; places up to 5 count as misses",
+        "at most 2 labels were predicted; ranks up to 5 count as misses",
     )
+
+
+def test_no_notes_if_nothing_is_unexpected():
+    ev = evaluate(SMALL, SMALL_TRUTH, metrics=["P@2"], train_frequencies=[1] * LABELS)
+    assert ev.notes == ()
+
+
+def test_defaults_are_the_documented_ones():
+    counts = {"train_frequencies": range(LABELS), "n_train": 100}
+    stated = {"propensity": Propensity(0.55, 1.5), "level": 0.95, "seed": 0}
+    ev = evaluate(SMALL, SMALL_TRUTH, **counts, intervals=30)
+    assert ev == evaluate(SMALL, SMALL_TRUTH, **counts, **stated, intervals=30)
+    assert evaluate(SMALL, SMALL_TRUTH, metrics=["P@1"]).intervals == {}
+    assert evaluate(SMALL, SMALL_TRUTH, metrics=["P@1"], intervals=1).intervals.keys() == {"P@1"}
+    other = predictions_of([[4, 1], [2, 0]])
+    result = compare(SMALL, other, SMALL_TRUTH, **counts)
+    assert result == compare(SMALL, other, SMALL_TRUTH, **counts, **stated, intervals=1000)
+    assert list(result.differences) == [name for name in DEFAULT_METRICS if name != "R@10"]
+    ten = LabelIndex([str(i) for i in range(10)])
+    long, short = (Predictions.from_scores(np.eye(10)[:2], k=k, index=ten) for k in (10, 9))
+    assert "R@10" not in compare(long, short, np.eye(10)[:2], intervals=1).differences
+    assert "R@10" in compare(long, long, np.eye(10)[:2], intervals=1).differences
+
+
+def test_compare_takes_the_arguments_of_evaluate():
+    other = predictions_of([[4, 1], [2, 4]])
+    arguments = {
+        "unknown": [1, 0],
+        "metrics": ["PSP@2", "coverage@2"],
+        "train_frequencies": range(LABELS),
+        "n_train": 100,
+        "propensity": "amazon",
+        "filter_pairs": [(1, 2)],
+    }
+    result = compare(SMALL, other, SMALL_TRUTH, intervals=5, **arguments)
+    assert result.first == evaluate(SMALL, SMALL_TRUTH, **arguments)
+    assert result.second == evaluate(other, SMALL_TRUTH, **arguments)
+    assert list(result.intervals) == ["PSP@2"]
+    gain = 100 * (result.second["PSP@2"] - result.first["PSP@2"])
+    table = result.table().splitlines()
+    assert table[1].startswith(f"PSP       {gain:+.2f} [")
+    assert table[3:] == [
+        "2 documents; second minus first, percentage points",
+        *(f"note: {note}" for note in result.first.notes),
+    ]
 
 
 def test_values_of_the_truth_do_not_matter_but_stored_zeros_are_no_labels():
@@ -137,10 +183,27 @@ def test_values_of_the_truth_do_not_matter_but_stored_zeros_are_no_labels():
     weighted = sparse.csr_array(SMALL_TRUTH * 0.25)
     assert evaluate(SMALL, weighted, metrics=["R@2"]).values == plain.values
     stored = sparse.csr_array(
-        (np.float32([1, 0, 1, 1]), [0, 5, 2, 4], [0, 2, 4]), shape=SMALL_TRUTH.shape
+        (np.float32([1, 0, -1, 1, 1]), [0, 5, 6, 2, 4], [0, 3, 5]), shape=SMALL_TRUTH.shape
     )
     assert evaluate(SMALL, stored, metrics=["R@2"]).values == plain.values
-    assert stored.nnz == 4  # the caller's matrix is as it was
+    assert stored.nnz == 5  # the caller's matrix is as it was
+
+
+def test_label_lists_and_a_corpus_count_their_unknown_labels():
+    lists = [["l0"], ["l2", "l4", "new"]]
+    expected = evaluate(SMALL, SMALL_TRUTH, unknown=[0, 1], metrics=["R@2"])
+    assert expected["R@2"] == pytest.approx((1 + 1 / 3) / 2)
+    assert evaluate(SMALL, lists, metrics=["R@2"]) == expected
+    assert evaluate(SMALL, tuple(lists), metrics=["R@2"]) == expected
+    assert evaluate(SMALL, Corpus.from_lists(["x", "y"], lists), metrics=["R@2"]) == expected
+    assert evaluate(SMALL, SMALL_TRUTH.toarray().tolist(), metrics=["P@1"])["P@1"] == 1
+    with pytest.raises(DataError, match="document 0"):
+        evaluate(SMALL, [["l0", None], []], metrics=["R@2"])
+
+
+def test_f1_of_a_document_without_any_label_is_zero():
+    ev = evaluate(SMALL, truth_of([{0}, set()]), metrics=["F1@t=0.9", "F1@t=2", "R@1", "RP@1"])
+    assert ev.values == {"F1@t=0.9": 0.5, "F1@t=2": 0.0, "R@1": 0.5, "RP@1": 0.5}
 
 
 def test_presets_and_constants_are_part_of_the_result():
@@ -175,6 +238,17 @@ def test_table_and_dict():
         ev["R@5"]
 
 
+def test_columns_of_the_table_are_ordered_and_aligned():
+    values = {"P@10": 0.1, "micro-F1@t=0.5": 1.0, "micro-F1@t=0.25": 0.03, "P@3": math.nan}
+    assert Evaluation(values, n=1).table().splitlines() == [
+        "             @3    @10  @t=0.5  @t=0.25",
+        "P             -  10.00",
+        "micro-F1                100.00     3.00",
+        "1 documents; percent",
+    ]
+    assert Evaluation({"P@3": math.nan}, n=1).table().splitlines()[1] == "P        -"
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -190,11 +264,15 @@ def test_table_and_dict():
         ),
         ({"train_frequencies": [1]}, DataError, "train_frequencies has shape"),
         ({"train_frequencies": [-1] * LABELS}, DataError, "not negative"),
-        ({"unknown": [1]}, DataError, "unknown must hold 2 counts"),
+        ({"train_frequencies": [1] * (LABELS - 1) + [-1]}, DataError, "not negative"),
+        ({"train_frequencies": [math.inf] + [1] * (LABELS - 1)}, DataError, "finite"),
+        ({"unknown": [1]}, DataError, "unknown must be 2 counts"),
         ({"unknown": [1, -1]}, DataError, "none negative"),
-        ({"propensity": "news"}, ConfigError, "known are wikipedia, amazon, default"),
+        ({"propensity": "news"}, ConfigError, "one of wikipedia, amazon, default, got 'news'"),
         ({"filter_pairs": [(5, 0)]}, DataError, "pair 0"),
         ({"intervals": 0}, ConfigError, "at least 1 resample"),
+        ({"intervals": 5, "level": 1.0}, ConfigError, "level must be between 0 and 1"),
+        ({"intervals": 5, "level": 0}, ConfigError, "level must be between 0 and 1"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, error, message):
@@ -207,18 +285,29 @@ def test_data_that_does_not_fit_is_refused():
         evaluate(SMALL, SMALL_TRUTH[:1])
     with pytest.raises(DataError, match="no documents"):
         evaluate(predictions_of([]), truth_of([]))
-    with pytest.raises(DataError, match="document 1 has label 'l2' twice"):
+    with pytest.raises(DataError, match="document 1 have label 'l2' twice"):
         evaluate(predictions_of([[0, 1], [2, 2]]), SMALL_TRUTH)
+    with pytest.raises(DataError, match="document 0 have label 'l0' twice"):
+        evaluate(predictions_of([[0, 3, 0], [2, 4, 5]]), SMALL_TRUTH)
 
 
 def test_a_model_is_no_predictions():
-    with pytest.raises(DataError, match=r"model\.predict\(texts, k=10\) gives, got dict"):
+    with pytest.raises(DataError, match=r"must be Predictions.* got dict"):
         evaluate({}, [["a"]])
 
 
 def test_propensity_constants_are_checked():
-    with pytest.raises(ConfigError, match="A must be >= 0"):
-        Propensity(a=-1)
+    assert Propensity() == Propensity.preset("Default") == Propensity(0.55, 1.5)
+    assert Propensity.preset("wikipedia") == Propensity(0.5, 0.4)
+    assert Propensity.preset("Amazon") == Propensity(0.6, 2.6)
+    assert Propensity(a=0).a == 0
+    for wrong in ({"a": -0.1}, {"a": math.inf}, {"b": 0}, {"b": -0.5}, {"b": math.inf}):
+        with pytest.raises(ConfigError, match="A must be >= 0 and B > 0"):
+            Propensity(**wrong)
     with pytest.raises(ConfigError, match="n_train"):
         Propensity().inverse([1], n_train=0)
-    assert Propensity().inverse([0, 9], n_train=1).tolist() == [1.0, 1.0]
+    for few in (1, 2):
+        assert Propensity().inverse([0, 9], n_train=few).tolist() == [1.0, 1.0]
+    # 1 + (ln N - 1) (B + 1)^A (N_l + B)^-A
+    expected = [1 + (math.log(50) - 1) * 2.5**0.55 * (n + 1.5) ** -0.55 for n in (0, 9)]
+    assert Propensity().inverse([0, 9], n_train=50).tolist() == pytest.approx(expected)

@@ -73,10 +73,29 @@ def test_seed_decides_and_blocks_do_not(monkeypatch):
         for seed in (1, 1, 2)
     )
     assert a == b != c
-    monkeypatch.setattr("labelgrove.metrics.intervals._WEIGHTS_AT_ONCE", 40 * 7)
-    d = evaluate(p, truth, metrics=["P@1", "nDCG@5"], intervals=50, seed=1).intervals
-    assert d["P@1"] == pytest.approx(a["P@1"])
-    assert d["nDCG@5"] == pytest.approx(a["nDCG@5"])
+    for weights in (40 * 7, 1):
+        monkeypatch.setattr("labelgrove.metrics.intervals._WEIGHTS_AT_ONCE", weights)
+        d = evaluate(p, truth, metrics=["P@1", "nDCG@5"], intervals=50, seed=1).intervals
+        assert d["P@1"] == pytest.approx(a["P@1"])
+        assert d["nDCG@5"] == pytest.approx(a["nDCG@5"])
+
+
+def test_macro_averages_are_compared_on_the_documents_drawn():
+    n, times = 12, 9
+    truth = case(n, 7)[1]
+    first, second = case(n, 8)[0], case(n, 9)[0]
+    result = compare(first, second, truth, metrics=["macro-R@3"], intervals=times, seed=4)
+    rng = np.random.default_rng(4)
+    changes = []
+    for _ in range(times):
+        rows = rng.integers(0, n, size=n)
+        recalls = []
+        for p in (first, second):
+            ranked = [p.columns[row].tolist() for row in rows]
+            true = [set(np.flatnonzero(truth[row]).tolist()) for row in rows]
+            recalls.append(reference.macro(ranked, true, [0] * n, 3)[1])
+        changes.append(recalls[1] - recalls[0])
+    assert result.intervals["macro-R@3"] == pytest.approx(np.quantile(changes, [0.025, 0.975]))
 
 
 def test_width_is_that_of_the_normal_approximation():

@@ -96,7 +96,9 @@ def test_what_is_missing_is_named():
     assert scorer("P@1")(model, TEXTS, LABELS) < 1
     with pytest.raises(ConfigError, match=r"facts_\.frequencies"):
         scorer("PSP@1")(model, TEXTS, LABELS)
-    with pytest.raises(ConfigError, match="too few"):
-        scorer("P@5", k=3)
+    for name, k in (("P@5", 4), ("micro-F1@t=0.5", 0)):
+        with pytest.raises(ConfigError, match="too few"):
+            scorer(name, k=k)
+    assert (scorer("P@5", k=5).k, scorer("micro-F1@t=0.5", k=1).k) == (5, 1)
     with pytest.raises(ConfigError, match="did you mean"):
         scorer("ndgc@5")

@@ -14,8 +14,10 @@ from labelgrove.datasets import shop_corpus
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.methods import create
+from labelgrove.model.outline import expected_widths
+from labelgrove.planning.estimates import Estimate
 from labelgrove.planning.linear import linear_work, sampled
-from labelgrove.planning.plan import Estimate, Plan, expected_widths, plan_training
+from labelgrove.planning.plan import Plan, plan_training
 from labelgrove.ranking.solver import RankerParams
 
 
@@ -55,7 +57,7 @@ def test_the_memory_estimate_is_not_below_what_is_needed(corpus: Corpus) -> None
     plan = plan_training(Linear(), corpus, calibrate=False)
     before = peak_rss() or 0
     model = Linear().fit(corpus)
-    weights = sum(level.values.nbytes for level in model.ranker_.levels)
+    weights = sum(level.values.nbytes for level in model.rankers()[0].levels)
     assert plan.memory_bytes > weights
     assert (peak_rss() or 0) - before < plan.memory_bytes
 

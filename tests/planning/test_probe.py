@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+
 from labelgrove import Corpus
 from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.methods import create
-from labelgrove.planning.neural import token_passes
 from labelgrove.planning.plan import plan_training
 from support.tiny_encoders import make_encoder
 
@@ -64,11 +64,12 @@ def test_the_plan_is_near_the_training(encoder: Path) -> None:
 
 def test_passes_over_the_documents(encoder: Path) -> None:
     twice = create("lightxml", settings(encoder) | {"held_out": 0.0})
-    assert token_passes(twice, 100) == (2, 0)
+    work = twice.outline(100, 10).encoder
+    assert (work.learns, work.reads) == (2, 0)
     steps = create("cascadexml", settings(encoder, max_steps=10) | {"held_out": 0.0})
-    assert token_passes(steps, 320)[0] == pytest.approx(0.5)
-    vectors = create("linear-vectors", {"encoder": {"encoder": str(encoder)}})
-    assert token_passes(vectors, 100) == (0, 1)
+    assert steps.outline(320, 10).encoder.learns == pytest.approx(0.5)
+    work = create("linear-vectors", {"encoder": {"encoder": str(encoder)}}).outline(100, 10).encoder
+    assert (work.learns, work.reads) == (0, 1)
 
 
 def test_trees_are_told_as_they_will_be(encoder: Path) -> None:

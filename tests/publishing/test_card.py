@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+pytest.importorskip("huggingface_hub")
+from huggingface_hub import ModelCard
+
 import labelgrove
+from labelgrove.core.part import Part
 from labelgrove.datasets import shop_corpus
 from labelgrove.disk.model_folder import save_model
-from labelgrove.disk.part import Part
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.publishing.card import model_card
 
 REPORT = {
@@ -42,10 +47,11 @@ def card(folder: Path, **options: Any) -> str:
 
 def test_a_neural_model(folder: Path) -> None:
     text = card(folder, name="me/tags", licence="cc-by-4.0", language=["en", "de"])
-    assert text.startswith("---\nlibrary_name: labelgrove\n")
-    front = text.split("---\n")[1]
-    assert "license: cc-by-4.0\n" in front and "language:\n- en\n- de\n" in front
-    assert "- lightxml\n" in front
+    assert text.startswith("---\n")
+    front = ModelCard(text).data
+    assert (front.library_name, front.pipeline_tag) == ("labelgrove", "text-classification")
+    assert (front.license, front.language) == ("cc-by-4.0", ["en", "de"])
+    assert "lightxml" in front.tags
     assert "| encoder | gte-small |" in text and "/home" not in text
     assert "| labels | 2 |" in text and "| training documents | 2 |" in text
     assert "| percent | this model | linear on tf-idf |" in text
@@ -68,6 +74,7 @@ def test_a_linear_model(tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     text = card(tmp_path / "model")
     assert "No measurement is stored" in text and "labelgrove[hub]'" in text
+    assert not re.search(r"\n\n\n|{[{%]", text)
     assert "encoder" not in text and "not calibrated" in text
 
 
@@ -100,3 +107,18 @@ def test_an_ensemble_needs_what_its_members_need(tmp_path: Path) -> None:
     assert "labelgrove[hub,torch]" in both
     alone = card(stored(tmp_path / "alone", "ensemble", {"members": [linear]}))
     assert "labelgrove[hub]" in alone
+
+
+@pytest.mark.parametrize("package", ["huggingface_hub", "jinja2"])
+def test_without_the_extra_a_sentence_says_what_to_install(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=r"labelgrove\[hub\]"):
+        card(folder)
+
+
+def test_what_people_write_is_no_template(folder: Path) -> None:
+    text = card(folder, name="me/{{ card_data }}", description="{% raw %}\n---\nlicense: mit")
+    assert "# me/{{ card_data }}\n\n{% raw %} --- license: mit\n\nThe model" in text
+    assert ModelCard(text).data.license is None

@@ -1,102 +1,143 @@
-"""Charts hold what they should, inside their sheet, whatever the values are."""
+"""Charts show what they should, whatever the values are, as SVG in a page and as PNG files."""
 
 from __future__ import annotations
 
 import math
-from html.parser import HTMLParser
+import sys
+import warnings
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
+
+pytest.importorskip("matplotlib")
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from report_pages import Page
 
-from labelgrove.report.charts import (
-    Axis,
-    Series,
-    bar_chart,
-    line_chart,
-    round_steps,
-    row_chart,
-    short_number,
-)
-from labelgrove.report.drawing import Area, Dot, Drawing, Line, Words
-from labelgrove.report.svg import to_svg
+from labelgrove import Corpus, Linear
+from labelgrove.errors import MissingExtraError
+from labelgrove.report import write_report
+from labelgrove.report.charts import Chart, Series, bar_chart, line_chart, row_chart
+from labelgrove.report.look import LOOK, colours
 
 NAMES = {"title": "t", "summary": "s", "x_name": "x", "y_name": "y"}
+CORPUS = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+HOSTILE = "_$a$ </text><script>'\"&\x00\ud800"
 
 
-def places(drawing: Drawing) -> list[tuple[float, float]]:
-    found: list[tuple[float, float]] = []
-    for shape in drawing.shapes:
-        found += shape.points if isinstance(shape, Line | Area) else [shape.at]
-    return found
+def lines(chart: Chart) -> list[list[tuple[float, float]]]:
+    """The points of the curves."""
+    return [line.get_xydata().tolist() for line in chart.figure.axes[0].lines]
 
 
 @given(
-    st.lists(st.tuples(st.floats(), st.floats()), max_size=8),
+    st.lists(st.tuples(st.floats(), st.floats()), max_size=6),
     st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
-def test_curves_stay_on_the_sheet(points: list[tuple[float, float]], log: bool) -> None:
-    points = [(x, y) for x, y in points if not (abs(x) > 1e300 or abs(y) > 1e300)]
-    drawing = line_chart([Series("a", points), Series("b", [])], log=log, **NAMES)
-    for x, y in places(drawing):
-        assert math.isfinite(x) and math.isfinite(y)
-        assert -1 <= x <= drawing.width + 1 and -1 <= y <= drawing.height + 1
+@settings(max_examples=25, deadline=None)
+def test_any_points_make_a_chart(points: list[tuple[float, float]], log: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chart = line_chart([Series("a", points), Series("b", [])], log=log, **NAMES)
+        Page(chart.svg("chart"))
+    usable = [p for p in points if all(abs(v) < 1e300 for v in p) and not (log and min(p) <= 0)]
+    assert lines(chart)[-1] == [list(point) for point in usable]
 
 
 def test_a_single_point_is_a_dot_and_gaps_are_left_out() -> None:
-    drawing = line_chart([Series("a", [(1, 0.5), (2, math.nan)], dots=False)], **NAMES)
-    assert sum(isinstance(shape, Dot) for shape in drawing.shapes) == 1
+    chart = line_chart([Series("a", [(1, 0.5), (2, math.nan)], dots=False)], **NAMES)
+    assert lines(chart) == [[[1, 0.5]]]
+    assert chart.figure.axes[0].lines[0].get_marker() == "o"
+
+
+def test_bands_surround_their_curves() -> None:
+    chart = line_chart([Series("a", [(1, 2), (2, 3)], band=[(1, 1, 3), (2, 2, 4)])], **NAMES)
+    (band,) = chart.figure.axes[0].collections
+    assert band.get_datalim(chart.figure.axes[0].transData).bounds == (1, 1, 1, 3)
 
 
 def test_bars_are_as_high_as_their_values() -> None:
-    drawing = bar_chart(
-        ["a", "b", "c"], [("one", [50.0, 100.0, math.nan])], y_range=(0, 100), **NAMES
-    )
-    areas = [shape for shape in drawing.shapes if isinstance(shape, Area)]
-    heights = [area.points[2][1] - area.points[1][1] for area in areas]
-    assert len(areas) == 2 and heights[0] == pytest.approx(heights[1] / 2)
+    series = [("one", [50.0, 100.0, math.nan]), ("two", [10.0, 20.0, 30.0])]
+    chart = bar_chart(["a", "b", "c"], series, y_range=(0, 100), **NAMES)
+    bars = chart.figure.axes[0].patches
+    assert [bar.get_height() for bar in bars] == [50, 100, 10, 20, 30]
+    edges = sorted((bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars)
+    assert all(end <= start for (_, end), (start, _) in pairwise(edges))
 
 
 def test_rows_are_as_long_as_their_values() -> None:
-    drawing = row_chart([("a", 2.0, "2 s"), ("b", 1.0, "1 s")], title="", summary="")
-    bars = [s for s in drawing.shapes if isinstance(s, Area) and s.role == "run0"]
-    lengths = [bar.points[1][0] - bar.points[0][0] for bar in bars]
-    assert lengths[0] == pytest.approx(2 * lengths[1])
-    assert row_chart([], title="", summary="").height > 0
+    chart = row_chart([("a", 2.0, "2 s"), ("b", 1.0, "1 s")], title="", summary="")
+    _, first, _, second = (bar.get_width() for bar in chart.figure.axes[0].patches)
+    assert (first, second) == (2, 1)
+    assert {text.get_text() for text in chart.figure.axes[0].texts} == {"a", "b", "2 s", "1 s"}
+    Page(row_chart([], title="", summary="").svg("empty"))
 
 
-def test_many_runs_get_a_legend_of_several_lines() -> None:
+def test_many_runs_get_a_legend_of_several_rows_and_differ() -> None:
     many = [Series(f"a rather long name of run {n}", [(0, n), (1, n)], n) for n in range(9)]
-    drawing = line_chart(many, **NAMES)
-    words = {shape.text for shape in drawing.shapes if isinstance(shape, Words)}
-    assert all(f"a rather long name of run {n}" in words for n in range(9))
-    lines = [s for s in drawing.shapes if isinstance(s, Line) and s.role.startswith("run")]
-    assert len({(line.role, line.dash) for line in lines}) == 9
+    chart = line_chart(many, **NAMES)
+    (legend,) = chart.figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == [f"a rather long name of run {n}" for n in range(9)]
+    drawn = chart.figure.axes[0].lines
+    assert len({(line.get_color(), str(line._unscaled_dash_pattern)) for line in drawn}) == 9
+    single = line_chart(many[:1], **NAMES)
+    assert not single.figure.legends
+    assert chart.figure.get_figheight() > single.figure.get_figheight()
 
 
-@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
-def test_steps_are_few_and_inside(low: float, span: float) -> None:
-    steps = round_steps(low, low + span)
-    assert len(steps) <= 7
-    slack = 1e-6 * max(abs(low), span)
-    assert all(low - slack <= step <= low + span + slack for step in steps)
+def test_svg_is_escaped_described_and_takes_its_colours_from_the_page() -> None:
+    series = [
+        Series(HOSTILE, [(0, 0), (1, 1)], band=[(0, 0, 1), (1, 0, 1)]),
+        Series("b", [(0, 1)], 1),
+    ]
+    chart = line_chart(series, **NAMES | {"title": HOSTILE, "summary": HOSTILE})
+    svg = chart.svg("chart")
+    page = Page(svg)
+    assert all(link.removeprefix("#") in page.ids for link in page.links) and page.links
+    assert {tag for tag, _ in page.tags} <= {
+        *("svg", "title", "desc", "defs", "g", "path", "text", "use", "clippath", "rect")
+    }
+    # In the title, the description and the legend; only the control characters are replaced.
+    assert page.text.count("_$a$ </text><script>'\"&\ufffd\ufffd") == 3
+    assert "#" not in svg.replace("url(#chart-", "").replace('href="#chart-', "")
+    assert "var(--accent)" in svg and "var(--run-1)" in svg and "font-family" not in svg
+    assert svg == chart.svg("chart")
 
 
-def test_axis_ticks_of_a_logarithmic_axis_are_powers_of_ten() -> None:
-    assert Axis(1, 5000, 0, 1, log=True).ticks() == [1, 10, 100, 1000]
-    assert short_number(20_000) == "20k"
+def test_the_colours_come_from_the_stylesheet() -> None:
+    used = set(colours())
+    assert {"ink", "muted", "line", "accent", *(f"run-{n}" for n in range(1, 6))} <= used
+    assert f"--ink: light-dark({colours()['ink']}, " in LOOK.read_text(encoding="utf-8")
 
 
-def test_svg_escapes_names_and_is_told_to_those_who_do_not_see_it() -> None:
-    hostile = "<script>'\"&"
-    drawing = line_chart(
-        [Series(hostile, [(0, 0), (1, 1)]), Series("b", [(0, 1)])], **NAMES | {"title": hostile}
-    )
-    svg = to_svg(drawing, "chart")
-    tags: list[str] = []
-    parser = HTMLParser()
-    parser.handle_starttag = lambda tag, attributes: tags.append(tag)  # type: ignore[method-assign]
-    parser.feed(svg)
-    assert "script" not in tags
-    assert "role='img'" in svg and "aria-labelledby='chart-title chart-about'" in svg
+def test_png_files_are_light_and_the_same_each_time(tmp_path: Path) -> None:
+    image_module = pytest.importorskip("PIL.Image")
+    chart = bar_chart(["a"], [("one", [100.0])], y_range=(0, 100), **NAMES)
+    for name in ("a.png", "b.png"):
+        chart.png(tmp_path / name)
+    with image_module.open(tmp_path / "a.png") as image:
+        pixels = image.convert("RGB")
+        assert pixels.getpixel((2, 2)) == (255, 255, 255)
+        middle = pixels.getpixel((image.width // 2, image.height // 2))
+        assert bytes(middle).hex() == colours()["accent"][1:]
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_a_report_writes_its_charts(tmp_path: Path) -> None:
+    model = Linear().fit(CORPUS)
+    write_report(model, CORPUS, tmp_path / "r.html", png_folder=tmp_path / "png")
+    names = {file.name for file in (tmp_path / "png").iterdir()}
+    assert {"curve-p.png", "calibration.png", "long-tail.png", "stages.png"} <= names
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_without_the_extra_a_sentence_says_what_to_install_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=r"writing reports .*labelgrove\[report\]"):
+        write_report(None, CORPUS, tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from labelgrove import Corpus, LabelIndex, Linear, Predictions
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods.base import TrainingFacts
 from labelgrove.metrics import by_frequency, compare, evaluate
 from labelgrove.report import Report, measure_report, to_html, write_report
+from support.models import Plain
 from support.report_pages import Page
 
 THINGS = ["shoes", "hats", "lamps", "chairs", "tables"]
@@ -167,25 +168,30 @@ def test_hostile_labels_texts_ids_and_names_stay_text(tmp_path: Path) -> None:
         *("html", "head", "meta", "title", "style", "body", "a", "header", "h1", "h2", "h3"),
         *("p", "dl", "div", "dt", "dd", "nav", "ul", "ol", "li", "main", "section", "footer"),
         *("table", "caption", "thead", "tbody", "tr", "th", "td", "span", "bdi", "details"),
-        *("summary", "pre", "code", "figure", "figcaption", "svg", "desc", "polyline"),
-        *("polygon", "circle", "text"),
+        *("summary", "pre", "code", "figure", "figcaption", "svg", "desc", "text", "g", "path"),
+        *("defs", "use", "rect", "clippath"),
     }
 
 
-class Stub:
+class Stub(Plain):
     """A model that gives ready predictions, with what a fitted one remembers."""
 
-    method = "stub"
-
     def __init__(self, fitted: Any, predictions: Predictions, **attributes: Any) -> None:
+        super().__init__(method="stub")
         self.index_ = predictions.index
         self.facts_ = TrainingFacts(6, np.full(len(self.index_), 2), True)
-        self.tree_ = None if fitted is None else fitted.ranker_.tree
+        self.like = fitted
         self.predictions = predictions
         for name, value in attributes.items():
             setattr(self, name, value)
 
-    def predict(self, corpus: Corpus, k: int, threads: int | None = None) -> Predictions:
+    def trees(self) -> dict[str, Any]:
+        return {} if self.like is None else self.like.trees()
+
+    def to_config(self) -> dict[str, Any]:
+        return {}
+
+    def predict(self, X: Any, k: int = 5, **request: Any) -> Predictions:
         return self.predictions.top(k)
 
 
@@ -274,7 +280,7 @@ def test_texts_are_cut_and_features_need_none(model: Linear) -> None:
     assert "long " * 70 not in to_html(measure_report(model, corpus, intervals=None))
     features = Corpus(None, np.eye(2), LabelIndex("ab"), features=np.eye(2))
     p = Predictions.from_scores([[0, 1], [0, 1]], k=1, index=features.index)
-    assert "the data hold features" in to_html(measure_report(p, features, intervals=None))
+    assert "the data are features" in to_html(measure_report(p, features, intervals=None))
 
 
 def test_what_cannot_be_reported_is_refused(model: Linear, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def test_too_much_waiting_is_refused_at_once() -> None:
                 await batcher.ask(["d", "e"])
             second = asyncio.create_task(batcher.ask(["d"]))
             await asyncio.sleep(0.02)
-            assert "labelgrove_waiting_texts 4\n" in metrics.text()
+            assert "labelgrove_waiting_texts 4.0\n" in metrics.text()
             echo.go.set()
             await asyncio.gather(first, second)
             return caught.value
@@ -120,7 +120,7 @@ def test_too_much_waiting_is_refused_at_once() -> None:
     problem = asyncio.run(ask())
     assert (problem.status, problem.code) == (429, "overloaded")
     assert problem.headers["Retry-After"] == "1"
-    assert "labelgrove_waiting_texts 0\n" in metrics.text()
+    assert "labelgrove_waiting_texts 0.0\n" in metrics.text()
 
 
 def test_a_slow_model_refuses_before_the_time_limit_would() -> None:
@@ -152,7 +152,7 @@ def test_what_waits_past_the_time_limit_leaves_the_queue() -> None:
             await asyncio.sleep(0.02)
             second = asyncio.create_task(batcher.ask(["waits"]))
             outcomes = await asyncio.gather(first, second, return_exceptions=True)
-            assert "labelgrove_waiting_texts 1\n" in metrics.text()
+            assert "labelgrove_waiting_texts 1.0\n" in metrics.text()
             echo.go.set()
             later = await batcher.ask(["later"])
             assert later.rows == [("later", None)]

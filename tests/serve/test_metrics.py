@@ -2,71 +2,119 @@
 
 from __future__ import annotations
 
-import re
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from labelgrove.serve import metrics as module
+from labelgrove.serve.metrics import FOLDER, Metrics
+
+KINDS = {
+    "labelgrove_requests": "counter",
+    "labelgrove_request_seconds": "histogram",
+    "labelgrove_texts": "counter",
+    "labelgrove_batch_texts": "histogram",
+    "labelgrove_batch_seconds": "histogram",
+    "labelgrove_waiting_seconds": "histogram",
+    "labelgrove_waiting_texts": "gauge",
+    "labelgrove_open_requests": "gauge",
+    "labelgrove_reloads": "counter",
+}
+# A worker that reports what it sees whenever a line comes in.
+WORKER = """
+import sys
 from labelgrove.serve.metrics import Metrics
-
-SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="[^"\n]*"(,[a-z]+="[^"\n]*")*\})? [-+0-9.einf]+')
+metrics = Metrics()
+metrics.texts.inc(int(sys.argv[1]))
+metrics.batch_texts.observe(int(sys.argv[1]))
+metrics.waiting_texts.set(10 * int(sys.argv[1]))
+for line in sys.stdin:
+    print(metrics.text(), end="# done\\n", flush=True)
+"""
 
 
 def samples(text: str) -> dict[str, float]:
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    assert all(SAMPLE.fullmatch(line) for line in lines)
-    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
 
 
 def test_histograms_are_cumulative_and_add_up() -> None:
     metrics = Metrics()
     for value in (1, 1, 2, 3, 5000):
-        metrics.observe("labelgrove_batch_texts", value)
+        metrics.batch_texts.observe(value)
     got = samples(metrics.text())
     name = "labelgrove_batch_texts"
-    assert got[f'{name}_bucket{{le="1"}}'] == 2
-    assert got[f'{name}_bucket{{le="2"}}'] == 3
-    assert got[f'{name}_bucket{{le="4"}}'] == 4
-    assert got[f'{name}_bucket{{le="1024"}}'] == 4
-    assert got[f'{name}_bucket{{le="+Inf"}}'] == got[f"{name}_count"] == 5
+    assert got[f"{name}_bucket{{le=1.0}}"] == 2
+    assert got[f"{name}_bucket{{le=2.0}}"] == 3
+    assert got[f"{name}_bucket{{le=4.0}}"] == 4
+    assert got[f"{name}_bucket{{le=1024.0}}"] == 4
+    assert got[f"{name}_bucket{{le=+Inf}}"] == got[f"{name}_count"] == 5
     assert got[f"{name}_sum"] == 5007
 
 
 def test_unforeseen_routes_and_statuses_count_as_other() -> None:
     metrics = Metrics()
-    metrics.count("labelgrove_requests_total", "/etc/passwd", "418")
-    metrics.count("labelgrove_requests_total", "/v1/predict", "200")
+    metrics.count_request("/etc/passwd", 418)
+    metrics.count_request("/etc/shadow", None)
+    metrics.count_request("/v1/predict", 200)
     got = samples(metrics.text())
-    assert got['labelgrove_requests_total{route="other",status="other"}'] == 1
-    assert got['labelgrove_requests_total{route="/v1/predict",status="200"}'] == 1
+    assert got["labelgrove_requests_total{route=other,status=other}"] == 2
+    assert got["labelgrove_requests_total{route=/v1/predict,status=200}"] == 1
 
 
-def test_every_family_has_help_and_type() -> None:
-    text = Metrics().text(model_info={"id": 'a"b\\c\nd'})
-    for family in module.FAMILIES:
-        assert f"# TYPE {family.name} {family.kind}\n" in text
-        assert f"# HELP {family.name} {family.help}\n" in text
-    assert text.endswith('labelgrove_model_info{id="a\\"b\\\\c\\nd"} 1\n')
+def test_every_metric_has_help_and_type_and_no_time_of_creation() -> None:
+    text = Metrics().text(model={"id": 'a"b\\c\nd'})
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert {name: families[name].type for name in KINDS} == KINDS
+    assert all(families[name].documentation for name in KINDS)
+    assert "_created" not in text
+    assert text.endswith('labelgrove_model_info{id="a\\"b\\\\c\\nd"} 1.0\n')
+    assert samples(text)["labelgrove_reloads_total{outcome=failed}"] == 0
 
 
-def test_processes_are_summed_and_a_dead_ones_gauges_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = Metrics(tmp_path), Metrics(tmp_path)
-    for number, metrics in enumerate((first, second), 1):
-        metrics.count("labelgrove_texts_total", by=number)
-        metrics.set("labelgrove_waiting_texts", 10 * number)
-    for metrics in (first, second):
-        got = samples(metrics.text())
+@pytest.mark.skipif(sys.platform == "win32", reason="dead processes are not noticed there")
+def test_processes_are_summed_and_a_dead_ones_gauges_forgotten(tmp_path: Path) -> None:
+    def report(worker: Any) -> dict[str, float]:
+        worker.stdin.write("report\n")
+        worker.stdin.flush()
+        return samples("".join(iter(worker.stdout.readline, "# done\n")))
+
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {FOLDER: str(tmp_path)},
+        )
+        for number in (1, 2)
+    ]
+    first, second = workers
+    try:
+        report(second)  # by now it has counted
+        got = report(first)
+        assert got == report(second)
         assert got["labelgrove_texts_total"] == 3
+        assert got["labelgrove_batch_texts_count"] == 2
+        assert got["labelgrove_batch_texts_sum"] == 3
         assert got["labelgrove_waiting_texts"] == 30
-    now = module.time.time()
-    monkeypatch.setattr(module.time, "time", lambda: now + 60)
-    got = samples(second.text())  # asking is a sign of life; the first gives none
-    assert got["labelgrove_texts_total"] == 3
-    assert got["labelgrove_waiting_texts"] == 20
+        first.kill()
+        first.wait()
+        got = report(second)
+        assert got["labelgrove_texts_total"] == 3
+        assert got["labelgrove_waiting_texts"] == 20
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
 
 
 def test_the_service_counts_what_it_did(client: Any) -> None:

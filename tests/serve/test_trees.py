@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove import Ensemble, LabelIndex, Linear
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.served import Served
-from labelgrove.serve.trees import TreeWalk, label_trees
+from labelgrove.serve.trees import TreeWalk
+from support.models import Plain
 from support.services import check_problem, fitted, running
 
 
@@ -50,6 +50,7 @@ def trees(draw: st.DrawFn) -> LabelTree:
     return LabelTree(parents, draw(st.permutations(range(above))))
 
 
+@settings(deadline=None)
 @given(trees(), st.integers(1, 5))
 def test_every_label_is_met_once(tree: LabelTree, limit: int) -> None:
     index = LabelIndex([f"l{column}" for column in range(tree.labels)])
@@ -102,10 +103,9 @@ def test_labels_elsewhere_are_refused() -> None:
 
 def test_models_have_the_trees_they_search() -> None:
     several = Linear(n_trees=2).fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-    assert list(label_trees(several)) == ["tree 1", "tree 2"]
+    assert list(several.trees()) == ["tree 1", "tree 2"]
     ensemble = Ensemble([Linear(), Linear(n_trees=2)]).fit(["red", "blue"], [["r"], ["b"]])
-    assert list(label_trees(ensemble)) == ["1 linear, tree", "2 linear, tree 1", "2 linear, tree 2"]
-    assert label_trees(object()) == {}
+    assert list(ensemble.trees()) == ["1 linear, tree", "2 linear, tree 1", "2 linear, tree 2"]
 
 
 def test_the_route(tmp_path: Path) -> None:
@@ -129,13 +129,7 @@ def test_the_route(tmp_path: Path) -> None:
 
 
 def test_methods_without_a_tree_say_so() -> None:
-    class Plain:
-        index_ = fitted().index_
-
-        def predict(self, X: Any, k: int = 5, *, threads: int | None = None) -> Any:
-            pytest.fail("facts and trees ask for no labels")
-
-    served = Served(Plain(), {"checksum": "sha256:abc", "method": "plain"}, threads=1)
+    served = Served(Plain(fitted()), {"checksum": "sha256:abc", "method": "plain"}, threads=1)
     assert served.facts()["trees"] == []
     with pytest.raises(Problem, match="this plain searches its labels without a tree"):
         served.tree_page(0, "root", offset=0, limit=1, label=None)

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 # Attributes that make a browser fetch something or run something.
-LOADING = {"src", "srcset", "data", "action", "poster", "background", "style"}
+LOADING = {"src", "srcset", "data", "action", "poster", "background"}
 
 
 class Page(HTMLParser):
@@ -36,6 +36,11 @@ class Page(HTMLParser):
             self.links.append(attributes["href"])
         for name in attributes:
             assert not name.startswith("on") and name not in LOADING, f"<{tag} {name}=...>"
+        assert "url(" not in attributes.get("style", "") and "@" not in attributes.get("style", "")
+        if tag == "use":
+            self.links.append(attributes["href"])
+        if "clip-path" in attributes:
+            self.links.append(attributes["clip-path"].removeprefix("url(").removesuffix(")"))
         if tag not in VOID:
             self.open.append(tag)
         if tag == "caption":
@@ -80,10 +85,10 @@ class Page(HTMLParser):
         assert not names & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
         assert all(link.startswith("#") and link[1:] in self.ids for link in self.links)
         for tag, attributes in self.tags:
-            if tag == "svg":
+            if tag == "svg" and attributes.get("aria-hidden") != "true":
                 assert attributes["role"] == "img"
                 assert all(name in self.ids for name in attributes["aria-labelledby"].split())
         style = html[html.index("<style>") : html.index("</style>")]
-        assert "url(" not in style and "@import" not in style and "prefers-color-scheme" in style
+        assert "url(" not in style and "@import" not in style and "light-dark(" in style
         policy = next(a for t, a in self.tags if a.get("http-equiv") == "Content-Security-Policy")
         assert policy["content"].startswith("default-src 'none'")

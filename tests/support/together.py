@@ -32,5 +32,9 @@ def run_together(*arguments: object) -> list[Ended]:
         )
         for rank in ("0", "1")
     ]
-    said = [process.communicate(timeout=120) for process in processes]
-    return [Ended(p.returncode, *texts) for p, texts in zip(processes, said, strict=True)]
+    try:
+        outputs = [process.communicate(timeout=280) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [Ended(p.returncode, *texts) for p, texts in zip(processes, outputs, strict=True)]

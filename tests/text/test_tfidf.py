@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
-from labelgrove.disk.part import Part
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
 from labelgrove.text.feeding import text_analyzer
 from labelgrove.text.tfidf import Tfidf, TfidfParams

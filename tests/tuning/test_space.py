@@ -59,7 +59,7 @@ def test_spaces_from_toml() -> None:
 @pytest.mark.parametrize(
     ("space", "message"),
     [
-        ({}, "nothing to search"),
+        ({}, "is empty"),
         ({"ranker.C": 3}, "list of values"),
         ({"ranker.C": []}, "at least one"),
         ({"ranker.C": {"low": 1}}, "numbers"),
@@ -69,12 +69,12 @@ def test_spaces_from_toml() -> None:
         ({"ranker.C": {"low": 1, "high": 2, "log": "yes"}}, "true or false"),
         ({"ranker.C": {"low": 1, "high": 2, "step": 0}}, "step"),
         ({"ranker.C": {"low": 1, "hihg": 2}}, "did you mean ranker.C.high"),
-        ({"ranker.C": {"values": [1], "log": True}}, "stand alone"),
+        ({"ranker.C": {"values": [1], "log": True}}, "cannot go with"),
         ({"ranker.C": {"low": -1, "high": 2}}, "greater than 0"),
         ({"ranker.CC": [1.0]}, "unknown key"),
         ({"rnker.C": [1.0]}, "did you mean ranker"),
         ({"tree.branching": {"low": 2.5, "high": 8}}, "whole number"),
-        ({"ranker.a.b": [1]}, "one level deep"),
+        ({"ranker.a.b": [1]}, "one level"),
     ],
 )
 def test_wrong_spaces_are_refused_with_their_name(space: dict[str, Any], message: str) -> None:

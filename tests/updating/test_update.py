@@ -15,6 +15,7 @@ from labelgrove.errors import DataError, NotFittedError, UnsupportedError
 from labelgrove.explaining.explain import explain_best
 from labelgrove.updating import update as growing
 from labelgrove.updating.report import GrowthParams
+from support.models import Plain
 
 COLOURS = ["red", "blue", "green", "black", "white"]
 THINGS = ["shoe", "hat", "lamp", "chair", "table", "bottle"]
@@ -71,12 +72,12 @@ def test_new_labels_are_learnt_and_old_ones_are_not_forgotten(
 
 
 def test_labels_elsewhere_keep_their_scores_bit_by_bit(model: Linear) -> None:
-    tree = model.ranker_.tree
+    tree = model.rankers()[0].tree
     clusters = tree.parents[-1][tree.leaf_positions]
     before = scores(model, list(model.index_.ids))
     model.update(*NEW, params=GrowthParams(retrain="new"))
     after = scores(model, list(model.index_.ids))
-    grown = model.ranker_.tree
+    grown = model.rankers()[0].tree
     touched = grown.parents[-1][grown.leaf_positions[-2:]]
     elsewhere = ~np.isin(clusters, touched)
     assert elsewhere.any()
@@ -112,7 +113,7 @@ def test_the_same_bits_for_any_number_of_threads_and_after_loading(
     grown = []
     for threads in (1, 3):
         loaded = labelgrove.load(tmp_path / "model")
-        assert not loaded.ranker_.levels[-1].values.flags.writeable  # a read-only memory map
+        assert not loaded.rankers()[0].levels[-1].values.flags.writeable  # a read-only memory map
         loaded.n_jobs = threads
         loaded.update(*NEW)
         grown.append(loaded)
@@ -218,7 +219,7 @@ def test_ensembles_grow_as_a_whole() -> None:
     assert model.facts_.documents == 190
     first = model.members_[0]
     attributes = dict(vars(first))
-    model.members_.append(_Strange(model))
+    model.members_.append(Plain(model, method="lightxml"))
     with pytest.raises(UnsupportedError, match="Train it again"):
         model.add_labels(["one more"])
     assert all(vars(first)[name] is value for name, value in attributes.items())
@@ -232,15 +233,6 @@ def test_a_calibrated_ensemble_has_groups_for_new_labels() -> None:
         model.add_labels([f"new by {by}"])
         assert np.array_equal(model.calibration_.groups[:-1], before)
         assert model.predict(["a red hat"], k=3).score_kind == "probability"
-
-
-class _Strange:
-    """A member whose method cannot grow."""
-
-    method = "lightxml"
-
-    def __init__(self, like: Any) -> None:
-        self.index_, self.facts_, self.calibration_ = like.index_, like.facts_, None
 
 
 def test_it_says_when_a_rebuild_is_due(model: Linear) -> None:
@@ -283,7 +275,7 @@ def test_mistakes_are_named(model: Linear) -> None:
 def test_labels_whose_text_has_no_known_word_are_spread_and_told_of(model: Linear) -> None:
     growth = model.add_labels(["sofa", *(f"qqqq{n}" for n in range(12))])
     assert any(note.startswith("12 labels without documents") for note in growth.notes)
-    tree = model.ranker_.tree
+    tree = model.rankers()[0].tree
     assert np.diff(tree.children(len(tree.parents) - 1)).max() <= 6
     assert model.predict(["my sofa"], k=1).names() == [["sofa"]]
 
@@ -305,6 +297,6 @@ def test_vectors_find_labels_whose_text_has_no_known_word() -> None:
 
 
 def test_nothing_to_add_is_no_mistake(model: Linear) -> None:
-    before = model.ranker_
+    before = model.rankers()[0]
     growth = model.add_labels([])
-    assert growth.added == () and model.ranker_ is before
+    assert growth.added == () and model.rankers()[0] is before

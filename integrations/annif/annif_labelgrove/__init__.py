@@ -1,7 +1,7 @@
 """labelgrove as a backend of Annif: importing this package registers the backend ``labelgrove``.
 
-The ``annif`` command imports it by itself (an entry point of the group ``flask.commands``).
-Programs and ASGI servers import it, or start :func:`create_app` in place of Annif's own.
+The ``annif`` command imports it through an entry point of the group ``flask.commands``. Programs
+and ASGI servers import it, or start :func:`create_app` instead of Annif's own.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ NAME = "labelgrove"
 
 
 def _backend() -> Any:
-    """The class, imported only when a project asks for it: as Annif does with its own backends."""
+    """The class, imported only when a project uses it, as Annif does with its own backends."""
     from annif_labelgrove.backend import LabelgroveBackend
 
     return LabelgroveBackend
 
 
-# Annif has one registry of backends, a mapping from names to functions like the one above, and no
-# other door to it.
+# Annif's registry of backends is a mapping from names to functions like the one above, and there is
+# no public way to add to it.
 annif.backend._backend_fns[NAME] = _backend
 
 
 def create_app(config_name: str | None = None) -> Any:
-    """Annif's application with the backend registered: ``uvicorn --factory
-    annif_labelgrove:create_app``."""
+    """Annif's application with the backend: ``uvicorn --factory annif_labelgrove:create_app``."""
     return annif.create_app(config_name)

@@ -1,4 +1,4 @@
-"""The backend: Annif's documents in, labelgrove's predictions out."""
+"""The backend: turns Annif's documents into labelgrove's predictions."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from labelgrove.methods import method_class
 if TYPE_CHECKING:
     from annif.corpus.types import Document, DocumentCorpus
 
-# These rules order labels, but their scores cannot be told as numbers between 0 and 1.
+# These rules only rank labels; their scores are not numbers between 0 and 1.
 ONLY_ORDER = ("rank", "round-robin")
 
 
 class LabelgroveBackend(AnnifLearningBackend):
-    """Any method of labelgrove, by the ``method`` of the project's section (default: linear)."""
+    """Any method of labelgrove: the ``method`` of the project's section, by default linear."""
 
     name = "labelgrove"
 
     MODEL = "labelgrove-model"
-    TRAIN = "labelgrove-train"  # Annif does not take files of this name for a model
+    TRAIN = "labelgrove-train"  # Annif does not mistake files of this name for a model
 
     _model: Any = None
     _places: Places | None = None
@@ -46,17 +46,17 @@ class LabelgroveBackend(AnnifLearningBackend):
 
     @property
     def model_folder(self) -> Path:
-        """Where the trained model lies."""
+        """The folder of the trained model."""
         return Path(self.datadir) / self.MODEL
 
     @property
     def _model_file_paths(self) -> list[str]:
-        # What Annif looks at to tell whether, and when, a project was trained.
+        # Annif looks at these files to see whether, and when, a project was trained.
         manifest = self.model_folder / "manifest.json"
         return [str(manifest)] if manifest.exists() else []
 
     def initialize(self, parallel: bool = False) -> None:
-        """Loads the model, once. Annif's parallel processes predict with one thread each."""
+        """Loads the model once. Annif's parallel processes predict with one thread each."""
         self._one_thread = self._one_thread or parallel
         if self._model is not None:
             return
@@ -83,61 +83,61 @@ class LabelgroveBackend(AnnifLearningBackend):
             model = settings.estimator(analyzed=self._analyzed(method), threads=jobs)
             self._check_rule(getattr(model, "rule", None))
             documents = self._training_documents(corpus, method, keep=settings.keep_training_data)
-            rest, held_out = documents, None
+            training, held_out = documents, None
             if settings.calibrate:
-                from labelgrove.methods.base import hold_out
+                from labelgrove.data.inputs import hold_out
 
-                rest, held_out = hold_out(documents, settings.calibrate, model.random_state)
-            self.info(f"training {settings.method} on {len(rest)} documents")
+                training, held_out = hold_out(documents, settings.calibrate, model.random_state)
+            self.info(f"training {settings.method} on {len(training)} documents")
             if settings.keep_training_data:
-                with RunFolder(self._kept.with_name("stages")) as run:
-                    model.fit(rest, run=run)
+                with RunFolder(self._saved_corpus.with_name("stages")) as run:
+                    model.fit(training, run=run)
             else:
-                model.fit(rest)
-            self._check_rule(getattr(model, "rule_", None))  # that a learnt ensemble has chosen
+                model.fit(training)
+            self._check_rule(getattr(model, "rule_", None))  # a learned ensemble chooses its rule
             if held_out is not None:
                 self._calibrate(model, held_out)
             elif settings.calibrate:
-                self.warning("too few documents to hold some out: scores are not calibrated")
+                self.warning("scores are not calibrated: too few documents to hold some out")
             model.save(self.model_folder, overwrite=True)
             if corpus != "cached" and not settings.keep_training_data:
-                # Of an earlier training; learning would take them for the documents of this one.
-                self._kept.unlink(missing_ok=True)
+                # They are of an earlier training; learning would mistake them for this one's.
+                self._saved_corpus.unlink(missing_ok=True)
             self._use(model)
 
     def _check_rule(self, rule: str | None) -> None:
         if rule in ONLY_ORDER:
             raise ConfigurationException(
-                f"an ensemble by the rule {rule!r} gives an order, no scores that Annif could use; "
+                f"an ensemble with the rule {rule!r} has no scores that Annif can use; "
                 "choose mean, softmax or sigmoid",
                 project_id=self.project.project_id,
             )
 
     @property
-    def _kept(self) -> Path:
-        """The training documents, where the project keeps them."""
+    def _saved_corpus(self) -> Path:
+        """The file of the training documents, if the project keeps them."""
         return Path(self.datadir) / self.TRAIN / "corpus.jsonl"
 
-    def _keep(self, first: Corpus, more: Corpus | None, index: LabelIndex) -> None:
-        self._kept.parent.mkdir(exist_ok=True)
+    def _save_corpus(self, first: Corpus, more: Corpus | None, index: LabelIndex) -> None:
+        self._saved_corpus.parent.mkdir(exist_ok=True)
         parts = [first] if more is None else [first, more]
-        write_corpus(chain.from_iterable(map(corpus_documents, parts)), self._kept)
-        write_label_table(index, self._kept.with_name("labels.tsv"))
+        write_corpus(chain.from_iterable(map(corpus_documents, parts)), self._saved_corpus)
+        write_label_table(index, self._saved_corpus.with_name("labels.tsv"))
 
     def _training_documents(self, corpus: Any, method: Any, *, keep: bool) -> Corpus:
         if corpus != "cached":
             documents = self._documents(corpus, method)
             if keep:
-                self._keep(documents, None, documents.index)
+                self._save_corpus(documents, None, documents.index)
             return documents
-        if not self._kept.exists():
+        if not self._saved_corpus.exists():
             raise NotSupportedException(
-                "no training data was kept; set keep_training_data=true and train once "
+                "there is no saved training data; set keep_training_data=true and train once "
                 "without --cached",
                 project_id=self.project.project_id,
             )
-        self.info(f"reading the documents of the previous run from {self._kept}")
-        return read_corpus(self._kept)
+        self.info(f"reading the documents of the previous run from {self._saved_corpus}")
+        return read_corpus(self._saved_corpus)
 
     def _documents(self, corpus: DocumentCorpus, method: Any, index: Any = None) -> Corpus:
         project = self.project
@@ -150,12 +150,14 @@ class LabelgroveBackend(AnnifLearningBackend):
                 project_id=project.project_id,
             )
         if left_out:
-            self.warning(f"{left_out} documents without text or known subjects are left out")
+            self.warning(f"{left_out} documents without text or known subjects were left out")
         return documents
 
     def _analyzed(self, method: Any) -> bool:
-        """Whether texts go through Annif's analyzer: if the project has one and the method counts
-        words. An encoder must see whole texts."""
+        """Whether Annif's analyzer is applied to texts: only for methods that count words.
+
+        Encoders need the whole texts.
+        """
         if not self.project.analyzer_spec:
             return False
         return "tfidf" in method.groups and "encoder" not in method.groups
@@ -173,13 +175,13 @@ class LabelgroveBackend(AnnifLearningBackend):
             if self._places is None or limit < 1:
                 return SuggestionBatch(csr_array((len(documents), len(subjects)), dtype="float32"))
             clean = self._cleaner(self._model)
-            found = self._model.predict(
+            predictions = self._model.predict(
                 [clean(document.text) for document in documents],
                 k=limit,
                 allow=self._places.allow,
                 threads=1 if self._one_thread or len(documents) == 1 else None,
             )
-        return SuggestionBatch(suggestion_matrix(found, self._places, subjects))
+        return SuggestionBatch(suggestion_matrix(predictions, self._places, subjects))
 
     def _calibrate(self, model: Any, documents: Corpus) -> None:
         from labelgrove import calibrate
@@ -192,8 +194,7 @@ class LabelgroveBackend(AnnifLearningBackend):
         )
 
     def calibrate(self, corpus: DocumentCorpus) -> None:
-        """Turns the trained project's scores into probabilities, by documents that training has
-        not seen, and saves that."""
+        """Calibrates the trained project with documents that were not trained on, and saves it."""
         self.initialize()
         with as_annif(self.project.project_id):
             self._calibrate(self._model, self._documents(corpus, self._model, self._model.index_))
@@ -205,12 +206,12 @@ class LabelgroveBackend(AnnifLearningBackend):
         self.initialize()
         with as_annif(self.project.project_id):
             documents = self._documents(corpus, self._model)
-            kept = read_corpus(self._kept) if self._kept.exists() else None
-            model = load(self.model_folder)  # requests meanwhile go on with the one in use
-            growth = model.update(documents, corpus=kept)
+            old = read_corpus(self._saved_corpus) if self._saved_corpus.exists() else None
+            model = load(self.model_folder)  # requests keep using the other one meanwhile
+            growth = model.update(documents, corpus=old)
             model.save(self.model_folder, overwrite=True)
-            if kept is not None:  # only now: no document may be kept that the model does not know
-                self._keep(kept, documents, model.index_)
+            if old is not None:  # only now, when the model knows the new documents
+                self._save_corpus(old, documents, model.index_)
             self._use(model)
         self.info(str(growth))
         for reason in growth.reasons:

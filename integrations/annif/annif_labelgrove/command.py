@@ -1,4 +1,4 @@
-"""``annif labelgrove``: what Annif's own commands have no place for.
+"""``annif labelgrove``: commands that Annif does not have.
 
 Importing this module imports the package, which registers the backend.
 """
@@ -12,7 +12,7 @@ from flask.cli import AppGroup
 
 from annif_labelgrove import NAME
 
-labelgrove = AppGroup(NAME, help="Look after projects of the labelgrove backend.")
+labelgrove = AppGroup(NAME, help="Manage projects of the labelgrove backend.")
 
 
 @labelgrove.command()
@@ -23,7 +23,7 @@ labelgrove = AppGroup(NAME, help="Look after projects of the labelgrove backend.
 def calibrate(project_id: str, paths: tuple[str, ...], docs_limit: int | None) -> None:
     """Turn a trained project's scores into probabilities.
 
-    PATHS hold documents that training has not seen.
+    PATHS are documents that were not used in training.
     """
     project = cli_util.get_project(project_id)
     if project.config.get("backend") != NAME:

@@ -1,4 +1,4 @@
-"""labelgrove's errors as Annif's, which its command line and its REST service know how to tell."""
+"""labelgrove's errors as Annif's exceptions, which its command line and REST service report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = (
 
 @contextmanager
 def as_annif(project_id: str) -> Iterator[None]:
-    """Inside, whatever labelgrove raises on purpose is raised as the fitting exception of Annif."""
+    """Raises labelgrove's errors as the matching exceptions of Annif."""
     try:
         yield
     except LabelgroveError as error:

@@ -1,4 +1,4 @@
-"""A project's section of projects.cfg as a method of labelgrove with its settings."""
+"""Read a method of labelgrove and its settings from a project's section of projects.cfg."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labelgrove.core.params import merge_settings, read_toml
 from labelgrove.errors import ConfigError
 from labelgrove.methods import create
 
-# Keys that Annif itself reads; the rest of a section belongs to the method.
+# Keys that Annif itself reads; the other keys of a section belong to the method.
 OF_ANNIF = {
     "access",
     "allow_learn",
@@ -29,9 +29,9 @@ OF_ANNIF = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What a project asks for.
+    """The settings of a project.
 
-    ``calibrate`` is the share of the training documents that is held out to turn scores into
+    ``calibrate`` is the share of the training documents to hold out to turn scores into
     probabilities; ``keep_training_data`` makes ``annif train --cached`` possible.
     """
 
@@ -42,8 +42,10 @@ class Settings:
 
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> Settings:
-        """From a section: plain keys and dotted ones (``ranker.C``), each as text, as the right
-        type or (in projects.toml) as a table."""
+        """Reads a section with plain and dotted keys (``ranker.C``).
+
+        Values are text, values of the right type or, in projects.toml, tables.
+        """
         own = {key: value for key, value in section.items() if key not in OF_ANNIF}
         method = own.pop("method", None)
         calibrate = own.pop("calibrate", 0.0)
@@ -64,8 +66,11 @@ class Settings:
         )
 
     def estimator(self, *, analyzed: bool, threads: int) -> Any:
-        """The unfitted model. Texts that Annif's analyzer has cut into words are split at spaces
-        alone, unless the section says how."""
+        """The unfitted model.
+
+        Texts that Annif's analyzer has split into words are only split at spaces, unless the
+        section says otherwise.
+        """
         config = dict(self.config)
         if analyzed:
             config["tfidf"] = {"analyzer": "space"} | config.get("tfidf", {})
@@ -75,14 +80,14 @@ class Settings:
 
 
 def _text(value: Any) -> str:
-    """A value of projects.toml as ``--set`` would have it; projects.cfg has nothing but text."""
+    """A value of projects.toml in the syntax of ``--set``; projects.cfg has only text."""
     if isinstance(value, bool):
         return str(value).lower()
     return value if isinstance(value, str) else repr(value)
 
 
 def limit_of(section: Mapping[str, Any]) -> int:
-    """The most subjects that a document may get."""
+    """The largest number of subjects for a document."""
     value = section.get("limit", 100)
     try:
         return int(value)
@@ -96,5 +101,5 @@ def _share(name: str, value: Any) -> float:
     except (TypeError, ValueError):
         share = -1.0
     if not 0 <= share < 1:
-        raise ConfigError(f"{name}: must be a share from 0 up to 1 (0.1), got {value!r}")
+        raise ConfigError(f"{name}: must be at least 0 and below 1, such as 0.1, got {value!r}")
     return share

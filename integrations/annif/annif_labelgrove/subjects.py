@@ -1,6 +1,6 @@
-"""Annif's subjects and labelgrove's labels: a label's id is the subject's URI.
+"""Match Annif's subjects with labelgrove's labels: a label's id is the subject's URI.
 
-Numbers of subjects are Annif's own affair and change when a vocabulary is loaded anew; URIs do not.
+Annif's numbers of subjects change when a vocabulary is loaded again; URIs do not.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def labelled_documents(
     clean: Callable[[str], str],
     index: LabelIndex | None = None,
 ) -> tuple[Corpus | None, int]:
-    """Annif's documents as one corpus, and how many were left out: without text or subjects.
+    """Annif's documents as one corpus, and the number of documents without text or subjects.
 
-    Without an ``index`` the labels are those that occur. None where no document is left.
+    Without an ``index``, labels are those that occur. The corpus is None if no document is left.
     """
     names: dict[str, str] = {}
     texts: list[str] = []
@@ -41,7 +41,7 @@ def labelled_documents(
         for number in document.subject_set:
             try:
                 subject = subjects[number]
-            except IndexError:  # taken out of the vocabulary, or excluded by the project
+            except IndexError:  # removed from the vocabulary, or excluded by the project
                 continue
             uris.append(subject.uri)
             names[subject.uri] = (subject.labels or {}).get(language) or subject.uri
@@ -58,10 +58,10 @@ def labelled_documents(
 
 @dataclass(frozen=True)
 class Places:
-    """Where each label of a model stands in the vocabulary.
+    """The subject of each label of a model in the vocabulary.
 
-    ``numbers`` has a subject's number per label column, -1 for labels that the vocabulary has
-    dropped or the project excludes; ``allow`` keeps those out of the search (None: there are none).
+    ``numbers`` has a subject's number per label column, -1 for labels that the vocabulary no longer
+    has or the project excludes; ``allow`` excludes them from the search (None: there are none).
     """
 
     numbers: npt.NDArray[np.int64]
@@ -69,7 +69,7 @@ class Places:
 
     @classmethod
     def of(cls, index: LabelIndex, subjects: SubjectIndex) -> Places | None:
-        """None where the vocabulary has none of the labels."""
+        """The places of all labels; None if the vocabulary has none of them."""
         number_of = {subject.uri: number for number, subject in subjects.active}
         numbers = np.array([number_of.get(uri, -1) for uri in index.ids], np.int64)
         known = np.flatnonzero(numbers >= 0)
@@ -79,19 +79,19 @@ class Places:
         return cls(numbers, None if whole else LabelMask.from_columns(known, len(numbers)))
 
 
-def suggestion_matrix(found: Any, places: Places, subjects: SubjectIndex) -> Any:
-    """Predictions as the sparse documents x subjects matrix that Annif's batches are made of."""
+def suggestion_matrix(predictions: Any, places: Places, subjects: SubjectIndex) -> Any:
+    """Predictions as a sparse documents x subjects matrix, for Annif's batches."""
     from scipy.sparse import csr_array
 
     from labelgrove.calibrating.curves import unit_scores
 
-    used = np.arange(found.k) < found.counts[:, None]
+    used = np.arange(predictions.k) < predictions.counts[:, None]
     rows = np.nonzero(used)[0]
-    columns = places.numbers[found.columns[used]]
-    scores = unit_scores(found.scores[used], found.score_kind).astype(np.float32)
-    kept = scores > 0  # Annif takes 0 for "not suggested"
+    columns = places.numbers[predictions.columns[used]]
+    scores = unit_scores(predictions.scores[used], predictions.score_kind).astype(np.float32)
+    positive = scores > 0  # a score of 0 means "not suggested" in Annif
     return csr_array(
-        (scores[kept], (rows[kept], columns[kept])),
-        shape=(len(found), len(subjects)),
+        (scores[positive], (rows[positive], columns[positive])),
+        shape=(len(predictions), len(subjects)),
         dtype=np.float32,
     )

@@ -1,4 +1,4 @@
-"""What a bench consists of: its rows and what they have in common, read from a config file."""
+"""The config of a bench: its rows and what they share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from labelgrove.methods.ensemble.method import check_rule
 
 @dataclass
 class BenchParams(Params):
-    """What all rows have in common: files (in the data folder), how they are read and measured."""
+    """What all rows share: files (in the data folder), and how to read and measure them."""
 
     train: str = param("", help="training corpus; default train.*")
     test: str = param("", help="corpus to measure on; default test.*, else dev.*")
@@ -37,8 +37,7 @@ class BenchParams(Params):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a method with settings, an ensemble of other rows, or only numbers
-    that were published."""
+    """One row of the table: a method, an ensemble of other rows, or only published numbers."""
 
     name: str
     settings: dict[str, Any] | None = None
@@ -47,17 +46,13 @@ class Row:
 
     @property
     def slug(self) -> str:
-        """The name of the row's files.
-
-        >>> Row("XR-Linear, C = 2").slug
-        'xr-linear-c-2'
-        """
+        """The name of the row's files, such as ``xr-linear-c-2`` for "XR-Linear, C = 2"."""
         return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "row"
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A bench as its config describes it, checked before any work begins."""
+    """The rows of a bench, checked before anything is trained."""
 
     params: BenchParams
     rows: tuple[Row, ...]
@@ -70,11 +65,11 @@ class Bench:
         settings: Sequence[str] = (),
         folder: str | Path = ".",
     ) -> Bench:
-        """Reads ``[[methods]]`` and the keys that all of them have in common.
+        """Read the ``[[methods]]`` tables and the keys that they share.
 
-        A row's ``base`` is a row above whose settings it starts from, its ``config`` a file with
-        settings (paths are relative to ``folder``). ``settings`` are ``--set`` flags for all rows
-        that know them.
+        A row starts from the settings of the row that ``base`` names, or of the file that
+        ``config`` names (relative to ``folder``). ``settings`` are ``--set`` flags for all rows
+        whose method has them.
 
         >>> rows = [{"method": "parabel"}, {"name": "one tree", "base": "parabel", "n_trees": 1}]
         >>> Bench.from_config({"methods": rows}).rows[1].settings
@@ -87,7 +82,7 @@ class Bench:
         rows: list[Row] = []
         for number, table in enumerate(tables, 1):
             if not isinstance(table, Mapping):
-                raise ConfigError(f"methods: number {number} is no table")
+                raise ConfigError(f"methods: number {number} is not a table")
             row = _row(table, number, rows, Path(folder))
             if row.slug in {other.slug for other in rows}:
                 raise ConfigError(f"methods: two rows are called {row.name!r}; give them a name")
@@ -98,7 +93,7 @@ class Bench:
         return bench
 
     def check(self, *, named_baseline: bool) -> None:
-        """What is wrong is told before the work begins."""
+        """Refuse what could not be trained or joined."""
         rows = {row.name: row for row in self.rows}
         if named_baseline and self.params.baseline not in rows:
             raise ConfigError(unknown_key(self.params.baseline, list(rows), "baseline"))
@@ -131,26 +126,26 @@ def _row(table: Mapping[str, Any], number: int, above: Sequence[Row], folder: Pa
         raise ConfigError(f"methods: number {number} has neither a method nor a name")
     trained = {row.name: row for row in above if row.settings is not None}
     base, file = settings.pop("base", None), settings.pop("config", None)
-    for asked in (*of, *([base] if base is not None else [])):
-        if asked not in trained:
-            raise ConfigError(f"{name}: names {asked!r}, which is no method above it")
+    for other in (*of, *([] if base is None else [base])):
+        if other not in trained:
+            raise ConfigError(f"{name}: names {other!r}, which is not a row above it")
     if file is not None:
-        settings = _laid_over(read_toml(folder / str(file)), settings)
+        settings = _merged(read_toml(folder / str(file)), settings)
     if base is not None:
-        settings = _laid_over(trained[base].settings or {}, settings)
+        settings = _merged(trained[base].settings or {}, settings)
     if of:
         return Row(name, settings | {"method": "ensemble"}, tuple(of), published)
     if "method" not in settings:
         if settings or not published:
-            raise ConfigError(f"{name}: needs a method, or published numbers alone")
+            raise ConfigError(f"{name}: needs a method, or only published numbers")
         return Row(name, None, (), published)
     return Row(name, settings, (), published)
 
 
-def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with others laid over them, table by table."""
-    result = dict(below)
-    for key, value in above.items():
+def _merged(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings, overridden table by table."""
+    result = dict(settings)
+    for key, value in overrides.items():
         if isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
             value = {**result[key], **value}
         result[key] = value
@@ -169,7 +164,7 @@ def _published(table: Any, number: int) -> dict[str, float]:
 
 
 def _with_flags(rows: Sequence[Row], flags: Sequence[str]) -> list[Row]:
-    """Rows with ``--set`` flags laid over them; a flag that no row knows is an error."""
+    """Rows with ``--set`` flags; a flag that no row knows is an error."""
     given = merge_settings({}, list(flags))
     known: set[str] = set()
     result = []
@@ -177,11 +172,11 @@ def _with_flags(rows: Sequence[Row], flags: Sequence[str]) -> list[Row]:
         if row.settings is not None and not row.of:
             arguments = list(inspect.signature(method_class(row.settings["method"])).parameters)
             if "members" in arguments:
-                arguments = list(given)  # an ensemble hands on what is not its own
+                arguments = list(given)  # an ensemble passes other flags on to its members
             else:
                 known.update(arguments)
-            over = {key: value for key, value in given.items() if key in arguments}
-            row = replace(row, settings=_laid_over(row.settings, over))
+            overrides = {key: value for key, value in given.items() if key in arguments}
+            row = replace(row, settings=_merged(row.settings, overrides))
         result.append(row)
     for key in given:
         if known and key not in known:
@@ -190,11 +185,7 @@ def _with_flags(rows: Sequence[Row], flags: Sequence[str]) -> list[Row]:
 
 
 def create_row(row: Row) -> Any:
-    """The unfitted model of a row; an ensemble of rows has no members yet.
-
-    >>> create_row(Row("one", {"method": "parabel", "n_trees": 1})).n_trees
-    1
-    """
+    """The unfitted model of a row. An ensemble of rows has no members yet."""
     settings = dict(row.settings or {})
     try:
         return create(settings.pop("method"), settings)

@@ -1,13 +1,12 @@
-"""Several methods on one corpus, measured alike: what ``labelgrove bench`` does.
+"""Train and measure several methods on one corpus: what ``labelgrove bench`` does.
 
-Each row of the table is trained by a process of its own, so that its memory can be told, and all
-share one run folder of stages. A finished row is kept, and a repeated bench takes it as it is. In
-the bench's folder::
+Each row is trained in its own process, so that its memory can be measured. All rows share one run
+folder. A repeated bench reuses finished rows. In the bench's folder::
 
     cache/              the run folder that rows share
     configs/ROW.toml    the settings of a row
     models/ROW/         its model
-    rows/ROW.json       what was measured
+    rows/ROW.json       its measurements
     results.jsonl       all rows, one line each
 """
 
@@ -33,15 +32,15 @@ from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions
 from labelgrove.disk.hashing import content_hash, file_hash
 from labelgrove.errors import ConfigError, LabelgroveError
-from labelgrove.formats.sources import source_files
-from labelgrove.nn.encoders.files import EncoderContent, EncoderParams, find_encoder
+from labelgrove.formats.read import source_files
+from labelgrove.nn.encoders.files import EncoderContent, find_encoder
 
-WARM_UP = 5  # documents before the clock runs
+WARM_UP = 5  # documents predicted before the measurement
 
 
 @dataclass(frozen=True)
 class Files:
-    """The corpora of a bench, and what stands for their content in a row's key."""
+    """The corpora of a bench, and a hash of their content."""
 
     train: Path
     test: Path
@@ -50,7 +49,7 @@ class Files:
 
     @classmethod
     def of(cls, params: BenchParams, data: Path) -> Files:
-        """Finds the files of a bench in the data folder."""
+        """Find the files of a bench in the data folder."""
         train = _file(data, params.train, ("train",))
         test = _file(data, params.test, ("test", "dev"))
         held_out = _file(data, params.held_out, ()) if params.held_out else None
@@ -58,8 +57,7 @@ class Files:
         contents = [[file_hash(file) for file in source_files(path)] for path in paths]
         if held_out is not None and contents[2][:1] in (contents[0][:1], contents[1][:1]):
             raise ConfigError(
-                f"held_out: {held_out} must hold other documents than rows are trained or measured "
-                "on"
+                f"held_out: {held_out} must contain documents that no row trains or is measured on"
             )
         if params.labels:
             contents.append([file_hash(_file(data, params.labels, ()))])
@@ -72,35 +70,24 @@ def _file(data: Path, given: str, stems: Sequence[str]) -> Path:
             raise ConfigError(f"{data / given}: no such file")
         return data / given
     for stem in stems:
-        found = sorted(data.glob(f"{stem}.*"))
-        if len(found) == 1:
-            return found[0]
-        if found:
+        files = sorted(data.glob(f"{stem}.*"))
+        if len(files) == 1:
+            return files[0]
+        if files:
             raise ConfigError(f"{data}: has several files {stem}.*; name one as {stems[0]} = ...")
     raise ConfigError(f"{data}: has no file {' or '.join(f'{stem}.*' for stem in stems)}")
 
 
 def encoders_of(row: Row) -> list[EncoderContent]:
-    """The encoders of a row, whose files may change under the same name.
-
-    >>> encoders_of(Row("linear", {"method": "linear"}))
-    []
-    """
+    """The encoders of a row by content, because files can change under the same name."""
     if row.settings is None:
         return []
-    model = create_row(row)
-    readers = [one for one in (model, *getattr(model, "members", ())) if hasattr(one, "encoder")]
-    wanted = [reader.encoder for reader in readers]
-    for reader in readers:
-        own = getattr(getattr(reader, "indexing", None), "text_encoder", None)
-        if own is not None:  # reads the labels' names
-            wanted.append(EncoderParams(**reader.encoder.get_params() | {"encoder": own}))
-    found = []
-    for encoder in wanted:
-        with suppress(LabelgroveError):  # what is missing is told when the row is trained
+    contents = []
+    for encoder in create_row(row).encoders():
+        with suppress(LabelgroveError):  # training the row reports a missing encoder
             find_encoder(encoder.encoder)
-            found.append(EncoderContent(encoder))
-    return found
+            contents.append(EncoderContent(encoder))
+    return contents
 
 
 def run_bench(
@@ -113,11 +100,11 @@ def run_bench(
     settle: Callable[[Any], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
-    """Trains and measures every row that is not there yet; one record per row, in their order.
+    """Train and measure every row that is not finished; one record per row, in their order.
 
-    ``only`` names the rows to train; others are shown if they are there. ``flags`` go to
-    ``labelgrove train``; ``settle`` is called with a model before it is measured. A row that fails
-    has an ``error``, does not stop the others, and is tried again next time.
+    With ``only``, train only these rows. ``flags`` go to ``labelgrove train``. ``settle`` is called
+    with a model before it is measured. A row that fails has an ``error``, does not stop the others,
+    and is tried again next time.
     """
     names = [row.name for row in bench.rows]
     for name in only:
@@ -141,7 +128,7 @@ def run_bench(
 
 
 class _Place:
-    """A bench's folder: what is there already, and how the rest is made."""
+    """The folder of a bench."""
 
     def __init__(self, bench: Bench, files: Files, folder: Path, flags: tuple[str, ...]) -> None:
         self.params, self.files, self.folder, self.flags = bench.params, files, folder, flags
@@ -151,20 +138,14 @@ class _Place:
         self._corpora: dict[Path, Any] = {}
 
     def key(self, row: Row) -> str:
-        """Stands for everything that a row's record depends on."""
+        """A hash of everything that a row's record depends on."""
         members = [self.key(self.rows[name]) for name in row.of]
         shared = self.params.get_params() | {"baseline": None}
-        return content_hash(
-            labelgrove.__version__,
-            self.files.digest,
-            shared,
-            row.settings,
-            members,
-            encoders_of(row),
-        )
+        parts = [self.files.digest, shared, row.settings, members, encoders_of(row)]
+        return content_hash(labelgrove.__version__, *parts)
 
     def record(self, row: Row) -> dict[str, Any] | None:
-        """What was measured before with the same settings on the same data."""
+        """The finished record of a row with the same settings and data, or None."""
         file = self.folder / "rows" / f"{row.slug}.json"
         if row.settings is None or not file.exists():
             return None
@@ -173,12 +154,9 @@ class _Place:
         return record if same and "error" not in record else None
 
     def measure(self, row: Row, settle: Callable[[Any], None]) -> dict[str, Any]:
-        """Trains a row's model, or joins those of other rows, and measures it."""
-        record: dict[str, Any] = {
-            "key": self.key(row),
-            "data": self.files.digest,
-            "versions": library_versions(),
-        }
+        """Train the model of a row, or join those of other rows, and measure it."""
+        record: dict[str, Any] = {"key": self.key(row), "data": self.files.digest}
+        record["versions"] = library_versions()
         try:
             model, costs = self._joined(row) if row.of else self._trained(row)
             settle(model)
@@ -194,33 +172,32 @@ class _Place:
         config = self.folder / "configs" / f"{row.slug}.toml"
         config.write_text(to_toml(row.settings), encoding="utf-8")
         out, cache = self.folder / "models" / row.slug, self.folder / "cache"
-        log = cache / "log.jsonl"
-        before = log.stat().st_size if log.exists() else 0
+        before = len(_events(cache))
+        params = self.params
         reading = {
-            "--labels": self.params.labels and str(self.files.train.parent / self.params.labels),
-            "--format": self.params.format,
-            "--text-field": self.params.text_field,
-            "--labels-field": self.params.labels_field,
+            "--labels": params.labels and self.files.train.parent / params.labels,
+            "--format": params.format,
+            "--text-field": params.text_field,
+            "--labels-field": params.labels_field,
         }
-        given = [part for flag, value in reading.items() if value for part in (flag, value)]
         command = [sys.executable, "-m", "labelgrove", "train", self.files.train, "--json"]
         command += ["--config", config, "--out", out, "--run", cache, "--force", "--no-estimate"]
-        # What goes wrong is told on standard error, which is ours.
-        done = subprocess.run(
-            [*map(str, command), *given, *self.flags], stdout=subprocess.PIPE, check=False
-        )
-        if done.returncode:
-            why = [e["why"] for e in _events(cache, before) if e["kind"] == "run_failed"]
-            said = why[-1] if why else "what it said is above"
-            raise LabelgroveError(f"labelgrove train ended with {done.returncode}: {said}")
-        told = json.loads(done.stdout)
-        stages = _stage_seconds(cache, before)
+        command += [part for flag, value in reading.items() if value for part in (flag, value)]
+        command += self.flags
+        process = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, check=False)
+        events = _events(cache)[before:]
+        if process.returncode:
+            reasons = [event["why"] for event in events if event["kind"] == "run_failed"]
+            reason = reasons[-1] if reasons else "see its messages above"
+            raise LabelgroveError(f"labelgrove train ended with {process.returncode}: {reason}")
+        summary = json.loads(process.stdout)
+        stages = _stage_seconds(cache, events)
         costs = {
             "stages": stages,
             "train_seconds": sum(stages.values()),
-            "spent_seconds": told["train_seconds"],
-            "model_bytes": told["model_bytes"],
-            "peak_memory_bytes": told["peak_memory_bytes"],
+            "spent_seconds": summary["train_seconds"],
+            "model_bytes": summary["model_bytes"],
+            "peak_memory_bytes": summary["peak_memory_bytes"],
         }
         return labelgrove.load(out), costs
 
@@ -230,8 +207,7 @@ class _Place:
             record = self.record(self.rows[name])
             if record is None:
                 raise LabelgroveError(
-                    f"its member {name} has not been trained: name it with --only, too, or see why "
-                    "it failed"
+                    f"its member {name} is not trained: add it with --only, or see why it failed"
                 )
             records.append(record)
             members.append(labelgrove.load(self.folder / "models" / self.rows[name].slug))
@@ -246,7 +222,7 @@ class _Place:
         model.save(self.folder / "models" / row.slug, overwrite=True)
         stages: dict[str, float] = {}
         for record in records:
-            stages |= record["stages"]  # what members share counts once
+            stages |= record["stages"]  # shared stages count once
         costs = {
             "stages": stages,
             "train_seconds": sum(stages.values()) + joining,
@@ -257,7 +233,7 @@ class _Place:
         return model, costs
 
     def _corpus(self, path: Path, index: Any) -> Any:
-        """A corpus over the labels of the models; all rows have the same, so it is read once."""
+        """A corpus over the labels of the models. All rows have the same, so it is read once."""
         from labelgrove.formats import ReadOptions, read_corpus
 
         if path not in self._corpora or self._corpora[path].index != index:
@@ -275,11 +251,11 @@ class _Place:
         from labelgrove.metrics import Propensity, evaluate
 
         corpus = self._corpus(self.files.test, model.index_)
-        alone = latency(model, corpus, self.params.latency_documents)
+        milliseconds = latency(model, corpus, self.params.latency_documents)
         start = time.perf_counter()
         predictions = model.predict(corpus, k=5, threads=0)
         seconds = time.perf_counter() - start
-        found = evaluate(
+        result = evaluate(
             predictions,
             corpus.labels,
             unknown=corpus.unknown,
@@ -290,67 +266,53 @@ class _Place:
             intervals=self.params.intervals or None,
         )
         return {
-            "metrics": {name: round(100 * found[name], 4) for name in METRICS},
+            "metrics": {name: round(100 * result[name], 4) for name in METRICS},
             "intervals": {
                 name: [round(100 * bound, 4) for bound in pair]
-                for name, pair in found.intervals.items()
+                for name, pair in result.intervals.items()
             },
             "documents": len(corpus),
             "labels": len(model.index_),
             "documents_per_second": len(corpus) / max(seconds, 1e-9),
-            "latency_ms": alone,
-            "machine": _machine(),
+            "latency_ms": milliseconds,
+            "machine": {"cores": os.cpu_count(), "gpu": _gpu()},
         }
 
 
-def _machine() -> dict[str, Any]:
-    torch = sys.modules.get("torch")  # whoever used a GPU has imported it
-    gpu = torch is not None and torch.cuda.is_available()
-    return {
-        "cores": os.cpu_count(),
-        "gpu": torch.cuda.get_device_name() if torch is not None and gpu else None,
-    }
+def _gpu() -> str | None:
+    torch = sys.modules.get("torch")  # imported if a GPU was used
+    return torch.cuda.get_device_name() if torch and torch.cuda.is_available() else None
 
 
 def latency(model: Any, corpus: Any, documents: int) -> dict[str, float]:
-    """Milliseconds from one document to its labels by one thread: median and 99th percentile.
-
-    >>> from labelgrove import Corpus, Linear
-    >>> corpus = Corpus.from_lists(["red", "blue"], [["a"], ["b"]])
-    >>> sorted(latency(Linear().fit(corpus), corpus, 9))
-    ['p50', 'p99']
-    """
+    """Milliseconds per document with one thread: median and 99th percentile."""
     import numpy as np
 
-    taken = []
+    milliseconds = []
     for number in range(min(documents, len(corpus)) + WARM_UP):
         one = corpus.inputs[number % len(corpus)] if corpus.texts is not None else None
         row = [one] if one is not None else corpus.features.take([number % len(corpus)])
         start = time.perf_counter()
         model.predict(row, k=5, threads=1)
-        taken.append(1000 * (time.perf_counter() - start))
-    middle, late = np.percentile(taken[WARM_UP:], [50, 99])
-    return {"p50": round(float(middle), 4), "p99": round(float(late), 4)}
+        milliseconds.append(1000 * (time.perf_counter() - start))
+    p50, p99 = np.percentile(milliseconds[WARM_UP:], [50, 99])
+    return {"p50": round(float(p50), 4), "p99": round(float(p99), 4)}
 
 
-def _stage_seconds(cache: Path, before: int) -> dict[str, float]:
-    """Seconds of all stages that the last run used, those that an earlier row had computed too."""
+def _stage_seconds(cache: Path, events: list[dict[str, Any]]) -> dict[str, float]:
+    """Seconds of all stages that a run used, computed by it or by an earlier row."""
     from labelgrove.disk.run_folder import run_status
 
-    used = {
-        (event["stage"], event["key"])
-        for event in _events(cache, before)
-        if event["kind"] in ("stage_reused", "stage_stored")
-    }
+    kinds = ("stage_reused", "stage_stored")
+    used = {(event["stage"], event["key"]) for event in events if event["kind"] in kinds}
     stages = [s for s in run_status(cache).stages if (s.name, s.key) in used]
     return {f"{stage.name} {stage.key}": float(stage.seconds or 0.0) for stage in stages}
 
 
-def _events(cache: Path, before: int) -> list[dict[str, Any]]:
-    """What a run folder's log has beyond so many bytes."""
-    log = cache / "log.jsonl"
-    if not log.exists():
-        return []
-    with log.open("rb") as lines:
-        lines.seek(before)
-        return [json.loads(line) for line in lines]
+def _events(cache: Path) -> list[dict[str, Any]]:
+    """The events in a run folder's log, without a line that a killed run left half-written."""
+    log, events = cache / "log.jsonl", []
+    for line in log.read_bytes().splitlines() if log.exists() else []:
+        with suppress(ValueError):
+            events.append(json.loads(line))
+    return events

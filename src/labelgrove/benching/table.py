@@ -1,4 +1,4 @@
-"""What a bench measured as one table, beside what was published."""
+"""The results of a bench as one table, with published numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GAINS = ("P@1", "P@3", "P@5")
 
 
 def add_gains(records: list[dict[str, Any]], baseline: str) -> None:
-    """Relative gains over the baseline's row in percent, of what was measured and published."""
+    """Add gains over the baseline in percent, for measured and published numbers."""
     base = next((record for record in records if record["row"] == baseline), {})
     for record in records:
         for kind in ("metrics", "published"):
@@ -28,11 +28,7 @@ def add_gains(records: list[dict[str, Any]], baseline: str) -> None:
 
 
 def bench_table(records: Sequence[Mapping[str, Any]]) -> str:
-    """The records as one Markdown table; what was published stands below what was measured.
-
-    >>> print(bench_table([{"row": "x", "published": {"P@1": 80.0}}]).splitlines()[2][:24])
-    | x, published | 80.00 |
-    """
+    """The records as one Markdown table; published numbers are below measured ones."""
     from labelgrove.core.memory import format_size
 
     intervals = any(record.get("intervals") for record in records)

@@ -21,7 +21,6 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import check_k, checked_inputs
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.scores.diversity import label_tree
 from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.scores.predictor import Predictor, check_fitted
 
@@ -338,7 +337,7 @@ def label_groups(model: Predictor, by: By) -> npt.NDArray[np.int32] | None:
         return frequency_bin(model.facts_.frequencies).astype(np.int32)
     if by != "level":
         return None
-    tree = label_tree(model)
+    tree = next(iter(model.trees().values()), None)
     if tree is None:
         raise ConfigError(f"by: this {model.method} model has no label tree, so no levels")
     return tree.label_depths()

@@ -1,27 +1,22 @@
-"""The command line: one file per verb; everything heavy is imported inside the verbs."""
+"""The command line: one file per command; everything heavy is imported inside the commands."""
 
 from __future__ import annotations
 
-import inspect
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from labelgrove.cli import (
-    bench,
-    calibrate,
     common,
     data,
     demo,
-    doctor,
     evaluate,
     explain,
-    export,
     info,
+    options,
     predict,
-    push,
-    report,
+    publish,
     serve,
     train,
     tune,
@@ -30,36 +25,21 @@ from labelgrove.cli import (
 
 app = typer.Typer(
     name="labelgrove",
-    help="Raw text in, the k best labels out, from label sets of thousands to millions.",
+    help="Find the best labels for a text, out of thousands to millions of labels.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("train")(train.train)
-app.command("update")(update.update)
-app.command("predict")(predict.predict)
-app.command("evaluate")(evaluate.evaluate)
-app.command("explain")(explain.explain)
-app.command("export")(export.export)
-app.command("push")(push.push)
-app.command("bench")(bench.bench)
-app.command("tune")(tune.tune)
-app.command("calibrate")(calibrate.calibrate)
-app.command("report")(report.report)
-app.command("serve")(serve.serve)
-app.command("info")(info.info)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
+options.add_commands(app, train.train, update.update, predict.predict, evaluate.evaluate)
+options.add_commands(app, explain.explain, publish.export, publish.push, tune.bench, tune.tune)
+options.add_commands(app, evaluate.calibrate, evaluate.report, serve.serve, info.info, info.doctor)
+options.add_commands(app, demo.demo)
 app.add_typer(data.data, name="data")
-for command in (*app.registered_commands, *data.data.registered_commands):
-    # Help is shown at any width: only empty lines of a docstring separate paragraphs.
-    paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
-    command.help = "\n\n".join(" ".join(lines.split("\n")) for lines in paragraphs)
 
 
 @app.callback(invoke_without_command=True)
 def _version(
-    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         from labelgrove import __version__
@@ -69,11 +49,11 @@ def _version(
 
 
 def main() -> None:
-    """Runs the command line; errors that are the user's to mend come without a traceback."""
+    """Runs the command line; errors that the user can fix come without a traceback."""
     from labelgrove.errors import LabelgroveError
 
     for stream in (sys.stdout, sys.stderr):
-        # Where the terminal cannot show a character, an escape is better than no answer.
+        # If the terminal cannot show a character, an escape is better than no answer.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         app()
@@ -89,13 +69,13 @@ def main() -> None:
 
 
 def _memory_advice(error: Exception) -> str | None:
-    """What to say where memory ran out, None where it did not: torch has no MemoryError."""
+    """What to do if memory ran out, None if it did not: torch has no MemoryError."""
     if type(error).__name__ == "OutOfMemoryError":
-        return "out of the GPU's memory; lower training.batch_size or encoder.max_tokens"
-    # Past the --memory budget not even a thread can be started.
-    said = str(error)
-    if isinstance(error, MemoryError) or "thread" in said or "allocate memory" in said:
-        return "out of memory, or past the --memory budget"
+        return "the GPU is out of memory; lower training.batch_size or encoder.max_tokens"
+    message = str(error)
+    # Beyond the --memory limit not even a thread can start.
+    if isinstance(error, MemoryError) or "thread" in message or "allocate memory" in message:
+        return "out of memory, or over the --memory limit"
     return None
 
 

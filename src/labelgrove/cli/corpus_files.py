@@ -1,4 +1,4 @@
-"""Folders that verbs leave behind: parts of a corpus and their label table."""
+"""Where data commands write the parts of a corpus and its label table."""
 
 from __future__ import annotations
 
@@ -6,109 +6,105 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from typer import Option
+
+from labelgrove.cli import common, options
 from labelgrove.data.splits import PARTS, HashSplit, Part
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
     from labelgrove.formats import Document
 
+TABLE = "labels.tsv"
+Seed = Annotated[int, Option(min=0, help="Random seed.")]
 
-class CorpusFolder:
-    """A folder with train, dev and test as JSON lines, and labels.tsv.
 
-    Everything is written beside and moved into place at the end. What is there already is refused,
-    or with ``force`` replaced: files of an earlier corpus that are not written again go away then,
-    so that no reader can mix the two.
+@dataclass(frozen=True)
+class Output:
+    """A folder for train, dev and test as JSON lines, and for labels.tsv."""
 
-    >>> CorpusFolder(Path("shop"), gzip=True, parts=("train", "test")).files["test"].name
-    'test.jsonl.gz'
-    """
+    out: Annotated[Path, Option(help="Folder for the parts and labels.tsv.")]
+    seed: Seed = 0
+    gzip: Annotated[bool, Option("--gzip", help="Write .jsonl.gz instead of .jsonl.")] = False
+    force: options.Force = False
 
-    def __init__(self, folder: Path, *, gzip: bool, parts: Iterable[Part] = PARTS) -> None:
-        self.folder = folder
-        self.gzip = gzip
-        ending = ".jsonl.gz" if gzip else ".jsonl"
-        self.files = {part: folder / f"{part}{ending}" for part in parts}
-        self.table = folder / "labels.tsv"
-        self._every_file = [
-            *(folder / f"{part}{end}" for part in PARTS for end in (".jsonl", ".jsonl.gz")),
-            self.table,
-        ]
-
-    def check(self, *, force: bool, source: Path | None = None) -> None:
-        """Refuses to overwrite anything without ``force``, and ``source`` always."""
-        for path in self._every_file:
-            if source is not None and path.resolve() == source.resolve():
-                raise DataError("is the input; choose another folder with --out", file=path)
-        refuse_existing(self._every_file, force=force)
+    def name(self, part: Part) -> str:
+        """The name of a part's file."""
+        return f"{part}.jsonl.gz" if self.gzip else f"{part}.jsonl"
 
     @contextmanager
-    def writing(self) -> Iterator[CorpusFolder]:
-        """A folder to write into, whose files come here when all went well."""
-        made = not self.folder.exists()
+    def writing(self, source: Path | None = None) -> Iterator[Path]:
+        """A temporary folder, whose files are moved to ``out`` if there is no error.
+
+        Files of an earlier corpus are an error. With --force they are deleted, also those that
+        are not written again, so that nobody mixes two corpora. ``source`` is never deleted.
+        """
+        names = [f"{part}{ending}" for part in PARTS for ending in (".jsonl", ".jsonl.gz")]
+        earlier = [self.out / name for name in (*names, TABLE)]
+        for path in earlier:
+            if source is not None and path.resolve() == source.resolve():
+                raise DataError("is the input; choose another --out", file=path)
+        common.refuse_existing(earlier, force=self.force)
+        made = not self.out.exists()
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            stage = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.folder))
+            self.out.mkdir(parents=True, exist_ok=True)
+            folder = tempfile.TemporaryDirectory(prefix=".partial-", dir=self.out)
         except OSError as error:
-            raise DataError(f"cannot be written: {error.strerror}", file=self.folder) from error
+            raise DataError(f"cannot be written: {error.strerror}", file=self.out) from error
         try:
-            yield CorpusFolder(stage, gzip=self.gzip, parts=self.files)
-            for path in self._every_file:
-                path.unlink(missing_ok=True)
-            for path in stage.iterdir():
-                path.replace(self.folder / path.name)
+            with folder:
+                yield Path(folder.name)
+                for path in earlier:
+                    path.unlink(missing_ok=True)
+                for path in Path(folder.name).iterdir():
+                    path.replace(self.out / path.name)
         except BaseException:
             if made:
-                shutil.rmtree(self.folder, ignore_errors=True)
+                shutil.rmtree(self.out, ignore_errors=True)
             raise
-        finally:
-            shutil.rmtree(stage, ignore_errors=True)
 
-    def write_split(
-        self, keyed: Iterable[tuple[str, Document]], split: HashSplit
-    ) -> dict[Part, int]:
-        """Sends each document to the part of its key, and counts them."""
+
+@dataclass(frozen=True)
+class SplitOutput(Output):
+    """A folder for the parts of a corpus that is split by a hash."""
+
+    dev: Annotated[float, Option(help="Share of documents for dev.")] = 0.05
+    test: Annotated[float, Option(help="Share of documents for test.")] = 0.1
+
+    def __post_init__(self) -> None:
+        HashSplit(dev=self.dev, test=self.test)  # raises an error for impossible shares
+
+    def write(self, folder: Path, keyed: Iterable[tuple[str, Document]]) -> dict[Part, int]:
+        """Writes each document to the part of its key, and counts the documents of each part."""
         from labelgrove.formats.files import replacing
         from labelgrove.formats.jsonl import dump_document
 
-        counts = dict.fromkeys(self.files, 0)
+        split = HashSplit(dev=self.dev, test=self.test, seed=self.seed)
+        shares: dict[Part, float] = {"train": 1, "dev": self.dev, "test": self.test}
+        counts = {part: 0 for part, share in shares.items() if share}
         with ExitStack() as stack:
-            files = {part: stack.enter_context(replacing(p)) for part, p in self.files.items()}
+            paths = {part: folder / self.name(part) for part in counts}
+            files = {part: stack.enter_context(replacing(path)) for part, path in paths.items()}
             for key, document in keyed:
                 part = split.part(key)
                 files[part].write(dump_document(document))
                 counts[part] += 1
         return counts
 
-    def write_table(self, rows: Iterable[tuple[str, ...]]) -> int:
-        """Writes label ids, names and texts, and counts them."""
-        from labelgrove.formats.files import replacing
 
-        count = 0
-        with replacing(self.table) as file:
-            for row in rows:
-                # Tabs and line ends would break the table; in a name or text they mean a space.
-                line = "\t".join(" ".join(value.split()) for value in row)
-                file.write(line.encode("utf-8", "surrogatepass") + b"\n")
-                count += 1
-        return count
+def write_table(folder: Path, rows: Iterable[tuple[str, ...]]) -> int:
+    """Writes label ids, names and texts, and counts the labels."""
+    from labelgrove.formats.files import replacing
 
-
-def refuse_existing(paths: Iterable[Path], *, force: bool) -> None:
-    """Raises for the first path that is there already, unless forced."""
-    for path in paths:
-        if path.exists() and not force:
-            raise DataError("is already there; --force replaces it", file=path)
-
-
-def wanted_parts(*, dev: float, test: float) -> tuple[Part, ...]:
-    """Parts that get any documents.
-
-    >>> wanted_parts(dev=0, test=0.1)
-    ('train', 'test')
-    """
-    shares: dict[Part, float] = {"train": 1, "dev": dev, "test": test}
-    return tuple(part for part in PARTS if shares[part])
+    count = 0
+    with replacing(folder / TABLE) as file:
+        for row in rows:
+            # Tabs and line ends would break the table: they become spaces.
+            line = "\t".join(" ".join(value.split()) for value in row)
+            file.write(line.encode("utf-8", "surrogatepass") + b"\n")
+            count += 1
+    return count

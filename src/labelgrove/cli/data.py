@@ -1,128 +1,119 @@
-"""labelgrove data: look at corpora, convert, sample and split them, make one, fetch one."""
+"""labelgrove data: show, convert, sample and split corpora; generate or download one."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer import Argument, Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.corpus_files import CorpusFolder, refuse_existing, wanted_parts
+from labelgrove.cli.corpus_files import TABLE, Output, Seed, SplitOutput, write_table
 from labelgrove.errors import DataError
 
 if TYPE_CHECKING:
     from labelgrove.data.splits import Part
-    from labelgrove.formats import Document, ReadOptions, ReadReport
+    from labelgrove.datasets import CorpusStats
+    from labelgrove.formats import Document, LabelRow, ReadOptions, ReadReport
 
 T = TypeVar("T")
 WITHOUT_TEXTS = ("xc", "svmlight")
 
-data = typer.Typer(
-    name="data",
-    help="Look at corpora, convert, sample and split them; make or fetch one to try.\n\n"
-    "Example: labelgrove data make --documents 10000 --labels 1000 --out shop",
-    no_args_is_help=True,
-)
+SplitKey = StrEnum("SplitKey", ["text", "id"])
+Corpora = StrEnum("Corpora", ["debian"])
+DebianLabels = StrEnum("DebianLabels", ["depends", "debtags"])
+DebianKey = StrEnum("DebianKey", ["package", "source"])
+
+Source = Annotated[Path, Argument(metavar="INPUT", help="Corpus file or folder.")]
+Target = Annotated[Path, Argument(metavar="OUTPUT", help="File to write; .gz compresses.")]
 
 
-class SplitKey(StrEnum):
-    """What decides where a document goes."""
-
-    text = "text"
-    id = "id"
-
-
-class Corpora(StrEnum):
-    """Corpora that can be fetched."""
-
-    debian = "debian"
-
-
-class DebianLabels(StrEnum):
-    """What Debian packages are labelled with."""
-
-    depends = "depends"
-    debtags = "debtags"
-
-
-class DebianKey(StrEnum):
-    """What decides where a package goes."""
-
-    package = "package"
-    source = "source"
-
-
-Source = Annotated[Path, typer.Argument(metavar="INPUT", help="Corpus file or folder.")]
-Target = Annotated[Path, typer.Argument(metavar="OUTPUT", help="File to write; .gz compresses.")]
-OutFolder = Annotated[Path, typer.Option("--out", help="Folder for the parts and labels.tsv.")]
-Gzip = Annotated[bool, typer.Option("--gzip", help="Write .jsonl.gz instead of .jsonl.")]
-DevShare = Annotated[float, typer.Option("--dev", help="Share of documents for dev.")]
-TestShare = Annotated[float, typer.Option("--test", help="Share of documents for test.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
-
-
-@data.command()
 def stats(
     source: Source,
+    *,
     labels: options.Labels = None,
-    top: Annotated[int, typer.Option("--top", min=0, help="Most frequent labels to show.")] = 10,
+    top: Annotated[int, Option(min=0, help="Number of most frequent labels to show.")] = 10,
     as_json: options.Json = False,
-    skip_bad: options.SkipBad = False,
-    input_format: options.Format = None,
-    text_field: options.TextField = "text",
-    labels_field: options.LabelsField = "labels",
-    id_field: options.IdField = "id",
-    read: options.Read = None,
+    reading: options.Reading,
 ) -> None:
-    """Count what is in a corpus: documents, labels, words, duplicates, frequent and rare labels.
+    """Show what a corpus contains: documents, labels, words, duplicates, frequent and rare labels.
 
     Example: labelgrove data stats train.jsonl --top 20
     """
-    from labelgrove.cli.stats_table import print_stats
     from labelgrove.datasets import corpus_stats
     from labelgrove.formats import ReadReport
 
     report = ReadReport()
-    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
-    documents = _documents(source, how, report)
+    documents = _documents(source, reading.options(), report)
     found = corpus_stats(_progress(documents, "reading"), top=top)
-    names = _label_names(labels or _label_table(source), [label for label, _ in found.top])
+    names = {row.id: row.name for row in _label_rows(source, labels)}
     if as_json:
-        answer = {**found.to_dict(), "bad_lines": report.bad_lines, "notes": report.notes}
-        answer["top"] = [
+        facts = {**found.to_dict(), "bad_lines": report.bad_lines, "notes": report.notes}
+        facts["top"] = [
             {"id": label, "name": names.get(label, label), "documents": count}
             for label, count in found.top
         ]
-        common.print_json(answer)
+        common.print_json(facts)
         return
-    print_stats(source, found, names)
-    if report.bad_lines or report.notes:
-        common.stderr_console().print(str(report), markup=False)
+    _print_stats(source, found, names)
+    _print_problems(report)
 
 
-@data.command()
+def _print_stats(source: Path, found: CorpusStats, names: dict[str, str]) -> None:
+    from rich.table import Table
+
+    def new_table(title: str, *columns: str) -> Table:
+        table = Table(title=title, title_justify="left")
+        for number, column in enumerate(columns):
+            table.add_column(column, justify="right" if number else "left")
+        return table
+
+    facts = new_table(str(source), "", "count", "mean", "median", "p99", "max")
+    facts.add_row("documents", f"{found.documents:,}")
+    facts.add_row("labels", f"{found.labels:,}")
+    for name, spread in (
+        ("labels/document", found.labels_per_document),
+        ("documents/label", found.documents_per_label),
+        ("words/document", found.words_per_document),
+    ):
+        numbers = (spread.mean, spread.median, spread.p99, float(spread.max))
+        facts.add_row(name, "", *(f"{n:,.4g}" if n < 1e4 else f"{n:,.0f}" for n in numbers))
+    facts.add_section()
+    facts.add_row("empty texts", f"{found.empty_texts:,}")
+    facts.add_row("without labels", f"{found.without_labels:,}")
+    facts.add_row("duplicate texts", f"{found.duplicate_texts:,}")
+    facts.add_row("duplicate ids", f"{found.duplicate_ids:,}")
+    title = "labels by number of documents"
+    bins = new_table(title, "", "documents", "labels", "share of labels", "share of occurrences")
+    occurrences = sum(part.occurrences for part in found.bins.values())
+    for (name, part), span in zip(found.bins.items(), ("> 100", "11-100", "1-10"), strict=True):
+        label_share = part.labels / max(found.labels, 1)
+        share = part.occurrences / max(occurrences, 1)
+        bins.add_row(name, span, f"{part.labels:,}", f"{label_share:.1%}", f"{share:.1%}")
+    most = new_table("most frequent labels", "label", "documents")
+    for label, count in found.top:
+        name = names.get(label, label)
+        most.add_row(name if name == label else f"{name} ({label})", f"{count:,}")
+    console = common.stdout_console()
+    for table in (facts, bins, most) if found.top else (facts, bins):
+        console.print(table)
+
+
 def convert(
     source: Source,
     target: Target,
-    to: Annotated[
-        str | None, typer.Option("--to", help="Output format (jsonl, xc); default: by its name.")
-    ] = None,
+    *,
+    to: Annotated[str | None, Option(help="jsonl or xc. Default: by the name of OUTPUT.")] = None,
     labels: options.Labels = None,
-    write_labels: Annotated[
-        Path | None, typer.Option("--write-labels", help="Also write the label table to this file.")
-    ] = None,
+    write_labels: Annotated[Path | None, Option(help="Also write this label table.")] = None,
     force: options.Force = False,
-    skip_bad: options.SkipBad = False,
-    input_format: options.Format = None,
-    text_field: options.TextField = "text",
-    labels_field: options.LabelsField = "labels",
-    id_field: options.IdField = "id",
-    read: options.Read = None,
+    reading: options.Reading,
 ) -> None:
-    """Write a corpus in another format, document by document.
+    """Convert a corpus to another format, document by document.
 
     Example: labelgrove data convert articles.csv train.jsonl.gz --text-field title,body
     """
@@ -130,11 +121,11 @@ def convert(
     from labelgrove.formats.files import bare_name
     from labelgrove.formats.write import EXTENSIONS
 
-    refuse_existing([target, *([write_labels] if write_labels else [])], force=force)
+    common.refuse_existing([target, *([write_labels] if write_labels else [])], force=force)
     report = ReadReport()
-    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
-    wanted = to or EXTENSIONS.get(Path(bare_name(target)).suffix.lower())
-    if wanted == "xc" or write_labels is not None:
+    how = reading.options()
+    output_format = to or EXTENSIONS.get(Path(bare_name(target)).suffix.lower())
+    if output_format == "xc" or write_labels is not None:
         corpus = read_corpus(source, labels=labels, options=how, report=report)
         write_corpus(corpus, target, format=to)
         if write_labels is not None:
@@ -142,113 +133,86 @@ def convert(
     else:
         documents = _documents(source, how, report, texts_needed=True)
         write_corpus(_progress(documents, "converting"), target, format=to)
-    _told(target, report)
+    common.stderr_console().print(f"{target}: {report}")
 
 
-@data.command()
 def sample(
     source: Source,
     target: Target,
-    n: Annotated[int, typer.Option("--n", "-n", min=1, help="Documents to draw.")] = 1000,
+    *,
+    n: Annotated[int, Option("--n", "-n", min=1, help="Number of documents to draw.")] = 1000,
     seed: Seed = 0,
     force: options.Force = False,
-    skip_bad: options.SkipBad = False,
-    input_format: options.Format = None,
-    text_field: options.TextField = "text",
-    labels_field: options.LabelsField = "labels",
-    id_field: options.IdField = "id",
-    read: options.Read = None,
+    reading: options.Reading,
 ) -> None:
-    """Draw documents at random in one pass; the same seed draws the same, in the file's order.
+    """Draw random documents in one pass. The same seed draws the same documents.
+
+    The documents stay in the order of the file.
 
     Example: labelgrove data sample train.jsonl small.jsonl -n 5000 --seed 1
     """
     from labelgrove.data.splits import sample_documents
     from labelgrove.formats import ReadReport, write_corpus
 
-    refuse_existing([target], force=force)
+    common.refuse_existing([target], force=force)
     report = ReadReport()
-    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
-    documents = _documents(source, how, report, texts_needed=True)
+    documents = _documents(source, reading.options(), report, texts_needed=True)
     drawn = sample_documents(_progress(documents, "sampling"), n, seed=seed)
     write_corpus(drawn, target)
-    _told(target, report, f"{len(drawn):,} of ")
+    common.stderr_console().print(f"{target}: {len(drawn):,} of {report}")
 
 
-@data.command()
 def split(
     source: Source,
-    out: OutFolder,
-    dev: DevShare = 0.05,
-    test: TestShare = 0.1,
+    *,
     by: Annotated[
-        SplitKey, typer.Option("--by", help="Hash the text (copies stay together) or the id.")
+        SplitKey, Option(help="Hash the text (duplicates stay together) or the id.")
     ] = SplitKey.text,
-    seed: Seed = 0,
-    gzip: Gzip = False,
-    force: options.Force = False,
-    skip_bad: options.SkipBad = False,
-    input_format: options.Format = None,
-    text_field: options.TextField = "text",
-    labels_field: options.LabelsField = "labels",
-    id_field: options.IdField = "id",
-    read: options.Read = None,
+    output: SplitOutput,
+    reading: options.Reading,
 ) -> None:
     """Split a corpus into train, dev and test by a hash of each document.
 
-    A document stays where it is when others are added or removed. A labels.tsv beside the input is
-    copied along.
+    A document stays in its part when you add or remove others. A labels.tsv next to the input is
+    copied.
 
     Example: labelgrove data split all.jsonl --out parts --dev 0.05 --test 0.1
     """
-    from labelgrove.data.splits import HashSplit
-    from labelgrove.formats import ReadReport, read_label_table
+    from labelgrove.formats import ReadReport
 
-    parts = HashSplit(dev=dev, test=test, seed=seed)
-    folder = CorpusFolder(out, gzip=gzip, parts=wanted_parts(dev=dev, test=test))
-    folder.check(force=force, source=source)
     report = ReadReport()
-    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
-    documents = _progress(_documents(source, how, report, texts_needed=True), "splitting")
+    documents = _documents(source, reading.options(), report, texts_needed=True)
 
     def keyed() -> Iterator[tuple[str, Document]]:
-        for number, document in enumerate(documents, start=1):
+        for number, document in enumerate(_progress(documents, "splitting"), start=1):
             key = document.text if by is SplitKey.text else document.id
             if key is None:
-                raise DataError(f"document {number} has no id; split by text", file=source)
+                raise DataError(f"document {number} has no id; use --by text", file=source)
             yield key, document
 
-    table = _label_table(source)
-    rows = [] if table is None else read_label_table(table)
-    with folder.writing() as stage:
-        counts = stage.write_split(keyed(), parts)
+    with output.writing(source) as folder:
+        rows = _label_rows(source)
+        counts = output.write(folder, keyed())
         if rows:
-            stage.write_table((row.id, row.name, row.text or "") for row in rows)
-    _told_parts(folder, counts, len(rows))
-    if report.bad_lines or report.notes:
-        common.stderr_console().print(str(report), markup=False)
+            write_table(folder, ((row.id, row.name, row.text or "") for row in rows))
+    _print_parts(output, counts, len(rows))
+    _print_problems(report)
 
 
-@data.command()
 def make(
-    out: OutFolder,
-    documents: Annotated[
-        int, typer.Option("--documents", "-n", min=1, help="Documents to train on.")
-    ] = 20_000,
-    labels: Annotated[int, typer.Option("--labels", min=10, help="Size of the label set.")] = 2_000,
-    dev: Annotated[int | None, typer.Option("--dev", min=0, help="Default: a tenth.")] = None,
-    test: Annotated[int | None, typer.Option("--test", min=0, help="Default: a tenth.")] = None,
+    *,
+    documents: Annotated[int, Option("--documents", "-n", min=1, help="Size of train.")] = 20_000,
+    labels: Annotated[int, Option(min=10, help="Number of labels.")] = 2_000,
+    dev: Annotated[int | None, Option(min=0, help="Size of dev. Default: a tenth.")] = None,
+    test: Annotated[int | None, Option(min=0, help="Size of test. Default: a tenth.")] = None,
     every_label: Annotated[
-        bool,
-        typer.Option("--every-label", help="All labels occur, given 1.6 documents per label."),
+        bool, Option("--every-label", help="Use all labels. Needs 1.6 documents per label.")
     ] = False,
-    seed: Seed = 0,
-    gzip: Gzip = False,
-    force: options.Force = False,
+    output: Output,
 ) -> None:
-    """Make a shop corpus: invented products with categories, brands, colours, themes and more.
+    """Generate a shop corpus: products with categories, brands, colours, themes and more.
 
-    The same seed gives the same bytes. Millions of documents and labels are made one by one.
+    The same seed gives the same bytes. Documents are written one by one, so there can be millions.
 
     Example: labelgrove data make --documents 100000 --labels 50000 --out shop
     """
@@ -261,131 +225,106 @@ def make(
         "dev": tenth if dev is None else dev,
         "test": tenth if test is None else test,
     }
-    folder = CorpusFolder(out, gzip=gzip, parts=wanted_parts(dev=sizes["dev"], test=sizes["test"]))
-    folder.check(force=force)
-    common.stderr_console().print(f"a made-up shop with {labels:,} labels, seed {seed}")
-    with folder.writing() as stage:
-        for part, file in stage.files.items():
+    sizes = {part: size for part, size in sizes.items() if size}
+    shop: dict[str, Any] = {"labels": labels, "seed": output.seed}
+    with output.writing() as folder:
+        common.stderr_console().print(f"generating a shop: {labels:,} labels, seed {output.seed}")
+        for part, size in sizes.items():
             every = every_label and part == "train"
-            stream = shop_documents(
-                sizes[part], labels=labels, seed=seed, part=part, every_label=every
-            )
-            write_corpus(_progress(stream, part, total=sizes[part]), file)
-        stage.write_table(_progress(shop_label_rows(labels, seed), "labels", total=labels))
-    _told_parts(folder, sizes, labels)
+            products = shop_documents(size, part=part, every_label=every, **shop)
+            write_corpus(_progress(products, part, total=size), folder / output.name(part))
+        write_table(folder, _progress(shop_label_rows(**shop), "labels", total=labels))
+    _print_parts(output, sizes, labels)
 
 
-@data.command()
 def get(
-    corpus: Annotated[Corpora, typer.Argument(metavar="NAME", help="Which corpus: debian.")],
-    out: OutFolder,
+    corpus: Annotated[Corpora, Argument(metavar="NAME", help="Which corpus: debian.")],
+    *,
     labels: Annotated[
-        DebianLabels, typer.Option("--labels", help="Predict dependencies, or debtags.")
+        DebianLabels, Option(help="What to predict: dependencies or debtags.")
     ] = DebianLabels.depends,
-    arch: Annotated[
-        str | None, typer.Option("--arch", help="Architecture; default: this machine's.")
-    ] = None,
+    arch: Annotated[str | None, Option(help="Architecture. Default: of this machine.")] = None,
     lists: Annotated[
-        Path | None,
-        typer.Option("--lists", help="Read Packages and Translation-en files of this folder."),
+        Path | None, Option(help="Read Packages and Translation-en files in this folder instead.")
     ] = None,
     split_by: Annotated[
-        DebianKey, typer.Option("--split-by", help="source keeps packages of one source together.")
+        DebianKey, Option(help="source: keep the packages of one source together.")
     ] = DebianKey.package,
-    dev: DevShare = 0.05,
-    test: TestShare = 0.1,
-    seed: Seed = 0,
-    gzip: Gzip = False,
-    force: options.Force = False,
+    output: SplitOutput,
 ) -> None:
-    """Fetch a real corpus. debian: package descriptions and their dependencies, or their debtags.
+    """Download a real corpus: Debian packages and their dependencies or debtags.
 
-    Asks this machine's apt for Debian's package index, in a folder of its own: the machine's
-    package state is not touched, and root is not needed.
+    Uses apt with a folder of its own to download Debian's package index. This does not change the
+    packages of your machine and needs no root.
 
     Example: labelgrove data get debian --labels debtags --out debtags
     """
-    import tempfile
+    from labelgrove import datasets
 
-    from labelgrove.data.splits import HashSplit
-    from labelgrove.datasets import (
-        debian_documents,
-        debian_label_rows,
-        fetch_indexes,
-        find_indexes,
-        read_packages,
-    )
-
-    parts = HashSplit(dev=dev, test=test, seed=seed)
-    folder = CorpusFolder(out, gzip=gzip, parts=wanted_parts(dev=dev, test=test))
-    folder.check(force=force)
     console = common.stderr_console()
-    with tempfile.TemporaryDirectory(prefix="labelgrove-apt-") as private:
+    apt = tempfile.TemporaryDirectory(prefix="labelgrove-apt-")
+    with output.writing() as folder, apt as private:
         if lists is None:
-            console.print("asking apt for Debian's package index")
-            indexes = fetch_indexes(Path(private), arch=arch)
+            console.print("downloading Debian's package index with apt")
+            indexes = datasets.fetch_indexes(Path(private), arch=arch)
         else:
-            indexes = find_indexes(lists)
-        packages = read_packages(indexes)
-    for note in indexes.notes:
-        console.print(note, markup=False)
-    by_source = split_by is DebianKey.source
-    keyed = (
-        (packages[name].source if by_source else name, document)
-        for document in debian_documents(packages, labels=labels.value)
-        if (name := document.id) is not None
-    )
-    with folder.writing() as stage:
-        counts = stage.write_split(keyed, parts)
-        label_count = stage.write_table(debian_label_rows(packages, labels=labels.value))
-    _told_parts(folder, counts, label_count)
+            indexes = datasets.find_indexes(lists)
+        packages = datasets.read_packages(indexes)
+        for note in indexes.notes:
+            console.print(note)
+        keyed = (
+            (packages[name].source if split_by is DebianKey.source else name, document)
+            for document in datasets.debian_documents(packages, labels=labels.value)
+            if (name := document.id) is not None
+        )
+        counts = output.write(folder, keyed)
+        rows = datasets.debian_label_rows(packages, labels=labels.value)
+        label_count = write_table(folder, rows)
+    _print_parts(output, counts, label_count)
 
 
 def _documents(
     source: Path, how: ReadOptions, report: ReadReport, *, texts_needed: bool = False
 ) -> Iterator[Document]:
-    """Documents one by one; of a file that has features only, documents with empty texts."""
+    """Documents one by one; a file with only features gives documents with empty texts."""
     from labelgrove.formats import Document, detect_format, iter_documents, read_corpus
 
     if (how.format or detect_format(source)) not in WITHOUT_TEXTS:
         return iter_documents(source, options=how, report=report)
     if texts_needed:
         raise DataError(
-            "holds features but no texts; only data stats and --to xc read it", file=source
+            "has features but no texts; use data stats, or data convert --to xc", file=source
         )
     report.note("features only, no texts")
     corpus = read_corpus(source, labels=False, options=how, report=report)
     return (Document("", labels, None) for labels in corpus.label_lists())
 
 
-def _label_table(source: Path) -> Path | None:
-    """labels.tsv beside the corpus; standard input has nothing beside it."""
+def _label_rows(source: Path, table: Path | None = None) -> list[LabelRow]:
+    """The rows of the label table, by default labels.tsv next to the corpus."""
     from labelgrove.formats.files import STDIN
-    from labelgrove.formats.labels import find_label_table
+    from labelgrove.formats.labels import find_label_table, read_label_table
 
-    return None if str(source) == STDIN else find_label_table(source)
-
-
-def _label_names(table: Path | None, wanted: list[str]) -> dict[str, str]:
-    from labelgrove.formats import read_label_table
-
-    rows = [] if table is None else read_label_table(table)
-    return {row.id: row.name for row in rows if row.id in wanted}
+    if table is None and str(source) != STDIN:
+        table = find_label_table(source)
+    return [] if table is None else read_label_table(table)
 
 
-def _told(target: Path, report: ReadReport, prefix: str = "") -> None:
-    common.stderr_console().print(f"{target}: {prefix}{report}", markup=False)
+def _print_problems(report: ReadReport) -> None:
+    if report.bad_lines or report.notes:
+        common.stderr_console().print(str(report))
 
 
-def _told_parts(folder: CorpusFolder, documents: dict[Part, int], labels: int) -> None:
-    for part, path in folder.files.items():
-        common.stderr_console().print(f"{path}: {documents[part]:,} documents", markup=False)
+def _print_parts(output: Output, documents: dict[Part, int], labels: int) -> None:
+    console = common.stderr_console()
+    for part, count in documents.items():
+        console.print(f"{output.out / output.name(part)}: {count:,} documents")
     if labels:
-        common.stderr_console().print(f"{folder.table}: {labels:,} labels", markup=False)
+        console.print(f"{output.out / TABLE}: {labels:,} labels")
 
 
 def _progress(items: Iterable[T], what: str, *, total: int | None = None) -> Iterator[T]:
-    """The items, with a bar on a terminal."""
+    """The items, with a progress bar on a terminal."""
     console = common.stderr_console()
     if not console.is_terminal:
         yield from items
@@ -393,3 +332,12 @@ def _progress(items: Iterable[T], what: str, *, total: int | None = None) -> Ite
     from rich.progress import track
 
     yield from track(items, what, total=total, console=console, transient=True)
+
+
+data = typer.Typer(
+    name="data",
+    help="Show, convert, sample and split corpora. Generate or download one to try.\n\n"
+    "Example: labelgrove data make --documents 10000 --labels 1000 --out shop",
+    no_args_is_help=True,
+)
+options.add_commands(data, stats, convert, sample, split, make, get)

@@ -1,51 +1,45 @@
-"""labelgrove demo: make a corpus, train on it, measure, and show what comes out."""
+"""labelgrove demo: make a corpus, train on it, measure, and show predictions."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from textwrap import shorten
+from typing import Annotated
 
-import typer
+from typer import Option
 
 from labelgrove.cli import common, options
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from labelgrove.data.corpus import Corpus
-    from labelgrove.scores.predictions import Predictions
-
-METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
+from labelgrove.cli.evaluate import evaluate_model
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Where the model folder goes.")] = Path(
-        "runs/demo-model"
-    ),
-    documents: Annotated[int, typer.Option("--documents", min=50, help="To train on.")] = 20_000,
-    labels: Annotated[int, typer.Option("--labels", min=10, help="Size of the label set.")] = 3_000,
+    *,
+    out: Annotated[Path, Option(help="Model folder to write.")] = Path("runs/demo-model"),
+    documents: Annotated[int, Option(min=50, help="Number of training documents.")] = 20_000,
+    labels: Annotated[int, Option(min=10, help="Number of labels.")] = 3_000,
     seed: options.Seed = 0,
     threads: options.Threads = None,
 ) -> None:
-    """Train and try a model on a made-up shop corpus; takes well under two minutes.
+    """Train and try a model on a generated shop corpus. Takes well under two minutes.
 
     Example: labelgrove demo --documents 5000 --labels 500
     """
+    from rich.table import Table
+
     from labelgrove.core.callbacks import RichProgress
+    from labelgrove.core.memory import format_size
     from labelgrove.datasets import shop_corpus
+    from labelgrove.disk.model_folder import model_size
     from labelgrove.methods import create
 
     console = common.stdout_console()
-    seed = seed or 0
-    test_size = max(20, documents // 10)
+    seed, size = seed or 0, max(20, documents // 10)
     console.print(
-        f"Making a shop corpus: {documents:,} products to learn from, {test_size:,} to test on, "
+        f"Generating a shop corpus: {documents:,} products for training, {size:,} for testing, "
         f"{labels:,} labels (seed {seed})."
     )
     train = shop_corpus(documents, labels=labels, seed=seed, part="train")
-    test = shop_corpus(test_size, labels=labels, seed=seed, part="test")
-
     model = create("linear", {"random_state": seed, "n_jobs": threads})
     start = time.perf_counter()
     with RichProgress() as progress:
@@ -53,53 +47,31 @@ def demo(
     seconds = time.perf_counter() - start
     model.save(out, overwrite=True)
 
-    test = test.reindex(model.index_)
-    measured = common.evaluate_model(model, test, metrics=METRICS, threads=threads)
-    _print_table(console, measured, train_seconds=seconds, model_folder=out)
-    _print_examples(console, test, model.predict(test.take(range(3)), k=5))
-    console.print(f"\nThe model folder is {out}. What to try next:", markup=False)
-    labelgrove = common.command_name()
-    for command in (
-        f"{labelgrove} info {out}",
-        f"echo 'a waterproof raincoat in navy' | {labelgrove} predict {out} - --k 5",
-        f"{labelgrove} data make --documents 100000 --labels 50000 --out shop",
-        f"{labelgrove} train YOUR.jsonl --out model",
-    ):
-        console.print(f"  {command}", markup=False)
-
-
-def _print_table(
-    console: Console, measured: common.TimedEvaluation, *, train_seconds: float, model_folder: Path
-) -> None:
-    from rich.table import Table
-
-    from labelgrove.core.memory import format_size
-    from labelgrove.disk.model_folder import model_size
-
-    evaluation = measured.evaluation
-    table = Table(title=f"linear method on {evaluation.n:,} unseen products")
+    test = shop_corpus(size, labels=labels, seed=seed, part="test").reindex(model.index_)
+    measured = evaluate_model(model, test, threads=threads)
+    table = Table(title=f"linear method on {size:,} unseen products")
     table.add_column("measure")
     table.add_column("value", justify="right")
-    for name, value in evaluation.values.items():
+    for name, value in measured.evaluation.values.items():
         table.add_row(name, f"{100 * value:.1f} %")
     table.add_section()
-    rows: dict[str, Any] = {
-        "training": common.human_seconds(train_seconds),
-        "prediction": f"{evaluation.n / measured.seconds:,.0f} documents/s",
-        "model size": format_size(model_size(model_folder)),
-    }
-    for name, text in rows.items():
-        table.add_row(name, text)
+    table.add_row("training", common.human_seconds(seconds))
+    table.add_row("prediction", f"{size / measured.seconds:,.0f} documents/s")
+    table.add_row("model size", format_size(model_size(out)))
     console.print(table)
 
-
-def _print_examples(console: Console, test: Corpus, predictions: Predictions) -> None:
-    truth = test.label_lists(names=True)
-    for row, scored in enumerate(predictions):
-        text = " ".join((test.texts or [])[row].split())
-        console.print(
-            f"\n{text[:200]}{'...' if len(text) > 200 else ''}", style="bold", markup=False
-        )
-        for label in scored:
-            mark = "✓" if label.name in truth[row] else " "
-            console.print(f"  {mark} {label.score:.2f}  {label.name}", markup=False)
+    examples = test.take(range(3))
+    rows = zip(examples.texts or [], examples.label_lists(names=True), strict=True)
+    for (text, truth), predictions in zip(rows, model.predict(examples, k=5), strict=True):
+        console.print(f"\n{shorten(text, 200, placeholder='...')}", style="bold")
+        for label in predictions:
+            mark = "✓" if label.name in truth else " "
+            console.print(f"  {mark} {label.score:.2f}  {label.name}")
+    name = common.command_name()
+    console.print(
+        f"\nThe model is in {out}. Try next:\n"
+        f"  {name} info {out}\n"
+        f"  echo 'a waterproof raincoat in navy' | {name} predict {out} - --k 5\n"
+        f"  {name} data make --documents 100000 --labels 50000 --out shop\n"
+        f"  {name} train YOUR.jsonl --out model"
+    )

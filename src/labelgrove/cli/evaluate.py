@@ -1,53 +1,48 @@
-"""labelgrove evaluate: metrics of a model, or of a file of predictions, on a labelled corpus."""
+"""labelgrove evaluate, report and calibrate: compare a model with a labelled corpus."""
 
 from __future__ import annotations
 
+import math
+import sys
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from labelgrove.cli import common, options
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from labelgrove.data.corpus import Corpus
+    from labelgrove.data.facts import TrainingFacts
+    from labelgrove.metrics import Evaluation
+
+METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
+SLICE = 2048  # documents between two moves of a progress bar
 
 
 def evaluate(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="Model folder, or a file that predict wrote.")
-    ],
-    test: Annotated[Path, typer.Argument(metavar="TEST", help="Corpus with the true labels.")],
-    metrics: Annotated[
-        str | None, typer.Option("--metrics", help="Names such as P@1,nDCG@5,macro-F1@5.")
-    ] = None,
-    train_corpus: Annotated[
-        Path | None,
-        typer.Option("--train", help="Training corpus; PSP of a predictions file needs it."),
-    ] = None,
-    a: Annotated[float, typer.Option("--propensity-a", help="A of the propensity model.")] = 0.55,
-    b: Annotated[float, typer.Option("--propensity-b", help="B of the propensity model.")] = 1.5,
+    model: options.ModelOrFile,
+    test: Annotated[Path, Argument(metavar="TEST", help="Corpus with the true labels.")],
+    *,
+    metrics: Annotated[str | None, Option(help="Metrics, e.g. P@1,nDCG@5,macro-F1@5.")] = None,
+    frequencies: options.Frequencies,
     filter_file: Annotated[
-        Path | None,
-        typer.Option("--filter", help="Document-label pairs to drop from the predictions."),
+        Path | None, Option("--filter", help="Document-label pairs to drop from the predictions.")
     ] = None,
-    intervals: Annotated[
-        int, typer.Option("--intervals", min=0, help="Bootstrap resamples for 95 % intervals.")
-    ] = 0,
+    intervals: Annotated[int, Option(min=0, help="Bootstrap samples for 95 % intervals.")] = 0,
     labels: options.Labels = None,
     dense: options.Dense = None,
-    threads: options.Threads = None,
-    device: options.Device = "auto",
-    skip_bad: options.SkipBad = False,
-    input_format: options.Format = None,
-    text_field: options.TextField = "text",
-    labels_field: options.LabelsField = "labels",
-    id_field: options.IdField = "id",
-    read: options.Read = None,
+    machine: options.Machine,
+    reading: options.Reading,
     as_json: options.Json = False,
 ) -> None:
     """Evaluate a model or a predictions file.
 
-    Propensities come from the training frequencies that the model carries. Labels that training
-    never saw stay in the denominators. Values are percent.
+    Propensities come from the training frequencies, which are saved with the model. Labels that
+    training never saw count in the denominators. Values are percentages.
 
     Example: labelgrove evaluate model test.jsonl --json
     """
@@ -55,89 +50,267 @@ def evaluate(
     from labelgrove.formats.files import existing
     from labelgrove.metrics import Propensity
 
-    console = common.stderr_console()
-    common.check_device(device)
+    common.check_device(machine.device)
     model = existing(common.local_model(model))
-    how = common.read_options(
-        input_format, text_field, labels_field, id_field, skip_bad, read, part="test"
-    )
+    how = reading.options("test")
     settings: dict[str, Any] = {
         "metrics": metrics.split(",") if metrics else None,
-        "propensity": Propensity(a, b),
+        "propensity": Propensity(frequencies.a, frequencies.b),
         "intervals": intervals or None,
         "filter_pairs": None if filter_file is None else read_filter_pairs(filter_file),
     }
     if model.is_dir():
-        from labelgrove.methods.base import load
-
-        loaded = load(model)
-        common.use_device(loaded, device)
-        common.check_dense(loaded, dense)
-        corpus = common.read_corpus(
-            test, labels=labels, index=loaded.index_, dense=dense, options=how, console=console
-        )
-        measured = common.evaluate_model(loaded, corpus, threads=threads, **settings)
+        loaded = common.load_model(model, machine.device, dense)
+        corpus = common.read_corpus(test, how, labels=labels, index=loaded.index_, dense=dense)
+        measured = evaluate_model(loaded, corpus, threads=machine.threads, **settings)
+    elif dense is None:
+        index, facts = frequencies.read(how, labels)
+        corpus = common.read_corpus(test, how, labels=labels, index=index)
+        measured = _evaluate_file(model, corpus, facts, settings)
     else:
-        if dense is not None:
-            raise ConfigError("--dense is for models; a predictions file needs none")
-        measured = _evaluate_file(
-            model, test, train_corpus, labels=labels, how=how, console=console, settings=settings
-        )
+        raise ConfigError("--dense works only with a model, not with a predictions file")
     if as_json:
         common.print_json(measured.to_json())
         return
     common.stdout_console().print(measured.evaluation.table())
-    speed = measured.evaluation.n / max(measured.seconds, 1e-9)
     if model.is_dir():
-        console.print(
-            f"predicted in {common.human_seconds(measured.seconds)}: {speed:,.0f} documents/s"
-        )
+        speed = measured.evaluation.n / max(measured.seconds, 1e-9)
+        seconds = common.human_seconds(measured.seconds)
+        common.stderr_console().print(f"prediction took {seconds} ({speed:,.0f} documents/s)")
+
+
+@dataclass(frozen=True)
+class TimedEvaluation:
+    """Metrics on a corpus, and the time that prediction took from text to labels."""
+
+    evaluation: Evaluation
+    seconds: float
+    cpu_seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """One flat object with metrics in percent, as in published tables."""
+        found = self.evaluation
+        intervals = {name: [*map(_percent, pair)] for name, pair in found.intervals.items()}
+        return {
+            **{name: _percent(value) for name, value in found.values.items()},
+            **({"intervals": intervals} if intervals else {}),
+            "n": found.n,
+            "seconds": round(self.seconds, 4),
+            "cpu_seconds": round(self.cpu_seconds, 4),
+            "unit": "percent",
+            "propensity_A": found.propensity.a,
+            "propensity_B": found.propensity.b,
+            "notes": list(found.notes),
+        }
+
+
+def _percent(value: float) -> float | None:
+    return None if math.isnan(value) else round(100 * value, 4)
+
+
+def evaluate_model(
+    model: Any,
+    corpus: Corpus,
+    *,
+    metrics: list[str] | None = None,
+    threads: int | None = None,
+    **settings: Any,
+) -> TimedEvaluation:
+    """Predicts a corpus and evaluates it; ``settings`` are arguments of metrics.evaluate."""
+    from labelgrove.metrics import evaluate, parse_metric
+
+    if corpus.labels.nnz == 0 and not corpus.unknown.any():
+        raise DataError("cannot evaluate: no document of the corpus has a label")
+    names = metrics or METRICS
+    # Filtered pairs make room for the labels behind them: ask for a few more.
+    spare = 0 if settings.get("filter_pairs") is None else 10
+    k = max(parse_metric(name).k or 100 for name in names) + spare
+    wall, cpu = time.perf_counter(), time.process_time()
+    # All threads by default: the number that training was given says nothing about prediction.
+    predictions = _predicted(model, corpus, k, threads or 0)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    settings |= {"train_frequencies": model.facts_.frequencies, "n_train": model.facts_.documents}
+    unknown = corpus.unknown
+    evaluation = evaluate(predictions, corpus.labels, unknown=unknown, metrics=names, **settings)
+    return TimedEvaluation(evaluation, wall, cpu)
+
+
+def _predicted(model: Any, corpus: Corpus, k: int, threads: int) -> Any:
+    """Predictions of a whole corpus, with a progress bar on a terminal."""
+    if not sys.stderr.isatty() or len(corpus) <= SLICE:
+        return model.predict(corpus, k=k, threads=threads)
+    from labelgrove.core.callbacks import Reporter, RichProgress
+    from labelgrove.scores.predictions import Predictions
+
+    parts = []
+    with RichProgress() as bar, Reporter([bar]).stage("predicting", total=len(corpus)) as stage:
+        for start in range(0, len(corpus), SLICE):
+            rows = range(start, min(start + SLICE, len(corpus)))
+            parts.append(model.predict(corpus.take(rows), k=k, threads=threads))
+            stage.advance(len(rows))
+    return Predictions.concat(parts)
 
 
 def _evaluate_file(
-    predictions_file: Path,
-    test: Path,
-    train_corpus: Path | None,
-    *,
-    labels: Path | None,
-    how: Any,
-    console: Any,
-    settings: dict[str, Any],
-) -> common.TimedEvaluation:
-    import time
-    from dataclasses import replace
-
+    file: Path, corpus: Corpus, facts: TrainingFacts | None, settings: dict[str, Any]
+) -> TimedEvaluation:
     import numpy as np
 
     from labelgrove.metrics import evaluate
     from labelgrove.scores.files import read_predictions
 
-    index = frequencies = n_train = None
-    if train_corpus is not None:
-        train_part = replace(how, part="train")
-        trained = common.read_corpus(
-            train_corpus, labels=labels, options=train_part, console=console
-        )
-        index, n_train = trained.index, len(trained)
-        frequencies = np.bincount(trained.labels.indices, minlength=len(index))
-    corpus = common.read_corpus(test, labels=labels, index=index, options=how, console=console)
     wall, cpu = time.perf_counter(), time.process_time()
-    predictions = read_predictions(predictions_file, corpus)
-    if len(predictions.index) > len(corpus.index):
-        # Labels that only the predictions have: columns of their own, which no document bears.
-        extra = len(predictions.index) - len(corpus.index)
-        corpus = corpus.reindex(predictions.index)
-        frequencies = None if frequencies is None else np.pad(frequencies, (0, extra))
-    if settings["metrics"] is None:
-        # Without training frequencies there are no propensities, so no PSP either.
-        propensity_metrics = [] if frequencies is None else ["PSP@5"]
-        settings["metrics"] = ["P@1", "P@3", "P@5", "nDCG@5", *propensity_metrics, "R@10"]
-    evaluation = evaluate(
-        predictions,
-        corpus.labels,
-        unknown=corpus.unknown,
-        train_frequencies=frequencies,
-        n_train=n_train,
-        **settings,
+    predictions = read_predictions(file, corpus)
+    # Labels that only the predictions have get columns of their own, without documents.
+    extra = len(predictions.index) - len(corpus.index)
+    corpus = corpus.reindex(predictions.index) if extra else corpus
+    if facts is not None:
+        settings["train_frequencies"] = np.pad(facts.frequencies, (0, extra))
+        settings["n_train"] = facts.documents
+    if settings["metrics"] is None:  # PSP needs training frequencies
+        settings["metrics"] = [m for m in METRICS if m != "PSP@5" or facts is not None]
+    evaluation = evaluate(predictions, corpus.labels, unknown=corpus.unknown, **settings)
+    return TimedEvaluation(evaluation, time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def report(
+    model: options.ModelOrFile,
+    *,
+    data: Annotated[Path, Option(help="Corpus with the true labels.")],
+    out: Annotated[Path, Option(help="HTML file to write.")],
+    against: Annotated[list[Path] | None, Option(help="Compare with this run. Repeatable.")] = None,
+    k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10,
+    worst: Annotated[int, Option(min=0, help="Wrong documents to show; 0: no texts.")] = 20,
+    png: Annotated[Path | None, Option(help="Folder for the charts as PNG files.")] = None,
+    title: Annotated[str | None, Option(help="Title of the page.")] = None,
+    frequencies: options.Frequencies,
+    intervals: Annotated[int, Option(min=0, help="Bootstrap samples; 0: no intervals.")] = 1000,
+    labels: options.Labels = None,
+    dense: options.Dense = None,
+    force: options.Force = False,
+    machine: options.Machine,
+    reading: options.Reading,
+    as_json: options.Json = False,
+) -> None:
+    """Write an evaluation as one HTML file with charts, tables and the most wrong documents.
+
+    Shows metrics for each k and by label frequency, calibration, confused labels, time and memory.
+    The file loads nothing from the network. It contains the beginnings of wrong documents; --worst
+    0 leaves them out.
+
+    Example: labelgrove report model --data test.jsonl --out report.html --against older-model
+    """
+    from labelgrove.formats.files import existing
+    from labelgrove.metrics import Propensity
+    from labelgrove.report import write_report
+    from labelgrove.report.png import check_png
+    from labelgrove.report.runs import predicted
+
+    common.check_device(machine.device)
+    common.refuse_existing([out], force=force)
+    if png is not None:
+        check_png()
+    how = reading.options("test")
+    paths = [model, *(against or [])]
+    loaded = [
+        common.load_model(path, machine.device) if path.is_dir() else existing(path)
+        for path in paths
+    ]
+    index = training = None
+    if isinstance(loaded[0], Path):
+        index, training = frequencies.read(how, labels)
+    elif not any(isinstance(run, Path) or run.index_ != loaded[0].index_ for run in loaded):
+        # Only for runs with the same labels: reading with those of one run loses all others.
+        index = loaded[0].index_
+    corpus = common.read_corpus(data, how, labels=labels, index=index, dense=dense)
+    console = common.stderr_console()
+    with common.spinner(console, "predicting and measuring"):
+        runs = []
+        for path, run, name in zip(paths, loaded, _names(paths), strict=True):
+            run = predicted(run, corpus, k=k, name=name, threads=machine.threads)
+            runs.append(replace(run, folder=path if path.is_dir() else None))
+        written = write_report(
+            runs[0],
+            corpus,
+            out,
+            against=runs[1:],
+            k=k,
+            intervals=intervals or None,
+            worst=worst,
+            title=title,
+            data_name=data.name,
+            propensity=Propensity(frequencies.a, frequencies.b),
+            training=training,
+            png_folder=png,
+        )
+    if as_json:
+        common.print_json({"report": str(out), **written.to_dict()})
+    console.print(f"report: {out}" if png is None else f"report: {out}, charts: {png}")
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """The last parts of the paths if they differ, else the whole paths."""
+    short = [path.resolve().name or str(path) for path in paths]
+    return short if len(set(short)) == len(short) else [str(path) for path in paths]
+
+
+def calibrate(
+    model: options.Model,
+    *,
+    data: Annotated[Path, Option(help="Corpus with labels that the model was not trained on.")],
+    kind: Annotated[str, Option(help="Curve: isotonic, beta, or auto (the better fit).")] = "auto",
+    by: Annotated[
+        str, Option(help="One curve for all (none), or one per rank, level or frequency of labels.")
+    ] = "none",
+    k: Annotated[int, Option("--k", "-k", min=1, help="Labels per document to learn from.")] = 20,
+    precision: Annotated[float | None, Option(help="Precision to reach. Default: best F1.")] = None,
+    per_label: Annotated[
+        bool, Option("--per-label", help="Give labels with enough documents their own thresholds.")
+    ] = False,
+    out: Annotated[Path | None, Option(help="New model folder to write. Default: MODEL.")] = None,
+    dense: options.Dense = None,
+    machine: options.Machine,
+    reading: options.Reading,
+    as_json: options.Json = False,
+) -> None:
+    """Turn a model's scores into probabilities.
+
+    After this, predict and the Python API return probabilities; predict --raw returns the original
+    scores. predict --threshold auto returns the labels that reach the chosen threshold.
+
+    Example: labelgrove calibrate model --data dev.jsonl --precision 0.9
+    """
+    from labelgrove.calibrating.calibration import calibrate as learn
+
+    if out is not None and out.exists():
+        raise ConfigError(f"{out} already exists; choose another --out")
+    loaded = common.load_model(model, machine.device, dense)
+    corpus = common.read_corpus(data, reading.options("dev"), index=loaded.index_, dense=dense)
+    curve: Any = {"kind": kind, "by": by, "target": "f1" if precision is None else precision}
+    calibration = learn(
+        loaded, corpus, k=k, per_label=per_label, threads=machine.threads or 0, **curve
     )
-    return common.TimedEvaluation(evaluation, time.perf_counter() - wall, time.process_time() - cpu)
+    loaded.save(out or model, overwrite=out is None)
+    report = calibration.report or {}
+    if as_json:
+        facts = {
+            "model": str(out or model),
+            "kind": calibration.kind,
+            "by": calibration.by,
+            "score_kind": calibration.score_kind,
+            "threshold": calibration.threshold,
+        }
+        common.print_json(facts | report)
+        return
+    console, at = common.stderr_console(), report["at_threshold"]
+    console.print(
+        f"{calibration.kind} curve from {report['documents']:,} documents: expected calibration "
+        f"error {100 * report['before']['ece']:.2f} % before, "
+        f"{100 * report['after']['ece']:.2f} % after\n"
+        f"threshold {calibration.threshold:.4f}: precision {100 * at['precision']:.1f} %, recall "
+        f"{100 * at['recall']:.1f} %, F1 {100 * at['f1']:.1f} %, "
+        f"{at['labels_per_document']:.2f} labels per document"
+    )
+    if precision is not None and at["precision"] < precision:
+        console.print(f"note: no threshold reaches {100 * precision:g} % precision on this corpus")
+    console.print(f"model: {out or model}")

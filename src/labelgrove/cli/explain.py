@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from labelgrove.cli import common, options
 from labelgrove.errors import DataError
@@ -15,93 +14,70 @@ from labelgrove.errors import DataError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from labelgrove.explaining.types import Explanation, Step
+    from labelgrove.model.explanation import Explanation, Step
 
 SHOWN_TEXT = 1500  # characters of the text on the terminal
 BAR = 12
-STEP_WORDS = 4  # of a node on the way
+STEP_WORDS = 4  # shown per node on the path
 
 
 def explain(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder.")],
-    text: Annotated[
-        str | None, typer.Option("--text", help="The text; without it, standard input is read.")
-    ] = None,
+    model: options.Model,
+    *,
+    text: Annotated[str | None, Option(help="The text. Default: read standard input.")] = None,
     label: Annotated[
-        list[str] | None,
-        typer.Option("--label", help="Id or name, repeatable; default: the k best labels."),
+        list[str] | None, Option(help="Id or name. Repeatable. Default: the k best labels.")
     ] = None,
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Best labels to explain.")] = 3,
-    top: Annotated[int, typer.Option("--top", min=1, help="Words per list.")] = 8,
-    train: Annotated[
-        Path | None,
-        typer.Option("--train", help="Training corpus, to name the documents most like the text."),
-    ] = None,
+    k: Annotated[int, Option("--k", "-k", min=1, help="Number of best labels to explain.")] = 3,
+    top: Annotated[int, Option(min=1, help="Number of words per list.")] = 8,
+    train: options.Neighbours = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            "--gradient-steps", min=1, help="Neural methods: more are slower and more exact."
-        ),
+        Option("--gradient-steps", min=1, help="Neural methods: more are slower and more exact."),
     ] = None,
     dense: options.Dense = None,
     device: options.Device = "auto",
     as_json: options.Json = False,
-    input_format: options.Format = None,
-    text_field: options.TextField = "text",
-    labels_field: options.LabelsField = "labels",
-    id_field: options.IdField = "id",
-    read: options.Read = None,
+    reading: Annotated[options.Reading, options.Without("skip_bad")],
 ) -> None:
-    """Show why a model gives a text its labels: words, the way through the label tree, documents.
+    """Show why a model gives a text its labels.
 
-    Prints the words that speak for and against each label, and for every node on the way to it how
-    its margin adds up. With --json one object: "text" and "explanations", as Python's to_dict has
-    them; places in the text count characters.
+    Prints the words that count for and against each label, and the path to the label through the
+    label tree: for every node, how its margin adds up. --json prints one object with "text" and
+    "explanations", as to_dict does in Python. Positions in the text count characters.
 
     Example: labelgrove explain model --text "red running shoes" --k 2 --train train.jsonl
     """
     from labelgrove.explaining.explain import explain, explain_best
-    from labelgrove.explaining.types import GRADIENT_STEPS
-    from labelgrove.methods.base import load
+    from labelgrove.model.explanation import GRADIENT_STEPS
 
-    common.check_device(device)
-    loaded = load(model)
-    common.use_device(loaded, device)
+    loaded = common.load_model(model, device)
     document = sys.stdin.read().strip() if text is None else text
     if not document:
-        raise DataError("there is no text to explain: give --text, or a text on standard input")
+        raise DataError("there is no text to explain; give --text, or a text on standard input")
     given: dict[str, Any] = {"top": top, "gradient_steps": steps or GRADIENT_STEPS}
     if dense is not None:
-        rows = common.read_dense(dense)
-        if len(rows) != 1:
-            raise DataError(f"has {len(rows):,} rows, but there is one text", file=dense)
-        given["dense"] = rows
+        given["dense"] = common.read_dense(dense)
+        if (rows := len(given["dense"])) != 1:
+            raise DataError(f"has {rows:,} rows, but there is only one text", file=dense)
     if train is not None:
-        how = common.read_options(
-            input_format,
-            text_field=text_field,
-            labels_field=labels_field,
-            id_field=id_field,
-            read=read,
-        )
-        given["corpus"] = common.read_corpus(
-            train, index=loaded.index_, options=how, console=common.stderr_console()
-        )
+        given["corpus"] = common.read_corpus(train, reading.options(), index=loaded.index_)
     if label:
-        found = [explain(loaded, document, name, **given) for name in label]
+        explanations = [explain(loaded, document, name, **given) for name in label]
     else:
-        found = explain_best(loaded, document, k, **given)
+        explanations = explain_best(loaded, document, k, **given)
     if as_json:
-        common.print_json({"text": document, "explanations": [each.to_dict() for each in found]})
+        plain = [explanation.to_dict() for explanation in explanations]
+        common.print_json({"text": document, "explanations": plain})
         return
     console = common.stdout_console()
-    for each in found:
-        for line in explanation_lines(each, document):
+    for explanation in explanations:
+        for line in explanation_lines(explanation, document):
             console.print(line)
 
 
 def explanation_lines(found: Explanation, text: str, indent: str = "") -> Iterator[Text]:
-    """An explanation as people read it, line by line."""
+    """An explanation for people, line by line."""
     from rich.text import Text
 
     def line(*parts: Any) -> Text:
@@ -142,29 +118,21 @@ def explanation_lines(found: Explanation, text: str, indent: str = "") -> Iterat
 
 
 def step_line(step: Step) -> str:
-    """A node of the path: what it is about, its probability, and how its margin adds up.
+    """A node of the path: its labels, its probability, and how its margin adds up.
 
-    >>> from labelgrove.explaining.types import Reason, Step
+    >>> from labelgrove.model.explanation import Reason, Step
     >>> step_line(Step(1, 4, 8, 0.5, 0.75, bias=0.1, reasons=(Reason("red", 0.4),)))
     'level 1, node 4 of 8: 0.7500 from margin 0.500 = red +0.400, bias +0.100'
     """
     about = f" ({step.labels} labels: {', '.join(step.examples)})" if step.labels > 1 else ""
-    others = (
-        ("other words", step.rest),
-        ("vector", step.vector),
-        ("not attributed", step.unattributed),
-        ("bias", step.bias),
-    )
-    parts = [f"{reason.text} {reason.contribution:+.3f}" for reason in step.reasons[:STEP_WORDS]]
+    parts = [(reason.text, reason.contribution) for reason in step.reasons[:STEP_WORDS]]
     hidden = sum(reason.contribution for reason in step.reasons[STEP_WORDS:])
-    parts += [
-        f"{name} {value + (hidden if name == 'other words' else 0.0):+.3f}"
-        for name, value in others
-        if value or (hidden and name == "other words")
-    ]
+    others = [("other words", step.rest + hidden), ("vector", step.vector)]
+    others += [("not attributed", step.unattributed), ("bias", step.bias)]
+    parts += [(name, value) for name, value in others if value]
+    sums = ", ".join(f"{name} {value:+.3f}" for name, value in parts) or "0"
     chance = "" if step.probability is None else f" {step.probability:.4f} from"
-    only = "" if step.counts else " (only leads here)"
-    sums = ", ".join(parts) or "0"
+    only = "" if step.counts else " (not part of the score)"
     return (
         f"level {step.level}, node {step.node} of {step.nodes:,}{about}{only}:{chance} "
         f"margin {step.margin:.3f} = {sums}"
@@ -172,7 +140,7 @@ def step_line(step: Step) -> str:
 
 
 def highlighted(found: Explanation, text: str) -> Text:
-    """The text with the words in colour that speak for or against the label."""
+    """The text, with the words that count for or against the label in colour."""
     from rich.text import Text
 
     shown = text[:SHOWN_TEXT] + ("…" if len(text) > SHOWN_TEXT else "")

@@ -1,20 +1,33 @@
-"""labelgrove info: what a model folder holds."""
+"""labelgrove info and doctor: what a model folder contains, and what this machine has."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import importlib.metadata
+import importlib.util
+import os
+import platform
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from labelgrove.cli import common, options
 
+CORE = ("numpy", "scipy", "scikit-learn", "safetensors", "typer", "rich")
+EXTRAS = {
+    "torch": ("torch", "transformers", "accelerate"),
+    "serve": ("fastapi", "uvicorn", "pydantic"),
+    "data": ("pyarrow",),
+    "ray": ("ray",),
+    "tune": ("optuna",),
+    "onnx": ("onnxruntime",),
+    "track": ("mlflow", "tensorboard"),
+}
+
 
 def info(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder.")],
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Read every byte and check it against the manifest.")
-    ] = False,
+    model: options.Model,
+    *,
+    verify: Annotated[bool, Option("--verify", help="Check every byte of the folder.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Show a model's method, labels, parameters, size and versions.
@@ -39,30 +52,88 @@ def info(
     if "runtime" in stored.metadata:
         facts |= {name: stored.metadata[name] for name in ("runtime", "precision")}
     if "ensemble" in stored.parts:
-        settled = stored.parts["ensemble"].config
+        config = stored.parts["ensemble"].config
         facts["members"] = ", ".join(member["method"] for member in stored.params["members"])
-        facts |= {"rule": settled["rule"], "weights": settled["weights"]}
+        facts |= {"rule": config["rule"], "weights": config["weights"]}
     if "calibration" in stored.parts:
-        settled = stored.parts["calibration"].config
-        facts["calibration"] = settled["kind"]
-        facts["calibration_error"] = settled["report"]["after"]["ece"]
-        facts["threshold"] = settled["threshold"]
+        config = stored.parts["calibration"].config
+        facts["calibration"] = config["kind"]
+        facts["calibration_error"] = config["report"]["after"]["ece"]
+        facts["threshold"] = config["threshold"]
     if as_json:
         common.print_json(facts | {"params": stored.params})
         return
+    facts["bytes"] = format_size(facts["bytes"])
+    facts["verified"] = "fully" if verify else "fully up to 512 MiB, samples of larger models"
     console = common.stdout_console()
     for name, value in facts.items():
-        shown = format_size(value) if name == "bytes" else value
-        if name == "verified":
-            shown = (
-                "all content"
-                if verify
-                else "up to 512 MiB all, beyond that samples (--verify: all)"
-            )
-        if isinstance(shown, dict):
-            shown = ", ".join(f"{k} {v}" for k, v in shown.items())
-        elif isinstance(shown, int) and not isinstance(shown, bool):
-            shown = f"{shown:,}"
-        console.print(f"{name.replace('_', ' '):<20} {shown}", markup=False)
-    console.print()
-    console.print(to_toml(stored.params), markup=False)
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {version}" for key, version in value.items())
+        elif isinstance(value, int):
+            value = f"{value:,}"
+        console.print(f"{name.replace('_', ' '):<20} {value}")
+    console.print(f"\n{to_toml(stored.params)}")
+
+
+def doctor(as_json: options.Json = False) -> None:
+    """Show versions, native kernels, cores, memory, optional packages, torch and GPUs.
+
+    Example: labelgrove doctor --json
+    """
+    from labelgrove import __version__
+    from labelgrove.core.memory import available_memory, format_size
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    sections: dict[str, dict[str, Any]] = {
+        "machine": {
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+            "usable cores": cores,
+            "free memory": format_size(available_memory() or 0),
+        },
+        "packages": {"labelgrove": __version__} | {name: _version(name) for name in CORE},
+        "kernels": _kernels(),
+        "extras": {
+            extra: ", ".join(f"{name} {_version(name)}" for name in names)
+            for extra, names in EXTRAS.items()
+        },
+        "torch": _torch(),
+    }
+    if as_json:
+        common.print_json(sections)
+        return
+    console = common.stdout_console()
+    for section, entries in sections.items():
+        console.print(section, style="bold")
+        for name, value in entries.items():
+            console.print(f"  {name:<16} {value}")
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _kernels() -> dict[str, Any]:
+    try:
+        from labelgrove import _native
+    except ImportError as error:
+        return {"problem": f"the native module does not load: {error}; reinstall labelgrove"}
+    return _native.build_info()
+
+
+def _torch() -> dict[str, Any]:
+    if importlib.util.find_spec("torch") is None:
+        return {"status": "not installed; the linear method does not need it"}
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "version": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "GPU": ", ".join(gpus) if gpus else "none",
+        "bf16": bool(gpus) and torch.cuda.is_bf16_supported(),
+    }

@@ -1,46 +1,235 @@
-"""Flags that several verbs share, declared once so that they are the same everywhere."""
+"""Flags that several commands share, declared once: single flags and groups of them.
+
+A command takes a group as one keyword argument, such as ``reading: options.Reading``.
+``add_commands`` shows typer the flags of the group instead.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer import Argument, Option
 
+from labelgrove.cli import common
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.methods import METHODS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from labelgrove.data.corpus import Corpus, LabelIndex
+    from labelgrove.data.facts import TrainingFacts
+    from labelgrove.formats import ReadOptions
+
+Model = Annotated[Path, Argument(metavar="MODEL", help="Model folder.")]
+HubModel = Annotated[Path, Argument(metavar="MODEL", help="Model folder, or hub:owner/name.")]
+ModelOrFile = Annotated[Path, Argument(metavar="MODEL", help="Model folder or predictions file.")]
+TrainCorpus = Annotated[Path, Argument(metavar="TRAIN", help="Training corpus in any format.")]
 Labels = Annotated[
-    Path | None,
-    typer.Option("--labels", help="Label table (id, name, text); default labels.tsv beside it."),
+    Path | None, Option(help="Label table (id, name, text). Default: labels.tsv near the corpus.")
 ]
-Dense = Annotated[
-    Path | None,
-    typer.Option("--dense", help=".npy file with a row of numbers (an embedding) per document."),
+Dense = Annotated[Path | None, Option(help="NumPy file (.npy) with one vector per document.")]
+Set = Annotated[list[str] | None, Option("--set", help="One setting, KEY=VALUE. Repeatable.")]
+Neighbours = Annotated[
+    Path | None, Option("--train", help="Training corpus, to show its documents most like a text.")
 ]
-Format = Annotated[
-    str | None, typer.Option("--format", help="Input format; default: chosen by content and name.")
-]
-TextField = Annotated[
-    str, typer.Option("--text-field", help="Field(s) with the text; several: title,content.")
-]
-LabelsField = Annotated[str, typer.Option("--labels-field", help="Field with the labels.")]
-IdField = Annotated[str, typer.Option("--id-field", help="Field with the document's id.")]
-Read = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--read",
-        help="Any other reading option, repeatable: encoding=latin-1, label_separator=;, "
-        "delimiter=;, quoted=true, column_names=text,labels, part=test.",
-    ),
-]
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Count and report bad lines instead of stopping.")
-]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Random seed.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=0, help="Threads; default all.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
-Memory = Annotated[
-    str | None,
-    typer.Option("--memory", help="Memory budget such as 8G: kept, or refused before starting."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for programs.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is already there.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+Seed = Annotated[int | None, Option(min=0, help="Random seed.")]
+Threads = Annotated[int | None, Option(min=0, help="Number of threads. Default: all cores.")]
+Device = Annotated[str, Option(help="Where to compute: auto, cpu or cuda.")]
+Json = Annotated[bool, Option("--json", help="Print the result as one JSON object.")]
+Force = Annotated[bool, Option("--force", help="Replace existing output.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What to compute with."""
+
+    threads: Threads = None
+    device: Device = "auto"
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """Where the propensities of PSP come from."""
+
+    train_corpus: Annotated[
+        Path | None, Option("--train", help="Training corpus. PSP of a predictions file needs it.")
+    ] = None
+    a: Annotated[float, Option("--propensity-a", help="A of the propensity model.")] = 0.55
+    b: Annotated[float, Option("--propensity-b", help="B of the propensity model.")] = 1.5
+
+    def read(
+        self, how: ReadOptions, labels: Path | None
+    ) -> tuple[LabelIndex | None, TrainingFacts | None]:
+        """The labels of the training corpus and their frequencies, if the corpus is given."""
+        from labelgrove.data.facts import TrainingFacts
+
+        if self.train_corpus is None:
+            return None, None
+        corpus = common.read_corpus(self.train_corpus, replace(how, part="train"), labels=labels)
+        return corpus.index, TrainingFacts.of(corpus)
+
+
+READ_OPTIONS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("encoding", "part", "delimiter", "label_separator", "weights_field"), str),
+    "column_names": lambda value: value.split(","),
+    "quoted": lambda value: value == "true",
+    "n_features": int,
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read a corpus."""
+
+    skip_bad: Annotated[
+        bool, Option("--skip-bad", help="Count and report bad lines instead of stopping.")
+    ] = False
+    input_format: Annotated[
+        str | None, Option("--format", help="Input format. Default: by name and content.")
+    ] = None
+    text_field: Annotated[
+        str, Option(help="Field with the text. Several fields are joined: title,content.")
+    ] = "text"
+    labels_field: Annotated[str, Option(help="Field with the labels.")] = "labels"
+    id_field: Annotated[str, Option(help="Field with the document id.")] = "id"
+    read: Annotated[
+        list[str] | None,
+        Option(
+            help="Another reading option: encoding=latin-1, label_separator=;, delimiter=;, "
+            "quoted=true, column_names=text,labels, part=test. Repeatable."
+        ),
+    ] = None
+
+    def options(self, part: str = "train") -> ReadOptions:
+        """All flags as one object; ``part`` is the default part of a data set folder."""
+        from labelgrove.core.params import unknown_key
+        from labelgrove.formats import ReadOptions
+
+        values: dict[str, Any] = {"part": part}
+        for setting in self.read or []:
+            key, _, value = setting.partition("=")
+            if key not in READ_OPTIONS:
+                raise ConfigError(f"--read {unknown_key(key, list(READ_OPTIONS))}")
+            if key == "quoted" and value not in ("true", "false"):
+                raise ConfigError(f"--read quoted: must be true or false, got {value!r}")
+            if key == "n_features" and not value.isdecimal():
+                raise ConfigError(f"--read n_features: must be a whole number, got {value!r}")
+            values[key] = READ_OPTIONS[key](value)
+        return ReadOptions(
+            format=self.input_format,
+            text_field=self.text_field,
+            labels_field=self.labels_field,
+            id_field=self.id_field,
+            skip_bad=self.skip_bad,
+            **values,
+        )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The method to train and its settings."""
+
+    method: Annotated[
+        str | None, Option(help=f"{', '.join(METHODS)}. Default: linear, or as in --config.")
+    ] = None
+    config: Annotated[Path | None, Option(help="TOML file with settings.")] = None
+    settings: Set = None
+    seed: Seed = None
+
+    def tables(self, threads: int | None) -> tuple[str, dict[str, Any]]:
+        """The method and its parameters: config file, --set and flags, in rising precedence."""
+        from labelgrove.core.params import merge_settings, read_toml
+
+        tables = merge_settings(read_toml(self.config) if self.config else {}, self.settings or [])
+        method = tables.pop("method", "ensemble" if "members" in tables else None)
+        if self.method is not None and method not in (None, self.method):
+            raise ConfigError(f"--method {self.method}, but {self.config} has method = {method!r}")
+        if self.seed is not None:
+            tables["random_state"] = self.seed
+        if threads is not None:
+            tables["n_jobs"] = threads
+        return self.method or method or "linear", tables
+
+
+@dataclass(frozen=True)
+class Documents:
+    """What belongs to a training corpus: held-out documents, vectors and label names."""
+
+    dev: Annotated[Path | None, Option(help="Held-out corpus to measure on.")] = None
+    dense: Dense = None
+    dev_dense: Annotated[Path | None, Option(help="The vectors of the documents in --dev.")] = None
+    labels: Labels = None
+
+    def check(self) -> None:
+        """Raises an error, before the work, if the flags do not fit each other."""
+        if self.dev is not None and self.dense is not None and self.dev_dense is None:
+            raise ConfigError("--dev-dense is missing: the documents of --dev need vectors too")
+        if self.dev_dense is not None and (self.dev is None or self.dense is None):
+            raise ConfigError("--dev-dense needs --dev and --dense")
+
+    def read(self, path: Path, reading: Reading, console: Console) -> tuple[Corpus, Corpus | None]:
+        """The training corpus and the held-out corpus."""
+        how = reading.options()
+        corpus = common.read_corpus(
+            path, how, labels=self.labels, dense=self.dense, console=console
+        )
+        if corpus.labels.nnz == 0:
+            raise DataError(
+                f"no document has a label in the field {reading.labels_field!r}; "
+                "name the right field with --labels-field",
+                file=path,
+            )
+        if self.dev is None:
+            return corpus, None
+        return corpus, common.read_corpus(
+            self.dev, how, index=corpus.index, dense=self.dev_dense, console=console
+        )
+
+
+@dataclass(frozen=True)
+class Without:
+    """Leaves one flag out of a group."""
+
+    field: str
+
+
+def add_commands(app: typer.Typer, *commands: Callable[..., None]) -> None:
+    """Adds functions as commands of the same names; their docstrings are the help."""
+    for command in commands:
+        # Help is shown at any width: only empty lines of a docstring separate paragraphs.
+        paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+        text = "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
+        app.command(help=text)(_with_flags(command))
+
+
+def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the flags of its groups in place of the groups."""
+    groups: dict[str, tuple[type, list[str]]] = {}
+    flags: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group, *marks = get_args(parameter.annotation) or [parameter.annotation]
+        members = [parameter]
+        if is_dataclass(group) and isinstance(group, type):
+            left_out = [mark.field for mark in marks]
+            signature = inspect.signature(group, eval_str=True)
+            members = [flag for flag in signature.parameters.values() if flag.name not in left_out]
+            groups[parameter.name] = (group, [flag.name for flag in members])
+        flags += [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in members]
+
+    @functools.wraps(command)
+    def flat(**values: Any) -> None:
+        for name, (group, members) in groups.items():
+            values[name] = group(**{member: values.pop(member) for member in members})
+        command(**values)
+
+    flat.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
+    flat.__annotations__ = {flag.name: flag.annotation for flag in flags}
+    return flat

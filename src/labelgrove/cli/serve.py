@@ -1,4 +1,4 @@
-"""labelgrove serve: a model behind HTTP."""
+"""labelgrove serve: a model over HTTP."""
 
 from __future__ import annotations
 
@@ -7,52 +7,39 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError, MissingExtraError
 
 
 def serve(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="Model folder, or hub:owner/name.")
-    ],
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")
-    ] = 8000,
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, help="Processes; they share the model's files.")
-    ] = 1,
+    model: options.HubModel,
+    *,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
+    workers: Annotated[int, Option(min=1, help="Number of processes.")] = 1,
     token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", help="File with a token to ask for; or LABELGROVE_TOKEN."),
+        Path | None, Option(help="File with a required token. Or set LABELGROVE_TOKEN.")
     ] = None,
     report: Annotated[
-        Path | None,
-        typer.Option("--report", help="HTML report to show at /report; or MODEL/report.html."),
+        Path | None, Option(help="HTML report for /report. Default: MODEL/report.html.")
     ] = None,
-    train: Annotated[
-        Path | None,
-        typer.Option("--train", help="Training corpus; explanations name its similar documents."),
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="One limit, e.g. max_k=20; repeatable.")
-    ] = None,
-    threads: options.Threads = None,
-    device: options.Device = "auto",
+    train: options.Neighbours = None,
+    settings: options.Set = None,
+    machine: options.Machine,
 ) -> None:
-    """Answer POST /v1/predict and the other routes that docs/service.md describes; / is a page.
+    """Serve a model over HTTP: POST /v1/predict, other routes (docs/service.md), and a web page.
 
-    A new model that is saved into the folder is taken up while running. Ctrl-C answers what is
-    open, then stops.
+    If you save a new model into the folder, the service loads it without a restart. Ctrl-C
+    finishes open requests, then stops.
 
     Example: labelgrove serve model --port 8000 --workers 2 --set max_k=20
     """
     from labelgrove.core.params import merge_settings
     from labelgrove.serve.settings import ServeParams
 
-    common.check_device(device)
+    common.check_device(machine.device)
     model = common.local_model(model)
     params = ServeParams.from_dict(merge_settings({}, settings or [])).checked()
     token = _token(token_file)
@@ -62,15 +49,13 @@ def serve(
         if error.name not in ("fastapi", "uvicorn", "pydantic", "starlette"):
             raise
         raise MissingExtraError("serve", "labelgrove serve") from error
-    console = common.stderr_console()
 
     def announce(served: Any, address: str) -> None:
-        console.print(
+        common.stderr_console().print(
             f"{model}: {served.method}, {len(served.model.index_):,} labels, id {served.id}; "
             f"{workers} worker{'s' if workers > 1 else ''}, "
-            f"{'with a token' if token else 'no token asked for'}\n"
-            f"serving at {address} (Ctrl-C stops)",
-            markup=False,
+            f"{'token required' if token else 'no token required'}\n"
+            f"serving at {address} (stop with Ctrl-C)"
         )
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -80,8 +65,8 @@ def serve(
         host=host,
         port=port,
         workers=workers,
-        threads=threads,
-        device=device,
+        threads=machine.threads,
+        device=machine.device,
         token=token,
         report=report,
         train=train,
@@ -95,6 +80,6 @@ def _token(file: Path | None) -> str | None:
         token = file.read_text(encoding="utf-8").strip()
     if token is not None and (not token or not token.isascii() or not token.isprintable()):
         raise ConfigError(
-            f"{file or 'LABELGROVE_TOKEN'}: a token is one line of printable ASCII characters"
+            f"{file or 'LABELGROVE_TOKEN'}: a token must be one line of printable ASCII characters"
         )
     return token

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import sys
 from collections.abc import Iterator
@@ -11,225 +12,163 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from labelgrove.cli import common, options
-from labelgrove.methods import METHODS
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 if TYPE_CHECKING:
     from labelgrove.disk.run_folder import RunFolder, RunStatus
 
 
 def train(
-    corpus: Annotated[Path, typer.Argument(metavar="TRAIN", help="Training corpus, any format.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Model folder to write.")] = None,
-    method: Annotated[
-        str | None,
-        typer.Option("--method", help=f"{', '.join(METHODS)}; default linear, or the config's."),
-    ] = None,
-    dev: Annotated[
-        Path | None, typer.Option("--dev", help="Held-out corpus to report metrics on.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="TOML file with parameter tables.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="One parameter, e.g. ranker.C=2; repeatable.")
-    ] = None,
-    plan_only: Annotated[
-        bool, typer.Option("--plan", help="Say what training would take, and do not train.")
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted run of the same --out.")
-    ] = False,
+    corpus: options.TrainCorpus,
+    *,
+    out: Annotated[Path | None, Option(help="Model folder to write.")] = None,
+    settings: options.Settings,
+    documents: options.Documents,
+    plan_only: Annotated[bool, Option("--plan", help="Print the plan and stop.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue an interrupted run.")] = False,
     run_folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--run", help="Keep finished stages here for reuse; default OUT.run, removed."
-        ),
+        Path | None, Option("--run", help="Folder that keeps finished stages for other runs.")
     ] = None,
     label_tree: Annotated[
-        Path | None,
-        typer.Option("--label-tree", help="Thesaurus (TSV: id, broader ids) or tree (JSON)."),
+        Path | None, Option(help="Thesaurus (TSV: id, broader ids) or tree (JSON).")
     ] = None,
-    dense: options.Dense = None,
-    dev_dense: Annotated[
-        Path | None, typer.Option("--dev-dense", help="The same for --dev.")
-    ] = None,
-    labels: options.Labels = None,
     force: options.Force = False,
-    seed: options.Seed = None,
-    threads: options.Threads = None,
-    device: options.Device = "auto",
-    memory: options.Memory = None,
-    skip_bad: options.SkipBad = False,
-    input_format: options.Format = None,
-    text_field: options.TextField = "text",
-    labels_field: options.LabelsField = "labels",
-    id_field: options.IdField = "id",
-    read: options.Read = None,
-    estimate: Annotated[
-        bool,
-        typer.Option(
-            help="Whether the plan tells a time, for which a sample is trained first.",
-        ),
-    ] = True,
+    machine: options.Machine,
+    memory: Annotated[
+        str | None, Option(help="Memory limit, e.g. 8G. Training that needs more does not start.")
+    ] = None,
+    reading: options.Reading,
+    estimate: Annotated[bool, Option(help="Estimate the time from a small sample.")] = True,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
     """Train a model.
 
-    Says first what it will take: sizes, memory, and a time that a small sample measures here; last
-    how good the model is, where the time went, and what to do next. --plan stops after the first.
+    First prints a plan: sizes, memory, and a time that a small sample measures on this machine.
+    Then trains, and prints how good the model is, where the time went, and what to do next. --plan
+    stops after the plan.
 
     Example: labelgrove train train.jsonl.xz --dev dev.jsonl.xz --out model --set ranker.C=2
 
     Example: labelgrove train train.jsonl.xz --method cascadexml --plan
     """
+    from labelgrove.cli.evaluate import evaluate_model
     from labelgrove.cli.train_summary import print_summary, summary
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.core.memory import limit_memory, parse_size, peak_rss, require
     from labelgrove.core.processes import is_first_process, process_count, wait_for_all
     from labelgrove.data.splits import repeated_texts
-    from labelgrove.errors import DataError
     from labelgrove.formats.files import existing
     from labelgrove.methods import create
     from labelgrove.planning.plan import plan_training
 
-    if out is None and not plan_only:
-        raise typer.BadParameter("say where the model shall go", param_hint="--out")
+    if plan_only:
+        out = None
+    elif out is None:
+        raise typer.BadParameter("give the folder to write the model to", param_hint="--out")
     quiet = quiet or not is_first_process()
     console = common.stderr_console(quiet=quiet)
-    model = create(*configured(method, config, settings or [], seed=seed, threads=threads))
-    common.use_device(model, device)
+    model = create(*settings.tables(machine.threads))
+    common.use_device(model, machine.device)
     budget = None if memory is None else parse_size(memory, name="--memory")
-    how = common.read_options(input_format, text_field, labels_field, id_field, skip_bad, read)
-    _check_out(None if plan_only else out, force=force)
-    _check_extras(model, dev, dense, dev_dense, label_tree)
+    if out is not None:
+        common.check_model_folder(out, force=force)
+    _check_extras(model, documents, label_tree)
+    reading.options()
     if str(corpus) != "-":
-        existing(corpus)  # before the run folder lies beside it
-    place = None if plan_only else out
-    where = getattr(model, "device", None)
-    with _training_run(place, run_folder, resume=resume, force=force, device=where) as run:
+        existing(corpus)  # before a run folder is made next to it
+    where = machine.device if model.encoders() else None
+    with _training_run(out, run_folder, resume=resume, force=force, device=where) as run:
         if budget is not None:
             require(budget, peak_rss() or 0, "starting labelgrove")
             limit_memory(budget)
-        documents = common.read_corpus(
-            corpus, labels=labels, dense=dense, options=how, console=console
-        )
-        common.require_labels(documents, corpus, labels_field)
-        held_out = None
-        if dev is not None:
-            held_out = common.read_corpus(
-                dev, index=documents.index, dense=dev_dense, options=how, console=console
-            )
+        data, held_out = documents.read(corpus, reading, console)
+        if held_out is not None:
             if held_out.labels.nnz == 0 and not held_out.unknown.any():
-                raise DataError(f"{dev}: no document has a label, so there is nothing to measure")
-            if held_out.texts is not None and documents.texts is not None:
-                known = repeated_texts(held_out.texts, documents.texts)
+                raise DataError(
+                    "no document has a label, so there is nothing to measure", file=documents.dev
+                )
+            if held_out.texts is not None and data.texts is not None:
+                known = repeated_texts(held_out.texts, data.texts)
                 if known:
-                    counts = f"{known:,} of {len(held_out):,} texts"
-                    note = f"{dev}: {counts} are in {corpus}, too: their numbers flatter"
-                    console.print(note, markup=False)
+                    console.print(
+                        f"{documents.dev}: {known:,} of {len(held_out):,} texts are also in "
+                        f"{corpus}, so its metrics are too good"
+                    )
         given: dict[str, Any] = {}
         if label_tree is not None:
             from labelgrove.labels.given_trees import read_label_groups, read_label_tree
 
-            given["label_tree"], settled = read_label_tree(label_tree, documents.index)
-            groups = read_label_groups(label_tree, documents.index)  # for masks at prediction
-            documents = replace(documents, index=documents.index.with_groups(groups))
-            console.print(f"{label_tree}: {settled}", markup=False)
+            given["label_tree"], conflicts = read_label_tree(label_tree, data.index)
+            groups = read_label_groups(label_tree, data.index)  # for masks at prediction
+            data = replace(data, index=data.index.with_groups(groups))
+            console.print(f"{label_tree}: {conflicts}")
         stages = [] if run is None else [stage.name for stage in run.status().stages]
-        # What is timed is a training. With several processes the others would have to join in, and
-        # of one that begins with a trained network it says nothing.
+        # The time of a run that starts with a trained network cannot be estimated. With several
+        # processes, the others would have to take part in the estimate.
         trained = any(name.startswith("network") for name in stages)
-        worth_timing = process_count() == 1 and not trained
-        measures = estimate and (plan_only or not quiet) and worth_timing
-        plan = plan_training(model, documents, calibrate=measures, **given)
+        measures = estimate and (plan_only or not quiet) and process_count() == 1 and not trained
+        plan = plan_training(model, data, calibrate=measures, **given)
         for line in plan.lines():
-            console.print(line, markup=False)
-        if run is not None and stages:
-            console.print(f"  note     what fits of {run.path} is used again", markup=False)
-        if run is None:
+            console.print(line)
+        if run is None or out is None:
             if as_json:
                 common.print_json(plan.to_json())
             return
+        if stages:
+            console.print(f"  note     matching stages in {run.path} are reused")
         if budget is not None:
-            what = f"training {model.method} on {len(documents):,} documents"
-            require(budget, plan.memory_bytes, what)
+            require(
+                budget, plan.memory_bytes, f"training {model.method} on {len(data):,} documents"
+            )
         with RichProgress() as progress:
-            model.fit(documents, callbacks=[] if quiet else [progress], run=run, **given)
-        wait_for_all(where)  # nobody needs the run folder any longer
+            model.fit(data, callbacks=[] if quiet else [progress], run=run, **given)
+        wait_for_all(where)  # from here on only the first process needs the run folder
         if not is_first_process():
             return
-        assert out is not None
         measured = None
         if held_out is not None:
-            measured = common.evaluate_model(model, held_out)
+            measured = evaluate_model(model, held_out)
             model.dev_metrics_ = measured.evaluation.values
         model.save(out, overwrite=force)
-    told = summary(model, out, plan, measured, dev=dev)
+    facts = summary(model, out, plan, measured, dev=documents.dev)
     if as_json:
-        common.print_json(told)
+        common.print_json(facts)
     else:
-        print_summary(console, told, measured)
+        print_summary(console, facts, measured)
 
 
-def _check_out(out: Path | None, *, force: bool) -> None:
-    """Says before the work, not after it, that the model could not be put there."""
-    from labelgrove.disk.model_folder import check_replaceable
-    from labelgrove.errors import ConfigError
-
-    if out is not None and out.exists():
-        if not force:
-            raise ConfigError(f"{out} exists; add --force to replace it, or choose another --out")
-        check_replaceable(out)
-
-
-def _check_extras(
-    model: Any,
-    dev: Path | None,
-    dense: Path | None,
-    dev_dense: Path | None,
-    label_tree: Path | None,
-) -> None:
-    """Says before the work that a flag does not fit the method or the other flags."""
-    import inspect
-
-    from labelgrove.errors import ConfigError, UnsupportedError
-
-    known = inspect.signature(model.fit).parameters
-    for flag, argument, value in (
-        ("--dense", "dense", dense),
-        ("--label-tree", "label_tree", label_tree),
-    ):
-        if value is not None and argument not in known:
+def _check_extras(model: Any, documents: options.Documents, label_tree: Path | None) -> None:
+    """Raises an error, before the work, if a flag does not fit the method or other flags."""
+    arguments = inspect.signature(model.fit).parameters
+    for argument, value in (("dense", documents.dense), ("label_tree", label_tree)):
+        if value is not None and argument not in arguments:
             raise UnsupportedError(
-                f"{flag}: the method {model.method} has no use for it; leave it out or train linear"
+                f"--{argument.replace('_', '-')}: the method {model.method} cannot use it; "
+                "leave it out or train linear"
             )
-    if dev is not None and dense is not None and dev_dense is None:
-        raise ConfigError("--dev-dense is needed: the model will want dense rows of --dev, too")
-    if dev_dense is not None and (dev is None or dense is None):
-        raise ConfigError("--dev-dense goes with --dev and --dense")
+    documents.check()
 
 
 @contextmanager
 def _training_run(
     out: Path | None, kept: Path | None, *, resume: bool, force: bool, device: str | None
 ) -> Iterator[RunFolder | None]:
-    """The run folder while training. A private one stays only where it is worth resuming."""
+    """The run folder during training. A private one stays only if it is worth resuming."""
     from labelgrove.core.processes import is_first_process, wait_for_all
     from labelgrove.disk.run_folder import RunFolder
-    from labelgrove.errors import ConfigError
 
     if out is None:
         yield None
         return
-
     if not is_first_process():
-        wait_for_all(device)  # the first one has tidied up
+        wait_for_all(device)  # until the first one has tidied up
     path = kept or out.with_name(out.name + ".run")
     if force and not resume and kept is None and path.exists():
-        # Opened before it goes: refuses where it is no run folder, or another process uses it.
+        # Opening it first raises an error if it is not a run folder or another process uses it.
         with RunFolder(path, resume=True) as old:
             old.remove()
     with RunFolder(path, resume=resume or kept is not None) as run:
@@ -239,7 +178,7 @@ def _training_run(
             yield run
         except BaseException as error:
             status = run.status()
-            # After a refused setting, what took seconds would only stand in the way of another try.
+            # After a wrong setting, a few seconds' work would only block the next try.
             costly = any(stage.name.startswith("network") for stage in status.stages)
             refused = isinstance(error, ConfigError)
             worth_resuming = bool(status.checkpoints or costly or (status.stages and not refused))
@@ -249,42 +188,19 @@ def _training_run(
                 run.log({"kind": "run_failed", "why": str(error) or type(error).__name__})
             if not isinstance(error, KeyboardInterrupt):
                 raise
-            typer.echo(f"interrupted; {_how_to_go_on(path, status)}", err=True)
+            typer.echo(f"Interrupted. {_how_to_continue(path, status)}", err=True)
             raise typer.Exit(common.INTERRUPTED) from None
         if kept is None:
             run.remove()
 
 
-def configured(
-    method: str | None,
-    config: Path | None,
-    settings: list[str],
-    *,
-    seed: int | None,
-    threads: int | None,
-) -> tuple[str, dict[str, Any]]:
-    """The method and its tables: config file, --set and flags, in rising precedence."""
-    from labelgrove.core.params import merge_settings, read_toml
-    from labelgrove.errors import ConfigError
-
-    tables = merge_settings({} if config is None else read_toml(config), settings)
-    named = tables.pop("method", "ensemble" if "members" in tables else None)
-    if method is not None and named is not None and method != named:
-        raise ConfigError(f"--method {method} contradicts method = {named!r} of {config}")
-    if seed is not None:
-        tables["random_state"] = seed
-    if threads is not None:
-        tables["n_jobs"] = threads
-    return method or named or "linear", tables
-
-
-def _how_to_go_on(path: Path, status: RunStatus) -> str:
-    """The command that continues from what an interrupted run left behind."""
+def _how_to_continue(path: Path, status: RunStatus) -> str:
+    """The command that continues an interrupted run."""
     if not (status.stages or status.checkpoints):
-        return "nothing was done yet"
+        return "Nothing was finished yet."
     done = list(dict.fromkeys(stage.name for stage in status.stages))
-    steps = {one.name: one.step for one in status.checkpoints}  # the last of each
+    steps = {checkpoint.name: checkpoint.step for checkpoint in status.checkpoints}  # the last ones
     done += [f"{name} up to step {step}" for name, step in steps.items()]
-    arguments = [a for a in sys.argv[1:] if a != "--resume"]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--resume"]
     command = shlex.join([common.command_name(), *arguments, "--resume"])
-    return f"{path} keeps what was done ({', '.join(done)}). Go on with:\n  {command}"
+    return f"{path} has the finished work ({', '.join(done)}). Continue with:\n  {command}"

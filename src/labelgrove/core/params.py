@@ -6,8 +6,10 @@ A group is declared beside the code that reads it::
     class RankerParams(Params):
         C: float = param(1.0, gt=0, help="inverse of the regularisation strength")
 
-Constructing a group checks nothing, because scikit-learn's ``clone`` requires that arguments are
-stored unchanged. ``fit`` and everything that reads a file or a flag call :meth:`Params.validate`.
+Constructing a group checks nothing (scikit-learn's ``clone`` demands that arguments are stored as
+they came); :meth:`Params.validate` is called by ``fit`` and by all that reads a file or a flag.
+
+Why not pydantic: its models copy lists, which ``clone`` refuses, and every import would pay for it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import dataclasses
 import difflib
 import functools
 import math
-import re
 import tomllib
 import types
 import typing
@@ -50,6 +51,15 @@ class Params:
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Field values by name, as scikit-learn asks for them."""
         return {name: getattr(self, name) for name in _field_names(type(self))}
+
+    def identity(self) -> dict[str, Any]:
+        """The values that decide what comes out; a group may leave out those that do not."""
+        return self.get_params()
+
+    def only(self, *names: str) -> Self:
+        """A group with these values, and defaults for the rest."""
+        values = self.get_params()
+        return type(self)(**{name: values[name] for name in names})
 
     def set_params(self, **values: Any) -> Self:
         """Sets fields by name; the error for an unknown name suggests the nearest valid one."""
@@ -235,66 +245,32 @@ def merge_settings(config: Mapping[str, Any], settings: list[str]) -> dict[str, 
 
 
 def to_toml(config: Mapping[str, Any]) -> str:
-    """Scalars first, then a table per mapping and per mapping in a list; None becomes "none".
+    """TOML text: values first, then a table per mapping; None becomes "none".
 
-    >>> print(to_toml({"random_state": 0, "ranker": {"C": 1.0, "loss": "hinge"}}))
-    random_state = 0
+    >>> print(to_toml({"random_state": None, "ranker": {"C": 1.0, "loss": "hinge"}}))
+    random_state = "none"
     <BLANKLINE>
     [ranker]
     C = 1.0
     loss = "hinge"
     <BLANKLINE>
     """
-    return "\n".join(_toml_lines(config, "")).lstrip("\n") + "\n"
+    import tomli_w
+
+    try:
+        text = tomli_w.dumps(_plain(config))
+        text.encode()
+    except (TypeError, UnicodeEncodeError) as error:
+        raise ConfigError(f"cannot write these settings to TOML: {error}") from error
+    return text
 
 
-def _toml_lines(table: Mapping[str, Any], path: str) -> list[str]:
-    lines, below = [], []
-    for key, value in table.items():
-        name = f"{path}{_toml_key(key)}"
-        if isinstance(value, Mapping):
-            below += ["", f"[{name}]", *_toml_lines(value, f"{name}.")]
-        elif isinstance(value, list) and value and all(isinstance(v, Mapping) for v in value):
-            for item in value:
-                below += ["", f"[[{name}]]", *_toml_lines(item, f"{name}.")]
-        else:
-            lines.append(_toml_line(key, value))
-    return lines + below
-
-
-def _toml_line(key: str, value: Any) -> str:
-    return f"{_toml_key(key)} = {_toml_value(value)}"
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_string(key)
-
-
-def _toml_value(value: Any) -> str:
+def _plain(value: Any) -> Any:
+    """The value with only types that TOML knows."""
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         value = value.item()
-    if value is None:
-        return '"none"'
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, str):
-        return _toml_string(value)
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    raise ConfigError(f"cannot write {value!r} to TOML")
-
-
-def _toml_string(value: str) -> str:
-    if any("\ud800" <= c <= "\udfff" for c in value):
-        raise ConfigError(f"cannot write {value!r} to TOML: it contains half of a character")
-    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    return (
-        '"'
-        + "".join(
-            escapes.get(c) or (f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c)
-            for c in value
-        )
-        + '"'
-    )
+    return "none" if value is None else value

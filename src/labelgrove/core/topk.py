@@ -65,15 +65,14 @@ def top_k(matrix: Any, k: int, *, threads: int | None = None, name: str = "score
         best = _empty(csr.shape[0], min(k, int(np.diff(csr.indptr).max(initial=0))))
         parts = csr_parts(csr, name=name, finite=False)
         if best.columns.size:
-            bad = _native.topk_sparse(*parts[:3], *best, threads or 0)
-            _refuse(bad, name)
+            _refuse(_native.topk_sparse(parts, best, threads or 0), name)
         return best
     dense = np.ascontiguousarray(matrix, dtype=np.float32)
     if dense.ndim != 2:
         raise DataError(f"{name} must have two dimensions, got shape {dense.shape}")
     best = _empty(dense.shape[0], min(k, dense.shape[1]))
     if best.columns.size:
-        _refuse(_native.topk_dense(dense, *best, threads or 0), name)
+        _refuse(_native.topk_dense(dense, best, threads or 0), name)
     return best
 
 
@@ -114,12 +113,12 @@ def merge_lists(
     best = _empty(rows, min(k, lists * places))
     if best.columns.size:
         _native.merge_trees(
-            np.ascontiguousarray(columns, np.int32),
-            np.ascontiguousarray(scores, np.float32),
-            shares,
-            get_args(Combine).index(combine),
-            *best,
-            threads or 0,
+            columns=np.ascontiguousarray(columns, np.int32),
+            scores=np.ascontiguousarray(scores, np.float32),
+            weights=shares,
+            combine=get_args(Combine).index(combine),
+            best=best,
+            threads=threads or 0,
         )
     full = int(best.counts.max(initial=0))
     return TopK(best.columns[:, :full], best.scores[:, :full], best.counts)

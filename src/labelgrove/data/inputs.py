@@ -1,4 +1,4 @@
-"""Arguments that users give to a method, checked once: documents and numbers of labels."""
+"""What ``fit`` and ``predict`` are given, checked once, at the door."""
 
 from __future__ import annotations
 
@@ -8,14 +8,103 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.strings import StringTable
-from labelgrove.data.corpus import Corpus
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features, as_features
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
+
+FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
+
+
+def training_corpus(
+    X: Any, y: Any, index: LabelIndex | None = None, *, dense: Any = None
+) -> Corpus:
+    """What ``fit`` was given as one checked Corpus.
+
+    ``X`` is a Corpus (then ``y`` is None), texts, or features (Features, a sparse matrix, a dense
+    array); ``y`` is one list of labels per document or a documents x labels matrix, its columns
+    named by ``index`` or numbered. ``dense`` is a block of features besides.
+
+    >>> training_corpus(["x"], [["a"]]).label_lists()
+    [['a']]
+    """
+    if isinstance(X, Corpus):
+        if y is not None:
+            raise DataError("fit got a Corpus and labels besides; a Corpus carries its own labels")
+        corpus = X
+    else:
+        if y is None:
+            raise DataError("fit needs labels: one list of label names per document, or a matrix")
+        inputs = checked_inputs(X)
+        features = inputs if isinstance(inputs, Features) else None
+        texts = None if features is not None else inputs
+        matrix, index, unknown = _label_matrix(y, index)
+        if matrix.shape[0] != len(inputs):
+            raise DataError(f"{len(inputs)} documents but labels for {matrix.shape[0]}")
+        corpus = Corpus(texts, matrix, index, features=features, unknown=unknown)
+    if dense is not None:
+        corpus = corpus.with_dense(dense)
+    if len(corpus) == 0:
+        raise DataError("cannot fit on no documents")
+    if len(corpus.index) == 0 or corpus.labels.nnz == 0:
+        raise DataError("cannot fit: no document has a label")
+    return corpus
+
+
+def check_texts_alone(method: str, corpus: Corpus) -> None:
+    """Raises UnsupportedError for documents that a method that reads text alone cannot use."""
+    if corpus.texts is None:
+        raise UnsupportedError(
+            f"{method} reads text, and these documents have features only; train linear on them"
+        )
+    if corpus.width:
+        raise UnsupportedError(
+            f"{method} reads text and makes its own vectors; it would ignore the dense block of "
+            "these documents. Leave it out, or train linear with it"
+        )
+
+
+def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | None]:
+    """The documents to learn from, and those that only choose, all with labels; None if too few.
+
+    >>> train, held_out = hold_out(Corpus.from_lists(["x"] * 200, [["a"]] * 200), 0.05, 0)
+    >>> len(train), len(held_out)
+    (190, 10)
+    """
+    if not 0 <= share < 1:
+        raise ConfigError(f"held_out: must be at least 0 and below 1, got {share}")
+    count = round(share * len(corpus))
+    labelled = np.flatnonzero(np.diff(corpus.labels.indptr))
+    if not FEWEST_HELD_OUT <= count < len(labelled):
+        return corpus, None
+    chosen = np.zeros(len(corpus), bool)
+    chosen[np.random.default_rng([seed, 0]).choice(labelled, count, replace=False)] = True
+    return corpus.take(~chosen), corpus.take(chosen)
+
+
+def _label_matrix(y: Any, index: LabelIndex | None) -> tuple[CSR, LabelIndex, Any]:
+    if sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2):
+        matrix = as_csr(y, name="labels").copy()
+        matrix.eliminate_zeros()
+        if matrix.nnz and matrix.data.min() < 0:
+            raise DataError("label weights must be positive")
+        names = LabelIndex([str(c) for c in range(matrix.shape[1])]) if index is None else index
+        if len(names) != matrix.shape[1]:
+            raise DataError(f"labels have {matrix.shape[1]} columns, the index {len(names)} labels")
+        return matrix, names, np.zeros(matrix.shape[0], np.int64)
+    labels = list(y)
+    names = LabelIndex.from_label_lists(labels) if index is None else index
+    matrix, unknown = names.encode(labels)
+    return matrix, names, unknown
 
 
 def checked_inputs(X: Any) -> Any:
-    """Documents for fit or predict: Features, or a sequence of strings."""
+    """Documents for fit or predict: Features, or a sequence of strings.
+
+    >>> checked_inputs(("a", "b"))
+    ('a', 'b')
+    """
     if isinstance(X, Corpus):
         return X.inputs
     matrix = sparse.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2)
@@ -38,8 +127,24 @@ def checked_inputs(X: Any) -> Any:
     return X
 
 
+def texts_only(method: str, X: Any) -> Any:
+    """The documents for a method that reads their texts and nothing else."""
+    texts = checked_inputs(X)
+    if isinstance(texts, Features):
+        raise DataError(f"{method} reads text and cannot predict from features")
+    return texts
+
+
 def check_k(k: int) -> int:
     """A usable number of labels to return."""
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
         raise ConfigError(f"k must be a whole number of at least 1, got {k!r}")
     return int(k)
+
+
+def check_threads(threads: Any) -> int:
+    """The threads that ``predict`` was given; 0 and -1 are all cores."""
+    whole = isinstance(threads, (int, np.integer)) and not isinstance(threads, bool)
+    if not whole or threads < -1:
+        raise ConfigError(f"threads: must be a whole number, -1 for all cores, got {threads!r}")
+    return int(threads)

@@ -1,9 +1,9 @@
-"""Debian package descriptions and what they should be labelled with.
+"""Descriptions of Debian packages, and their labels.
 
-The task: from a package's description alone, say which packages it depends on ("depends"), or how
-Debian's volunteers tagged it ("debtags"). The text is the synopsis and the long description; the
-package's name, version, section and dependencies stay out of it. Everything here is a pure function
-of the text of index files; ``datasets.apt`` fetches them.
+The task: predict from a package's description which packages it depends on ("depends"), or how
+Debian's volunteers tagged it ("debtags"). The text is the synopsis and the long description, not
+the package's name, version, section and dependencies. Everything here is a pure function of the
+text of index files; :mod:`labelgrove.datasets.apt` downloads them.
 """
 
 from __future__ import annotations
@@ -22,33 +22,29 @@ LABEL_KINDS: tuple[LabelKind, ...] = ("depends", "debtags")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What the task needs to know of one binary package."""
+    """What the task needs of one binary package."""
 
     name: str
-    source: str  # the source package, which siblings share
+    source: str  # the source package, which other packages may share
     synopsis: str
-    description: str  # empty where only the synopsis is known
+    description: str  # empty if only the synopsis is known
     depends: tuple[str, ...]
     tags: tuple[str, ...]
 
     @property
     def text(self) -> str:
-        """Synopsis and long description."""
+        """The synopsis and the long description."""
         return f"{self.synopsis}\n{self.description}" if self.description else self.synopsis
 
     def labels(self, kind: str) -> tuple[str, ...]:
-        """Labels of the chosen kind."""
+        """The labels of the chosen kind."""
         if kind not in LABEL_KINDS:
             raise ConfigError(f"labels: must be one of {', '.join(LABEL_KINDS)}, got {kind!r}")
         return self.depends if kind == "depends" else self.tags
 
 
 def parse_paragraphs(lines: Iterable[str]) -> Iterator[dict[str, str]]:
-    """Paragraphs of an index file as fields; a field's further lines stay below its first.
-
-    >>> list(parse_paragraphs(["Package: tea", "Tag: a,", " b", "", "Package: cup"]))
-    [{'Package': 'tea', 'Tag': 'a,\\n b'}, {'Package': 'cup'}]
-    """
+    """The paragraphs of an index file as fields, whose values can have several lines."""
     fields: dict[str, str] = {}
     name = ""
     for raw in lines:
@@ -68,9 +64,9 @@ def parse_paragraphs(lines: Iterable[str]) -> Iterator[dict[str, str]]:
 
 
 def dependency_names(field: str) -> list[str]:
-    """Package names of a Depends field, each once, without versions and architectures.
+    """The package names in a Depends field, each once, without versions and architectures.
 
-    Of alternatives (``mta-one | mta``) the first stands: it is what gets installed by default.
+    Of alternatives (``mta-one | mta``) only the first counts: it is installed by default.
 
     >>> dependency_names("libtea1 (>= 2.0), cup:any | mug, spoon [amd64], libtea1 (<< 3)")
     ['libtea1', 'cup', 'spoon']
@@ -84,7 +80,7 @@ def dependency_names(field: str) -> list[str]:
 
 
 def tag_names(field: str) -> list[str]:
-    """Tags of a Tag field, each once; ``facet::{a,b}`` stands for two.
+    """The tags in a Tag field, each once; ``facet::{a,b}`` means two tags.
 
     >>> tag_names("role::program, use::{editing, viewing},\\n works-with::text")
     ['role::program', 'use::editing', 'use::viewing', 'works-with::text']
@@ -101,7 +97,7 @@ def tag_names(field: str) -> list[str]:
 
 
 def plain_description(field: str) -> tuple[str, str]:
-    """Synopsis, and long description with one line per paragraph or list item.
+    """The synopsis, and the long description with one line per paragraph or list item.
 
     >>> plain_description("kettle\\n Boils\\n water.\\n .\\n  * quick\\n  * loud")
     ('kettle', 'Boils water.\\n* quick\\n* loud')
@@ -122,86 +118,59 @@ def plain_description(field: str) -> tuple[str, str]:
 
 
 def long_descriptions(lines: Iterable[str]) -> dict[str, str]:
-    """Description fields of a Translation-en file by Description-md5.
-
-    >>> long_descriptions(["Package: tea", "Description-md5: 0a", "Description-en: tea", " Hot."])
-    {'0a': 'tea\\n Hot.'}
-    """
-    found: dict[str, str] = {}
+    """The descriptions in a Translation-en file, by Description-md5."""
+    descriptions: dict[str, str] = {}
     for fields in parse_paragraphs(lines):
         description = fields.get("Description-en") or fields.get("Description")
         if description and "Description-md5" in fields:
-            found[fields["Description-md5"]] = description
-    return found
+            descriptions[fields["Description-md5"]] = description
+    return descriptions
 
 
 def parse_packages(
     lines: Iterable[str], descriptions: Mapping[str, str] | None = None
 ) -> Iterator[Package]:
-    """Packages of a Packages file, joined with their long descriptions where these are known.
+    """The packages of a Packages file, with their long descriptions if these are given.
 
     >>> lines = ["Package: tea", "Depends: cup", "Description: hot drink", "Description-md5: 0a"]
     >>> [tea] = parse_packages(lines, {"0a": "hot drink\\n Made of leaves."})
     >>> tea.text, tea.depends
     ('hot drink\\nMade of leaves.', ('cup',))
     """
-    known = descriptions or {}
     for fields in parse_paragraphs(lines):
         if "Package" not in fields:
             continue
         description = fields.get("Description", "")
         if "\n" not in description:
-            description = known.get(fields.get("Description-md5", ""), description)
+            md5 = fields.get("Description-md5", "")
+            description = (descriptions or {}).get(md5, description)
         synopsis, text = plain_description(description)
-        needed = f"{fields.get('Pre-Depends', '')}, {fields.get('Depends', '')}"
+        depends = f"{fields.get('Pre-Depends', '')}, {fields.get('Depends', '')}"
         name = fields["Package"]
         yield Package(
             name=name,
             source=fields.get("Source", name).partition(" ")[0],
             synopsis=synopsis,
             description=text,
-            depends=tuple(other for other in dependency_names(needed) if other != name),
+            depends=tuple(other for other in dependency_names(depends) if other != name),
             tags=tuple(tag_names(fields.get("Tag", ""))),
         )
-
-
-def first_of_each_name(packages: Iterable[Package]) -> dict[str, Package]:
-    """Packages by name; of a package that several indexes hold, the first stands.
-
-    >>> list(first_of_each_name([Package("a", "a", "x", "", (), ())] * 2))
-    ['a']
-    """
-    found: dict[str, Package] = {}
-    for package in packages:
-        found.setdefault(package.name, package)
-    return found
 
 
 def debian_documents(
     packages: Mapping[str, Package], *, labels: LabelKind = "depends"
 ) -> Iterator[Document]:
-    """A document for every package that has a text and at least one label; its id is the name.
-
-    >>> tea = Package("tea", "tea", "hot drink", "", ("cup",), ("role::drink",))
-    >>> list(debian_documents({"tea": tea}, labels="debtags"))
-    [Document(text='hot drink', labels=['role::drink'], id='tea')]
-    """
+    """A document for every package with a text and at least one label; its id is the name."""
     for package in packages.values():
-        found = list(package.labels(labels))
-        if found and package.text:
-            yield Document(package.text, found, package.name)
+        ids = list(package.labels(labels))
+        if ids and package.text:
+            yield Document(package.text, ids, package.name)
 
 
 def debian_label_rows(
     packages: Mapping[str, Package], *, labels: LabelKind = "depends"
 ) -> Iterator[tuple[str, str, str]]:
-    """Id, name and text of every label that occurs; a dependency's text is its own synopsis.
-
-    >>> tea = Package("tea", "tea", "hot drink", "", ("cup",), ("role::drink",))
-    >>> cup = Package("cup", "cup", "vessel", "", (), ())
-    >>> list(debian_label_rows({"tea": tea, "cup": cup}))
-    [('cup', 'cup', 'vessel')]
-    """
+    """The id, name and text of every label that occurs; a package's text is its synopsis."""
     ids = sorted({label for package in packages.values() for label in package.labels(labels)})
     for label in ids:
         if labels == "debtags":

@@ -1,9 +1,8 @@
-"""The first sentences of installed Python packages' docstrings, and the modules they belong to.
+"""The first paragraphs of installed Python packages' docstrings, labelled with their modules.
 
-The task: from the words that describe a function or a class, say where to look for it, as in
-``scipy``, ``scipy.stats``, ``scipy.stats.mstats``. Short texts in many people's words, a few dozen
-of them per label, and on every machine already. The sources are parsed where they are installed;
-nothing is imported, fetched or copied.
+The task: predict from the description of a function or class where to find it, such as ``scipy``,
+``scipy.stats``, ``scipy.stats.mstats``. The texts are short, by many authors, and already on every
+machine. Sources are parsed where they are installed; nothing is imported, downloaded or copied.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ import re
 import sysconfig
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from labelgrove.formats.documents import Document
 
-# Python's own modules, and what `pip install labelgrove[torch]` brings along.
+# Python's own modules, and packages that `pip install labelgrove[torch]` installs.
 STANDARD_LIBRARY = "stdlib"
 PACKAGES = (STANDARD_LIBRARY, "numpy", "scipy", "sklearn", "networkx")
-# Tests, copies of other projects, and what is no part of the standard library.
+# Tests, copies of other projects, and folders that are not part of the standard library.
 _LEFT_OUT = {"dist-packages", "externals", "idlelib", "lib2to3", "site-packages", "vendored"}
 _FEWEST_WORDS = 4
 
@@ -32,19 +31,19 @@ def docstring_documents(
 ) -> list[Document]:
     """One document per public function or class: the first paragraph of its docstring.
 
-    Labels are the module and the packages around it, ``levels`` at most, as far as ``least``
-    documents bear them. The id is the dotted name. A text that occurs twice counts once. Packages
-    that are not installed are left out; ``stdlib`` is the standard library.
+    Labels are the module and its packages, at most ``levels``, if at least ``least`` documents have
+    them. The id is the dotted name. Repeated texts count once. Packages that are not installed are
+    left out; ``stdlib`` is the standard library.
 
     >>> documents = docstring_documents(["json"], least=1)
     >>> {d.id: d.labels for d in documents}["json.decoder.JSONDecoder"]
     ['json', 'json.decoder']
     """
-    found: dict[str, Document] = {}
+    by_text: dict[str, Document] = {}
     for name, folder in _roots(packages):
-        for document in _documents_below(folder, name, levels):
-            found.setdefault(document.text, document)
-    return _with_frequent_labels(found.values(), least)
+        for document in _documents_in(folder, name, levels):
+            by_text.setdefault(document.text, document)
+    return _with_frequent_labels(list(by_text.values()), least)
 
 
 def _roots(packages: Sequence[str]) -> Iterator[tuple[str, Path]]:
@@ -57,12 +56,12 @@ def _roots(packages: Sequence[str]) -> Iterator[tuple[str, Path]]:
             yield name, Path(spec.origin).parent
 
 
-def _documents_below(folder: Path, package: str, levels: int) -> Iterator[Document]:
+def _documents_in(folder: Path, package: str, levels: int) -> Iterator[Document]:
     for file in sorted(folder.rglob("*.py")):
         path = file.relative_to(folder).with_suffix("").parts
         if any(part in _LEFT_OUT or part.startswith("test") for part in path):
             continue
-        # Private modules are where the code is, not where people find it.
+        # Users import from public modules, even if the code is in private ones.
         public = [part for part in (package, *path) if part and not part.startswith("_")]
         labels = [".".join(public[:depth]) for depth in range(1, min(levels, len(public)) + 1)]
         if labels:
@@ -71,17 +70,17 @@ def _documents_below(folder: Path, package: str, levels: int) -> Iterator[Docume
 
 
 def described(source: bytes) -> Iterator[tuple[str, str]]:
-    """Public functions and classes of a source file, with the first paragraph of their docstrings.
+    """Names of a source file's public functions and classes, with their first paragraphs.
 
     >>> list(described(b"def tea():\\n    '''Boil the\\n    water first.\\n\\n    Then wait.'''"))
     [('tea', 'Boil the water first.')]
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about escapes in other people's strings
+            warnings.simplefilter("ignore")  # about escapes in strings
             nodes = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError):
-        return  # a template, or for another Python
+        return  # a template, or code for another version of Python
     for node in nodes:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
@@ -91,11 +90,10 @@ def described(source: bytes) -> Iterator[tuple[str, str]]:
             yield node.name, " ".join(words)
 
 
-def _with_frequent_labels(documents: Iterable[Document], least: int) -> list[Document]:
-    kept = list(documents)
-    counts = Counter(label for document in kept for label in document.labels)
-    kept = [
+def _with_frequent_labels(documents: list[Document], least: int) -> list[Document]:
+    counts = Counter(label for document in documents for label in document.labels)
+    frequent = [
         Document(d.text, [label for label in d.labels if counts[label] >= least], d.id)
-        for d in kept
+        for d in documents
     ]
-    return [document for document in kept if document.labels]
+    return [document for document in frequent if document.labels]

@@ -1,11 +1,11 @@
-"""A made-up shop: product descriptions and their labels, any number of both, from a seed.
+"""A made-up shop: any number of product descriptions and labels, generated from a seed.
 
-Document i of a part is a function of (seed, part, i) and the number of labels: counter-based random
-bits (Philox), integer arithmetic and no stored tables make the same bytes on any machine, one
-document at a time. Popularity follows Zipf's law. Labels occur together because a product has a
-whole category path, because departments have their brands and uses, products their usual material,
-and themes their colour and style. What makes the task hard on purpose: labels go unmentioned, are
-paraphrased or are missing although true; texts name things that the product is not.
+Document i of a part depends only on (seed, part, i) and the number of labels: counter-based random
+bits (Philox) and integer arithmetic give the same bytes on any machine, one document at a time.
+Popularity follows Zipf's law. Labels occur together because a product has a whole category path,
+departments have their brands and uses, products their usual material, and themes their colour and
+style. The task is hard on purpose: some labels are not mentioned, are paraphrased, or are missing
+although true, and texts mention things that the product is not.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from scipy import sparse
 from labelgrove.core.arrays import as_csr
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus
+from labelgrove.datasets import words
 from labelgrove.datasets.shop_labels import (
     ATTRIBUTES,
     DEPARTMENTS,
@@ -34,8 +35,8 @@ from labelgrove.formats.documents import Document
 
 PARTS = ("train", "dev", "test")
 
-# Random numbers of 32 bits per document (_document draws 63 at most), made in blocks
-# of documents because one call of NumPy costs as much as a hundred documents' numbers.
+# Random numbers of 32 bits per document (_document draws at most 63). They are made for blocks of
+# documents, because one call of NumPy costs as much as the numbers of a hundred documents.
 _DRAWS = 64
 _BLOCK = 256
 _T = TypeVar("_T")
@@ -46,82 +47,13 @@ def _chance(percent: int) -> int:
     return (percent << 32) // 100
 
 
-# How often a product has the attribute at all, and how often that follows from what it belongs to.
+# How often a product has an attribute, and how often the attribute follows from another label.
 _HAS = {"colour": 60, "material": 60, "use": 40, "audience": 35, "style": 30}
 _LIMITS = {kind: _chance(percent) for kind, percent in _HAS.items()}
 _BRAND, _THEME, _FOLLOWS, _OWN_DEPARTMENT = _chance(85), _chance(25), _chance(50), _chance(85)
-_EXACT, _PARAPHRASE = _chance(55), _chance(82)  # up to here said plainly, up to here paraphrased
+_EXACT, _PARAPHRASE = _chance(55), _chance(82)  # below: the exact words; below: a paraphrase
 _LABELLED, _DEPARTMENT_LABELLED = _chance(80), _chance(55)
 _DISTRACTOR, _TYPO = _chance(60), _chance(25)
-
-_LEADS = (
-    "Meet the {brand} {noun}.",
-    "The {noun} by {brand} is here to stay.",
-    "{brand} {noun}, checked by hand before it leaves us.",
-    "New in our shop: the {noun} from {brand}.",
-    "This {noun} by {brand} does what it should.",
-    "With this {noun}, {brand} shows what it can do.",
-)
-_PLAIN_LEADS = (
-    "Meet our {noun}.",
-    "This {noun} is here to stay.",
-    "Our {noun}, checked by hand before it leaves us.",
-    "New in our shop: this {noun}.",
-    "This {noun} does what it should.",
-    "With this {noun} you cannot go wrong.",
-)
-_VAGUE = ("piece", "item", "favourite", "companion", "helper", "little wonder", "find", "classic")
-_SENTENCES = {
-    "department": ("You find it under {}.", "A must for {}.", "One more for {}."),
-    "hint": ("Think of {}.", "Where there is {}, it is at home.", "It goes with {}."),
-    "detail": ("Good to know: {}.", "What people praise: {}.", "In short: {}."),
-    "colour": ("Comes in {}.", "The colour: {}.", "Our photo shows it in {}."),
-    "material": ("Made of {}.", "The body is {}.", "For this we chose {}."),
-    "use": ("Great for {}.", "You will want it for {}.", "Just the thing for {}."),
-    "audience": ("Made with {} in mind.", "Loved by {}.", "A present for {}."),
-    "style": ("The look is {}.", "Its design: {}.", "We call the style {}."),
-    "theme": ("Part of the {} collection.", "It belongs to {}.", "From our series {}."),
-    "cue": ("Inspired by {}.", "It brings {} to mind.", "Expect {}."),
-    "series": ("Series: {}.", "You will know {} from last year.", "It continues our {} range."),
-}
-_DISTRACTORS = (
-    ("noun", "Pairs well with our {}."),
-    ("noun", "Customers also looked at the {}."),
-    ("colour", "Also sold in {}."),
-    ("colour", "Sorry, {} is out of stock."),
-    ("material", "Never made of {}."),
-    ("material", "Cheaper ones use {}."),
-    ("brand", "Fits spare parts by {}."),
-    ("brand", "A rival to {}."),
-    ("use", "Too good for {}."),
-    ("audience", "Not only for {}."),
-)
-_FILLERS = (
-    "Delivery takes three working days.",
-    "Returns are free for a month.",
-    "The size is a little smaller than you might expect.",
-    "Please read the leaflet before first use.",
-    "Only a few are left at this price.",
-    "Our customers give it four stars out of five.",
-    "Weight and measures are given below.",
-    "It is packed without plastic wrapping.",
-    "Wipe it with a damp cloth and let it dry.",
-    "Batteries are not included.",
-    "The price includes all taxes.",
-    "Ask us if anything is unclear.",
-    "We have sold it since the shop opened.",
-    "It was tested by an independent laboratory.",
-    "Colours may look different on your screen.",
-    "Keep the receipt for the guarantee.",
-    "It is easier to use than it looks.",
-    "Nobody has sent it back so far.",
-    "The maker replaces broken parts at no cost.",
-    "It stood the test of a long winter.",
-    "You may order more than one.",
-    "It arrives fully assembled.",
-    "The box is small enough for a letter box.",
-    "Some of the profit goes to good causes.",
-)
 
 
 def shop_documents(
@@ -133,10 +65,10 @@ def shop_documents(
     start: int = 0,
     every_label: bool = False,
 ) -> Iterator[Document]:
-    """Documents ``start`` to ``start + n`` of a part ("train", "dev" or "test"), one by one.
+    """Documents ``start`` to ``start + n`` of a part ("train", "dev" or "test"), one at a time.
 
-    By Zipf's law most labels of a large shop never occur. With ``every_label`` each second document
-    takes its labels in turn instead of by chance; 1.6 documents per label are enough for all.
+    By Zipf's law, most labels of a large shop never occur. With ``every_label``, every second
+    document takes labels in turn instead of at random; 1.6 documents per label cover all of them.
 
     >>> document = next(shop_documents(1, labels=2000))
     >>> document.id, sorted(document.labels)[:2]
@@ -151,12 +83,7 @@ def shop_documents(
 
 
 def shop_corpus(n: int, *, labels: int = 2000, seed: int = 0, part: str = "train") -> Corpus:
-    """The same documents as a corpus over the index of all labels of the shop.
-
-    >>> corpus = shop_corpus(50, labels=100)
-    >>> corpus.labels.shape
-    (50, 100)
-    """
+    """The same documents as a corpus, with the index of all labels of the shop."""
     shop = _Shop(labels, seed=seed, part=part)
     indptr, indices = [0], list[int]()
 
@@ -167,20 +94,14 @@ def shop_corpus(n: int, *, labels: int = 2000, seed: int = 0, part: str = "train
             yield text
 
     table = StringTable.from_strings(texts())
-    matrix = sparse.csr_array(
-        (
-            np.ones(len(indices), np.float32),
-            np.array(indices, np.int64),
-            np.array(indptr, np.int64),
-        ),
-        shape=(n, labels),
-    )
+    ones = np.ones(len(indices), np.float32)
+    matrix = sparse.csr_array((ones, indices, indptr), shape=(n, labels))
     ids = StringTable.from_strings(f"{part}-{number}" for number in range(n))
     return Corpus(table, as_csr(matrix), shop_label_index(labels, seed), ids)
 
 
 class _Shop:
-    """The generator: holds the label namer and the popularity curves of one shop."""
+    """Generates documents from the labels and the popularity curves of one shop."""
 
     def __init__(self, labels: int, *, seed: int, part: str, every_label: bool = False) -> None:
         if part not in PARTS:
@@ -190,7 +111,7 @@ class _Shop:
         self.part = PARTS.index(part)
         self.every_label = every_label
         sizes = self.labels.sizes
-        # Departments are not sold as such where there is anything below them.
+        # A product belongs to a department itself only if there are no other categories.
         self.first_category = DEPARTMENTS if sizes["category"] > DEPARTMENTS else 0
         self.any_category = Zipf(sizes["category"] - self.first_category, offset=8)
         self.any_brand = Zipf(sizes["brand"], offset=2)
@@ -221,7 +142,7 @@ class _Shop:
         return halves.reshape(_BLOCK, _DRAWS).tolist()
 
     def _document(self, draw: _Draw, turn: int | None = None) -> tuple[str, list[int]]:
-        """Text and labels; with a ``turn`` of each kind the label whose turn it is."""
+        """The text and the labels; with a ``turn``, the label of each kind whose turn it is."""
         names, column = self.labels, self.labels.column
         chosen = self.any_category(draw())
         if turn is not None:
@@ -233,33 +154,35 @@ class _Shop:
             product = department + DEPARTMENTS * _below(draw(), PRODUCTS // DEPARTMENTS)
         leaf = column("category", category.path[-1])
         true = [column("category", node) for node in category.path[1:-1]]
-        told: list[str] = []
+        sentences: list[str] = []
 
-        # The category path: what it is, and what is special about it.
-        noun = _said(draw(), names.noun(product)) or _pick(draw(), _VAGUE)
+        def mention(wording: Wording, exact: str, paraphrased: str) -> None:
+            words_used = _mention(draw(), wording)
+            if words_used:
+                kind = exact if words_used is wording.exact else paraphrased
+                sentences.append(_sentence(draw(), kind, words_used))
+
+        # The category path: what the product is, and what is special about it.
+        noun = _mention(draw(), names.noun(product)) or _pick(draw(), words.VAGUE_NOUNS)
         for wording, before in ((category.feature, True), (category.extra, False)):
             if wording:
-                said = _said(draw(), wording)
-                if said is wording.exact:
-                    noun = f"{said} {noun}" if before else f"{noun} {said}"
-                elif said:
-                    told.append(_tell(draw(), "detail", said))
+                detail = _mention(draw(), wording)
+                if detail is wording.exact:
+                    noun = f"{detail} {noun}" if before else f"{noun} {detail}"
+                elif detail:
+                    sentences.append(_sentence(draw(), "detail", detail))
         if category.series:
-            told.append(_tell(draw(), "series", category.series))
+            sentences.append(_sentence(draw(), "series", category.series))
         hint = _pick(draw(), names.hints(department))
-        said = _said(draw(), Wording(names.department(department).lower(), hint))
-        if said:
-            told.append(_tell(draw(), "hint" if said is hint else "department", said))
+        mention(Wording(names.department(department).lower(), hint), "department", "hint")
 
         brand = self._brand(draw, department)
         if turn is not None and self.any_brand.size:
             brand = turn % self.any_brand.size
-        lead = _pick(draw(), _PLAIN_LEADS if brand is None else _LEADS)
+        lead = _pick(draw(), words.LEADS_WITHOUT_BRAND if brand is None else words.LEADS)
+        lead = lead.format(brand=None if brand is None else names.brand(brand), noun=noun)
         if brand is not None:
             true.append(column("brand", brand))
-            lead = lead.format(brand=names.brand(brand), noun=noun)
-        else:
-            lead = lead.format(noun=noun)
 
         theme = None
         if (draw() < _THEME or turn is not None) and self.any_theme.size:
@@ -267,10 +190,7 @@ class _Shop:
             if turn is not None:
                 theme = turn % self.any_theme.size
             true.append(column("theme", theme))
-            wording = names.theme(theme)
-            said = _said(draw(), wording)
-            if said:
-                told.append(_tell(draw(), "theme" if said is wording.exact else "cue", said))
+            mention(names.theme(theme), "theme", "cue")
 
         follows = {
             "colour": ("theme", theme),
@@ -288,25 +208,23 @@ class _Shop:
                 else:
                     number = self.any_of[kind](draw())
                 true.append(column(kind, number))
-                said = _said(draw(), names.attribute(kind, number))
-                if said:
-                    told.append(_tell(draw(), kind, said))
+                mention(names.attribute(kind, number), kind, kind)
 
         if draw() < _DISTRACTOR:
-            told.append(self._distractor(draw))
-        told.append(_pick(draw(), _FILLERS))
-        told.append(_pick(draw(), _FILLERS))
-        cut = _below(draw(), len(told))
-        text = " ".join([lead, *told[cut:], *told[:cut]])
+            sentences.append(self._distractor(draw))
+        sentences.append(_pick(draw(), words.FILLERS))
+        sentences.append(_pick(draw(), words.FILLERS))
+        cut = _below(draw(), len(sentences))
+        text = " ".join([lead, *sentences[cut:], *sentences[:cut]])
         if draw() < _TYPO:
             place = _below(draw(), len(text) - 1)
             text = f"{text[:place]}{text[place + 1]}{text[place]}{text[place + 2 :]}"
 
-        # People forget labels: the leaf is always there, any other only most of the time.
-        kept = {leaf, *(label for label in true if turn is not None or draw() < _LABELLED)}
+        # People forget labels: only the leaf is always there.
+        labels = {leaf, *(label for label in true if turn is not None or draw() < _LABELLED)}
         if draw() < _DEPARTMENT_LABELLED:
-            kept.add(column("category", category.path[0]))
-        return text, sorted(kept)
+            labels.add(column("category", category.path[0]))
+        return text, sorted(labels)
 
     def _brand(self, draw: _Draw, department: int) -> int | None:
         if draw() >= _BRAND or not self.any_brand.size:
@@ -325,33 +243,29 @@ class _Shop:
         return number
 
     def _distractor(self, draw: _Draw) -> str:
-        kind, sentence = _pick(draw(), _DISTRACTORS)
+        kind, sentence = _pick(draw(), words.DISTRACTORS)
         if kind == "noun":
             return sentence.format(self.labels.noun(_below(draw(), PRODUCTS)).exact)
+        popularity = self.any_brand if kind == "brand" else self.any_of[kind]
+        if not popularity.size:
+            return words.FILLERS[0]
+        number = popularity(draw())
         if kind == "brand":
-            if not self.any_brand.size:
-                return _FILLERS[0]
-            return sentence.format(self.labels.brand(self.any_brand(draw())))
-        if not self.any_of[kind].size:
-            return _FILLERS[0]
-        return sentence.format(self.labels.attribute(kind, self.any_of[kind](draw())).exact)
+            return sentence.format(self.labels.brand(number))
+        return sentence.format(self.labels.attribute(kind, number).exact)
 
 
 class Zipf:
     """Numbers 0..size-1 with chances proportional to 1 / (number + offset), from 32 random bits.
 
-    The number is ``offset * ((size + offset) / offset) ** u`` rounded down, less ``offset``, in
-    integer arithmetic: power functions of different machines differ in their last bits.
-
-    >>> curve = Zipf(1000, offset=1)
-    >>> curve(0), curve(2**31), curve(2**32 - 1)
-    (0, 30, 999)
+    The number is ``offset * ((size + offset) / offset) ** u``, rounded down, minus ``offset``. It
+    is computed with integers, because power functions of machines differ in their last bits.
     """
 
     def __init__(self, size: int, *, offset: int) -> None:
         self.size = size
         self.offset = offset
-        # 26 bits after the point, far coarser than any difference between logarithms.
+        # 26 bits after the point are far coarser than any difference between logarithms.
         self.low = round(math.log2(offset) * 2**26)
         self.span = round(math.log2(max(size, 1) + offset) * 2**26) - self.low
 
@@ -364,7 +278,7 @@ class Zipf:
 
 
 def _powers_of_two() -> list[int]:
-    """2 ** (i / 1024) for i = 0..1024 with 40 bits after the point, exactly rounded down."""
+    """2 ** (i / 1024) for i = 0..1024 with 40 bits after the point, rounded down exactly."""
     root = 2 << 200
     for _ in range(10):
         root = math.isqrt(root << 200)
@@ -385,12 +299,12 @@ def _pick(bits: int, values: tuple[_T, ...]) -> _T:
     return values[bits * len(values) >> 32]
 
 
-def _said(bits: int, wording: Wording) -> str:
+def _mention(bits: int, wording: Wording) -> str:
     """The label's own words, other words for it, or nothing."""
     if bits < _EXACT:
         return wording.exact
     return wording.paraphrase if bits < _PARAPHRASE else ""
 
 
-def _tell(bits: int, kind: str, said: str) -> str:
-    return _pick(bits, _SENTENCES[kind]).format(said)
+def _sentence(bits: int, kind: str, mention: str) -> str:
+    return _pick(bits, words.SENTENCES[kind]).format(mention)

@@ -1,25 +1,21 @@
-"""Labels of the made-up shop: what label number i means is computed, never stored.
+"""The labels of the made-up shop; the meaning of a label is computed from its number, not stored.
 
 A label is a category of a tree (department, product, feature, extra, series), an invented brand, or
-a colour, material, use, audience, style or theme. Within its kind, a label's meaning depends on its
-number and the seed alone: ``category-17`` is the same whether the shop has a thousand labels or
-three million.
+a colour, material, use, audience, style or theme. Its meaning depends only on its kind, its number
+and the seed: ``category-17`` is the same in a shop with a thousand labels or three million.
 """
 
 from __future__ import annotations
 
 import hashlib
-from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import NamedTuple
 
-import numpy as np
-
-from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.datasets import words
 from labelgrove.errors import ConfigError
+from labelgrove.formats.building import TableBuilder
 
 DEPARTMENTS = len(words.DEPARTMENTS)
 PRODUCTS = DEPARTMENTS * words.PRODUCTS_PER_DEPARTMENT
@@ -32,8 +28,8 @@ PLAIN_BRANDS = len(words.BRAND_STARTS) * len(words.BRAND_MIDDLES) * len(words.BR
 MIN_LABELS = 10
 MAX_LABELS = 100_000_000
 
-# Attribute kinds: their words, the small words that multiply them, and their share of all labels
-# in percent. Brands take 22 %, themes 6 %, categories the rest, and whatever a full kind leaves.
+# Kinds of attributes: their words, the modifiers that multiply them, and their share of all labels
+# in percent. Brands take 22 %, themes 6 %, and categories everything else.
 ATTRIBUTES = {
     "colour": (words.COLOURS, words.SHADES, 3),
     "material": (words.MATERIALS, words.FINISHES, 3),
@@ -45,14 +41,14 @@ KINDS = ("category", "brand", "theme", *ATTRIBUTES)
 
 
 class Wording(NamedTuple):
-    """A label's own words, and others that mean the same."""
+    """A label's own words, and other words that mean the same."""
 
     exact: str
     paraphrase: str
 
 
 class Category(NamedTuple):
-    """A node of the tree with everything a product in it is known to be."""
+    """A node of the tree, with everything that is true of a product in it."""
 
     path: tuple[int, ...]  # category numbers, department first, this node last
     department: int
@@ -63,17 +59,14 @@ class Category(NamedTuple):
 
 
 def stable_hash(*parts: int | str) -> int:
-    """64 bits that depend on the parts alone, on every machine and in every process.
-
-    >>> stable_hash(7, "brand") == stable_hash(7, "brand") != stable_hash(8, "brand")
-    True
-    """
+    """64 bits that depend only on the parts, on every machine and in every process."""
     text = "/".join(map(str, parts)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def plural(noun: str) -> str:
-    """
+    """The plural of an English noun.
+
     >>> [plural(noun) for noun in ("kettle", "paint brush", "baby", "toy chest")]
     ['kettles', 'paint brushes', 'babies', 'toy chests']
     """
@@ -107,7 +100,7 @@ class ShopLabels:
         for kind, size in self.sizes.items():
             self.starts[kind] = start
             start += size
-        # Names are computed again and again for popular labels; the caches have a fixed size.
+        # Popular labels need their names again and again; the caches have a fixed size.
         self.category = lru_cache(maxsize=1 << 14)(self._category)
         self.brand = lru_cache(maxsize=1 << 14)(self._brand)
         self.theme = lru_cache(maxsize=1 << 12)(self._theme)
@@ -118,23 +111,23 @@ class ShopLabels:
         self._plurals = [plural(noun.exact) for noun in self._nouns]
 
     def column(self, kind: str, number: int) -> int:
-        """Column of a label in the index."""
+        """The column of a label in the index."""
         return self.starts[kind] + number
 
     def kind_and_number(self, column: int) -> tuple[str, int]:
-        """What :meth:`column` was given."""
+        """The kind and number of the label in a column."""
         for kind, start in self.starts.items():
             if column < start + self.sizes[kind]:
                 return kind, column - start
         raise IndexError(f"column {column} of {self.count} labels")
 
     def id(self, column: int) -> str:
-        """Id of the label in a column: its kind and number."""
+        """The id of the label in a column: its kind and number."""
         kind, number = self.kind_and_number(column)
         return f"{kind}-{number}"
 
     def describe(self, kind: str, number: int) -> tuple[str, str]:
-        """A label's name, and a line about it for methods that read label texts.
+        """A label's name, and a text about it for methods that read label texts.
 
         >>> labels = ShopLabels(100_000, seed=0)
         >>> labels.describe("brand", 7)
@@ -163,17 +156,13 @@ class ShopLabels:
         return name, f"{kind.capitalize()}: {wording.exact}, {wording.paraphrase}"
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
-        """Id, name and text of every label in column order, one at a time.
-
-        >>> next(ShopLabels(10, seed=0).rows())[:2]
-        ('category-0', 'Clothing')
-        """
+        """The id, name and text of every label in column order, one at a time."""
         for kind, size in self.sizes.items():
             for number in range(size):
                 yield f"{kind}-{number}", *self.describe(kind, number)
 
     def department(self, number: int) -> str:
-        """Name of a department."""
+        """The name of a department."""
         return words.DEPARTMENTS[self._order("department", DEPARTMENTS)[number]][0]
 
     def hints(self, department: int) -> tuple[str, ...]:
@@ -181,19 +170,18 @@ class ShopLabels:
         return words.DEPARTMENTS[self._order("department", DEPARTMENTS)[department]][1]
 
     def noun(self, product: int) -> Wording:
-        """Singular noun of a product, which belongs to department ``product % DEPARTMENTS``."""
+        """The singular noun of a product; its department is ``product % DEPARTMENTS``."""
         return self._nouns[product]
 
     def _noun(self, product: int) -> Wording:
         department = self._order("department", DEPARTMENTS)[product % DEPARTMENTS]
         nouns = words.DEPARTMENTS[department][2]
-        return Wording(
-            *nouns[self._order(f"nouns {department}", len(nouns))[product // DEPARTMENTS]]
-        )
+        order = self._order(f"nouns {department}", len(nouns))
+        return Wording(*nouns[order[product // DEPARTMENTS]])
 
     def _category(self, number: int) -> Category:
-        # Levels are numbered one after the other. Inside a level, children go round the parents,
-        # so every parent has its first child before any has its second.
+        # Levels are numbered one after the other. Within a level, children take turns with their
+        # parents, so that every parent has its first child before any has its second.
         path = [number]
         product = feature = extra = series = None
         if number >= _FIRST_SERIES:
@@ -214,7 +202,7 @@ class ShopLabels:
         return Category(tuple(reversed(path)), number, product, feature, extra, series)
 
     def _path_names(self, category: Category) -> list[str]:
-        """Names of the department and of everything below it, down to this category."""
+        """The names on the path from the department to this category."""
         names = [self.department(category.department)]
         if category.product is None:
             return names
@@ -230,12 +218,12 @@ class ShopLabels:
         return names
 
     def _brand(self, number: int) -> str:
-        # A multiplier without common factors with the number of brands visits each name once.
+        # The multiplier has no common factor with the number of brands, so each name occurs once.
         place = (number * 7919 + stable_hash(self.seed, "brand")) % PLAIN_BRANDS
         place, end = divmod(place, len(words.BRAND_ENDS))
         start, middle = divmod(place, len(words.BRAND_MIDDLES))
         name = f"{words.BRAND_STARTS[start]}{words.BRAND_MIDDLES[middle]}{words.BRAND_ENDS[end]}"
-        # When the names are used up, brands get product lines.
+        # When all names are used, brands get product lines.
         line = number // PLAIN_BRANDS
         return f"{name} {_series(line - 1)}" if line else name
 
@@ -244,11 +232,10 @@ class ShopLabels:
         row, step = number % len(adjectives), number // len(adjectives)
         adjective = adjectives[self._order("adjective", len(adjectives))[row]]
         noun = nouns[self._order("noun", len(nouns))[(row + step) % len(nouns)]]
-        one = stable_hash(self.seed, "cue", number) % len(words.CUES)
-        two = (one + 1 + stable_hash(self.seed, "cue 2", number) % (len(words.CUES) - 1)) % len(
-            words.CUES
-        )
-        return Wording(f"{adjective} {noun}", f"{words.CUES[one]} and {words.CUES[two]}")
+        cues = words.CUES
+        one = stable_hash(self.seed, "cue", number) % len(cues)
+        step = 1 + stable_hash(self.seed, "cue 2", number) % (len(cues) - 1)
+        return Wording(f"{adjective} {noun}", f"{cues[one]} and {cues[(one + step) % len(cues)]}")
 
     def _attribute(self, kind: str, number: int) -> Wording:
         pairs, modifiers, _ = ATTRIBUTES[kind]
@@ -257,13 +244,13 @@ class ShopLabels:
         return Wording(f"{modifier} {exact}".strip(), f"{modifier} {paraphrase}".strip())
 
     def _stepped(self, pairs: words.Pairs, what: str, parent: int, digit: int) -> Wording:
-        """The digit-th of a prime number of words, in an order of the parent's own."""
+        """The digit-th of a prime number of words, in an order that depends on the parent."""
         mixed = self._mixed(what, parent)
         stride = 1 + mixed % (len(pairs) - 1)
         return Wording(*pairs[(mixed // len(pairs) + digit * stride) % len(pairs)])
 
     def _order(self, what: str, size: int) -> list[int]:
-        """A shuffle of 0..size-1 that depends on the seed, so that shops differ."""
+        """The numbers 0..size-1, shuffled depending on the seed, so that shops differ."""
         order = self._orders.get(what)
         if order is None:
             order = sorted(range(size), key=lambda i: stable_hash(self.seed, what, i))
@@ -272,14 +259,13 @@ class ShopLabels:
 
 
 def shop_label_index(labels: int = 2000, seed: int = 0) -> LabelIndex:
-    """Index of all labels of a made-up shop: ids, names, texts, and a group per kind.
-
-    >>> index = shop_label_index(1000)
-    >>> len(index), sorted(index.groups)[:3]
-    (1000, ['audience', 'brand', 'category'])
-    """
+    """The index of all labels of a made-up shop: ids, names, texts, and a group per kind."""
     shop = ShopLabels(labels, seed=seed)
-    ids, names, texts = _string_tables(shop.rows())
+    builders = [TableBuilder() for _ in range(3)]
+    for row in shop.rows():
+        for value, builder in zip(row, builders, strict=True):
+            builder.add(value)
+    ids, names, texts = (builder.table() for builder in builders)
     groups = {
         kind: range(shop.starts[kind], shop.starts[kind] + size)
         for kind, size in shop.sizes.items()
@@ -289,24 +275,8 @@ def shop_label_index(labels: int = 2000, seed: int = 0) -> LabelIndex:
 
 
 def shop_label_rows(labels: int = 2000, seed: int = 0) -> Iterator[tuple[str, str, str]]:
-    """Id, name and text of every label of a made-up shop, in column order, one at a time.
-
-    >>> sum(1 for row in shop_label_rows(1000))
-    1000
-    """
+    """The id, name and text of every label of a made-up shop, in column order."""
     return ShopLabels(labels, seed=seed).rows()
-
-
-def _string_tables(rows: Iterable[tuple[str, str, str]]) -> Iterator[StringTable]:
-    """One table per field, from one pass over the rows and without keeping their strings."""
-    blobs = [bytearray() for _ in range(3)]
-    offsets = [array("q", [0]) for _ in range(3)]
-    for row in rows:
-        for value, blob, ends in zip(row, blobs, offsets, strict=True):
-            blob += value.encode()
-            ends.append(len(blob))
-    for blob, ends in zip(blobs, offsets, strict=True):
-        yield StringTable(np.frombuffer(blob, np.uint8), np.frombuffer(ends, np.int64))
 
 
 def _sizes(count: int) -> dict[str, int]:

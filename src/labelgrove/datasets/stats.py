@@ -1,4 +1,4 @@
-"""What is in a corpus, counted in one pass over its documents."""
+"""Statistics of a corpus, counted in one pass over its documents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BINS = {"head": (101, None), "torso": (11, 100), "tail": (1, 10)}
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean, median, 99th percentile and largest of many counts; all zero for none."""
+    """The mean, median, 99th percentile and maximum of counts; all are zero without counts."""
 
     mean: float
     median: float
@@ -28,23 +28,17 @@ class Spread:
 
     @classmethod
     def of(cls, counts: Any) -> Spread:
-        """The spread of an array of counts.
-
-        >>> Spread.of([1, 2, 9])
-        Spread(mean=4.0, median=2.0, p99=8.86, max=9)
-        """
+        """The spread of an array of counts."""
         values = np.asarray(counts, dtype=np.int64)
         if not len(values):
             return cls(0.0, 0.0, 0.0, 0)
-        median, p99 = np.percentile(values, [50, 99])
-        return cls(
-            round(float(values.mean()), 4), float(median), round(float(p99), 4), int(values.max())
-        )
+        mean, (median, p99) = values.mean(), np.percentile(values, [50, 99])
+        return cls(round(float(mean), 4), float(median), round(float(p99), 4), int(values.max()))
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Labels of one frequency bin: how many, and how many of all occurrences they make up."""
+    """The number of labels in a frequency bin, and of their occurrences."""
 
     labels: int
     occurrences: int
@@ -52,7 +46,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class CorpusStats:
-    """Counts of a corpus; ``top`` holds the most frequent labels with their documents."""
+    """Counts of a corpus; ``top`` has the most frequent labels with their numbers of documents."""
 
     documents: int
     labels: int
@@ -62,7 +56,7 @@ class CorpusStats:
     characters: int
     empty_texts: int
     without_labels: int
-    duplicate_texts: int  # documents whose text an earlier one had
+    duplicate_texts: int  # documents with the same text as an earlier one
     duplicate_ids: int
     bins: dict[str, Bin]
     top: list[tuple[str, int]]
@@ -73,9 +67,8 @@ class CorpusStats:
 
 
 def corpus_stats(documents: Iterable[Document], *, top: int = 10) -> CorpusStats:
-    """Statistics of a stream of documents; keeps a hash and two counts per document.
+    """Statistics of a stream of documents; stores a hash and two counts per document.
 
-    >>> from labelgrove.formats.documents import Document
     >>> stats = corpus_stats([Document("a red shoe", ["shoes"]), Document("", ["shoes", "hats"])])
     >>> stats.documents, stats.labels, stats.empty_texts, stats.top
     (2, 2, 1, [('shoes', 2), ('hats', 1)])
@@ -99,7 +92,7 @@ def corpus_stats(documents: Iterable[Document], *, top: int = 10) -> CorpusStats
         if document.id is not None:
             repeated_ids += not _new(ids, document.id)
     counts = np.fromiter(frequency.values(), np.int64, len(frequency))
-    # Equal counts in order of their label, so that the list does not depend on the reading order.
+    # Equal counts in the order of their labels, so that the order of documents does not matter.
     most = sorted(frequency.items(), key=lambda item: (-item[1], item[0]))[:top]
     return CorpusStats(
         documents=len(words),

@@ -1,4 +1,7 @@
-"""A lock file that two processes cannot hold at once and that a dead process does not hold."""
+"""A lock file that two processes cannot hold at once and that a dead process does not hold.
+
+Why not the package filelock: it does not record who holds or held the lock, which our messages say.
+"""
 
 from __future__ import annotations
 

@@ -1,22 +1,50 @@
-"""The stages of one training run: each is announced, timed, and reused when a run folder has it."""
+"""The stages of one training run: each is announced, timed, and reused when a run folder has it.
+
+A stage is a function call. Its key is the hash of the call's arguments and of a version number,
+so there is no list of inputs to keep by hand: what the function is given is what it depends on.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from labelgrove.core.callbacks import Reporter, Stage
-from labelgrove.disk.part import Part
+from labelgrove.core.callbacks import Reporter
+from labelgrove.core.params import Params
+from labelgrove.core.part import Part
 from labelgrove.disk.run_folder import RunFolder, stage_key
 from labelgrove.errors import ConfigError
 
+T = TypeVar("T")
+
+# Arguments that say how a stage runs and never what comes out of it.
+SILENT = frozenset({"threads", "device", "reporter", "progress", "checkpoints"})
+
+
+class Made(Generic[T]):
+    """A value with the key that stands for it among the arguments of later stages.
+
+    The value is made when it is first used, so a stage that is reused costs its inputs nothing.
+    """
+
+    def __init__(self, make: Callable[[], T], key: str) -> None:
+        self._make = make
+        self.key = key
+
+    @cached_property
+    def value(self) -> T:
+        return self._make()
+
 
 class Stages:
-    """Runs named stages through a reporter and, when there is one, a run folder's cache.
+    """Runs functions as named stages, through a reporter and, if there is one, a run folder.
 
-    >>> stages = Stages(Reporter(()))
-    >>> stages("double", {"of": 21}, lambda progress: Part({"answer": 42})).config
+    >>> def double(x: int) -> Part:
+    ...     return Part({"answer": 2 * x})
+    >>> Stages(Reporter(()))("double", double, x=21).value.config
     {'answer': 42}
     """
 
@@ -27,45 +55,88 @@ class Stages:
             )
         self.reporter = reporter
         self.run = run
-        self._keys: dict[str, str] = {}
 
     def __call__(
-        self, name: str, inputs: Mapping[str, Any], compute: Callable[[Stage], Part]
-    ) -> Part:
-        """The stage's result: computed now, or as an earlier run with equal inputs left it."""
-        with self.reporter.stage(name) as progress:
-            if self.run is None:
-                return compute(progress)
-            self._keys[name] = stage_key(name, inputs)
-            progress.reused = True
+        self, name: str, function: Callable[..., T], /, *, version: int = 1, **arguments: Any
+    ) -> Made[T]:
+        """What ``function(**arguments)`` gives, now or in an earlier run with equal arguments.
 
-            def computing() -> Part:
-                progress.reused = False
-                return compute(progress)
-
-            return self.run.stage(name, {"key": self._keys[name]}, computing)
-
-    def checkpoint_folder(self, name: str) -> Path | None:
-        """Where the stage that is being computed keeps checkpoints; None without a run folder.
-
-        >>> Stages(Reporter(())).checkpoint_folder("network")
+        A Made argument reaches the function as its value. Raise ``version`` when the function
+        comes to compute something else from the same arguments. Functions that ask for
+        ``progress`` or ``checkpoints`` (a folder, or None) get them.
         """
+        with self.reporter.stage(name) as progress:
+
+            def compute() -> T:
+                progress.reused = False
+                given = {key: _value(value) for key, value in arguments.items()}
+                asked = _parameters(function)
+                if "progress" in asked:
+                    given["progress"] = progress.update
+                if "checkpoints" in asked:
+                    given["checkpoints"] = self._checkpoint_folder(name)
+                return function(**given)
+
+            if self.run is None:
+                value = compute()
+                return Made(lambda: value, "")
+            progress.reused = True
+            key = self._key(name, arguments | {"version": version})
+            part = self.run.stage(name, {"key": key}, lambda: _part(compute()))
+            restored = _restored(function, part)
+            return Made(lambda: restored, key)
+
+    def derive(self, make: Callable[[], T], /, **arguments: Any) -> Made[T]:
+        """A value that is cheap to make, or made only if needed, known by ``arguments``."""
+        return Made(make, self._key("derived", arguments))
+
+    def _key(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Without a run folder nothing is hashed at all."""
+        if self.run is None:
+            return ""
+        inputs = {key: _input(value) for key, value in arguments.items() if key not in SILENT}
+        return stage_key(name, inputs)
+
+    def _checkpoint_folder(self, name: str) -> Path | None:
         if self.run is None:
             return None
         own = self.run.checkpoint(name)
         if not own.steps() and own.others():
             self.reporter.message(
-                f"{name}: begins anew, the checkpoints in {self.run.path} are of other settings"
+                f"{name}: starts from the beginning; the checkpoints in {self.run.path} belong to "
+                "other settings"
             )
         return own.folder
 
-    def key(self, name: str) -> str:
-        """What stands for an earlier stage's result among the inputs of a later one.
 
-        It is the hash of that stage's inputs, so results need not be hashed; without a run folder
-        nothing is hashed at all and the key is empty.
+def _value(argument: Any) -> Any:
+    return argument.value if isinstance(argument, Made) else argument
 
-        >>> Stages(Reporter(())).key("features")
-        ''
-        """
-        return self._keys.get(name, "")
+
+def _input(argument: Any) -> Any:
+    """What an argument is known by."""
+    if isinstance(argument, Made):
+        return argument.key
+    return argument.identity() if isinstance(argument, Params) else argument
+
+
+def _part(result: Any) -> Part:
+    return result if isinstance(result, Part) else result.state()
+
+
+def _restored(function: Callable[..., T], part: Part) -> T:
+    kind: Any = _returned(function)
+    return part if kind is Part else kind.from_state(part)  # type: ignore[return-value]
+
+
+@cache
+def _returned(function: Callable[..., Any]) -> Any:
+    """The class that a stage's function is annotated to return."""
+    name = function.__annotations__["return"]
+    scope = inspect.unwrap(getattr(function, "__func__", function)).__globals__
+    return eval(name, scope) if isinstance(name, str) else name
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)

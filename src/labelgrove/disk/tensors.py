@@ -2,8 +2,10 @@
 
 The layout is eight bytes of header length, a JSON header, then the arrays one after another without
 gaps. We pad the header so that the data starts on a 64-byte boundary, and write large item sizes
-first, so that every array is aligned to its items and can be used in place. We do not use the
-safetensors library, because it copies every NumPy array when it writes and when it reads.
+first, so that every array is aligned to its items and can be used in place.
+
+Why not the package safetensors: it copies what it reads into the process's own memory, while mapped
+files are shared by all workers of a service and need no time to load.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from labelgrove.explaining.types import Reason, Span
+from labelgrove.model.explanation import Reason, Span
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import TokenPlace
 

@@ -16,22 +16,21 @@ from typing import Any
 import numpy as np
 
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.inputs import check_k
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
 from labelgrove.explaining.neighbours import nearest_documents
-from labelgrove.explaining.rankers import Examples, most_frequent, ranker_steps
-from labelgrove.explaining.spans import terms_by_column
-from labelgrove.explaining.types import (
+from labelgrove.explaining.rankers import most_frequent
+from labelgrove.model.explanation import (
     GRADIENT_STEPS,
     Explanation,
     Path,
+    Question,
     added_up,
     shortened,
     strongest,
 )
-from labelgrove.methods.base import check_fitted, check_k
-from labelgrove.methods.inputs import document_parts
-from labelgrove.methods.linear.method import Linear
-from labelgrove.scores.predictions import ScoreKind
+from labelgrove.model.interface import Model
+from labelgrove.scores.predictor import check_fitted
 
 __all__ = ["Explanation", "explain", "explain_best"]
 
@@ -39,7 +38,7 @@ NO_REASON = "no word of the text counts here: the model does not know them, or n
 
 
 def explain(
-    model: Any,
+    model: Model,
     text: Any,
     label: str,
     *,
@@ -58,68 +57,59 @@ def explain(
     With a ``corpus``, the ``neighbours`` documents of the label that are most like the text are
     named; models do not keep the documents they were trained on.
 
+    >>> from labelgrove import Linear
     >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-    >>> why = explain(model, "some hat", "hats", top=1)
-    >>> bool(abs(why.score - model.predict(["some hat"], k=1).scores[0, 0]) < 1e-6)
-    True
+    >>> explain(model, "some hat", "hats").reasons[0].text
+    'hat'
     """
     check_fitted(model)
     _check_options(top, gradient_steps)
     column = model.index_.get(label) if isinstance(label, str) else None
     if column is None:
         raise DataError(f"unknown label {label!r}; the index has {len(model.index_):,} labels")
-    if hasattr(model, "members_"):
+    if model.submodels():
         options = {"top": top, "dense": dense, "gradient_steps": gradient_steps}
-        found = _ensemble(model, text, label, column, options)
+        explanation = _members_explained(model, text, label, column, options)
     else:
-        found = _explained(model, text, column, top, dense, gradient_steps)
+        explanation = _explained(model, text, column, top, dense, gradient_steps)
     if corpus is None:
-        return found
+        return explanation
     if not isinstance(text, str):
         raise DataError("nearest documents can only be found for a text, not for features")
     near = nearest_documents(
-        text,
-        corpus,
-        found.id,
-        vectorizer=getattr(model, "vectorizer_", None),
-        count=neighbours,
+        text, corpus, explanation.id, vectorizer=model.vectorizer_, count=neighbours
     )
-    return replace(found, neighbours=near)
+    return replace(explanation, neighbours=near)
 
 
-def explain_best(model: Any, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
+def explain_best(model: Model, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
     """The model's ``k`` best labels for a text, each with its explanation; options as above.
 
+    >>> from labelgrove import Linear
     >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
     >>> [why.name for why in explain_best(model, "hat", k=2)]
     ['hats', 'shoes']
     """
     check_fitted(model)
-    dense = {} if options.get("dense") is None else {"dense": _one_row(options["dense"])}
-    found = model.predict(_one_document(text), k=check_k(k), **dense)
-    return [explain(model, text, label, **options) for label in found.ids()[0]]
+    dense = None if options.get("dense") is None else _one_row(options["dense"])
+    predictions = model.predict(_one_document(text), k=check_k(k), dense=dense)
+    return [explain(model, text, label, **options) for label in predictions.ids()[0]]
 
 
 def _explained(
-    model: Any, text: Any, column: int, top: int | None, dense: Any, gradient_steps: int
+    model: Model, text: Any, column: int, top: int | None, dense: Any, gradient_steps: int
 ) -> Explanation:
-    examples = most_frequent(model.index_, np.asarray(model.facts_.frequencies))
-    kind: ScoreKind = "product"
-    if isinstance(model, Linear):
-        paths, kind = _linear_paths(model, text, dense, column, examples), model.search.score_kind
-    elif dense is not None:
+    if dense is not None and not model.reads_dense:
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
-    elif any(hasattr(model, part) for part in ("network_", "encoder_", "embedder_")):
-        from labelgrove.explaining.networks import neural_paths
-
-        paths, kind = neural_paths(
-            model, text, column, examples=examples, gradient_steps=gradient_steps
-        )
-    else:
-        told = f"the method {model.method} cannot be explained; train linear on the same documents"
-        if hasattr(model, "engine"):
-            told = "an exported model has no gradients to explain it by; take the one it came from"
-        raise UnsupportedError(f"{told} and ask it")
+    _one_document(text)
+    question = Question(
+        text,
+        column,
+        most_frequent(model.index_, np.asarray(model.facts_.frequencies)),
+        dense=None if dense is None else _one_row(dense),
+        gradient_steps=gradient_steps,
+    )
+    paths, kind = model.paths(question)
     score = sum(path.weight * path.score for path in paths)
     reasons = added_up(paths)
     by_vector = any(step.vector for path in paths for step in path.steps)
@@ -137,42 +127,14 @@ def _explained(
     )
 
 
-def _linear_paths(
-    model: Linear, text: Any, dense: Any, column: int, examples: Examples
-) -> list[Path]:
-    vectorizer = model.vectorizer_
-    document = document_parts(
-        _one_document(text),
-        None if dense is None else _one_row(dense),
-        vectorizer=vectorizer,
-        terms=model.ranker_.features,
-        width=model.facts_.width,
-        dense_norm=model.dense_norm,
-        threads=1,
-    )
-    terms = None if vectorizer is None else terms_by_column(text, vectorizer)
-    paths = []
-    for number, ranker in enumerate(model.rankers_, 1):
-        parts = ranker.parts(document)
-        if parts.rows != 1:
-            raise DataError(f"explain takes one document, got {parts.rows}")
-        steps = ranker_steps(
-            ranker, parts, column, params=model.search, terms=terms, examples=examples
-        )
-        score = float(ranker.score(parts, [column], params=model.search, threads=1)[0, 0])
-        name = "tree" if len(model.rankers_) == 1 else f"tree {number}"
-        paths.append(Path(name, 1.0 / len(model.rankers_), score, tuple(steps)))
-    return paths
-
-
-def _ensemble(
-    model: Any, text: Any, label: str, column: int, options: dict[str, Any]
+def _members_explained(
+    model: Model, text: Any, label: str, column: int, options: dict[str, Any]
 ) -> Explanation:
     """Every member by itself; what an ensemble's score is made of depends on all its lists."""
     members, notes = [], []
-    for number, member in enumerate(model.members_, 1):
+    for number, member in enumerate(model.submodels(), 1):
         own = dict(options)
-        if not isinstance(member, Linear) or not member.facts_.width:
+        if not member.reads_dense or not member.facts_.width:
             own["dense"] = None
         try:
             members.append(explain(member, text, label, **own))
@@ -180,17 +142,18 @@ def _ensemble(
             notes.append(f"member {number}: {error}")
     if not members:
         raise UnsupportedError(f"no member of this {model.method} can be explained: {notes[0]}")
-    dense = {} if options["dense"] is None else {"dense": _one_row(options["dense"])}
-    found = model.predict(_one_document(text), k=min(model.candidates, len(model.index_)), **dense)
-    places = np.flatnonzero(found.columns[0] == column)
-    if not len(places):
-        notes.append("no member brings this label for this text")
+    dense = None if options["dense"] is None else _one_row(options["dense"])
+    k = min(model.candidates, len(model.index_))
+    predictions = model.predict(_one_document(text), k=k, dense=dense)
+    ranks = np.flatnonzero(predictions.columns[0] == column)
+    if not len(ranks):
+        notes.append("no member predicts this label for this text")
     return Explanation(
         id=model.index_.ids[column],
         name=model.index_.names[column],
         method=model.method,
-        score=float(found.scores[0, places[0]]) if len(places) else None,
-        score_kind=found.score_kind,
+        score=float(predictions.scores[0, ranks[0]]) if len(ranks) else None,
+        score_kind=predictions.score_kind,
         members=tuple(members),
         notes=tuple(notes),
     )
@@ -200,8 +163,8 @@ def _shortened(path: Path, top: int | None) -> Path:
     return replace(path, steps=tuple(shortened(step, top) for step in path.steps))
 
 
-def _calibrated(model: Any, score: float, column: int) -> float | None:
-    calibration = getattr(model, "calibration_", None)
+def _calibrated(model: Model, score: float, column: int) -> float | None:
+    calibration = model.calibration_
     if calibration is None:
         return None
     return float(calibration.label_chances(np.array([score], np.float32), np.array([column]))[0])

@@ -6,7 +6,7 @@ import numpy as np
 
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import DataError
-from labelgrove.explaining.types import Neighbour
+from labelgrove.model.explanation import Neighbour
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 EXCERPT = 160  # characters

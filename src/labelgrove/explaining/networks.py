@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,224 +17,125 @@ from torch import Tensor
 from torch.nn import functional
 
 from labelgrove.data.features import Features
-from labelgrove.errors import DataError, UnsupportedError
+from labelgrove.errors import DataError
 from labelgrove.explaining.attribution import Attribution, attribute, word_reasons
 from labelgrove.explaining.rankers import (
-    Examples,
     dense_weights,
     labels_below,
     node_path,
     probability,
     ranker_steps,
+    tree_paths,
     weighted,
 )
 from labelgrove.explaining.spans import terms_by_column
-from labelgrove.explaining.types import Path, Reason, Step
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.inputs import document_parts
-from labelgrove.methods.neural import prediction_runner
+from labelgrove.model.explanation import Path, Paths, Question, Reason, Step
 from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import token_places
 from labelgrove.nn.heads.layers import NodeLogit
 from labelgrove.nn.network import Network
-from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import OWN_MARGIN, SearchParams
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.scores.predictions import ScoreKind
 from labelgrove.text.tfidf import Tfidf
 
 Rows = npt.NDArray[np.float64]
 
 
-class NeuralPaths(NamedTuple):
-    """The ways to a label, and what their scores are."""
+def network_paths(
+    network: Network,
+    question: Question,
+    *,
+    device: torch.device,
+    tree: LabelTree | None,
+    ranker: Ranker | None = None,
+    vectorizer: Tfidf | None = None,
+    share: float = 0.0,
+    unit: bool = False,
+) -> Paths:
+    """A network's own way to a label, and that of the ranker over its shortlist, if there is one.
 
-    paths: list[Path]
-    kind: ScoreKind
-
-
-def neural_paths(
-    model: Any, text: Any, column: int, *, examples: Examples, gradient_steps: int
-) -> NeuralPaths:
-    """How a fitted neural method comes to a label's score."""
-    if not isinstance(text, str):
-        raise DataError(f"{model.method} reads text: explain one string, not {type(text).__name__}")
-    explained: Callable[..., NeuralPaths] | None = None
-    if hasattr(model, "reranker_") and hasattr(model.network_.heads, "path"):
-        explained = _by_network
-    elif hasattr(model, "network_") and hasattr(model, "ranking"):
-        explained = _by_matcher
-    elif hasattr(model, "encoder_") and isinstance(getattr(model, "ranker_", None), Ranker):
-        explained = _by_ranker
-    elif hasattr(model, "embedder_"):
-        explained = _by_vectors
-    if explained is None:
-        raise UnsupportedError(
-            f"the method {model.method} cannot be explained; train linear on the same documents "
-            "and ask it"
-        )
-    return explained(model, text, column, examples, gradient_steps)
-
-
-def _by_network(
-    model: Any, text: str, column: int, examples: Examples, gradient_steps: int
-) -> NeuralPaths:
-    """LightXML and CascadeXML: the network's own path, and its reranker's where there is one."""
-    reading = _Reading.of_network(model, text, gradient_steps)
-    reranker = model.reranker_
-    weights = None
-    if reranker is not None:
-        weights = _label_weights(reranker.ranker, column)
-    unit = reranker is not None and reranker.params.normalise
-    logits, vector, found = reading.logits(column, weights, unit=unit)
-    tree = getattr(model, "tree_", None)
+    ``share`` is the ranker's part of the score; ``unit`` says that it reads vectors of unit length.
+    """
+    reading = Reading(network.encoder, network, question, device)
+    weights = None if ranker is None else label_weights(ranker, question.column)
+    logits, vector, attribution = reading.logits(question.column, weights, unit=unit)
     steps = [
-        _network_step(reading, logit, found, number, len(logits), tree, examples)
+        network_step(reading, logit, attribution, number, len(logits), tree)
         for number, logit in enumerate(logits)
     ]
     steps = weighted(steps, "sigmoid")
-    share = 0.0 if reranker is None else reranker.params.share
-    paths = [Path("network", 1.0 - share, _product(steps), tuple(steps))]
-    if reranker is not None:
-        features = Features(sparse=reranker.vectorizer.transform([text]), dense=vector)
+    paths = [Path("network", 1.0 - share, product(steps), tuple(steps))]
+    if ranker is not None:
+        assert vectorizer is not None
+        features = Features(sparse=vectorizer.transform([reading.text]), dense=vector)
         features = features.normalised() if unit else features
-        step = _label_step(
-            reading, reranker.ranker, reranker.vectorizer, features, column, found.shares[-1]
-        )
+        step = label_step(reading, ranker, vectorizer, features, attribution.shares[-1])
         step = replace(step, probability=probability(step.margin, "sigmoid"))
-        paths.append(Path("reranker", share, _product([step]), (step,)))
-    return NeuralPaths(paths, "product")
+        paths.append(Path("reranker", share, product([step]), (step,)))
+    return Paths(paths, "product")
 
 
-def _by_matcher(
-    model: Any, text: str, column: int, examples: Examples, gradient_steps: int
-) -> NeuralPaths:
-    """X-Transformer: the matcher's margin for the label's cluster, the ranker's for the label."""
-    from labelgrove.methods.xtransformer.ranking import ranker_features
-
-    ranker, params, learnt = model.ranker_.ranker, model.ranking, model.ranker_.learnt
-    cluster = node_path(ranker.tree, column)[0]
-    reading = _Reading.of_network(model, text, gradient_steps)
-    terms = model.vectorizer_.transform([text])
-    # How long the vector is beside the terms does not depend on its direction.
-    block = ranker_features(terms, np.ones((1, max(1, ranker.width))), params).dense
-    length = 0.0 if block is None else float(np.linalg.norm(block))
-    weights = length * _label_weights(ranker, column) if ranker.width else None
-    (logit,), vector, found = reading.logits(cluster, weights, unit=True)
-    above = _network_step(reading, logit, found, 0, 2, ranker.tree, examples)
-    shares = found.shares[-1] if ranker.width else np.zeros(found.shares.shape[1])
-    features = ranker_features(terms, vector, params)
-    own = _label_step(reading, ranker, model.vectorizer_, features, column, shares)
-    if params.combine == "product":
-        kinds = params.cluster_transform, params.label_transform
-        pair = [
-            replace(step, probability=probability(step.margin, kind))
-            for step, kind in zip((above, own), kinds, strict=True)
-        ]
-        # Both count alike; their transforms differ, so no common scale would weigh them better.
-        steps = [replace(step, weight=0.5) for step in pair]
-        return NeuralPaths(
-            [Path("matcher and ranker", 1.0, _product(steps), tuple(steps))], "product"
-        )
-    above = replace(above, counts=False, weight=0.0, probability=None)
-    if params.combine == "learnt":
-        both = _joined(above, own, learnt.cluster, learnt.label, learnt.constant)
-        chance = probability(both.margin, "sigmoid")
-        both = replace(both, probability=chance)
-        return NeuralPaths(
-            [Path("matcher and ranker", 1.0, _product([both]), (both,))], "probability"
-        )
-    return NeuralPaths([Path("ranker", 1.0, own.margin, (above, own))], "margin")
-
-
-def _by_ranker(
-    model: Any, text: str, column: int, examples: Examples, gradient_steps: int
-) -> NeuralPaths:
-    """XR-Transformer: a ranker's path down its tree, on tf-idf and text vectors."""
-    device = choose_device(model.device)
-    reading = _Reading(model.encoder_.to(device).eval(), None, text, device, gradient_steps)
-    document = model._features([text])
-    return _ranker_paths(model, [model.ranker_], document, text, reading, column, examples)
-
-
-def _by_vectors(
-    model: Any, text: str, column: int, examples: Examples, gradient_steps: int
-) -> NeuralPaths:
-    """The linear method on vectors that an encoder makes, or word2vec, which has no tokens."""
-    embedder = model.embedder_
-    reading = None
-    if isinstance(embedder, torch.nn.Module):
-        device = choose_device(model.device)
-        embedder = embedder.to(device).eval()
-        network = embedder if isinstance(embedder, Network) else None
-        encoder = embedder if isinstance(embedder, Encoder) else embedder.encoder
-        reading = _Reading(cast(Encoder, encoder), network, text, device, gradient_steps)
-    terms = None if model.vectorizer_ is None else model.vectorizer_.transform([text])
-    document = document_parts(
-        Features(terms, model._vectors_of([text], threads=1)),
-        None,
-        vectorizer=None,
-        terms=model.linear_.ranker_.features,
-        width=model.facts_.width,
-        dense_norm=model.linear_.dense_norm,
-    )
-    rankers = model.linear_.rankers_
-    return _ranker_paths(model, rankers, document, text, reading, column, examples)
-
-
-def _ranker_paths(
-    model: Any,
+def vector_paths(
     rankers: Sequence[Ranker],
-    document: Any,
-    text: str,
-    reading: _Reading | None,
-    column: int,
-    examples: Examples,
-) -> NeuralPaths:
-    """Paths down one tree or several on terms and a text vector, which is handed on to words."""
-    search: SearchParams = model.search
-    terms = terms_by_column(text, model.vectorizer_) if rankers[0].features else None
-    found = [
-        ranker_steps(
-            ranker, ranker.parts(document), column, params=search, terms=terms, examples=examples
-        )
-        for ranker in rankers
-    ]
-    if reading is not None:
+    features: Features,
+    question: Question,
+    *,
+    search: SearchParams,
+    vectorizer: Tfidf | None,
+    reading: Reading | None,
+) -> Paths:
+    """Paths down the trees of rankers that read text vectors, which are traced back to words.
+
+    Without a ``reading``, as for word vectors, there are no tokens to trace back to.
+    """
+    text = text_of(question)
+    terms = None
+    if vectorizer is not None and rankers[0].features:
+        terms = terms_by_column(text, vectorizer)
+
+    def traced(steps: list[list[Step]]) -> list[list[Step]]:
+        if reading is None:
+            return steps
         weights = [
             dense_weights(ranker, level, node)
             for ranker in rankers
-            for level, node in enumerate(node_path(ranker.tree, column))
+            for level, node in enumerate(node_path(ranker.tree, question.column))
         ]
         shares = iter(reading.products(np.stack(weights)).shares)
-        found = [[_handed_on(reading, step, next(shares)) for step in steps] for steps in found]
+        steps = [[_traced(reading, step, next(shares)) for step in own] for own in steps]
         kind = "noop" if search.last_level == "noop" else search.post_processor
-        found = [weighted(steps, kind) for steps in found]
-    paths = []
-    for number, (ranker, steps) in enumerate(zip(rankers, found, strict=True), 1):
-        parts = ranker.parts(document)
-        score = float(ranker.score(parts, [column], params=search, threads=1)[0, 0])
-        name = "tree" if len(rankers) == 1 else f"tree {number}"
-        paths.append(Path(name, 1.0 / len(rankers), score, tuple(steps)))
-    return NeuralPaths(paths, search.score_kind)
+        return [weighted(own, kind) for own in steps]
+
+    return tree_paths(
+        rankers, features.parts(), question, search=search, terms=terms, revise=traced
+    )
+
+
+def text_of(question: Question) -> str:
+    """The text that is asked about; networks read nothing else."""
+    if not isinstance(question.document, str):
+        kind = type(question.document).__name__
+        raise DataError(f"this method reads text: explain one string, not {kind}")
+    return question.document
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """A text as an encoder, and a network around it, read it."""
+class Reading:
+    """A text as an encoder, and perhaps a network around it, reads it."""
 
     encoder: Encoder
     network: Network | None
-    text: str
+    question: Question
     device: torch.device
-    steps: int
 
-    @classmethod
-    def of_network(cls, model: Any, text: str, steps: int) -> _Reading:
-        runner = prediction_runner(model)
-        network = runner.network.eval()
-        return cls(network.encoder, network, text, runner.device, steps)
+    def __post_init__(self) -> None:
+        (self.encoder if self.network is None else self.network).to(self.device).eval()
+
+    @property
+    def text(self) -> str:
+        return text_of(self.question)
 
     def words(self, shares: Rows) -> tuple[tuple[Reason, ...], float]:
         """What words give, and special tokens."""
@@ -246,7 +147,9 @@ class _Reading:
         ids, places = token_places(self.text, self.encoder, self.encoder.max_tokens)
         tokens = torch.from_numpy(ids.astype(np.int64))[None].to(self.device)
         special = [place.word < 0 for place in places]
-        return attribute(self.encoder, tokens, read, special=special, steps=self.steps)
+        return attribute(
+            self.encoder, tokens, read, special=special, steps=self.question.gradient_steps
+        )
 
     def logits(
         self, column: int, weights: Rows | None, *, unit: bool
@@ -290,20 +193,19 @@ class _Reading:
         return self.attribute(read)
 
 
-def _label_weights(ranker: Ranker, column: int) -> Rows:
+def label_weights(ranker: Ranker, column: int) -> Rows:
     """A label's weights for the text vector."""
     level = len(ranker.tree.parents) - 1
     return dense_weights(ranker, level, int(ranker.tree.leaf_positions[column]))
 
 
-def _network_step(
-    reading: _Reading,
+def network_step(
+    reading: Reading,
     node: NodeLogit,
     found: Attribution,
     number: int,
     count: int,
     tree: LabelTree | None,
-    examples: Examples,
 ) -> Step:
     margin = found.values[number]
     reasons, others = reading.words(found.shares[number])
@@ -312,7 +214,7 @@ def _network_step(
     below = 1
     if number < count - 1 and tree is not None:
         columns = labels_below(tree, len(tree.parents) - count + number, node.node)
-        names, below = examples(columns), len(columns)
+        names, below = reading.question.examples(columns), len(columns)
     return Step(
         level=node.level,
         node=node.node,
@@ -329,27 +231,26 @@ def _network_step(
     )
 
 
-def _label_step(
-    reading: _Reading,
+def label_step(
+    reading: Reading,
     ranker: Ranker,
     vectorizer: Tfidf,
     features: Features,
-    column: int,
     shares: Rows,
 ) -> Step:
     """The label's own margin by a ranker that knows no other nodes, from terms and the vector."""
     step = ranker_steps(
         ranker,
         features.parts(),
-        column,
+        reading.question.column,
         params=OWN_MARGIN,
         terms=terms_by_column(reading.text, vectorizer),
         examples=lambda columns: (),
     )[-1]
-    return _handed_on(reading, step, shares)
+    return _traced(reading, step, shares)
 
 
-def _handed_on(reading: _Reading, step: Step, shares: Rows) -> Step:
+def _traced(reading: Reading, step: Step, shares: Rows) -> Step:
     """What the text vector gives, handed on to the words that it was made of."""
     words, others = reading.words(shares)
     given = sum(reason.contribution for reason in words) + others
@@ -357,22 +258,25 @@ def _handed_on(reading: _Reading, step: Step, shares: Rows) -> Step:
     return replace(step, rest=step.rest + others, vector=step.vector - given, reasons=reasons)
 
 
-def _joined(above: Step, own: Step, factor: float, own_factor: float, constant: float) -> Step:
+def joined_steps(above: Step, own: Step, factor: float, own_factor: float, constant: float) -> Step:
     """One step whose margin is a weighted sum of two."""
 
     def scaled(step: Step, by: float) -> list[Reason]:
         return [replace(r, contribution=by * r.contribution) for r in step.reasons]
 
-    sums = {
-        name: factor * getattr(above, name) + own_factor * getattr(own, name)
-        for name in ("margin", "bias", "vector", "rest", "unattributed")
-    }
-    sums["margin"] += constant
-    sums["bias"] += constant
-    reasons = (*scaled(above, factor), *scaled(own, own_factor))
-    return replace(own, weight=1.0, counts=True, reasons=reasons, **sums)
+    return replace(
+        own,
+        weight=1.0,
+        counts=True,
+        reasons=(*scaled(above, factor), *scaled(own, own_factor)),
+        margin=factor * above.margin + own_factor * own.margin + constant,
+        bias=factor * above.bias + own_factor * own.bias + constant,
+        vector=factor * above.vector + own_factor * own.vector,
+        rest=factor * above.rest + own_factor * own.rest,
+        unattributed=factor * above.unattributed + own_factor * own.unattributed,
+    )
 
 
-def _product(steps: Sequence[Step]) -> float:
+def product(steps: Sequence[Step]) -> float:
     chances = [step.probability for step in steps if step.counts and step.probability is not None]
     return float(np.prod(chances))

@@ -13,13 +13,13 @@ import numpy.typing as npt
 from labelgrove.core.arrays import Float32, Int32, Int64
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import FeatureParts
-from labelgrove.explaining.types import Reason, Span, Step
+from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
+from labelgrove.model.explanation import Examples, Path, Paths, Question, Reason, Span, Step
 from labelgrove.ranking.beam import SearchParams, log_transformed
 from labelgrove.ranking.ranker import Ranker
 
 Terms = Mapping[int, tuple[str, tuple[Span, ...]]]
-Examples = Callable[[Int32], tuple[str, ...]]
 
 EXAMPLES = 3  # labels that are named to say what a node is about
 
@@ -187,6 +187,38 @@ def ranker_steps(
             )
         )
     return weighted(steps, "noop" if own_margin else params.post_processor)
+
+
+def tree_paths(
+    rankers: Sequence[Ranker],
+    document: Any,
+    question: Question,
+    *,
+    search: SearchParams,
+    terms: Terms | None,
+    revise: Callable[[list[list[Step]]], list[list[Step]]] = list,
+) -> Paths:
+    """The way down each tree to the label, for one document as the rankers read it.
+
+    ``revise`` may change the steps of all trees before they become paths.
+    """
+    rows = [ranker.parts(document) for ranker in rankers]
+    if rows[0].rows != 1:
+        raise DataError(f"explain takes one document, got {rows[0].rows}")
+    steps = [
+        ranker_steps(
+            ranker, parts, question.column, params=search, terms=terms, examples=question.examples
+        )
+        for ranker, parts in zip(rankers, rows, strict=True)
+    ]
+    paths = []
+    for number, (ranker, parts, own) in enumerate(
+        zip(rankers, rows, revise(steps), strict=True), 1
+    ):
+        score = float(ranker.score(parts, [question.column], params=search, threads=1)[0, 0])
+        name = "tree" if len(rankers) == 1 else f"tree {number}"
+        paths.append(Path(name, 1.0 / len(rankers), score, tuple(own)))
+    return Paths(paths, search.score_kind)
 
 
 def _reason(feature: int, value: float, contribution: float, terms: Terms | None) -> Reason:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from labelgrove.explaining.types import Span
+from labelgrove.model.explanation import Span
 from labelgrove.text.feeding import TextAnalyzer, find_analyzer
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.unicode_tables import strip_marks

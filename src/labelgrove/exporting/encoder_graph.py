@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.errors import MissingExtraError, UnsupportedError
 from labelgrove.exporting.onnx_encoder import open_session
 from labelgrove.nn.encoders.encoder import Encoder

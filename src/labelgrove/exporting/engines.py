@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
-from labelgrove.disk.part import Part
 from labelgrove.errors import ModelFormatError
 from labelgrove.exporting.heads import Heads, heads_from_part
 from labelgrove.exporting.onnx_encoder import OnnxEncoder, OnnxRunner

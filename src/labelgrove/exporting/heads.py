@@ -14,8 +14,8 @@ from scipy import sparse
 from scipy.special import expit
 
 from labelgrove.core.arrays import Float32, Int32, Int64, offsets
+from labelgrove.core.part import Part
 from labelgrove.core.topk import TopK, top_k
-from labelgrove.disk.part import Part
 from labelgrove.errors import ModelFormatError
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, children_of, nodes_needed

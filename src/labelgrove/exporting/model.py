@@ -6,22 +6,24 @@ Nothing here, and nothing that it calls, imports torch or transformers.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from labelgrove.calibrating.calibration import Calibration
-from labelgrove.core.params import Params, to_toml
+from labelgrove.core.params import to_toml
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.data.features import Features
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.data.inputs import texts_only
 from labelgrove.disk.model_folder import load_model, save_model
-from labelgrove.disk.part import Part
-from labelgrove.errors import ConfigError, DataError, ModelFormatError, UnsupportedError
+from labelgrove.errors import ConfigError, ModelFormatError, UnsupportedError
 from labelgrove.exporting.engines import Engine, make_engine
 from labelgrove.exporting.onnx_encoder import GRAPH, TOKENIZER, WEIGHTS, OnnxEncoder
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.base import TrainingFacts, checked_inputs
+from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.estimator import Estimator
+from labelgrove.model.explanation import Question
 from labelgrove.scores.predictions import Predictions
 
 RUNTIME = "onnx"
@@ -34,7 +36,6 @@ class ExportedModel(Estimator):
     ``precision`` is fp32 or int8. ``labelgrove.load`` makes one.
     """
 
-    groups: ClassVar[dict[str, type[Params]]] = {}
     params: dict[str, Any]
     precision: str
     parts: dict[str, Part]
@@ -63,37 +64,27 @@ class ExportedModel(Estimator):
             model.engine = make_engine(stored.method, stored.params, parts, encoder, model.index_)
         except KeyError as error:
             raise ModelFormatError(f"{path}: the exported model lacks {error}") from error
-        model.calibration_ = None
+        model.report_ = parts["encoder"].config.get("report") or {}
         if "calibration" in parts:
             model.calibration_ = Calibration.from_state(parts["calibration"])
         return model
 
-    @property
-    def tree_(self) -> Any:
-        """The label tree that is searched, where there is one."""
-        return self.engine.tree
-
-    @property
-    def report_(self) -> dict[str, Any]:
-        """How the method did beside the linear one on held-out documents, before the export."""
-        return self.parts["encoder"].config.get("report") or {}
+    def trees(self) -> dict[str, LabelTree]:
+        """The label tree that is searched, if there is one."""
+        return {} if self.engine.tree is None else {"tree": self.engine.tree}
 
     def _best_labels(
-        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        texts = checked_inputs(X)
-        if isinstance(texts, Features):
-            raise DataError(f"{self.method} reads text and cannot predict from features")
-        return self.engine.predict(texts, k, mask, threads)
+        return self.engine.predict(texts_only(self.method, X), k, mask, threads)
 
-    def add_labels(self, names: Sequence[str], **options: Any) -> NoReturn:
-        """Refused: what learns is the model that this one came from."""
+    def paths(self, question: Question) -> NoReturn:
+        """Refused: gradients need the network itself."""
         raise UnsupportedError(
-            "an exported model cannot learn; add the labels to the model that it came from, and "
-            "export that again"
+            "an exported model has no gradients to explain it by; ask the model that it came from"
         )
 
-    def update(self, X: Any, y: Any = None, **options: Any) -> NoReturn:
+    def growth(self) -> NoReturn:
         """Refused: what learns is the model that this one came from."""
         raise UnsupportedError(
             "an exported model cannot learn; update the model that it came from, and export that "

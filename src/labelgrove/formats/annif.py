@@ -1,8 +1,8 @@
-"""Corpora of Annif: short texts in one TSV file, or a folder with a file per full text.
+"""Annif's corpora: short texts in one TSV file, or a folder with one file per full text.
 
-A line of the file is a text, a tab, and URIs with spaces between them, usually in angle brackets;
-there is no header line. In a folder, ``a.txt`` has its subjects in ``a.tsv`` (a URI in angle
-brackets, a tab and a name per line) or in ``a.key`` (a name per line).
+A line of the file is a text, a tab, and URIs separated by spaces, usually in angle brackets; there
+is no header line. In a folder, the subjects of ``a.txt`` are in ``a.tsv`` (per line a URI in angle
+brackets, a tab and a name) or in ``a.key`` (one name per line).
 """
 
 from __future__ import annotations
@@ -16,41 +16,29 @@ from labelgrove.errors import DataError
 from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.formats.files import check_encoding, decode, lines, parse_lines, refuse
 
-FILES_LOOKED_AT = 100  # for a text with subjects, to tell what a folder is
+FILES_LOOKED_AT = 100  # to decide whether a folder has texts with subjects
 _LINE = re.compile(rb"[^\t]*\t<[^<>\s]+>([ \t]+<[^<>\s]+>)*[ \t\r]*")
 
 
 def looks_like_annif(first_line: bytes) -> bool:
-    """Whether a TSV file's first line is a text with URIs in angle brackets, not a header.
-
-    >>> looks_like_annif(b"a cat\\t<http://example.org/cats>"), looks_like_annif(b"text\\tlabels")
-    (True, False)
-    """
+    """Whether the first line of a TSV file is a text with URIs in angle brackets, not a header."""
     return _LINE.fullmatch(first_line) is not None
 
 
 def is_full_text_folder(folder: Path) -> bool:
-    """Whether texts with a file of subjects beside them lie there.
-
-    >>> is_full_text_folder(Path("no-such-folder"))
-    False
-    """
+    """Whether the folder has texts with a file of subjects."""
     return any(_subject_file(text) for text in islice(folder.glob("*.txt"), FILES_LOOKED_AT))
 
 
 def iter_annif(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
-    """Documents of a file, or of a folder in the order of the files' names."""
+    """The documents of a file, or of a folder in the order of the files' names."""
     if Path(path).is_dir():
         return _texts(Path(path), options, report)
     return parse_lines(path, _parse_line, options, report)
 
 
 def without_brackets(label: str) -> str:
-    """A URI without angle brackets around it, anything else as it is.
-
-    >>> without_brackets("<http://example.org/cats>"), without_brackets("<3")
-    ('http://example.org/cats', '<3')
-    """
+    """A URI without its angle brackets; anything else unchanged."""
     is_uri = label.startswith("<") and label.endswith(">") and ":" in label
     return label[1:-1] if is_uri else label
 
@@ -58,7 +46,7 @@ def without_brackets(label: str) -> str:
 def _parse_line(line: str) -> Document:
     text, tab, uris = line.partition("\t")
     if not tab:
-        raise BadLine("has no tab between the text and the URIs of its subjects")
+        raise BadLine("there is no tab between the text and the URIs of its subjects")
     return Document(text, [without_brackets(uri) for uri in uris.split()])
 
 
@@ -66,7 +54,7 @@ def _texts(folder: Path, options: ReadOptions, report: ReadReport) -> Iterator[D
     encoding = check_encoding(options.encoding)
     files = sorted(folder.glob("*.txt"))
     if not files:
-        raise DataError("is a folder without .txt files", file=folder)
+        raise DataError("this folder has no .txt files", file=folder)
     for file in files:
         subjects = _subject_file(file)
         where = file
@@ -84,5 +72,5 @@ def _texts(folder: Path, options: ReadOptions, report: ReadReport) -> Iterator[D
 
 
 def _subject_file(text: Path) -> Path | None:
-    found = (text.with_suffix(suffix) for suffix in (".tsv", ".key"))
-    return next((file for file in found if file.is_file()), None)
+    files = (text.with_suffix(suffix) for suffix in (".tsv", ".key"))
+    return next((file for file in files if file.is_file()), None)

@@ -1,7 +1,7 @@
-"""Folders of AttentionXML and LightXML: a line of text and a line of labels per document.
+"""Folders of AttentionXML and LightXML: one line of text and one line of labels per document.
 
-``train_texts.txt`` and ``train_labels.txt`` (labels separated by spaces), the same for ``test``;
-``train_raw_texts.txt``, the text before it was cleaned, is preferred where it is there.
+``train_texts.txt`` and ``train_labels.txt`` (labels separated by spaces), the same for ``test``. If
+there is a ``train_raw_texts.txt``, the texts before cleaning, it is used instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TEXT_FILE = re.compile(r"(?P<part>\w+?)_(raw_)?texts\.txt")
 
 
 def find_pair(path: Path, options: ReadOptions) -> tuple[Path, Path] | None:
-    """The text and the label file that a folder or a text file stands for, if both are there."""
+    """The text file and the label file of a folder or of a text file, if both exist."""
     if path.is_dir():
         for part in part_names(options):
             texts = sibling(path, f"{part}_raw_texts.txt", f"{part}_texts.txt")
@@ -43,12 +43,12 @@ def find_pair(path: Path, options: ReadOptions) -> tuple[Path, Path] | None:
 def iter_attentionxml(
     path: Path | str, options: ReadOptions, report: ReadReport
 ) -> Iterator[Document]:
-    """Documents of one part; a line that is bad in either file drops the document of both."""
+    """The documents of one part; a document is bad if its line in either file is."""
     pair = find_pair(Path(path), options)
     if pair is None:
         raise DataError(
-            f"no {options.part}_texts.txt with {options.part}_labels.txt; "
-            "name the part or the text file",
+            f"there is no {options.part}_texts.txt with {options.part}_labels.txt; "
+            "set the part, or give the path of the text file",
             file=path,
         )
     text_file, label_file = pair

@@ -1,13 +1,13 @@
-"""From a stream of documents to a Corpus, without a Python object per document or label.
+"""Build a Corpus from a stream of documents, without a Python object per document or label.
 
-Texts and ids go into string tables as they come. A label gets a running number when it is first
-seen; only at the end, when all labels are known, do numbers become sorted columns.
+Texts and ids go straight into string tables. A label gets the next number when it first occurs; at
+the end, when all labels are known, these numbers become sorted columns.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,7 @@ from labelgrove.formats.labels import LabelTable, index_with_names
 
 
 class TableBuilder:
-    """A string table that grows.
-
-    >>> builder = TableBuilder()
-    >>> builder.add("red"); list(builder.table())
-    ['red']
-    """
+    """A string table that grows."""
 
     def __init__(self) -> None:
         self.blob = bytearray()
@@ -41,7 +36,7 @@ class TableBuilder:
         self.offsets.append(len(self.blob))
 
     def table(self) -> StringTable:
-        """The strings so far; the builder must not grow any more."""
+        """The strings so far; nothing can be added afterwards."""
         return StringTable(
             np.frombuffer(self.blob, np.uint8), np.frombuffer(self.offsets, np.int64)
         )
@@ -50,7 +45,7 @@ class TableBuilder:
 def counted(
     documents: Iterable[Document], *, source: Path | str, report: ReadReport
 ) -> Iterator[Document]:
-    """The documents as they are, counted in the report; none at all is an error."""
+    """The documents unchanged, counted in the report; having none is an error."""
     before = report.documents
     for document in documents:
         report.documents += 1
@@ -64,9 +59,9 @@ def counted(
 
 
 def no_documents(source: Path | str, report: ReadReport) -> DataError:
-    """The error for a file in which nothing was found."""
+    """The error for a file without documents."""
     bad = f"; {report.bad_lines:,} bad lines: {report.bad_examples[0]}" if report.bad_lines else ""
-    return DataError(f"no documents{bad}", file=source)
+    return DataError(f"contains no documents{bad}", file=source)
 
 
 def build_corpus(
@@ -77,12 +72,7 @@ def build_corpus(
     index: LabelIndex | None = None,
     names: LabelTable | None = None,
 ) -> Corpus:
-    """Reads all documents; columns are those of ``index`` or the sorted labels that occur.
-
-    >>> corpus = build_corpus([Document("x", ["b", "a"])], source="", report=ReadReport())
-    >>> list(corpus.index.ids), corpus.labels.toarray().tolist()
-    (['a', 'b'], [[1.0, 1.0]])
-    """
+    """A corpus of all documents; columns are those of ``index``, or the sorted labels."""
     texts, ids = TableBuilder(), TableBuilder()
     id_hashes = array("q")
     number_of: dict[str, int] = {}
@@ -92,7 +82,7 @@ def build_corpus(
     for document in counted(documents, source=source, report=report):
         texts.add(document.text)
         if document.id is not None:
-            # Ids are rare: the table starts with the first one, after a gap of empty strings.
+            # Few corpora have ids: the table starts with the first id, after empty strings.
             if not id_hashes:
                 ids.offsets.extend([0] * (len(ends) - 1))
             id_hashes.append(hash(document.id))
@@ -111,12 +101,8 @@ def build_corpus(
             weights.extend([1.0] * len(labels))
         ends.append(len(numbers))
     values = np.frombuffer(weights, np.float32) if weighted else np.ones(len(numbers), np.float32)
-    matrix = make_csr(
-        values,
-        np.frombuffer(numbers, np.int32),
-        np.frombuffer(ends, np.int64),
-        len(number_of),
-    )
+    columns, indptr = np.frombuffer(numbers, np.int32), np.frombuffer(ends, np.int64)
+    matrix = make_csr(values, columns, indptr, len(number_of))
     matrix, repeated = merge_repeated(matrix)
     report.duplicate_labels += repeated
     doc_ids = ids.table() if id_hashes else None
@@ -136,10 +122,7 @@ def make_csr(
 ) -> CSR:
     """A CSR matrix of these arrays without copying ``indices``.
 
-    SciPy brings both index arrays to one type, so an int64 ``indptr`` would double ``indices``.
-
-    >>> make_csr(np.ones(1), np.zeros(1, np.int32), np.array([0, 1]), 1).indices.dtype
-    dtype('int32')
+    SciPy gives both index arrays the same type, so an int64 ``indptr`` would double ``indices``.
     """
     if indptr[-1] <= np.iinfo(np.int32).max:
         indptr = indptr.astype(np.int32)
@@ -147,13 +130,13 @@ def make_csr(
 
 
 def merge_repeated(matrix: CSR) -> tuple[CSR, int]:
-    """Entries of the same row and column as one with the largest value, and how many went.
+    """Merges entries of the same row and column to the largest, and counts the removed ones.
 
-    >>> doubled = sparse.csr_array(([1.0, 3.0], [0, 0], [0, 2]), shape=(1, 1))
-    >>> merge_repeated(doubled)[0].toarray(), merge_repeated(doubled)[1]
+    >>> twice = sparse.csr_array(([1.0, 3.0], [0, 0], [0, 2]), shape=(1, 1))
+    >>> merge_repeated(twice)[0].toarray(), merge_repeated(twice)[1]
     (array([[3.]], dtype=float32), 1)
     """
-    # Built anew from its arrays: SciPy's own conversions would add repeated entries up.
+    # Made from its arrays, because SciPy's own conversions would add repeated entries up.
     matrix = sparse.csr_array(
         (matrix.data.astype(np.float32, copy=False), matrix.indices, matrix.indptr),
         shape=matrix.shape,
@@ -167,25 +150,34 @@ def merge_repeated(matrix: CSR) -> tuple[CSR, int]:
     repeated = entries - int(np.count_nonzero(first))
     if repeated == 0:
         return matrix, 0
-    kept = np.flatnonzero(first)
+    starts = np.flatnonzero(first)
     before = np.concatenate([[0], np.cumsum(first, dtype=np.int64)])
-    largest = np.maximum.reduceat(matrix.data, kept)
+    largest = np.maximum.reduceat(matrix.data, starts)
     columns = matrix.shape[1]
-    return make_csr(largest, matrix.indices[kept], before[matrix.indptr], columns), repeated
+    return make_csr(largest, matrix.indices[starts], before[matrix.indptr], columns), repeated
+
+
+def label_rows(labels: CSR, ids: Sequence[str]) -> Iterator[dict[str, float] | list[str]]:
+    """The label ids of each row, with their weights if these are not all 1."""
+    weighted = bool(np.any(labels.data != 1))
+    for row in range(labels.shape[0]):
+        own = slice(labels.indptr[row], labels.indptr[row + 1])
+        names = [ids[column] for column in labels.indices[own].tolist()]
+        yield dict(zip(names, labels.data[own].tolist(), strict=True)) if weighted else names
 
 
 def _to_columns(
     matrix: CSR, labels: list[str], index: LabelIndex
 ) -> tuple[CSR, npt.NDArray[np.int64]]:
-    """Running numbers replaced by columns of the index; per row, how many labels it lacks."""
-    found = (index.get(label) for label in labels)
-    column_of = np.array([-1 if column is None else column for column in found], np.int32)
+    """Label numbers replaced by columns of the index, and per row the labels without a column."""
+    indexed = (index.get(label) for label in labels)
+    column_of = np.array([-1 if column is None else column for column in indexed], np.int32)
     columns = column_of[matrix.indices]
     known = columns >= 0
     before = np.concatenate([[0], np.cumsum(known, dtype=np.int64)])
     indptr = before[matrix.indptr]
     moved = make_csr(matrix.data[known], columns[known], indptr, len(index))
-    # An id and a name of one label may stand side by side: the same column twice.
+    # A document may have a label by its id and by its name: the same column twice.
     moved, _ = merge_repeated(moved)
     return as_csr(moved), (np.diff(matrix.indptr) - np.diff(indptr)).astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Which format a file or folder has, by its name and by its first lines."""
+"""Detect the format of a file or folder from its name and its first lines."""
 
 from __future__ import annotations
 
@@ -58,15 +58,7 @@ _PAIR = re.compile(rb"(^|\s)\d+:")
 
 
 def detect_format(path: str | os.PathLike[str]) -> str:
-    """Name of the format, a key of FORMATS; DataError where nothing fits.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "train.txt")
-    ...     _ = file.write_text("1 5 4\\n0,2 1:0.5 3:1.2\\n")
-    ...     detect_format(file)
-    'xc'
-    """
+    """The name of the format, a key of FORMATS; DataError if none matches."""
     if str(path) == STDIN:
         return _by_content(STDIN) or "text"
     file = existing(path)
@@ -74,13 +66,9 @@ def detect_format(path: str | os.PathLike[str]) -> str:
 
 
 def check_format(name: str) -> str:
-    """The name, if it is one.
-
-    >>> check_format("jsonl")
-    'jsonl'
-    """
+    """The name, if it is a key of FORMATS."""
     if name not in FORMATS:
-        raise ConfigError(f"format: {name!r} is none of {', '.join(FORMATS)}")
+        raise ConfigError(f"format: must be one of {', '.join(FORMATS)}, got {name!r}")
     return name
 
 
@@ -96,9 +84,9 @@ def _of_folder(folder: Path) -> str:
     if is_full_text_folder(folder):
         return "annif"
     raise DataError(
-        "is a folder without train.jsonl, X.trn.* and Y.trn.npz, train_texts.txt and "
-        "train_labels.txt, trn.json.gz, or .txt files with .tsv or .key beside them; name a file "
-        "in it",
+        "this folder has no known format: no train.jsonl, no X.trn.* with Y.trn.npz, no "
+        "train_texts.txt with train_labels.txt, no trn.json.gz, and no .txt files with .tsv or "
+        ".key files. Give the path of a file",
         file=folder,
     )
 
@@ -111,21 +99,19 @@ def _of_file(file: Path) -> str:
     by_name = EXTENSIONS.get(Path(bare_name(file)).suffix.lower())
     if by_name == "tsv" and looks_like_annif(next(lines(file), (1, b""))[1]):
         return "annif"
-    # What a CSV's first line looks like says nothing; elsewhere content knows more than the name.
+    # The first line of a CSV file can be anything; otherwise content is surer than the name.
     if by_name in ("csv", "tsv", "parquet"):
         return by_name
-    found = _by_content(file) or by_name
-    if found is None:
-        raise DataError(
-            f"unknown kind of file; name the format (--format), one of {', '.join(FORMATS)}",
-            file=file,
-        )
-    return found
+    format = _by_content(file) or by_name
+    if format is None:
+        reason = f"unknown file format; set format (--format) to one of {', '.join(FORMATS)}"
+        raise DataError(reason, file=file)
+    return format
 
 
 def _by_content(path: Path | str) -> str | None:
     if str(path) == STDIN:
-        # A look takes nothing away from who reads next, but it cannot see through compression.
+        # Peeking leaves the bytes for the reader, but cannot decompress them.
         head = standard_input().peek(HEAD)[:HEAD]
         if compression_of(head):
             return "jsonl"
@@ -146,7 +132,7 @@ def _by_content(path: Path | str) -> str | None:
     if _SVMLIGHT.match(first):
         return "svmlight"
     if first.lstrip().startswith(b"[") and b"{" in head:
-        raise DataError("is one JSON array; write one object per line instead", file=path)
+        raise DataError("is a JSON array; write one object per line instead", file=path)
     return None
 
 
@@ -154,6 +140,6 @@ def _has_target_numbers(line: bytes) -> bool:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
-        # The line may be longer than what was looked at; the field then stands in it somewhere.
+        # The line may be longer than HEAD; look for the field's name instead.
         return b'"target_ind"' in line and b'"labels"' not in line
     return isinstance(record, dict) and "target_ind" in record and "labels" not in record

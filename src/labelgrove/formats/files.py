@@ -1,7 +1,7 @@
-"""Opening files whatever their compression, walking their lines, and writing them in one piece.
+"""Open compressed or plain files, read their lines, and write files all at once.
 
-All that can go wrong with bytes ends here as a DataError that names the file, and the line where
-there is one.
+Everything that can go wrong with bytes becomes a DataError that names the file and, if known, the
+line.
 """
 
 from __future__ import annotations
@@ -36,32 +36,26 @@ _DECOMPRESSORS: dict[str, Callable[[Any], Any]] = {
     "gzip": lambda raw: gzip.GzipFile(fileobj=raw, mode="rb"),
     "xz": lzma.LZMAFile,
     "bzip2": bz2.BZ2File,
+    "zstd": lambda raw: _zstd("CompressedInputStream", raw, "r"),
 }
 _COMPRESSORS: dict[str, Callable[[Any], Any]] = {
-    # No name and no time inside, so that equal content gives equal bytes.
+    # No name and no time inside, so that the same content gives the same bytes.
     "gzip": lambda raw: gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0),
     "xz": partial(lzma.LZMAFile, mode="wb"),
     "bzip2": partial(bz2.BZ2File, mode="wb"),
+    "zstd": lambda raw: _zstd("CompressedOutputStream", raw, "w"),
 }
 Parsed = TypeVar("Parsed")
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 def bare_name(path: Path) -> str:
-    """Name without the extension of a compression.
-
-    >>> bare_name(Path("train.jsonl.xz"))
-    'train.jsonl'
-    """
+    """The file name without a compression's extension."""
     return path.stem if path.suffix.lower() in EXTENSIONS else path.name
 
 
 def part_names(options: ReadOptions) -> tuple[str, ...]:
-    """Spellings of the wanted part of a data set in file names.
-
-    >>> part_names(ReadOptions(part="test"))
-    ('test', 'tst')
-    """
+    """Spellings in file names of the part to read, such as test and tst."""
     for spellings in PARTS.values():
         if options.part in spellings:
             return spellings
@@ -69,11 +63,7 @@ def part_names(options: ReadOptions) -> tuple[str, ...]:
 
 
 def sibling(folder: Path, *names: str) -> Path | None:
-    """First file of these names in the folder, compressed or not.
-
-    >>> sibling(Path("no-such-folder"), "labels.tsv") is None
-    True
-    """
+    """The first of these files that the folder has, compressed or not."""
     for name in names:
         for extension in ("", *EXTENSIONS):
             path = folder / (name + extension)
@@ -83,34 +73,31 @@ def sibling(folder: Path, *names: str) -> Path | None:
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
-    """The path, or a DataError with what lies nearby when there is nothing."""
-    found = Path(path)
+    """The path if it exists; otherwise a DataError that says what the folder contains."""
+    file = Path(path)
     try:
-        if found.exists():
-            return found
-        nearby = sorted(p.name for p in found.parent.iterdir()) if found.parent.is_dir() else []
+        if file.exists():
+            return file
+        is_folder = file.parent.is_dir()
+        names = sorted(entry.name for entry in file.parent.iterdir()) if is_folder else []
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise DataError(f"cannot be opened: {error}", file=found) from error
-    if not found.parent.is_dir():
-        hint = f"nor does the folder {found.parent}"
-    elif nearby:
-        hint = "the folder holds " + ", ".join(nearby[:8]) + (" ..." if len(nearby) > 8 else "")
+        raise DataError(f"cannot be opened: {error}", file=file) from error
+    if not is_folder:
+        hint = f"the folder {file.parent} does not exist either"
+    elif names:
+        hint = "the folder contains " + ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
     else:
-        hint = f"the folder {found.parent} is empty"
-    raise DataError(f"does not exist; {hint}", file=found)
+        hint = f"the folder {file.parent} is empty"
+    raise DataError(f"does not exist; {hint}", file=file)
 
 
 def compression_of(head: bytes) -> str | None:
-    """Compression by the first bytes of a file.
-
-    >>> compression_of(bytes.fromhex("1f8b08")), compression_of(b"{}")
-    ('gzip', None)
-    """
+    """The compression that a file's first bytes show."""
     if head.startswith(b"\x1f\x8b\x08"):
         return "gzip"
     if head.startswith(b"\xfd7zXZ\x00"):
         return "xz"
-    # "BZh9" alone could begin a text; what follows is the magic number of a block or of the end.
+    # "BZh9" alone can begin a text; the magic number of a block or of the end must follow.
     if head.startswith(b"BZh") and head[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):
         return "bzip2"
     if head.startswith(b"\x28\xb5\x2f\xfd"):
@@ -120,9 +107,9 @@ def compression_of(head: bytes) -> str | None:
 
 @contextmanager
 def open_bytes(path: Path | str) -> Iterator[io.BufferedReader]:
-    """The file's bytes, decompressed by what its first bytes say; ``-`` is standard input."""
+    """The file's bytes, decompressed if its first bytes call for it; ``-`` is standard input."""
     if str(path) == STDIN:
-        with _decompressed(standard_input(), STDIN) as stream:
+        with _decompressed(standard_input()) as stream:
             yield stream
         return
     file = Path(path)
@@ -134,8 +121,8 @@ def open_bytes(path: Path | str) -> Iterator[io.BufferedReader]:
         head = raw.peek(16)[:16]
         claimed = EXTENSIONS.get(file.suffix.lower())
         if claimed and head and compression_of(head) != claimed:
-            raise DataError(f"is named {file.suffix} but holds no {claimed} data", file=file)
-        with _decompressed(raw, file) as stream:
+            raise DataError(f"is named {file.suffix} but is not {claimed} data", file=file)
+        with _decompressed(raw) as stream:
             yield stream
 
 
@@ -143,11 +130,11 @@ _wrapped_stdin: dict[int, io.BufferedReader] = {}
 
 
 def standard_input() -> io.BufferedReader:
-    """Standard input as a stream that can be looked into without taking anything."""
+    """Standard input as a stream with ``peek``, which shows bytes without consuming them."""
     stream: Any = sys.stdin.buffer
     if hasattr(stream, "peek"):
         return cast(io.BufferedReader, stream)
-    # Some program put a bare stream there: buffer it, once, for buffering takes bytes from it.
+    # Another program replaced the stream. Buffer it only once, because a buffer consumes bytes.
     if id(stream) not in _wrapped_stdin:
         _wrapped_stdin.clear()
         _wrapped_stdin[id(stream)] = io.BufferedReader(stream)
@@ -155,32 +142,26 @@ def standard_input() -> io.BufferedReader:
 
 
 @contextmanager
-def _decompressed(raw: io.BufferedReader, file: Path | str) -> Iterator[io.BufferedReader]:
+def _decompressed(raw: io.BufferedReader) -> Iterator[io.BufferedReader]:
     kind = compression_of(raw.peek(16)[:16])
     if kind is None:
         yield raw
         return
-    if kind == "zstd":
-        arrow = _arrow(f"reading {file} (zstd)")
-        inner = arrow.CompressedInputStream(arrow.PythonFile(raw, mode="r"), "zstd")
-    else:
-        inner = _DECOMPRESSORS[kind](raw)
-    # Walking lines of the decompressors themselves is slow; a BufferedReader does it in C.
-    with io.BufferedReader(inner, BUFFER) as stream:
+    # The decompressors split lines slowly; a BufferedReader does it in C.
+    with io.BufferedReader(_DECOMPRESSORS[kind](raw), BUFFER) as stream:
         yield stream
 
 
 def damaged(error: Exception, file: Path | str, line: int | None = None) -> DataError:
-    """An error of reading or decompressing as a DataError that says what it means."""
+    """A DataError that explains an error of reading or decompressing."""
+    reason = f"cannot be read, the file may be damaged: {error}"
     if isinstance(error, EOFError):
-        reason = "the compressed file is cut short; fetch or copy it again"
-    else:
-        reason = f"cannot be read, the file may be damaged: {error}"
+        reason = "the compressed file is cut short; download or copy it again"
     return DataError(reason, file=file, line=line)
 
 
 def lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
-    """(number, line without its end) from 1 on; a byte order mark is taken off."""
+    """Line numbers from 1 and lines without their ends; a byte order mark is removed."""
     number = 0
     with open_bytes(path) as stream:
         try:
@@ -198,7 +179,7 @@ def lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
 
 
 def read_all(path: Path | str) -> Iterator[tuple[int, str]]:
-    """Like :func:`lines`, decoded from UTF-8; the first line that is not raises."""
+    """Like :func:`lines`, decoded from UTF-8; raises at the first line that is not UTF-8."""
     for number, raw in lines(path):
         try:
             yield number, decode(raw, "utf-8")
@@ -207,7 +188,7 @@ def read_all(path: Path | str) -> Iterator[tuple[int, str]]:
 
 
 def decode(raw: bytes, encoding: str) -> str:
-    """Text of a line, or BadLine saying which byte is wrong."""
+    """The text of a line, or BadLine with the byte that is wrong."""
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
@@ -218,13 +199,13 @@ def decode(raw: bytes, encoding: str) -> str:
 
 
 def check_encoding(encoding: str) -> str:
-    """The encoding, if Python knows it and its line ends are plain newline bytes."""
+    """The encoding, if Python knows it and its lines end with a newline byte."""
     try:
         if "\n{".encode(encoding) == b"\n{":
             return encoding
     except (LookupError, UnicodeError) as error:
-        raise ConfigError(f"encoding: {encoding!r} is not known") from error
-    raise ConfigError(f"encoding: {encoding!r} cannot be read by lines; convert the file to UTF-8")
+        raise ConfigError(f"encoding: {encoding!r} is unknown") from error
+    raise ConfigError(f"encoding: {encoding!r} has no newline bytes; convert the file to UTF-8")
 
 
 def parse_lines(
@@ -235,7 +216,7 @@ def parse_lines(
     *,
     keep_blank: bool = False,
 ) -> Iterator[Parsed]:
-    """``parse`` of every line; one that it refuses raises or, with skip_bad, is counted."""
+    """Every line parsed; a bad line raises or, with skip_bad, is counted and left out."""
     encoding = check_encoding(options.encoding)
     for number, raw in lines(path):
         if not keep_blank and (not raw or raw.isspace()):
@@ -249,7 +230,7 @@ def parse_lines(
 
 
 def refuse(error: DataError, options: ReadOptions, report: ReadReport) -> None:
-    """Counts a bad line where the options allow to skip it, else raises."""
+    """Counts a bad line if the options say to skip it; otherwise raises the error."""
     if not options.skip_bad:
         raise error
     report.bad(error)
@@ -257,20 +238,12 @@ def refuse(error: DataError, options: ReadOptions, report: ReadReport) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file to write that takes its name only when complete; compressed by its extension.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(Path(folder, "a.txt")) as file:
-    ...         _ = file.write(b"whole")
-    ...     Path(folder, "a.txt").read_text()
-    'whole'
-    """
-    target = Path(os.path.realpath(path))  # a link stays a link; what it points to is replaced
+    """A file to write that appears under its name only when complete; compressed by extension."""
+    target = Path(os.path.realpath(path))  # keep a link and replace what it points to
     if target.is_dir():
-        raise DataError("is a folder; name a file in it", file=target)
+        raise DataError("is a folder; give the path of a file", file=target)
     if target.exists() and not target.is_file():
-        # A device or a pipe has no place beside it, and must never be replaced by a file.
+        # A device or a pipe must never be replaced by a file.
         with target.open("wb") as raw, _compressed(raw, target) as stream:
             yield stream
         return
@@ -282,7 +255,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     try:
         with raw, _compressed(raw, target) as stream:
             yield stream
-        # Opened again because a compressor may have closed the file.
+        # Opened again, because a compressor may have closed the file.
         with unfinished.open("r+b") as written:
             os.fsync(written.fileno())
         unfinished.replace(target)
@@ -297,18 +270,13 @@ def _compressed(raw: IO[bytes], target: Path) -> Iterator[IO[bytes]]:
     if kind is None:
         yield raw
         return
-    if kind == "zstd":
-        arrow = _arrow(f"writing {target} (zstd)")
-        stream = arrow.CompressedOutputStream(arrow.PythonFile(raw, mode="w"), "zstd")
-    else:
-        stream = _COMPRESSORS[kind](raw)
-    with io.BufferedWriter(stream, BUFFER) as buffered:
-        yield buffered
+    with io.BufferedWriter(_COMPRESSORS[kind](raw), BUFFER) as stream:
+        yield stream
 
 
-def _arrow(what: str) -> Any:
+def _zstd(stream: str, raw: Any, mode: str) -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise MissingExtraError("data", what) from error
-    return pyarrow
+        raise MissingExtraError("data", "zstd compression") from error
+    return getattr(pyarrow, stream)(pyarrow.PythonFile(raw, mode=mode), "zstd")

@@ -1,7 +1,7 @@
 """JSON lines: one object per line, ``{"text": ..., "labels": [...], "id": ...}``.
 
-Labels are strings or whole numbers. Weights come as a mapping ``{"shoes": 0.5}``, as pairs
-``[["shoes", 0.5]]``, or as a list ``"weights"`` beside the labels.
+Labels are strings or whole numbers. Weights are a mapping ``{"shoes": 0.5}``, pairs
+``[["shoes", 0.5]]``, or a list ``"weights"`` as long as the labels.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.formats.files import parse_lines
 
-# Weights end up as float32 and must not turn into zero or infinity there.
+# Weights become float32 and must not turn into zero or infinity.
 MIN_WEIGHT, MAX_WEIGHT = 1e-45, 3.4028234e38
 
 
 def iter_jsonl(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
-    """Documents of a JSONL file, one at a time."""
+    """The documents of a JSONL file, one at a time."""
     return parse_lines(path, document_parser(options, report), options, report)
 
 
 def document_parser(options: ReadOptions, report: ReadReport) -> Callable[[str], Document]:
-    """A function from a line to its document; refuses a line with BadLine."""
+    """A function that parses a line to a document or raises BadLine."""
     text_fields = options.text_fields()
 
     def parse(line: str) -> Document:
@@ -50,11 +50,7 @@ def document_parser(options: ReadOptions, report: ReadReport) -> Callable[[str],
 
 
 def parse_object(line: str) -> dict[str, Any]:
-    """The JSON object on a line.
-
-    >>> parse_object('{"text": "x"}')
-    {'text': 'x'}
-    """
+    """The JSON object on a line."""
     try:
         record = json.loads(line)
     except RecursionError as error:
@@ -64,36 +60,32 @@ def parse_object(line: str) -> dict[str, Any]:
     except ValueError as error:  # a number of thousands of digits
         raise BadLine(f"not valid JSON: {error}") from error
     if not isinstance(record, dict):
-        raise BadLine(f"holds {_kind(record)}, not an object; every line must be one JSON object")
+        raise BadLine(f"every line must be a JSON object, but this one is {_kind(record)}")
     return record
 
 
 def joined_text(record: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """Text of the fields that the record has, joined by newlines; at least one must be there.
-
-    >>> joined_text({"title": "Red", "content": "A shoe"}, ["title", "content"])
-    'Red\\nA shoe'
-    """
+    """The text of the record's fields, joined by newlines; at least one field must exist."""
     if len(fields) == 1:
         text = record.get(fields[0])
         if type(text) is str:
             return text
-    found = [(name, record[name]) for name in fields if record.get(name) is not None]
-    if not found:
-        wanted = " or ".join(repr(name) for name in fields)
+    texts = {name: record[name] for name in fields if record.get(name) is not None}
+    if not texts:
+        names = " or ".join(repr(name) for name in fields)
         if any(name in record for name in fields):
-            raise BadLine(f"field {wanted} is null")
-        raise BadLine(f"no text in field {wanted}; the fields are {_field_list(record)}")
-    for name, text in found:
+            raise BadLine(f"field {names} is null")
+        raise BadLine(f"there is no field {names}; the fields are {_field_list(record)}")
+    for name, text in texts.items():
         if not isinstance(text, str):
-            raise BadLine(f"field {name!r} holds {_kind(text)}, not a string")
-    return "\n".join(text for _, text in found if text)
+            raise BadLine(f"field {name!r} must be a string, but is {_kind(text)}")
+    return "\n".join(text for text in texts.values() if text)
 
 
 def document_labels(
     labels: Any, weights: Any, field: str, report: ReadReport
 ) -> Mapping[str, float] | Sequence[str]:
-    """Labels of a record in any of the shapes that are allowed.
+    """The labels of a record in any of the allowed shapes.
 
     >>> document_labels([7, "x"], None, "labels", ReadReport())
     ['7', 'x']
@@ -103,14 +95,14 @@ def document_labels(
     if labels is None:
         return []
     if isinstance(labels, str):
-        raise BadLine(f"field {field!r} holds a string; give a list: [{labels!r}]")
+        raise BadLine(f"field {field!r} is a string; write a list: [{labels!r}]")
     if isinstance(labels, Mapping):
         return _weighted(labels.items(), field, report)
     if not isinstance(labels, list):
-        raise BadLine(f"field {field!r} holds {_kind(labels)}, not a list")
+        raise BadLine(f"field {field!r} must be a list, but is {_kind(labels)}")
     if weights is not None:
         if not isinstance(weights, list) or len(weights) != len(labels):
-            raise BadLine(f"the weights are not a list as long as field {field!r}")
+            raise BadLine(f"the weights must be a list as long as field {field!r}")
         return _weighted(zip(labels, weights, strict=True), field, report)
     if labels and isinstance(labels[0], list):
         if not all(isinstance(pair, list) and len(pair) == 2 for pair in labels):
@@ -136,35 +128,25 @@ def _weighted(pairs: Iterable[Any], field: str, report: ReadReport) -> dict[str,
 
 
 def label_id(label: Any, field: str) -> str:
-    """A label of a file as a string; numbers are welcome, empty strings are not.
-
-    >>> label_id(12, "labels")
-    '12'
-    """
-    if isinstance(label, str):
-        if not label:
-            raise BadLine(f"field {field!r} holds an empty label")
-        return label
-    if isinstance(label, int) and not isinstance(label, bool):
-        return str(label)
-    raise BadLine(f"field {field!r}: a label is {_kind(label)}, not a string or whole number")
+    """A label as a string; it may be a whole number, but not an empty string."""
+    if label == "":
+        raise BadLine(f"field {field!r} has an empty label")
+    return _string(label, f"a label in field {field!r}")
 
 
 def document_id(value: Any, field: str) -> str | None:
-    """A document's id as a string, None where it has none."""
-    if value is None or isinstance(value, str):
-        return value or None
-    if isinstance(value, int) and not isinstance(value, bool):
+    """A document's id as a string; None for a missing or empty one."""
+    return None if value is None or value == "" else _string(value, f"field {field!r}")
+
+
+def _string(value: Any, what: str) -> str:
+    if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value)
-    raise BadLine(f"field {field!r} holds {_kind(value)}, not a string or whole number")
+    raise BadLine(f"{what} must be a string or a whole number, but is {_kind(value)}")
 
 
 def dump_document(document: Document) -> bytes:
-    """A document as one line of JSON, with its newline.
-
-    >>> dump_document(Document("Grün", ["a"]))
-    b'{"text": "Gr\\xc3\\xbcn", "labels": ["a"]}\\n'
-    """
+    """A document as one line of JSON, with its newline."""
     labels = document.labels
     record: dict[str, Any] = {} if document.id is None else {"id": document.id}
     record["text"] = document.text
@@ -173,27 +155,19 @@ def dump_document(document: Document) -> bytes:
 
 
 def json_line(record: Mapping[str, Any]) -> bytes:
-    """One line of JSON in UTF-8, with its newline.
-
-    >>> json_line({"a": "ü"})
-    b'{"a": "\\xc3\\xbc"}\\n'
-    """
+    """One line of JSON in UTF-8, with its newline."""
     try:
         return (json.dumps(record, ensure_ascii=False) + "\n").encode()
-    except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form, but an escape
+    except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form, only an escape
         return (json.dumps(record) + "\n").encode()
 
 
 def _field_list(record: Mapping[str, Any]) -> str:
     names = [repr(name) for name in list(record)[:8]]
-    return ", ".join(names) + (" ..." if len(record) > 8 else "") if names else "none at all"
+    return ", ".join(names) + (" ..." if len(record) > 8 else "") if names else "none"
 
 
 def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    kinds = ((bool, "true or false"), (str, "a string"), (list, "a list"), (dict, "an object"))
-    for kind, name in kinds:
-        if isinstance(value, kind):
-            return name
-    return "a number" if isinstance(value, (int, float)) else f"a {type(value).__name__}"
+    names = {type(None): "null", bool: "true or false", str: "a string", list: "a list"}
+    names |= {dict: "an object", int: "a number", float: "a decimal number"}
+    return names.get(type(value), f"a {type(value).__name__}")

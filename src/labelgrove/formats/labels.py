@@ -14,11 +14,7 @@ from labelgrove.formats.files import existing, read_all, replacing, sibling
 
 
 class LabelRow(NamedTuple):
-    """What a label table knows of one label.
-
-    >>> LabelRow("c1", "cats").text is None
-    True
-    """
+    """One label of a label table."""
 
     id: str
     name: str
@@ -29,17 +25,10 @@ LabelTable: TypeAlias = Sequence[LabelRow]
 
 
 def read_label_table(path: str | os.PathLike[str]) -> list[LabelRow]:
-    """Rows of a label table; a first line ``id TAB name`` is taken for a header.
+    """Rows of a label table; a first line ``id TAB name`` is a header.
 
-    Where the name is missing or empty, the id is the name. Angle brackets around a URI, as in
-    Annif's vocabularies, are taken off.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     table = Path(folder, "labels.tsv")
-    ...     _ = table.write_text("c1\\tcats\\nc2\\tdogs\\tfriends of people\\n")
-    ...     [tuple(row) for row in read_label_table(table)]
-    [('c1', 'cats', None), ('c2', 'dogs', 'friends of people')]
+    Without a name, the id is the name. Angle brackets around a URI, as in Annif's vocabularies,
+    are removed.
     """
     file = existing(path)
     rows: list[LabelRow] = []
@@ -56,9 +45,7 @@ def read_label_table(path: str | os.PathLike[str]) -> list[LabelRow]:
             raise DataError("the label id is empty", file=file, line=number)
         if label in line_of:
             raise DataError(
-                f"label id {label!r} stands on line {line_of[label]} already",
-                file=file,
-                line=number,
+                f"label id {label!r} is already on line {line_of[label]}", file=file, line=number
             )
         line_of[label] = number
         rows.append(LabelRow(label, name or label, text or None))
@@ -66,31 +53,16 @@ def read_label_table(path: str | os.PathLike[str]) -> list[LabelRow]:
 
 
 def write_label_table(index: LabelIndex, path: str | os.PathLike[str]) -> None:
-    """The index as a label table; DataError for an id, name or text that a line cannot hold.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_label_table(LabelIndex(["c1"], names=["cats"]), Path(folder, "labels.tsv"))
-    ...     Path(folder, "labels.tsv").read_text()
-    'c1\\tcats\\n'
-    """
-    columns = (
-        [index.ids, index.names]
-        if index.texts is None
-        else [
-            index.ids,
-            index.names,
-            index.texts,
-        ]
-    )
+    """Writes an index as a label table; DataError if an id, name or text has a tab or line end."""
+    columns = [index.ids, index.names]
+    if index.texts is not None:
+        columns.append(index.texts)
     with replacing(path) as file:
         for row in zip(*columns, strict=True):
             line = "\t".join(row)
             if line.count("\t") != len(row) - 1 or "\n" in line or "\r" in line:
-                raise DataError(
-                    f"label {row[0]!r}: tabs and line ends cannot stand in a label table",
-                    file=Path(path),
-                )
+                reason = f"label {row[0]!r}: a label table cannot hold tabs or line ends"
+                raise DataError(reason, file=Path(path))
             file.write(line.encode("utf-8", "surrogatepass") + b"\n")
 
 
@@ -100,19 +72,19 @@ def find_label_table(path: Path) -> Path | None:
 
 
 def index_with_names(ids: Sequence[str], names: LabelTable | None) -> LabelIndex:
-    """An index of exactly these ids; the table gives names and texts where it knows them.
+    """An index of exactly these ids, with the names and texts that the table has for them.
 
-    A label without a text of its own has its name as text when others have texts.
+    If some labels have a text, the name of every other label becomes its text.
 
     >>> index = index_with_names(["c1", "c9"], [LabelRow("c1", "cats")])
     >>> list(index.names)
     ['cats', 'c9']
     """
-    wanted = set(ids) if names else set()
-    known = {row.id: row for row in names or () if row.id in wanted}
-    if not known:
+    distinct = set(ids) if names else set()
+    row_of = {row.id: row for row in names or () if row.id in distinct}
+    if not row_of:
         return LabelIndex(ids)
-    rows = [known.get(label) or LabelRow(label, label) for label in ids]
+    rows = [row_of.get(label) or LabelRow(label, label) for label in ids]
     has_texts = any(row.text is not None for row in rows)
     return LabelIndex(
         ids,

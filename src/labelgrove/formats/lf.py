@@ -1,8 +1,8 @@
 """Label-feature data sets: ``trn.json.gz`` with labels by number, their titles in ``lbl.json.gz``.
 
 A line of the first is ``{"uid", "title", "content", "target_ind": [...], "target_rel": [...]}``;
-label number n is line n (from 0) of the second. Filter files list (document, label) numbers that
-denote the same thing and do not count in evaluation.
+label number n is line n (from 0) of the second. Filter files list the numbers of documents and
+labels that are the same thing; these pairs do not count in evaluation.
 """
 
 from __future__ import annotations
@@ -25,34 +25,35 @@ from labelgrove.formats.jsonl import document_id, document_labels, joined_text, 
 TEXT_FIELDS = ("title", "content")
 
 
-def find_lf(path: Path, options: ReadOptions) -> Path | None:
-    """The document file that a folder or a path stands for."""
-    if path.is_dir():
-        return sibling(path, *(f"{part}.json" for part in part_names(options)))
-    return path
-
-
 def iter_lf(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
-    """Documents of a label-feature file; labels are their numbers as strings."""
-    file = find_lf(Path(path), options)
-    if file is None:
-        raise DataError(f"no {part_names(options)[-1]}.json.gz in the folder", file=path)
+    """The documents of a label-feature file; labels are their numbers as strings."""
+    file = _document_file(Path(path), options)
     return parse_lines(file, document_parser(options, report, labels=None), options, report)
+
+
+def _document_file(path: Path, options: ReadOptions) -> Path:
+    if not path.is_dir():
+        return path
+    parts = part_names(options)
+    file = sibling(path, *(f"{part}.json" for part in parts))
+    if file is None:
+        raise DataError(f"this folder has no {parts[-1]}.json.gz", file=path)
+    return file
 
 
 def document_parser(
     options: ReadOptions, report: ReadReport, *, labels: int | None
 ) -> Callable[[str], Document]:
-    """A function from a line to its document; label numbers must be below ``labels``."""
+    """A function that parses a line to a document; label numbers must be below ``labels``."""
     text_fields = options.text_fields(default=TEXT_FIELDS)
 
     def parse(line: str) -> Document:
         record = parse_object(line)
         numbers = record.get("target_ind")
         if not isinstance(numbers, list) or any(type(n) is not int or n < 0 for n in numbers):
-            raise BadLine("field 'target_ind' must be a list of whole numbers from 0 on")
+            raise BadLine("field 'target_ind' must be a list of whole numbers, none negative")
         if labels is not None and max(numbers, default=-1) >= labels:
-            raise BadLine(f"field 'target_ind' holds {max(numbers)}, but there are {labels} labels")
+            raise BadLine(f"field 'target_ind' has {max(numbers)}, but there are {labels} labels")
         return Document(
             joined_text(record, text_fields),
             document_labels(numbers, record.get("target_rel"), "target_ind", report),
@@ -63,28 +64,23 @@ def document_parser(
 
 
 def read_lf(path: Path, options: ReadOptions, report: ReadReport) -> Corpus:
-    """A corpus with a column for every line of ``lbl.json``, or for the labels that occur."""
-    file = find_lf(path, options)
-    if file is None:
-        raise DataError(f"no {part_names(options)[-1]}.json.gz in the folder", file=path)
+    """A corpus with a column for every line of ``lbl.json``; without it, for labels that occur."""
+    file = _document_file(path, options)
     label_file = sibling(file.parent, "lbl.json")
     index = None if label_file is None else _label_index(label_file)
-    limit = None if index is None else len(index)
-    parse = document_parser(options, report, labels=limit)
+    parse = document_parser(options, report, labels=None if index is None else len(index))
     documents = parse_lines(file, parse, options, report)
     return build_corpus(documents, source=file, report=report, index=index)
 
 
 def _label_index(path: Path) -> LabelIndex:
-    # A label that could not be read would shift the numbers of all that follow: no skipping here.
-    strict = ReadOptions()
-
     def parse(line: str) -> tuple[str, str]:
         record = parse_object(line)
         title = joined_text(record, ["title"])
         return title, joined_text(record, TEXT_FIELDS) if record.get("content") else ""
 
-    rows = list(parse_lines(path, parse, strict, ReadReport()))
+    # Skipping a bad label would shift the numbers of all that follow, so no bad line is skipped.
+    rows = list(parse_lines(path, parse, ReadOptions(), ReadReport()))
     has_texts = any(text for _, text in rows)
     return LabelIndex(
         [str(number) for number in range(len(rows))],
@@ -94,16 +90,9 @@ def _label_index(path: Path) -> LabelIndex:
 
 
 def read_filter_pairs(path: str | os.PathLike[str]) -> npt.NDArray[np.int64]:
-    """(document, label) numbers of a filter file as an n x 2 array.
+    """The (document, label) numbers of a filter file as an n x 2 array.
 
-    Label numbers are those of the file; ``index.get(str(number))`` gives the column.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "filter_labels_test.txt")
-    ...     _ = file.write_text("0 5\\n2 7\\n")
-    ...     read_filter_pairs(file).tolist()
-    [[0, 5], [2, 7]]
+    ``index.get(str(number))`` is the column of a label number.
     """
     file = existing(path)
     numbers = array("q")
@@ -112,7 +101,8 @@ def read_filter_pairs(path: str | os.PathLike[str]) -> npt.NDArray[np.int64]:
         if not pair:
             continue
         if len(pair) != 2 or not (pair[0].isdigit() and pair[1].isdigit()):
-            raise DataError("must be two whole numbers, document and label", file=file, line=number)
+            reason = "the line must have two whole numbers, document and label"
+            raise DataError(reason, file=file, line=number)
         try:
             numbers.extend((int(pair[0]), int(pair[1])))
         except (OverflowError, ValueError) as error:

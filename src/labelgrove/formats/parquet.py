@@ -12,8 +12,8 @@ from labelgrove.formats.files import refuse
 from labelgrove.formats.tables import (
     ROWS_LOOKED_AT,
     SEPARATORS,
+    check_columns,
     guess_separator,
-    no_labels_note,
     parse_record,
     split_note,
 )
@@ -22,7 +22,7 @@ BATCH_ROWS = 1024
 
 
 def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
-    """Documents of a Parquet file, a batch of rows in memory at a time."""
+    """The documents of a Parquet file, with one batch of rows in memory at a time."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -30,20 +30,21 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
         raise MissingExtraError("data", "reading Parquet") from error
     if str(path) == "-":
         raise DataError("Parquet cannot be read from standard input; give a file")
-    wanted = options.text_fields()
     row = 0
     separator = options.label_separator
     try:
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            columns = _columns(names, path, options, report)
+            text_fields = check_columns(names, path, options, report)
+            fields = (options.labels_field, options.weights_field, options.id_field)
+            columns = [name for name in dict.fromkeys((*text_fields, *fields)) if name in names]
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns):
                 if separator is None:
                     separator = _separator(batch, path, options, report)
                 for record in _records(batch):
                     row += 1
                     try:
-                        document = parse_record(record, wanted, separator, options, report)
+                        document = parse_record(record, text_fields, separator, options, report)
                     except BadLine as error:
                         refuse(DataError(str(error), file=path, line=row), options, report)
                         continue
@@ -52,24 +53,8 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
         raise DataError(f"cannot be read as Parquet: {error}", file=path) from error
 
 
-def _columns(
-    names: list[str], path: Path | str, options: ReadOptions, report: ReadReport
-) -> list[str]:
-    text_fields = options.text_fields()
-    if not set(text_fields) & set(names):
-        raise DataError(
-            f"no column {' or '.join(map(repr, text_fields))}; the columns are "
-            f"{', '.join(map(repr, names))}. Set text_field (--text-field)",
-            file=path,
-        )
-    if options.labels_field not in names:
-        report.note(no_labels_note(path, options.labels_field, names))
-    others = (options.labels_field, options.weights_field, options.id_field)
-    return [name for name in dict.fromkeys((*text_fields, *others)) if name in names]
-
-
 def _separator(batch: Any, path: Path | str, options: ReadOptions, report: ReadReport) -> str:
-    """What the first rows are separated by, where labels are strings."""
+    """The separator in the first rows, if labels are strings."""
     cells = (record.get(options.labels_field) for record in _records(batch[:ROWS_LOOKED_AT]))
     separator = guess_separator(cell for cell in cells if isinstance(cell, str))
     if separator != SEPARATORS[0]:
@@ -78,7 +63,7 @@ def _separator(batch: Any, path: Path | str, options: ReadOptions, report: ReadR
 
 
 def _records(batch: Any) -> Iterator[dict[str, Any]]:
-    """Rows as dictionaries; maps become dictionaries, and text of bad bytes stays bytes."""
+    """Rows as dictionaries; maps become dictionaries, and text with bad bytes becomes bytes."""
     try:
         records = batch.to_pylist(maps_as_pydicts="lossy")
     except UnicodeDecodeError:
@@ -92,5 +77,5 @@ def _careful_record(batch: Any, row: int) -> dict[str, Any]:
         try:
             record[name] = column[row].as_py(maps_as_pydicts="lossy")
         except UnicodeDecodeError:
-            record[name] = b"not UTF-8"  # refused as "not a string", with its row number
+            record[name] = b"not UTF-8"  # refused later because it is not a string
     return record

@@ -1,7 +1,7 @@
 """PECOS folders: ``X.trn.npz``, ``Y.trn.npz``, raw texts in ``X.trn.txt``, the same for ``tst``.
 
-Y is a documents x labels matrix; its columns are the labels, named by line in ``output-items.txt``
-where that is there. Features may also lie in ``tfidf-attnxml/``, as in the published downloads.
+Y is a documents x labels matrix. The lines of ``output-items.txt``, if it exists, are the names of
+its columns. Features can also be in ``tfidf-attnxml/``, as in the published downloads.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from scipy import sparse
 from labelgrove.core.arrays import CSR, as_csr, csr_parts
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
-from labelgrove.formats.building import TableBuilder
+from labelgrove.formats.building import TableBuilder, label_rows
 from labelgrove.formats.documents import Document, ReadOptions, ReadReport
-from labelgrove.formats.files import bare_name, part_names, read_all, sibling
+from labelgrove.formats.files import bare_name, parse_lines, part_names, read_all, sibling
 from labelgrove.formats.labels import LabelTable, index_with_names
-from labelgrove.formats.plain import iter_plain
 
 FEATURE_FOLDERS = (".", "tfidf-attnxml")
 _FILE = re.compile(r"[XY]\.(?P<part>\w+)\.(txt|npz)")
 
 
 class PecosFiles(NamedTuple):
-    """The files of one part that are there."""
+    """The files of one part that exist."""
 
     folder: Path
     labels: Path
@@ -38,7 +37,7 @@ class PecosFiles(NamedTuple):
 
 
 def find_pecos(path: Path, options: ReadOptions) -> PecosFiles | None:
-    """The files that a folder, or one file of a PECOS folder, stands for."""
+    """The files of a PECOS folder, given the folder or one of the files."""
     if path.is_dir():
         folder, parts = path, part_names(options)
     else:
@@ -59,11 +58,11 @@ def find_pecos(path: Path, options: ReadOptions) -> PecosFiles | None:
 def read_pecos(
     path: Path, options: ReadOptions, report: ReadReport, *, names: LabelTable | None = None
 ) -> Corpus:
-    """Texts, features and labels of one part, as far as they are there."""
+    """The texts, features and labels of one part, as far as they exist."""
     files = _files(path, options)
     labels = load_npz(files.labels)
     if np.any(labels.data < 0):
-        raise DataError("holds negative label weights", file=files.labels)
+        raise DataError("contains negative label weights", file=files.labels)
     labels.eliminate_zeros()
     rows = labels.shape[0]
     texts = None
@@ -82,26 +81,22 @@ def read_pecos(
                 file=files.features,
             )
     if rows == 0:
-        raise DataError("no documents", file=path)
+        raise DataError("contains no documents", file=path)
     report.documents += rows
     report.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
     return Corpus(texts, labels, _label_index(files, labels.shape[1], names), features=features)
 
 
 def iter_pecos(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
-    """Documents of one part, with column numbers as labels; needs the raw texts."""
+    """The documents of one part, with column numbers as labels; needs the raw texts."""
     files = _files(Path(path), options)
     if files.texts is None:
-        raise DataError("holds features but no texts; use read_corpus", file=path)
+        raise DataError("has features but no texts; use read_corpus", file=path)
     labels = load_npz(files.labels)
-    weighted = bool(np.any(labels.data != 1))
-    for row, text in enumerate(_texts(files.texts, files.labels, labels.shape[0], options)):
-        own = slice(labels.indptr[row], labels.indptr[row + 1])
-        numbers = [str(column) for column in labels.indices[own].tolist()]
-        if weighted:
-            yield Document(text, dict(zip(numbers, labels.data[own].tolist(), strict=True)))
-        else:
-            yield Document(text, numbers)
+    texts = _texts(files.texts, files.labels, labels.shape[0], options)
+    ids = [str(number) for number in range(labels.shape[1])]
+    for text, own_labels in zip(texts, label_rows(labels, ids), strict=True):
+        yield Document(text, own_labels)
 
 
 def _files(path: Path, options: ReadOptions) -> PecosFiles:
@@ -109,24 +104,24 @@ def _files(path: Path, options: ReadOptions) -> PecosFiles:
     if files is None:
         part = part_names(options)[-1]
         raise DataError(
-            f"not a PECOS folder: needs Y.{part}.npz and X.{part}.txt or X.{part}.npz", file=path
+            f"is not a PECOS folder with Y.{part}.npz and X.{part}.txt or X.{part}.npz", file=path
         )
     return files
 
 
 def _texts(path: Path, label_file: Path, rows: int, options: ReadOptions) -> Iterator[str]:
-    """Lines of the text file, which must be as many as the label matrix has rows."""
-    # Rows of the matrices go by line number, so no bad line can be left out.
+    """The lines of the text file, which must be as many as the rows of the label matrix."""
+    # Rows of the matrices belong to line numbers, so no bad line can be skipped.
     strict = replace(options, skip_bad=False)
     count = 0
-    for document in iter_plain(path, strict, ReadReport()):
+    for text in parse_lines(path, str, strict, ReadReport(), keep_blank=True):
         count += 1
         if count > rows:
             break
-        yield document.text
+        yield text
     if count != rows:
-        found = "more lines" if count > rows else f"{count:,} lines"
-        raise DataError(f"has {found}, but {label_file.name} has {rows:,} rows", file=path)
+        lines = "more lines" if count > rows else f"{count:,} lines"
+        raise DataError(f"has {lines}, but {label_file.name} has {rows:,} rows", file=path)
 
 
 def _label_index(files: PecosFiles, count: int, names: LabelTable | None) -> LabelIndex:
@@ -143,15 +138,15 @@ def _label_index(files: PecosFiles, count: int, names: LabelTable | None) -> Lab
 
 
 def load_npz(path: Path) -> CSR:
-    """A sparse matrix written by SciPy's ``save_npz``, checked; pickled objects are refused."""
+    """A valid sparse matrix written by SciPy's ``save_npz``; pickled objects are refused."""
     try:
         matrix = sparse.load_npz(path)
         if hasattr(matrix, "check_format"):
-            # Converting a matrix with indices out of range would write out of bounds.
+            # Converting a matrix with indices out of range would write outside of its arrays.
             matrix.check_format(full_check=True)
         csr = as_csr(matrix)
         csr_parts(csr)
     except Exception as error:
-        # SciPy, NumPy and zipfile raise a dozen kinds of errors for damaged files.
-        raise DataError(f"is no sparse matrix saved by SciPy: {error}", file=path) from error
+        # SciPy, NumPy and zipfile raise many kinds of errors for damaged files.
+        raise DataError(f"is not a sparse matrix saved by SciPy: {error}", file=path) from error
     return csr

@@ -1,4 +1,4 @@
-"""The two ways to read: a whole corpus, or documents one at a time."""
+"""Read a whole corpus, or documents one at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from labelgrove.formats.attentionxml import iter_attentionxml
 from labelgrove.formats.building import build_corpus, counted
 from labelgrove.formats.detect import check_format, detect_format
 from labelgrove.formats.documents import Document, ReadOptions, ReadReport
-from labelgrove.formats.files import STDIN, existing, part_names, sibling
+from labelgrove.formats.files import STDIN, existing, parse_lines, part_names, sibling
 from labelgrove.formats.jsonl import iter_jsonl
 from labelgrove.formats.labels import (
     LabelRow,
@@ -29,13 +29,18 @@ from labelgrove.formats.labels import (
 from labelgrove.formats.lf import iter_lf, read_lf
 from labelgrove.formats.parquet import iter_parquet
 from labelgrove.formats.pecos import iter_pecos, read_pecos
-from labelgrove.formats.plain import iter_plain
 from labelgrove.formats.tables import iter_table
 from labelgrove.formats.xc import read_xc
 
 logger = logging.getLogger(__name__)
 DocumentReader: TypeAlias = Callable[[Path | str, ReadOptions, ReadReport], Iterator[Document]]
 LabelSource: TypeAlias = str | os.PathLike[str] | LabelIndex | LabelTable | Literal[False]
+
+
+def iter_plain(path: Path | str, options: ReadOptions, report: ReadReport) -> Iterator[Document]:
+    """A document per line; an empty line is a document too, so that predictions match lines."""
+    return parse_lines(path, lambda line: Document(line, []), options, report, keep_blank=True)
+
 
 DOCUMENT_READERS: dict[str, DocumentReader] = {
     "jsonl": iter_jsonl,
@@ -58,13 +63,13 @@ def read_corpus(
     options: ReadOptions | None = None,
     report: ReadReport | None = None,
 ) -> Corpus:
-    """A whole corpus from a file or folder (``-`` is standard input), its format looked up.
+    """Reads a whole corpus from a file or folder of any format; ``-`` is standard input.
 
     Columns are the sorted ids that occur. Formats that number their labels (repository files,
     label-feature and PECOS folders) have a column for every number. ``labels`` gives names and
-    texts: a label table, its path, or False for none; by default ``labels.tsv`` beside the file.
-    With ``index``, as in evaluation, columns are those of the index, and labels that it does not
-    know are counted per document in ``Corpus.unknown``.
+    texts: a label table, its path, or False for none; the default is ``labels.tsv`` in the same
+    folder. With ``index``, as in evaluation, columns are those of the index, and
+    ``Corpus.unknown`` counts per document the labels that it does not have.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +80,7 @@ def read_corpus(
     ('a red shoe', [['red', 'shoes']])
     """
     options = options or ReadOptions()
-    told = report is not None
+    has_report = report is not None
     report = report or ReadReport()
     source, format = _source(path, options)
     names = None if index is not None else _names(source, labels)
@@ -87,7 +92,7 @@ def read_corpus(
     else:
         documents = DOCUMENT_READERS[format](source, options, report)
         corpus = build_corpus(documents, source=source, report=report, index=index, names=names)
-    if report.bad_lines and not told:
+    if report.bad_lines and not has_report:
         logger.warning("%s: %s", source, report)
     return corpus
 
@@ -98,31 +103,34 @@ def iter_documents(
     options: ReadOptions | None = None,
     report: ReadReport | None = None,
 ) -> Iterator[Document]:
-    """Documents one at a time, in the file's order; ``-`` is standard input.
+    """Reads documents one at a time, in the file's order; ``-`` is standard input.
 
-    Standard input is taken for JSON lines when it begins with ``{`` or is compressed, else for
-    plain text; ``options.format`` overrules that.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "new.txt")
-    ...     _ = file.write_text("a red shoe\\na hat\\n")
-    ...     [document.text for document in iter_documents(file)]
-    ['a red shoe', 'a hat']
+    Standard input is read as JSON lines if it begins with ``{`` or is compressed, otherwise as
+    plain text, unless ``options.format`` says what it is.
     """
     options = options or ReadOptions()
     report = report if report is not None else ReadReport()
     source, format = _source(path, options)
     if format not in DOCUMENT_READERS:
-        raise DataError("holds features but no texts; use read_corpus", file=source)
+        raise DataError("has features but no texts; use read_corpus", file=source)
     documents = DOCUMENT_READERS[format](source, options, report)
     return counted(documents, source=source, report=report)
+
+
+def source_files(path: Path) -> list[Path]:
+    """All files that reading ``path`` may open: a folder's files, or a file and its companions."""
+    if existing(path).is_dir():
+        return sorted(file for file in path.rglob("*") if file.is_file())
+    part = path.name.split("_")[0]
+    names = (f"{part}_labels.txt", "labels.tsv", "lbl.json")
+    companions = [sibling(path.parent, name) for name in names]
+    return [path, *(file for file in companions if file is not None and file != path)]
 
 
 def _source(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Path | str, str]:
     source = STDIN if str(path) == STDIN else existing(path)
     if isinstance(source, Path) and source.is_dir() and options.format in (None, "jsonl"):
-        # A folder as `labelgrove data make` leaves it: train.jsonl, dev.jsonl, test.jsonl.
+        # A folder as `labelgrove data make` writes it: train.jsonl, dev.jsonl, test.jsonl.
         source = sibling(source, *(f"{name}.jsonl" for name in part_names(options))) or source
     return source, check_format(options.format) if options.format else detect_format(source)
 
@@ -145,11 +153,10 @@ def _names(source: Path | str, labels: LabelSource | None) -> LabelTable | None:
         return None
     if isinstance(labels, LabelIndex):
         texts = labels.texts if labels.texts is not None else [None] * len(labels)
-        rows = zip(labels.ids, labels.names, texts, strict=True)
-        return [LabelRow(*row) for row in rows]
+        return [LabelRow(*row) for row in zip(labels.ids, labels.names, texts, strict=True)]
     if labels is None:
-        found = find_label_table(Path(source)) if source != STDIN else None
-        return None if found is None else read_label_table(found)
+        table = find_label_table(Path(source)) if source != STDIN else None
+        return None if table is None else read_label_table(table)
     if isinstance(labels, (str, os.PathLike)):
         return read_label_table(labels)
     return labels

@@ -1,8 +1,8 @@
-"""CSV and TSV: a header line (or given column names), one document per row.
+"""CSV and TSV: a header line (or given column names), then one document per row.
 
-The labels column holds labels with a separator between them, or a JSON list. In CSV double quotes
-protect separators and line ends; in TSV a quote is an ordinary character, so that a text beginning
-with one cannot swallow the lines after it.
+The labels column has labels with a separator between them, or a JSON list. In CSV, double quotes
+protect separators and line ends; in TSV, a quote is an ordinary character, so that a text that
+begins with one does not swallow the lines after it.
 """
 
 from __future__ import annotations
@@ -27,30 +27,21 @@ _FIELD_LIMIT = 2**31 - 1
 def iter_table(
     path: Path | str, options: ReadOptions, report: ReadReport, *, delimiter: str
 ) -> Iterator[Document]:
-    """Documents of a CSV or TSV file, one at a time."""
-    delimiter = options.delimiter or _seen_delimiter(path, delimiter)
+    """The documents of a CSV or TSV file, one at a time."""
+    delimiter = options.delimiter or _header_delimiter(path, delimiter)
     rows = _rows(path, options, report, delimiter)
     names = options.column_names
     if names is None:
         first = next(rows, None)
         if first is None:
-            raise DataError("no documents", file=path)
+            raise DataError("contains no documents", file=path)
         if delimiter.join(first[1]).strip() == f"sep={delimiter}".strip():
             first = next(rows, first)  # a line that tells Excel the delimiter
         names = [name.strip() for name in first[1]]
-    wanted = options.text_fields()
-    if not set(wanted) & set(names):
-        raise DataError(
-            f"no column {' or '.join(map(repr, wanted))}; the columns are "
-            f"{', '.join(map(repr, names))}. Set text_field (--text-field), or column_names "
-            "(--read column_names=text,labels) where the file has no header line",
-            file=path,
-            line=1,
-        )
+    hint = ", or column_names (--read column_names=text,labels) if the file has no header line"
+    text_fields = check_columns(names, path, options, report, hint=hint)
     if len(set(names)) != len(names):
         raise DataError("two columns have the same name", file=path, line=1)
-    if options.labels_field not in names:
-        report.note(no_labels_note(path, options.labels_field, names))
     head = list(itertools.islice(rows, ROWS_LOOKED_AT))
     separator = options.label_separator
     if separator is None:
@@ -58,33 +49,31 @@ def iter_table(
         cells = [record.get(options.labels_field) or "" for record in records]
         separator = guess_separator(cells)
         if len(separators_in(cells)) > 1:
-            report.note(f"{path}: labels hold both | and ;, and are split at {separator!r} only")
+            report.note(f"{path}: labels contain both | and ; and are split at {separator!r} only")
         if separator != SEPARATORS[0]:
             report.note(split_note(path, separator))
         elif not separators_in(cells) and sum("," in cell for cell in cells) > len(cells) / 2:
             report.note(
-                f"{path}: labels are not split at commas; where they should be, set "
+                f"{path}: labels are not split at commas; if they should be, set "
                 "label_separator (--read label_separator=,)"
             )
     for number, row in itertools.chain(head, rows):
         try:
             if len(row) != len(names):
-                open_quote = delimiter == "\t" and not options.quoted and row[-1][:1] == '"'
-                hint = "; where quotes enclose fields, set quoted (--read quoted=true)"
-                raise BadLine(
-                    f"has {len(row)} fields, but there are {len(names)} columns"
-                    + (hint if open_quote else "")
-                )
+                reason = f"the row has {len(row)} fields, but there are {len(names)} columns"
+                if delimiter == "\t" and not options.quoted and row[-1][:1] == '"':
+                    reason += "; if quotes enclose fields, set quoted (--read quoted=true)"
+                raise BadLine(reason)
             record = dict(zip(names, row, strict=True))
-            document = parse_record(record, wanted, separator, options, report)
+            document = parse_record(record, text_fields, separator, options, report)
         except BadLine as error:
             refuse(DataError(str(error), file=path, line=number), options, report)
             continue
         yield document
 
 
-def _seen_delimiter(path: Path | str, usual: str) -> str:
-    """Semicolon or tab where a CSV's first line has those and no comma."""
+def _header_delimiter(path: Path | str, usual: str) -> str:
+    """Semicolon or tab if a CSV's first line has one of them and no comma."""
     if usual != "," or str(path) == STDIN:
         return usual
     _, header = next(iter(lines(path)), (1, b""))
@@ -94,7 +83,7 @@ def _seen_delimiter(path: Path | str, usual: str) -> str:
 def _rows(
     path: Path | str, options: ReadOptions, report: ReadReport, delimiter: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """(number of its first line, fields) of every row; rows with bad bytes are refused here."""
+    """The number of the first line and the fields of every row; rows with bad bytes are refused."""
     encoding = check_encoding(options.encoding)
     first_line, bad_line = 0, 0
 
@@ -105,13 +94,13 @@ def _rows(
             try:
                 text = raw.decode(encoding)
             except UnicodeDecodeError:
-                # The row may go on over the next lines: read on, and refuse it when it is whole.
+                # The row may continue on the next lines: read all of it before refusing it.
                 bad_line = bad_line or number
                 text = raw.decode(encoding, "replace")
             yield text + "\n"
 
     quoted = delimiter != "\t" if options.quoted is None else options.quoted
-    # The limit is one for the whole process; texts of megabytes need it raised.
+    # The limit applies to the whole process; texts of megabytes need a higher one.
     csv.field_size_limit(max(csv.field_size_limit(), _FIELD_LIMIT))
     if quoted:
         reader: Iterator[list[str]] = csv.reader(decoded(), delimiter=delimiter, strict=True)
@@ -137,44 +126,52 @@ def _rows(
 
 
 def guess_separator(cells: Iterable[str]) -> str:
-    """``;`` where cells have that and never ``|``, else ``|``.
-
-    >>> guess_separator(["a;b", "c"]), guess_separator(["a"])
-    (';', '|')
-    """
-    found = separators_in(cells)
-    return ";" if found == {";"} else "|"
+    """``;`` if cells contain it and never ``|``; otherwise ``|``."""
+    return ";" if separators_in(cells) == {";"} else "|"
 
 
 def separators_in(cells: Iterable[str]) -> set[str]:
-    """Which of the usual separators occur.
-
-    >>> sorted(separators_in(["a;b", "c|d"]))
-    [';', '|']
-    """
+    """The usual separators that occur in the cells."""
     return {separator for cell in cells for separator in SEPARATORS if separator in cell}
 
 
 def split_note(path: Path | str, separator: str) -> str:
-    """Says at what labels were split where nobody said so."""
+    """A note that says at which separator labels were split without being told."""
     return (
         f"{path}: labels are split at {separator!r}; "
-        "set label_separator (--read label_separator=...) if wrong"
+        "set label_separator (--read label_separator=...) if this is wrong"
     )
 
 
-def no_labels_note(path: Path | str, wanted: str, names: Iterable[str]) -> str:
-    """Says that the labels' column is not there, and which columns are."""
-    return (
-        f"{path}: no column {wanted!r}, so documents have no labels; the columns are "
-        f"{', '.join(map(repr, names))}, and labels_field (--labels-field) names another"
-    )
+def check_columns(
+    names: Sequence[str],
+    path: Path | str,
+    options: ReadOptions,
+    report: ReadReport,
+    *,
+    hint: str = "",
+) -> tuple[str, ...]:
+    """The text fields, of which the file must have at least one; notes a missing labels column."""
+    text_fields = options.text_fields()
+    columns = ", ".join(map(repr, names))
+    if not set(text_fields) & set(names):
+        raise DataError(
+            f"there is no column {' or '.join(map(repr, text_fields))}; the columns are {columns}. "
+            f"Set text_field (--text-field){hint}",
+            file=path,
+        )
+    if options.labels_field not in names:
+        report.note(
+            f"{path}: there is no column {options.labels_field!r}, so documents have no labels; "
+            f"the columns are {columns}. Set labels_field (--labels-field)"
+        )
+    return text_fields
 
 
 def split_labels(cell: str, separator: str) -> list[Any]:
-    """Labels of one cell, without the white space around them.
+    """The labels of one cell, without white space around them.
 
-    Spreadsheets like to leave separators at the end or twice: nothing stands between them.
+    Empty labels are dropped, because spreadsheets often have too many separators.
 
     >>> split_labels("red | blue;|", "|"), split_labels('["red"]', "|"), split_labels(" ", "|")
     (['red', 'blue;'], ['red'], [])
@@ -188,7 +185,7 @@ def split_labels(cell: str, separator: str) -> list[Any]:
         try:
             labels = json.loads(cell)
         except (ValueError, RecursionError):
-            pass  # a label may well begin with a bracket
+            pass  # a label may begin with a bracket
         else:
             if isinstance(labels, list):
                 return labels
@@ -202,7 +199,7 @@ def parse_record(
     options: ReadOptions,
     report: ReadReport,
 ) -> Document:
-    """A document from a row's fields; also what Parquet rows go through."""
+    """The document in a row's fields, of CSV, TSV and Parquet files."""
     labels = record.get(options.labels_field)
     if isinstance(labels, str):
         labels = split_labels(labels, separator)

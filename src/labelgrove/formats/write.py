@@ -1,4 +1,4 @@
-"""Writing a corpus, as JSON lines or as a repository file; complete or not at all."""
+"""Write a corpus as JSON lines or as a repository file."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import numpy as np
-
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.formats.building import label_rows
 from labelgrove.formats.documents import Document
 from labelgrove.formats.files import bare_name, replacing
 from labelgrove.formats.jsonl import dump_document
@@ -24,10 +23,10 @@ def write_corpus(
     *,
     format: str | None = None,
 ) -> None:
-    """Writes ``jsonl`` (texts, ids, labels and weights) or ``xc`` (features, label columns).
+    """Writes ``jsonl`` (texts, ids, labels and weights) or ``xc`` (features and label columns).
 
-    Compressed where the name ends in .gz, .xz, .bz2 or .zst. The file appears only when complete.
-    Label names are not part of either format; :func:`write_label_table` keeps them.
+    A name that ends in .gz, .xz, .bz2 or .zst means compression. The file appears only when it is
+    complete. Neither format has label names; :func:`write_label_table` saves them.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -40,11 +39,11 @@ def write_corpus(
     format = format or EXTENSIONS.get(Path(bare_name(target)).suffix.lower())
     if format not in ("jsonl", "xc"):
         raise ConfigError(
-            f"{target}: cannot tell what to write; choose a name that ends in .jsonl, or set "
-            "format (data convert --to) to jsonl or xc"
+            f"{target}: unknown format; use a name that ends in .jsonl, or set format "
+            "(data convert --to) to jsonl or xc"
         )
     if format == "xc" and not isinstance(corpus, Corpus):
-        raise DataError("the repository format is written from a Corpus with features", file=target)
+        raise DataError("the repository format needs a Corpus with features", file=target)
     with replacing(target) as file:
         if isinstance(corpus, Corpus):
             if format == "xc":
@@ -56,20 +55,9 @@ def write_corpus(
 
 
 def corpus_documents(corpus: Corpus) -> Iterator[Document]:
-    """The documents of a corpus that has texts; weights only where they are not all 1.
-
-    >>> list(corpus_documents(Corpus.from_lists(["x"], [["a"]])))
-    [Document(text='x', labels=['a'], id=None)]
-    """
+    """The documents of a corpus that has texts; with weights if these are not all 1."""
     if corpus.texts is None:
         raise DataError("this corpus has features but no texts; write xc")
-    weighted = bool(np.any(corpus.labels.data != 1))
-    indptr, indices, data = corpus.labels.indptr, corpus.labels.indices, corpus.labels.data
-    for row, text in enumerate(corpus.texts):
-        own = slice(indptr[row], indptr[row + 1])
-        labels = [corpus.index.ids[column] for column in indices[own].tolist()]
-        id = (corpus.ids[row] or None) if corpus.ids is not None else None
-        if weighted:
-            yield Document(text, dict(zip(labels, data[own].tolist(), strict=True)), id)
-        else:
-            yield Document(text, labels, id)
+    rows = label_rows(corpus.labels, corpus.index.ids)
+    for row, (text, labels) in enumerate(zip(corpus.texts, rows, strict=True)):
+        yield Document(text, labels, (corpus.ids[row] or None) if corpus.ids is not None else None)

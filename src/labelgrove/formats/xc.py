@@ -1,8 +1,8 @@
 """Files of the extreme classification repository, and multi-label svmlight files.
 
 A line is ``label,label index:value index:value``, both counted from 0. Repository files begin with
-a line "documents features labels"; all those labels are columns then, also those that never occur.
-Such files reach gigabytes: a native kernel reads them in large chunks on all cores.
+a line "documents features labels"; then all these labels are columns, even those that never occur.
+Such files can have gigabytes: a native kernel reads them in large chunks on all cores.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -27,7 +28,7 @@ from labelgrove.formats.labels import LabelTable, index_with_names
 
 CHUNK = 1 << 23
 MAX_COLUMNS = int(np.iinfo(np.int32).max)
-# Every label of the header gets an id; more than this is a damaged header, not a data set.
+# Every label of the header gets an id; more than this means that the header is damaged.
 MAX_LABELS = 100_000_000
 _FAULTS = {
     1: "label {token!r}: must be whole numbers with single commas between them",
@@ -47,11 +48,7 @@ class Header(NamedTuple):
 
 
 def parse_header(line: bytes) -> Header | None:
-    """The three counts, or None where the line is something else.
-
-    >>> parse_header(b"3 5 4"), parse_header(b"0,2 1:0.5")
-    (Header(documents=3, features=5, labels=4), None)
-    """
+    """The three counts, or None if the line is something else."""
     words = line.split()
     if len(words) != 3 or not all(word.isdigit() and len(word) < 19 for word in words):
         return None
@@ -67,11 +64,11 @@ def read_xc(
     names: LabelTable | None = None,
     threads: int | None = None,
 ) -> Corpus:
-    """Features and labels of a repository file (with a header) or an svmlight file (without)."""
+    """The features and labels of a repository file (with a header) or an svmlight file."""
     with open_bytes(path) as stream:
         try:
             header = _read_header(stream, path) if has_header else None
-            rows = _Rows(path, header, options, report, threads or 0)
+            rows = _Rows(path, options, report, header, threads or 0)
             rows.read(stream)
         except READ_ERRORS as error:
             raise damaged(error, path) from error
@@ -82,43 +79,34 @@ def _read_header(stream: io.BufferedReader, path: Path) -> Header:
     line = stream.readline().removeprefix(codecs.BOM_UTF8)
     header = parse_header(line)
     if not line.strip():
-        raise DataError("no documents", file=path)
+        raise DataError("contains no documents", file=path)
     if header is None:
-        raise DataError(
-            'must begin with a line of three counts, "documents features labels"; '
-            "for a file without it use the format svmlight",
-            file=path,
-            line=1,
-        )
+        reason = 'the first line must be three counts, "documents features labels"'
+        hint = "for a file without it, set format (--format) to svmlight"
+        raise DataError(f"{reason}; {hint}", file=path, line=1)
     if header.labels > MAX_LABELS or header.features > MAX_COLUMNS:
-        raise DataError(
-            f"the header says {header.features:,} features and {header.labels:,} labels; at most "
-            f"{MAX_COLUMNS:,} and {MAX_LABELS:,} are supported",
-            file=path,
-            line=1,
-        )
+        reason = f"the header says {header.features:,} features and {header.labels:,} labels"
+        limits = f"at most {MAX_COLUMNS:,} and {MAX_LABELS:,} are supported"
+        raise DataError(f"{reason}; {limits}", file=path, line=1)
     return header
 
 
+@dataclass
 class _Rows:
-    """Gathers the arrays of all chunks."""
+    """Collects the arrays of all chunks."""
 
-    def __init__(
-        self,
-        path: Path,
-        header: Header | None,
-        options: ReadOptions,
-        report: ReadReport,
-        threads: int,
-    ) -> None:
-        self.path = path
-        self.header = header
-        self.options = options
-        self.report = report
-        self.threads = threads
+    path: Path
+    options: ReadOptions
+    report: ReadReport
+    header: Header | None
+    threads: int
+
+    def __post_init__(self) -> None:
+        header, width = self.header, self.options.n_features
         self.label_limit = MAX_COLUMNS if header is None else header.labels
-        width = options.n_features if header is None else header.features
         self.feature_limit = MAX_COLUMNS if width is None else width
+        if header is not None:
+            self.feature_limit = header.features
         self.lines_read = 0 if header is None else 1
         self.bad_lines = 0
         # Label counts, labels, feature counts, features, values.
@@ -137,7 +125,7 @@ class _Rows:
         if size == 0:
             return
         text = np.frombuffer(chunk, np.uint8)[:size]
-        # In a repository file the header's count tells whether a blank line is a document.
+        # In a repository file, a blank line is a document if the header's count includes it.
         pieces, faults, lines = parse_xc_text(
             text, self.label_limit, self.feature_limit, self.header is not None, self.threads
         )
@@ -157,12 +145,8 @@ class _Rows:
         self.lines_read += lines
 
     def corpus(self, names: LabelTable | None) -> Corpus:
-        label_counts, labels, feature_counts, features, values = (
-            _joined(column, dtype)
-            for column, dtype in zip(
-                self.columns, (np.int64, np.int32, np.int64, np.int32, np.float32), strict=True
-            )
-        )
+        dtypes = (np.int64, np.int32, np.int64, np.int32, np.float32)
+        label_counts, labels, feature_counts, features, values = map(_joined, self.columns, dtypes)
         rows = self.checked_rows(label_counts, feature_counts)
         label_counts, feature_counts = label_counts[:rows], feature_counts[:rows]
         report = self.report
@@ -172,11 +156,12 @@ class _Rows:
         if featureless:
             report.note(f"{self.path}: {featureless:,} documents without features")
         if self.header is None:
-            occurring = np.unique(labels)
-            labels = np.searchsorted(occurring, labels).astype(np.int32)
-            ids = [str(number) for number in occurring.tolist()]
-            known = self.options.n_features is not None
-            width = self.feature_limit if known else int(features.max(initial=-1)) + 1
+            distinct = np.unique(labels)
+            labels = np.searchsorted(distinct, labels).astype(np.int32)
+            ids = [str(number) for number in distinct.tolist()]
+            width = self.options.n_features
+            if width is None:
+                width = int(features.max(initial=-1)) + 1
         else:
             ids = [str(number) for number in range(self.header.labels)]
             width = self.header.features
@@ -193,17 +178,16 @@ class _Rows:
     def checked_rows(
         self, label_counts: npt.NDArray[np.int64], feature_counts: npt.NDArray[np.int64]
     ) -> int:
-        """The number of documents, after comparing it with what the header says."""
+        """The number of documents, checked against the header."""
         rows = len(label_counts)
         if self.header is not None:
-            wanted = max(0, self.header.documents - self.bad_lines)
-            # Blank lines at the end of the file are no documents.
-            while rows > wanted and label_counts[rows - 1] == 0 and feature_counts[rows - 1] == 0:
+            expected = max(0, self.header.documents - self.bad_lines)
+            # Blank lines at the end of the file are not documents.
+            while rows > expected and label_counts[rows - 1] == feature_counts[rows - 1] == 0:
                 rows -= 1
-            if rows != wanted:
-                reason = (
-                    f"the header says {self.header.documents:,} documents, but there are {rows:,}"
-                )
+            if rows != expected:
+                claim = f"the header says {self.header.documents:,} documents"
+                reason = f"{claim}, but there are {rows:,}"
                 if not self.options.skip_bad:
                     raise DataError(f"{reason}; is the file cut short?", file=self.path)
                 self.report.note(f"{self.path}: {reason}")
@@ -214,7 +198,7 @@ class _Rows:
 
 def _joined(arrays: list[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
     joined = np.concatenate(arrays) if arrays else np.zeros(0, dtype)
-    arrays.clear()  # the pieces are not needed any more: one copy at a time
+    arrays.clear()  # frees the pieces, so that there is only one copy at a time
     return joined
 
 
@@ -226,14 +210,12 @@ def _csr(
 
 
 def write_xc(corpus: Corpus, file: IO[bytes], path: Path) -> None:
-    """Features and label columns of a corpus as a repository file; ids and names are not in it."""
+    """Writes features and label columns as a repository file, which has no ids and names."""
     if corpus.features is None or corpus.features.sparse is None:
-        raise DataError(
-            "the repository format holds sparse features, and this corpus has none; write jsonl",
-            file=path,
-        )
+        reason = "the repository format needs sparse features, and this corpus has none"
+        raise DataError(f"{reason}; write jsonl", file=path)
     if np.any(corpus.labels.data != 1):
-        raise DataError("the repository format cannot hold label weights; write jsonl", file=path)
+        raise DataError("the repository format has no label weights; write jsonl", file=path)
     features, labels = corpus.features.sparse, as_csr(corpus.labels)
     file.write(b"%d %d %d\n" % (*features.shape, labels.shape[1]))
     step = 4096
@@ -243,7 +225,7 @@ def write_xc(corpus: Corpus, file: IO[bytes], path: Path) -> None:
 
 
 def _formatted(features: CSR, labels: CSR) -> Iterable[str]:
-    # NumPy prints the shortest digits that give the same float32 back.
+    # NumPy prints the fewest digits from which the same float32 can be read.
     pairs = [
         f"{index}:{value}"
         for index, value in zip(features.indices.tolist(), features.data.astype(str), strict=True)

@@ -1,1 +1,1 @@
-"""Models that other software trained, one file per software."""
+"""Models trained by other software, one module for each."""

@@ -1,7 +1,7 @@
-"""XR-Linear models trained by PECOS (``XLinearModel.save``) as a ranker to search with.
+"""Read XR-Linear models trained by PECOS (``XLinearModel.save``).
 
-Such a folder has one sub-folder per tree level with ``W.npz`` (features x nodes, the last row being
-the bias), ``C.npz`` (nodes x parents) and ``param.json``. Nothing in it is pickled.
+Such a folder has one sub-folder per tree level with ``W.npz`` (features x nodes, with the bias in
+the last row), ``C.npz`` (nodes x parents) and ``param.json``. Nothing in it is pickled.
 """
 
 from __future__ import annotations
@@ -24,38 +24,31 @@ from labelgrove.ranking.weights import WIDEST_CLUSTER, ChunkedWeights
 
 
 def read_pecos_ranker(folder: str | Path) -> tuple[Ranker, SearchParams]:
-    """The ranker in a PECOS folder, and the settings with which PECOS would search it.
+    """The ranker in a PECOS folder, and the settings with which PECOS searches it.
 
-    Label columns stay PECOS's own. How many labels PECOS would return (``only_topk`` of the last
-    level) is not part of the settings: it is the ``k`` of ``Ranker.search``.
-
-    >>> read_pecos_ranker("no/such/folder")
-    Traceback (most recent call last):
-    labelgrove.errors.ModelFormatError: no/such/folder: no PECOS model here (param.json is missing)
+    Label columns are those of PECOS. The settings do not include how many labels PECOS returns
+    (``only_topk`` of the last level): that is the ``k`` of the ranker's ``search``.
     """
     root = Path(folder)
     if (root / "ranker").is_dir():
         root = root / "ranker"
     if not (root / "param.json").is_file():
-        raise ModelFormatError(f"{folder}: no PECOS model here (param.json is missing)")
+        raise ModelFormatError(f"{folder}: is not a PECOS model, because param.json is missing")
     depth = _read_params(root / "param.json").get("depth")
     if not isinstance(depth, int) or depth < 1:
-        raise ModelFormatError(
-            f"{root / 'param.json'}: depth must be a positive number, got {depth!r}"
-        )
+        raise ModelFormatError(f"{root / 'param.json'}: depth must be at least 1, got {depth!r}")
     layers = [_read_layer(root / f"{number}.model") for number in range(depth)]
     features = layers[0].features
     for layer in layers:
         if layer.features != features:
-            raise ModelFormatError(
-                f"{layer.folder}: {layer.features} features, but the first has {features}"
-            )
+            reason = f"has {layer.features} features, but the first level has {features}"
+            raise ModelFormatError(f"{layer.folder}: {reason}")
     tree, orders = _tree(layers)
     levels = [
         _chunked(layer, order, tree.children(number))
         for number, (layer, order) in enumerate(zip(layers, orders, strict=True))
     ]
-    # Each level's own bias value is multiplied into its weights, so the ranker's is 1.
+    # The weights already include the bias value of their level, so the ranker's is 1.
     return Ranker(tree, levels, features=features, bias=1.0), _search_params(layers)
 
 
@@ -78,9 +71,9 @@ def _read_params(path: Path) -> dict[str, Any]:
     try:
         params = parse(path.read_bytes(), file=path)
     except OSError as error:
-        raise ModelFormatError(f"{path}: cannot read ({error.strerror})") from error
+        raise ModelFormatError(f"{path}: cannot be read: {error.strerror}") from error
     if not isinstance(params, dict):
-        raise ModelFormatError(f"{path}: must hold an object of settings")
+        raise ModelFormatError(f"{path}: must be a JSON object")
     return params
 
 
@@ -91,7 +84,7 @@ def _read_layer(folder: Path) -> _Layer:
         beam = int(params["pred_kwargs"]["only_topk"])
         post_processor = str(params["pred_kwargs"]["post_processor"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelFormatError(f"{folder / 'param.json'}: not a PECOS layer ({error!r})") from error
+        raise ModelFormatError(f"{folder / 'param.json'}: not a PECOS layer: {error!r}") from error
     weights, clusters = (_read_matrix(folder / f"{name}.npz") for name in ("W", "C"))
     nodes, parent_count = clusters.shape
     if weights.shape[1] != nodes:
@@ -100,9 +93,7 @@ def _read_layer(folder: Path) -> _Layer:
     clusters.eliminate_zeros()
     wrong = np.flatnonzero(np.diff(clusters.indptr) != 1)
     if len(wrong):
-        raise ModelFormatError(
-            f"{folder / 'C.npz'}: node {wrong[0]} must lie in exactly one cluster"
-        )
+        raise ModelFormatError(f"{folder / 'C.npz'}: node {wrong[0]} is not in exactly one cluster")
     parents = clusters.indices.astype(np.int32)
     return _Layer(folder, weights, parents, int(parent_count), bias, beam, post_processor)
 
@@ -112,7 +103,7 @@ def _read_matrix(path: Path) -> CSR:
         matrix = sparse.csc_array(sparse.load_npz(path))
         matrix.check_format(full_check=True)
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ModelFormatError(f"{path}: cannot read the sparse matrix ({error})") from error
+        raise ModelFormatError(f"{path}: cannot be read as a sparse matrix: {error}") from error
     if not np.isfinite(matrix.data).all():
         raise ModelFormatError(f"{path}: contains NaN or infinity")
     matrix.sum_duplicates()
@@ -120,28 +111,26 @@ def _read_matrix(path: Path) -> CSR:
 
 
 def _tree(layers: list[_Layer]) -> tuple[LabelTree, list[Int64]]:
-    """The tree, and for each level PECOS's node at each of our places.
+    """The tree, and PECOS's node at each of our positions for each level.
 
-    In PECOS a cluster's children may lie anywhere; here they lie together.
+    In PECOS, the children of a cluster can be anywhere in the level; here they are together.
     """
-    places = np.zeros(1, np.int64)  # our place of each of PECOS's nodes, one level up
+    positions = np.zeros(1, np.int64)  # ours, of each of PECOS's nodes one level up
     parents: list[Int64] = []
     orders: list[Int64] = []
     for layer in layers:
-        if layer.parent_count != len(places):
-            raise ModelFormatError(
-                f"{layer.folder}: {layer.parent_count} clusters, but the level above has "
-                f"{len(places)} nodes"
-            )
+        if layer.parent_count != len(positions):
+            reason = f"{layer.parent_count} clusters, but {len(positions)} nodes in the level above"
+            raise ModelFormatError(f"{layer.folder}: has {reason}")
         empty = np.setdiff1d(np.arange(layer.parent_count), layer.parents)
         if len(empty):
             raise ModelFormatError(f"{layer.folder / 'C.npz'}: cluster {empty[0]} is empty")
-        above = places[layer.parents]
+        above = positions[layer.parents]
         order = np.argsort(above, kind="stable")
         parents.append(above[order])
         orders.append(order)
-        places = np.empty(len(order), np.int64)
-        places[order] = np.arange(len(order))
+        positions = np.empty(len(order), np.int64)
+        positions[order] = np.arange(len(order))
     return LabelTree(parents, orders[-1]), orders
 
 
@@ -149,9 +138,8 @@ def _chunked(layer: _Layer, order: Int64, children: Int64) -> ChunkedWeights:
     """A level's weights, regrouped from one column per node to one chunk per parent."""
     nodes = len(order)
     if np.diff(children).max() > WIDEST_CLUSTER:
-        raise ModelFormatError(
-            f"{layer.folder}: a cluster has more than {WIDEST_CLUSTER:,} children"
-        )
+        reason = f"a cluster has more than {WIDEST_CLUSTER:,} children"
+        raise ModelFormatError(f"{layer.folder}: {reason}")
     matrix = layer.weights[:, order]
     bias = np.zeros(nodes, np.float32)
     if layer.bias > 0:
@@ -168,9 +156,8 @@ def _search_params(layers: list[_Layer]) -> SearchParams:
     used = set(names[:-1] if last_level == "noop" else names)
     if len(used) > 1 or not used <= set(POST_PROCESSORS):
         raise ModelFormatError(
-            f"{layers[0].folder.parent}: cannot search with the post-processors "
-            f"{', '.join(names)}; all levels must have the same of {', '.join(POST_PROCESSORS)}, "
-            "or the last noop"
+            f"{layers[0].folder.parent}: cannot search with post-processors {', '.join(names)}; "
+            f"all levels must have the same one of {', '.join(POST_PROCESSORS)}, or the last noop"
         )
     beams = [layer.beam for layer in layers[:-1]]
     beam: Any = SearchParams().beam

@@ -58,9 +58,7 @@ def _documents_of_labels(labels: CSR, *, row_weights: bool) -> CSR:
 def _unit_sums(rows: Features, weights: CSR, *, threads: int | None = None) -> Features:
     """weights @ rows, scaled to unit length."""
     parts = rows.parts()
-    indptr, indices, data, dense = _native.pifa(
-        *parts.sparse, parts.dense, *csr_parts(weights), threads or 0
-    )
+    indptr, indices, data, dense = _native.pifa(parts, csr_parts(weights), threads=threads or 0)
     count = int(weights.shape[0])
     terms = None
     if rows.sparse is not None:

@@ -192,7 +192,11 @@ def build_tree(
         return LabelTree([np.zeros(labels, np.int32)], np.arange(labels, dtype=np.int32))
     parts = features.parts(name="label_features")
     order = _native.balanced_kmeans(
-        *parts.sparse, parts.dense, depth, params.kmeans_iterations, seed, threads or 0
+        parts,
+        depth=depth,
+        max_iterations=params.kmeans_iterations,
+        seed=seed,
+        threads=threads or 0,
     )
     bounds = _slices(labels, depth)
     cluster_of_leaf = np.repeat(np.arange(2**depth, dtype=np.int32), np.diff(bounds))
@@ -263,16 +267,15 @@ def _kway_tree(
     first_node = 0  # numbers nodes over all levels; the number picks the seed
     while len(parents) < params.max_depth - 1 and np.diff(bounds).max() > params.max_leaf_size:
         cluster = _native.kway_kmeans(
-            *parts.sparse,
-            parts.dense,
-            order,
-            bounds,
-            params.branching,
-            params.max_leaf_size,
-            params.kmeans_iterations,
-            seed,
-            first_node,
-            threads or 0,
+            parts,
+            order=order,
+            bounds=bounds,
+            clusters=params.branching,
+            max_leaf_size=params.max_leaf_size,
+            max_iterations=params.kmeans_iterations,
+            seed=seed,
+            first_node=first_node,
+            threads=threads or 0,
         )
         first_node += len(bounds) - 1
         node = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))

@@ -6,9 +6,13 @@ import difflib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from labelgrove.errors import ConfigError, MissingExtraError
+
+if TYPE_CHECKING:  # the names alone must come quickly, for the command line's help
+    from labelgrove.model.interface import Model
 
 
 @dataclass(frozen=True)
@@ -44,30 +48,30 @@ def _parabel_on(kind: str, what: str, *, beside_tfidf: bool = True) -> MethodEnt
 
 METHODS: dict[str, MethodEntry] = {
     "linear": MethodEntry(
-        "labelgrove.methods.linear",
+        "labelgrove.methods.linear.method",
         "Linear",
         "tf-idf and a tree of linear classifiers (XR-Linear)",
     ),
     "xr-linear": MethodEntry(
-        "labelgrove.methods.linear",
+        "labelgrove.methods.linear.method",
         "Linear",
         "linear with the negatives and the stopping rule of PECOS",
         {**_PUBLISHED, "ranker": {"negatives": "tfn", "eps": 0.1}},
     ),
     "xr-linear-cost": MethodEntry(
-        "labelgrove.methods.linear",
+        "labelgrove.methods.linear.method",
         "Linear",
         "xr-linear with cost-sensitive weights (relevance as in XR-Transformer's paper)",
         {**_PUBLISHED, "ranker": {"negatives": "tfn", "eps": 0.1, "relevance": "induce"}},
     ),
     "parabel": MethodEntry(
-        "labelgrove.methods.linear",
+        "labelgrove.methods.linear.method",
         "Linear",
         "three deep binary trees (Parabel)",
         _PARABEL,
     ),
     "bonsai": MethodEntry(
-        "labelgrove.methods.linear",
+        "labelgrove.methods.linear.method",
         "Linear",
         "three shallow, wide, unbalanced trees (Bonsai)",
         {
@@ -93,33 +97,33 @@ METHODS: dict[str, MethodEntry] = {
     "parabel-word2vec-tfidf": _parabel_on("word2vec", "word2vec of the corpus"),
     "parabel-finetuned-tfidf": _parabel_on("fine-tuned", "vectors of a fine-tuned encoder"),
     "xtransformer": MethodEntry(
-        "labelgrove.methods.xtransformer",
+        "labelgrove.methods.xtransformer.method",
         "XTransformer",
         "a fine-tuned encoder finds clusters of labels, linear rankers order their labels",
     ),
     "ova": MethodEntry(
-        "labelgrove.methods.linear",
+        "labelgrove.methods.linear.method",
         "Linear",
         "one classifier per label over all documents; for small label sets",
         {"ranker": {"eps": 0.3}, "tree": {"max_leaf_size": 2**31 - 1}},
     ),
     "ensemble": MethodEntry(
-        "labelgrove.methods.ensemble",
+        "labelgrove.methods.ensemble.method",
         "Ensemble",
         "several methods whose lists of labels become one",
     ),
     "lightxml": MethodEntry(
-        "labelgrove.methods.lightxml",
+        "labelgrove.methods.lightxml.method",
         "LightXML",
         "a fine-tuned encoder, groups propose labels",
     ),
     "cascadexml": MethodEntry(
-        "labelgrove.methods.cascadexml",
+        "labelgrove.methods.cascadexml.method",
         "CascadeXML",
         "a fine-tuned encoder, one layer per resolution of the label tree",
     ),
     "xrtransformer": MethodEntry(
-        "labelgrove.methods.xrtransformer",
+        "labelgrove.methods.xrtransformer.method",
         "XRTransformer",
         "an encoder fine-tuned from coarse to fine clusters, then a ranker on tf-idf and vectors",
         {
@@ -131,7 +135,7 @@ METHODS: dict[str, MethodEntry] = {
 }
 
 
-def method_class(name: str) -> Any:
+def method_class(name: str) -> type[Model]:
     """The estimator class behind a method's name.
 
     >>> method_class("linear").__name__
@@ -144,17 +148,15 @@ def method_class(name: str) -> Any:
         if error.name not in ("torch", "transformers", "tokenizers"):
             raise
         raise MissingExtraError("torch", f"the method {name}") from error
-    return getattr(module, entry.class_name)
+    return cast("type[Model]", vars(module)[entry.class_name])
 
 
 def create(name: str, config: Mapping[str, Any] | None = None) -> Any:
-    """An unfitted estimator from a method's name and config tables laid over its preset.
+    """An unfitted model from a method's name and config tables laid over its preset.
 
     >>> create("linear", {"random_state": 3}).random_state
     3
     """
-    from labelgrove.methods.base import from_config
-
     tables: dict[str, Any] = {
         key: dict(value) if isinstance(value, Mapping) else value
         for key, value in _entry(name).preset.items()
@@ -164,7 +166,15 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Any:
             tables[key].update(value)
         else:
             tables[key] = value
-    return from_config(method_class(name), tables)
+    return method_class(name).from_config(tables)
+
+
+def load_folder(path: str | Path, **options: Any) -> Model:
+    """The model of a folder that a method wrote; ``labelgrove.load`` also reads exported ones."""
+    from labelgrove.disk.bundle import read_manifest  # late: names alone must come quickly
+
+    manifest = read_manifest(path, kind="model")
+    return method_class(manifest["method"]).load(path, **options)
 
 
 def _entry(name: str) -> MethodEntry:

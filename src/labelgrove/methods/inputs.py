@@ -1,7 +1,9 @@
-"""What fit and predict are given, as the blocks of features that a model was fitted on."""
+"""Documents as features: the stages that make them for training, and prediction's way to them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from labelgrove.core.arrays import (
+    CSR,
     CsrParts,
     as_csr,
     csr_arrays,
@@ -16,6 +19,7 @@ from labelgrove.core.arrays import (
     csr_parts,
     matrix_parts,
 )
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import (
     DenseBlock,
@@ -25,11 +29,12 @@ from labelgrove.data.features import (
     scaled_rows,
     with_dense,
 )
-from labelgrove.disk.hashing import content_hash
-from labelgrove.disk.part import Part
-from labelgrove.disk.stages import Stages
+from labelgrove.data.inputs import checked_inputs
+from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods.base import checked_inputs
+from labelgrove.labels.features import describe_labels, label_strings
+from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
+from labelgrove.ranking.beam import sparse_only
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 # Rows this near to unit length are left alone: half precision cannot come nearer.
@@ -65,55 +70,115 @@ def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:
     return scaled_rows(dense, scale)
 
 
-def terms_stage(
-    stages: Stages, corpus: Corpus, params: TfidfParams, dense_norm: str | None, threads: int | None
-) -> tuple[Part, Any]:
-    """tf-idf rows of the texts with the vectoriser that made them; nothing where there are none.
+@dataclass(frozen=True)
+class Terms:
+    """tf-idf rows of the training texts, and the vectoriser that made them."""
 
-    With it comes what stands for all features, the dense block too, among the inputs of later
-    stages. The stage is the one that neural methods have, so that both find each other's results.
-    """
+    rows: CSR
+    vectorizer: Tfidf
+
+    def state(self) -> Part:
+        """For the run folder."""
+        state = self.vectorizer.state()
+        return Part(state.config, state.arrays | csr_arrays(self.rows, "features"))
+
+    @classmethod
+    def from_state(cls, part: Part) -> Terms:
+        """From the run folder."""
+        return cls(csr_from_arrays(part.arrays, "features"), Tfidf.from_state(part))
+
+
+def terms_stage(
+    stages: Stages, texts: Any, params: TfidfParams, *, threads: int | None
+) -> Made[Terms]:
+    """tf-idf of the training texts. All methods have this stage and find each other's results."""
+    return stages("tfidf", fit_terms, texts=texts, params=params, threads=threads)
+
+
+def fit_terms(texts: Any, params: TfidfParams, *, threads: int | None) -> Terms:
+    """Fits tf-idf to texts."""
+    vectorizer = Tfidf(params, n_jobs=threads)
+    return Terms(vectorizer.fit_transform(texts), vectorizer)
+
+
+def features_stage(
+    stages: Stages, corpus: Corpus, params: TfidfParams, dense_norm: str | None, threads: int | None
+) -> tuple[Made[Features], Tfidf | None]:
+    """What a linear ranker learns from: tf-idf of texts or a given matrix, and a dense block."""
     given = corpus.features
     dense = None if given is None else given.dense
     if corpus.texts is None:
-
-        def check(_: Any) -> Part:
-            assert given is not None
-            given.parts()  # refuses NaN before the work begins
-            return Part({}, {})
-
+        assert given is not None
         norm = dense_norm if corpus.width else None
-        made = stages("features", {"inputs": given, "dense_norm": norm}, check)
-        return made, stages.key("features")
-    made = make_terms(stages, corpus.texts, params, threads=threads)
-    if dense is None or stages.run is None:
-        return made, stages.key("tfidf")
-    return made, [stages.key("tfidf"), content_hash(dense), dense_norm]
+        checked = stages("features", check_features, features=given, dense_norm=norm)
+        return Made(lambda: scaled(given, dense_norm), checked.key), None
+    terms = terms_stage(stages, corpus.texts, params, threads=threads)
+    vectorizer = terms.value.vectorizer
+    if dense is None:
+        return Made(lambda: Features(terms.value.rows), terms.key), vectorizer
+    both = Features(terms.value.rows, dense)
+    made = stages.derive(
+        lambda: scaled(both, dense_norm), terms=terms, dense=dense, norm=dense_norm
+    )
+    return made, vectorizer
 
 
-def make_terms(stages: Stages, texts: Any, params: TfidfParams, *, threads: int | None) -> Part:
-    """The stage "tfidf": rows of texts, and the vectoriser that made them."""
-
-    def compute(_: Any) -> Part:
-        vectorizer = Tfidf(params, n_jobs=threads)
-        rows = vectorizer.fit_transform(texts)
-        state = vectorizer.state()
-        return Part(state.config, state.arrays | csr_arrays(rows, "features"))
-
-    return stages("tfidf", {"texts": texts, "tfidf": params}, compute)
+def check_features(features: Features, dense_norm: str | None) -> Part:
+    """Refuses NaN before the work begins."""
+    features.parts()
+    return Part({}, {})
 
 
-def training_features(corpus: Corpus, made: Part, dense_norm: str | None) -> Features:
-    """The sparse block that :func:`terms_stage` made, or that was given, and the dense block."""
-    given = corpus.features
-    dense = None if given is None else given.dense
-    if corpus.texts is not None:
-        terms = csr_from_arrays(made.arrays, "features")
-    else:
-        terms = None if given is None else given.sparse
-    if terms is None or dense is None:
-        return Features(terms, dense)
-    return Features(terms, beside_terms(dense, dense_norm))
+def scaled(features: Features, dense_norm: str | None) -> Features:
+    """Features with the dense block scaled as it is beside a sparse one."""
+    if features.sparse is None or features.dense is None:
+        return features
+    return Features(features.sparse, beside_terms(features.dense, dense_norm))
+
+
+def described_labels(
+    stages: Stages,
+    features: Made[Features],
+    corpus: Corpus,
+    params: TreeParams,
+    *,
+    transform: Callable[[Any], Any] | None,
+    seed: int,
+    threads: int | None,
+) -> Made[Features]:
+    """What labels look like for a tree to grow from; made once, and only if a tree needs it."""
+    strings = label_strings(params, corpus.index)
+    return stages.derive(
+        lambda: describe_labels(
+            params,
+            features.value,
+            corpus.labels,
+            transform=transform,
+            strings=strings,
+            seed=seed,
+            threads=threads,
+        ),
+        features=features,
+        labels=corpus.labels,
+        strings=strings,
+        params=params,
+        seed=seed,
+    )
+
+
+def tree_stage(
+    stages: Stages,
+    described: Made[Features],
+    params: TreeParams,
+    *,
+    seed: int,
+    threads: int | None,
+    name: str = "tree",
+) -> Made[LabelTree]:
+    """A label tree grown from what labels look like."""
+    return stages(
+        name, build_tree, label_features=described, params=params, seed=seed, threads=threads
+    )
 
 
 def document_parts(
@@ -192,3 +257,13 @@ def _feature_parts(
     if given.sparse is not None:
         given = Features(given.sparse, beside_terms(given.dense, dense_norm))
     return given.parts(name="documents")
+
+
+def features_of(parts: CsrParts | FeatureParts) -> Features:
+    """Documents for training out of documents for prediction."""
+    both = sparse_only(parts) if isinstance(parts, CsrParts) else parts
+    terms = None
+    if both.sparse.cols:
+        arrays = (both.sparse.data, both.sparse.indices, both.sparse.indptr)
+        terms = as_csr(sparse.csr_array(arrays, shape=(both.rows, both.sparse.cols)))
+    return Features(terms, both.dense if both.dense.shape[1] else None)

@@ -16,9 +16,9 @@ from scipy import sparse
 
 from labelgrove.core.arrays import CSR, Float32, Int32, as_csr
 from labelgrove.core.params import Params, param
+from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import Features
-from labelgrove.disk.part import Part
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.encoders.tokens import Tokens

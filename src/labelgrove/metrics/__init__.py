@@ -1,4 +1,4 @@
-"""How good are predictions? Ranking, propensity-scored, micro and macro metrics with intervals."""
+"""Measure predictions: ranking, propensity-scored, micro and macro metrics with intervals."""
 
 from labelgrove.metrics.bins import BinScore, by_frequency, frequency_bin
 from labelgrove.metrics.evaluation import (

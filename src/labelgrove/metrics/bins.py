@@ -1,4 +1,4 @@
-"""Who gets it right, head or tail? Metrics split by how often a label occurs in training."""
+"""Metrics split by how often a label occurs in training, from head to tail."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ TAIL_UP_TO = 10
 
 
 def frequency_bin(frequencies: npt.ArrayLike) -> npt.NDArray[np.int8]:
-    """Position in ``BIN_NAMES``: head above 100, torso 11 to 100, tail 1 to 10, unseen 0.
-
-    >>> [BIN_NAMES[b] for b in frequency_bin([101, 100, 10, 0])]
-    ['head', 'torso', 'tail', 'unseen']
-    """
+    """Positions in ``BIN_NAMES``: head above 100, torso 11 to 100, tail 1 to 10, unseen 0."""
     counts = np.asarray(frequencies)
     return np.select(
         [counts > HEAD_ABOVE, counts > TAIL_UP_TO, counts > 0], [0, 1, 2], default=3
@@ -30,11 +26,7 @@ def frequency_bin(frequencies: npt.ArrayLike) -> npt.NDArray[np.int8]:
 
 
 def check_frequencies(frequencies: Any, labels: int) -> Float64:
-    """Training frequencies as numbers, one per label.
-
-    >>> check_frequencies([3, 0], 2).tolist()
-    [3.0, 0.0]
-    """
+    """Training frequencies as numbers, one per label."""
     counts = np.asarray(frequencies, dtype=np.float64)
     if counts.shape != (labels,):
         raise DataError(f"train_frequencies has shape {counts.shape}, expected ({labels},)")
@@ -44,11 +36,11 @@ def check_frequencies(frequencies: Any, labels: int) -> Float64:
 
 
 def bin_measure(judged: Judged, metric: Metric, bin_of: npt.NDArray[np.int8]) -> Ratio:
-    """One bin's share of P@k (the bins' shares add up to it), or the recall of its occurrences."""
-    name, _, what = metric.family.partition("-")
+    """A bin's share of P@k (the shares of all bins add up to it), or the recall of its labels."""
+    name, _, family = metric.family.partition("-")
     position = BIN_NAMES.index(name)
     hits = _hits_in_bin(judged, metric, bin_of, position)
-    if what == "P":
+    if family == "P":
         assert metric.k is not None
         return Ratio(hits, np.full(len(hits), float(metric.k)))
     return Ratio(hits, _true_in_bin(judged, bin_of, position))
@@ -57,22 +49,21 @@ def bin_measure(judged: Judged, metric: Metric, bin_of: npt.NDArray[np.int8]) ->
 def _hits_in_bin(
     judged: Judged, metric: Metric, bin_of: npt.NDArray[np.int8], position: int
 ) -> Float64:
-    here = judged.hits & judged.counted(metric) & (bin_of[judged.predictions.columns] == position)
-    hits: Float64 = here.sum(axis=1, dtype=np.float64)
+    in_bin = bin_of[judged.predictions.columns] == position
+    hits: Float64 = (judged.hits & judged.counted(metric) & in_bin).sum(axis=1, dtype=np.float64)
     return hits
 
 
 def _true_in_bin(judged: Judged, bin_of: npt.NDArray[np.int8], position: int) -> Float64:
-    rows = np.repeat(np.arange(len(judged)), np.diff(judged.truth.indptr))
-    here = rows[bin_of[judged.truth.indices] == position]
-    true = np.bincount(here, minlength=len(judged)).astype(np.float64)
+    rows = judged.true_rows()[bin_of[judged.truth.indices] == position]
+    true = np.bincount(rows, minlength=len(judged)).astype(np.float64)
     return true + judged.unknown if BIN_NAMES[position] == "unseen" else true
 
 
 class BinScore(NamedTuple):
-    """One frequency bin: its size in labels and true occurrences, and how many were found.
+    """A frequency bin: its labels, their true occurrences, and how many were predicted (hits).
 
-    ``precision_share`` is the bin's part of P@k; ``recall`` is NaN when nothing occurs.
+    ``precision_share`` is the bin's share of P@k; ``recall`` is NaN without occurrences.
     """
 
     name: str
@@ -92,9 +83,9 @@ def by_frequency(
     unknown: Any = None,
     filter_pairs: Any = None,
 ) -> list[BinScore]:
-    """How the k best labels fare in each frequency bin, from head to unseen.
+    """The hits of the k best labels in each frequency bin, from head to unseen.
 
-    ``labels`` counts columns; the distinct labels behind ``unknown`` cannot be told apart.
+    ``labels`` counts columns; how many distinct labels ``unknown`` stands for is not known.
 
     >>> from labelgrove.data.corpus import LabelIndex
     >>> p = Predictions.from_scores([[0.9, 0.5]], k=1, index=LabelIndex("ab"))
@@ -113,14 +104,7 @@ def by_frequency(
     for position, name in enumerate(BIN_NAMES):
         hits = int(_hits_in_bin(judged, Metric("P", k=k), bin_of, position).sum())
         true = int(_true_in_bin(judged, bin_of, position).sum())
-        rows.append(
-            BinScore(
-                name,
-                int((bin_of == position).sum()),
-                true,
-                hits,
-                hits / true if true else float("nan"),
-                hits / (k * len(judged)),
-            )
-        )
+        labels = int((bin_of == position).sum())
+        recall = hits / true if true else float("nan")
+        rows.append(BinScore(name, labels, true, hits, recall, hits / (k * len(judged))))
     return rows

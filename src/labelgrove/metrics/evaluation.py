@@ -1,8 +1,9 @@
-"""``evaluate``: predictions and truth in, named metrics with their fine print out."""
+"""``evaluate`` and ``compare`` measure predictions against true labels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,6 @@ from labelgrove.metrics.ranking import (
     per_label_measure,
     ranking_measure,
 )
-from labelgrove.metrics.table import metric_table
 from labelgrove.scores.predictions import Predictions
 
 DEFAULT_METRICS = (
@@ -32,9 +32,7 @@ DEFAULT_METRICS = (
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metric values as fractions of one, with what is needed to read them.
-
-    Only :meth:`table` speaks of percent. ``notes`` say what was counted in an unexpected way.
+    """Metric values between 0 and 1, and notes on what may be counted in an unexpected way.
 
     >>> ev = Evaluation({"P@1": 0.5}, n=2)
     >>> ev["p@1"], "R@5" in ev
@@ -48,10 +46,10 @@ class Evaluation:
     notes: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> float:
-        wanted = str(parse_metric(name))
-        if wanted not in self.values:
-            raise KeyError(f"{wanted} was not measured; there are {', '.join(self.values)}")
-        return self.values[wanted]
+        metric = str(parse_metric(name))
+        if metric not in self.values:
+            raise KeyError(f"{metric} was not measured, only {', '.join(self.values)}")
+        return self.values[metric]
 
     def __contains__(self, name: object) -> bool:
         try:
@@ -66,11 +64,7 @@ class Evaluation:
         return len(self.values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON can hold it; a metric that is not defined becomes None.
-
-        >>> Evaluation({"P@1": 0.5}, n=2).to_dict()["propensity"]
-        {'A': 0.55, 'B': 1.5}
-        """
+        """Everything as values for JSON; a metric that is not defined becomes None."""
         return {
             "documents": self.n,
             "values": {name: _json(value) for name, value in self.values.items()},
@@ -80,7 +74,7 @@ class Evaluation:
         }
 
     def table(self) -> str:
-        """A table for terminals, in percent, with the fine print under it.
+        """A table in percent, with the number of documents and the notes below it.
 
         >>> print(Evaluation({"P@1": 0.5, "P@3": 0.25}, n=2).table())
                 @1     @3
@@ -90,15 +84,14 @@ class Evaluation:
         footer = f"{self.n:,} documents; percent"
         if any(parse_metric(name).family in PROPENSITY_SCORED for name in self.values):
             footer += f"; propensity A = {self.propensity.a:g}, B = {self.propensity.b:g}"
-        lines = [metric_table(self.values, self.intervals), footer]
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+        return _table(self.values, self.intervals, footer, self.notes)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sets of predictions on the same documents: ``differences`` are second minus first.
+    """Two sets of predictions for the same documents; ``differences`` are second minus first.
 
-    An interval that does not hold zero says that more than chance is behind the difference.
+    A difference whose interval does not include zero is probably not due to chance.
     """
 
     first: Evaluation
@@ -110,8 +103,7 @@ class Comparison:
         """The differences in percentage points, each with its interval."""
         footer = f"{self.first.n:,} documents; second minus first, percentage points"
         notes = dict.fromkeys([*self.first.notes, *self.second.notes])
-        lines = [metric_table(self.differences, self.intervals, signed=True), footer]
-        return "\n".join([*lines, *(f"note: {note}" for note in notes)])
+        return _table(self.differences, self.intervals, footer, notes, signed=True)
 
 
 def evaluate(
@@ -131,18 +123,18 @@ def evaluate(
     """Measures predictions against true labels: a Corpus, label lists, or a matrix.
 
     - ``metrics``: names such as ``P@1``, ``nDCG@5``, ``PSP@5``, ``micro-F1@5``, ``macro-F1@t=0.3``
-      (all labels that score at least 0.3), ``tail-R@5``, ``coverage@5``, in any case. By default
-      the usual ones, as far as the arguments allow.
-    - ``unknown``: per document, how many of its labels have no column (``Corpus.unknown``). They
-      count as misses in recall, nDCG, F1 and the propensity-scored metrics.
-    - ``train_frequencies`` (documents per label in training) and ``n_train`` (training documents)
-      are needed by propensity-scored metrics, the frequencies alone by those split by frequency.
-    - ``filter_pairs``: (document, column) pairs removed from the predictions; the next label moves
-      up and the truth stays. Predict a few labels more than the largest k to leave room.
-    - ``intervals``: this many bootstrap resamples give metrics an interval; averages over labels
-      (macro, coverage) get none.
+      (all labels with a score of at least 0.3), ``tail-R@5``, ``coverage@5``, in upper or lower
+      case. The default is ``DEFAULT_METRICS``, as far as the arguments allow.
+    - ``unknown``: how many labels of each document have no column (``Corpus.unknown``). They count
+      as misses in recall, nDCG, F1 and the propensity-scored metrics.
+    - ``train_frequencies`` (training documents per label) and ``n_train`` (training documents):
+      propensity-scored metrics need both, metrics split by frequency only the first.
+    - ``filter_pairs``: (document, column) pairs to remove from the predictions; the next label
+      moves up, and the truth does not change. Predict a few labels more than the largest k.
+    - ``intervals``: compute intervals from this many bootstrap resamples, except for averages over
+      labels (macro, coverage).
 
-    A document without labels scores zero and stays in every mean.
+    A document without labels has a score of zero in every mean.
 
     >>> from labelgrove.data.corpus import LabelIndex
     >>> p = Predictions.from_scores([[0.9, 0.5], [0.2, 0.7]], k=2, index=LabelIndex("ab"))
@@ -151,21 +143,17 @@ def evaluate(
     """
     if not isinstance(predictions, Predictions):
         kind = type(predictions).__name__
-        raise DataError(f"predictions: must be what model.predict(texts, k=10) gives, got {kind}")
-    request = _Request.read(
-        predictions, metrics, unknown, train_frequencies, n_train, propensity, filter_pairs
-    )
-    measures, notes = request.measure(predictions, truth)
-    found: dict[str, Interval] = {}
+        raise DataError(f"predictions: must be Predictions, as from model.predict, got {kind}")
+    request = _request(predictions, metrics, train_frequencies, n_train, propensity)
+    measures, notes = request.measure(predictions, truth, unknown, filter_pairs)
+    ranges: dict[str, Interval] = {}
     if intervals is not None:
-        # A resample has fewer distinct labels, which shifts what is averaged over labels: macro
-        # averages and coverage get no interval, lest it miss the very value it belongs to.
-        chosen = [name for name, measure in measures.items() if isinstance(measure, Ratio)]
-        draws = bootstrap(
-            [measures[name] for name in chosen], len(predictions), times=intervals, seed=seed
-        )
-        found = {name: interval(draws[:, i], level) for i, name in enumerate(chosen)}
-    return request.evaluation(measures, len(predictions), found, notes)
+        # A resample has fewer distinct labels, which shifts averages over labels so far that
+        # their interval might not include their value.
+        ratios = {name: m for name, m in measures.items() if isinstance(m, Ratio)}
+        draws = bootstrap(list(ratios.values()), len(predictions), times=intervals, seed=seed)
+        ranges = {name: interval(draws[:, i], level) for i, name in enumerate(ratios)}
+    return _evaluation(measures, len(predictions), ranges, request.propensity, notes)
 
 
 def compare(
@@ -183,7 +171,7 @@ def compare(
     level: float = 0.95,
     seed: int = 0,
 ) -> Comparison:
-    """Is ``second`` better than ``first``? Paired differences over resampled documents.
+    """Whether ``second`` is better than ``first``: paired differences over resampled documents.
 
     >>> from labelgrove.data.corpus import LabelIndex
     >>> worse = Predictions.from_scores([[0.9, 0.5], [0.2, 0.7]], k=1, index=LabelIndex("ab"))
@@ -194,83 +182,47 @@ def compare(
     n = len(first)
     if metrics is None:
         metrics = _usual_metrics(min(first.k, second.k), train_frequencies, n_train)[0]
-    request = _Request.read(
-        first, metrics, unknown, train_frequencies, n_train, propensity, filter_pairs
-    )
-    measures_1, notes_1 = request.measure(first, truth)
-    measures_2, notes_2 = request.measure(second, truth)
+    request = _request(first, metrics, train_frequencies, n_train, propensity)
+    measures_1, notes_1 = request.measure(first, truth, unknown, filter_pairs)
+    measures_2, notes_2 = request.measure(second, truth, unknown, filter_pairs)
     evaluations = (
-        request.evaluation(measures_1, n, {}, notes_1),
-        request.evaluation(measures_2, n, {}, notes_2),
+        _evaluation(measures_1, n, {}, request.propensity, notes_1),
+        _evaluation(measures_2, n, {}, request.propensity, notes_2),
     )
-    chosen = [name for name, measure in measures_1.items() if has_interval(measure)]
-    both = [measures[name] for measures in (measures_1, measures_2) for name in chosen]
+    names = [name for name, measure in measures_1.items() if has_interval(measure)]
+    both = [measures[name] for measures in (measures_1, measures_2) for name in names]
     draws = bootstrap(both, n, times=intervals, seed=seed)
-    moved = draws[:, len(chosen) :] - draws[:, : len(chosen)]
+    changes = draws[:, len(names) :] - draws[:, : len(names)]
     return Comparison(
         *evaluations,
         {name: evaluations[1].values[name] - evaluations[0].values[name] for name in measures_1},
-        {name: interval(moved[:, i], level) for i, name in enumerate(chosen)},
+        {name: interval(changes[:, i], level) for i, name in enumerate(names)},
     )
 
 
 @dataclass(frozen=True)
 class _Request:
-    """The checked arguments of one evaluation, ready to be applied to predictions."""
+    """The checked arguments of an evaluation."""
 
     metrics: tuple[Metric, ...]
-    unknown: Any
     frequencies: Float64 | None
     n_train: int | None
     propensity: Propensity
-    filter_pairs: Any
     notes: tuple[str, ...]
 
-    @classmethod
-    def read(
-        cls,
-        predictions: Predictions,
-        names: Sequence[str] | None,
-        unknown: Any,
-        train_frequencies: Any,
-        n_train: int | None,
-        propensity: Propensity | str,
-        filter_pairs: Any,
-    ) -> _Request:
-        notes: list[str] = []
-        if isinstance(names, str):
-            raise ConfigError(f"metrics must be a list of names: [{names!r}]")
-        if names is None:
-            names, notes = _usual_metrics(predictions.k, train_frequencies, n_train)
-        metrics = tuple(dict.fromkeys(parse_metric(name) for name in names))
-        if not metrics:
-            raise ConfigError("metrics is empty; name at least one, such as P@5")
-        for metric in metrics:
-            scored = metric.family in PROPENSITY_SCORED
-            if train_frequencies is None and (scored or metric.family in PER_BIN):
-                raise ConfigError(f"{metric} needs train_frequencies, the training count per label")
-            if n_train is None and scored:
-                raise ConfigError(f"{metric} needs n_train, the number of training documents")
-        frequencies = None
-        if train_frequencies is not None:
-            frequencies = check_frequencies(train_frequencies, len(predictions.index))
-        if isinstance(propensity, str):
-            propensity = Propensity.preset(propensity)
-        return cls(metrics, unknown, frequencies, n_train, propensity, filter_pairs, tuple(notes))
-
     def measure(
-        self, predictions: Predictions, truth: Any
+        self, predictions: Predictions, truth: Any, unknown: Any, filter_pairs: Any
     ) -> tuple[dict[str, Measure], tuple[str, ...]]:
         notes = [*self.notes]
-        if self.filter_pairs is not None:
+        if filter_pairs is not None:
             before = int(predictions.counts.sum())
-            predictions = predictions.without(self.filter_pairs)
+            predictions = predictions.without(filter_pairs)
             removed = before - int(predictions.counts.sum())
-            notes.append(f"{removed:,} predicted labels were removed by the filter")
+            notes.append(f"the filter removed {removed:,} predicted labels")
         ks = [metric.k for metric in self.metrics if metric.k is not None]
         if len(ks) == len(self.metrics):
             predictions = predictions.top(max(ks))
-        judged = judge(predictions, truth, unknown=self.unknown)
+        judged = judge(predictions, truth, unknown=unknown)
         notes += _notes(judged, max(ks, default=0), self.frequencies)
         weights = bin_of = None
         if self.frequencies is not None:
@@ -294,25 +246,55 @@ class _Request:
 
         return {str(metric): measured(metric) for metric in self.metrics}, tuple(notes)
 
-    def evaluation(
-        self,
-        measures: dict[str, Measure],
-        n: int,
-        intervals: dict[str, Interval],
-        notes: tuple[str, ...],
-    ) -> Evaluation:
-        values = {name: measure.value() for name, measure in measures.items()}
-        return Evaluation(values, n, intervals, self.propensity, notes)
+
+def _request(
+    predictions: Predictions,
+    names: Sequence[str] | None,
+    train_frequencies: Any,
+    n_train: int | None,
+    propensity: Propensity | str,
+) -> _Request:
+    notes: list[str] = []
+    if isinstance(names, str):
+        raise ConfigError(f"metrics must be a list of names: [{names!r}]")
+    if names is None:
+        names, notes = _usual_metrics(predictions.k, train_frequencies, n_train)
+    metrics = tuple(dict.fromkeys(parse_metric(name) for name in names))
+    if not metrics:
+        raise ConfigError("metrics is empty; give at least one, such as P@5")
+    for metric in metrics:
+        scored = metric.family in PROPENSITY_SCORED
+        if train_frequencies is None and (scored or metric.family in PER_BIN):
+            raise ConfigError(f"{metric} needs train_frequencies, the documents per label")
+        if n_train is None and scored:
+            raise ConfigError(f"{metric} needs n_train, the number of training documents")
+    frequencies = None
+    if train_frequencies is not None:
+        frequencies = check_frequencies(train_frequencies, len(predictions.index))
+    if isinstance(propensity, str):
+        propensity = Propensity.preset(propensity)
+    return _Request(metrics, frequencies, n_train, propensity, tuple(notes))
+
+
+def _evaluation(
+    measures: dict[str, Measure],
+    n: int,
+    intervals: dict[str, Interval],
+    propensity: Propensity,
+    notes: tuple[str, ...],
+) -> Evaluation:
+    values = {name: measure.value() for name, measure in measures.items()}
+    return Evaluation(values, n, intervals, propensity, notes)
 
 
 def _usual_metrics(
     predicted: int, train_frequencies: Any, n_train: int | None
 ) -> tuple[list[str], list[str]]:
-    """The default metrics that these arguments allow, and notes on those left out."""
+    """The default metrics that these arguments allow, and notes on the others."""
     names = [name for name in DEFAULT_METRICS if (parse_metric(name).k or 0) <= max(predicted, 5)]
     if train_frequencies is not None and n_train is not None:
         return names, []
-    note = "PSP left out: it needs train_frequencies and n_train"
+    note = "PSP is left out, because it needs train_frequencies and n_train"
     return [name for name in names if not name.startswith("PS")], [note]
 
 
@@ -322,18 +304,57 @@ def _notes(judged: Judged, k: int, frequencies: Float64 | None) -> list[str]:
     if frequencies is not None:
         unseen += int((frequencies[judged.truth.indices] == 0).sum())
     if unseen:
-        notes.append(
-            f"{unseen:,} true label occurrences were unseen in training; "
-            "they count as misses unless predicted"
-        )
+        what = f"{unseen:,} true label occurrences are of labels that were unseen in training"
+        notes.append(f"{what}; they count as misses unless predicted")
     empty = int((judged.sizes == 0).sum())
     if empty:
         notes.append(f"{empty:,} documents without labels count as zero")
     longest = int(judged.predictions.counts.max())
     if longest < k:
-        notes.append(f"at most {longest} labels were predicted; places up to {k} count as misses")
+        notes.append(f"at most {longest} labels were predicted; ranks up to {k} count as misses")
     return notes
 
 
+def _table(
+    values: Mapping[str, float],
+    intervals: Mapping[str, Interval],
+    footer: str,
+    notes: Iterable[str],
+    *,
+    signed: bool = False,
+) -> str:
+    """A row per metric, a column per cutoff; cells as ``51.20`` or ``51.20 [49.87, 52.50]``."""
+    metrics = [(parse_metric(name), name) for name in values]
+    # Numbers of labels in ascending order, then thresholds in their given order.
+    cutoffs = sorted(
+        dict.fromkeys(metric.cutoff for metric, _ in metrics),
+        key=lambda cutoff: int(cutoff) if cutoff.isdigit() else math.inf,
+    )
+    rows: dict[str, dict[str, str]] = {}
+    for metric, name in metrics:
+        cell = _percent(values[name], signed)
+        if name in intervals:
+            low, high = (_percent(bound, signed) for bound in intervals[name])
+            cell += f" [{low}, {high}]"
+        rows.setdefault(metric.family, {})[metric.cutoff] = cell
+    first = max(3, *(len(family) for family in rows))
+    widths = {
+        cutoff: max(len(cutoff) + 1, 5, *(len(row.get(cutoff, "")) for row in rows.values()))
+        for cutoff in cutoffs
+    }
+    lines = ["  ".join([" " * first, *(f"@{c}".rjust(widths[c]) for c in cutoffs)])]
+    for family, row in rows.items():
+        cells = (row.get(cutoff, "").rjust(widths[cutoff]) for cutoff in cutoffs)
+        lines.append("  ".join([family.ljust(first), *cells]))
+    table = [line.rstrip() for line in lines]
+    return "\n".join([*table, footer, *(f"note: {note}" for note in notes)])
+
+
+def _percent(value: float, signed: bool) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{100 * value:+.2f}" if signed else f"{100 * value:.2f}"
+
+
 def _json(value: float) -> float | None:
-    return None if np.isnan(value) else value
+    return None if math.isnan(value) else value

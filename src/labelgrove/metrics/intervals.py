@@ -1,7 +1,7 @@
-"""Bootstrap confidence intervals: how much would a metric move with other test documents?
+"""Bootstrap confidence intervals: how much would a metric change with other test documents?
 
-Documents are drawn with replacement. Every draw is a weight per document, shared by all metrics, so
-numerators and denominators of a ratio move together, and so do two systems that are compared.
+Documents are drawn with replacement. A resample is a weight per document that all metrics share, so
+the numerator and denominator of a ratio change together, and so do two systems that are compared.
 """
 
 from __future__ import annotations
@@ -14,34 +14,26 @@ import numpy as np
 from labelgrove.errors import ConfigError
 from labelgrove.metrics.measures import Float64, Measure, PerLabel, Ratio
 
-_WEIGHTS_AT_ONCE = 4_000_000  # 32 MB of weights, however many documents there are
+_WEIGHTS_AT_ONCE = 4_000_000  # 32 MB of weights for any number of documents
 
 
 class Interval(NamedTuple):
-    """The middle part (95 % unless asked otherwise) of the resampled values."""
+    """The range of the middle part of the resampled values, 95 % by default."""
 
     low: float
     high: float
 
 
 def has_interval(measure: Measure) -> bool:
-    """Whether differences of two systems can be resampled: for all but coverage.
+    """Whether the difference of two systems gets an interval: for all metrics but coverage.
 
-    Of macro averages too, because the shift that resampling causes is the same for both systems.
-
-    >>> has_interval(Ratio(np.ones(1), np.ones(1)))
-    True
+    Resampling shifts macro averages, but the shift is the same for both systems.
     """
     return not (isinstance(measure, PerLabel) and measure.kind == "coverage")
 
 
 def bootstrap(measures: Sequence[Measure], n: int, *, times: int, seed: int) -> Float64:
-    """Values of the measures over ``times`` resamples of n documents, as a times x measures array.
-
-    >>> hits = Ratio(np.array([1.0, 0.0, 1.0]), np.ones(3))
-    >>> bootstrap([hits], 3, times=4, seed=0).shape
-    (4, 1)
-    """
+    """The measures over ``times`` resamples of n documents, as a times x measures array."""
     if times < 1:
         raise ConfigError(f"intervals must be at least 1 resample, got {times}")
     ratios = [i for i, measure in enumerate(measures) if isinstance(measure, Ratio)]
@@ -50,7 +42,7 @@ def bootstrap(measures: Sequence[Measure], n: int, *, times: int, seed: int) -> 
     blocks = []
     for weights in _resamples(n, times, seed):
         block = np.empty((len(weights), len(measures)))
-        with np.errstate(invalid="ignore"):  # nothing over nothing: NaN, as in Ratio.value
+        with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, as in Ratio.value
             block[:, ratios] = (weights @ numerators) / (weights @ denominators)
         for i, measure in enumerate(measures):
             if isinstance(measure, PerLabel):
@@ -60,13 +52,9 @@ def bootstrap(measures: Sequence[Measure], n: int, *, times: int, seed: int) -> 
 
 
 def interval(values: Float64, level: float = 0.95) -> Interval:
-    """The percentile interval of resampled values; NaN values are left out.
-
-    >>> interval(np.arange(101.0), level=0.5)
-    Interval(low=25.0, high=75.0)
-    """
+    """The percentile interval of resampled values, without the NaN among them."""
     if not 0 < level < 1:
-        raise ConfigError(f"level must lie between 0 and 1, got {level}")
+        raise ConfigError(f"level must be between 0 and 1, got {level}")
     defined = values[~np.isnan(values)]
     if not len(defined):
         return Interval(float("nan"), float("nan"))
@@ -79,10 +67,9 @@ def _stacked(columns: list[Float64], n: int) -> Float64:
 
 
 def _resamples(n: int, times: int, seed: int) -> Iterator[Float64]:
-    """How often each document was drawn, a block of resamples at a time."""
+    """How often each document was drawn, for one block of resamples at a time."""
     rng = np.random.default_rng(seed)
-    rows_at_once = max(1, _WEIGHTS_AT_ONCE // n)
-    for start in range(0, times, rows_at_once):
-        rows = min(rows_at_once, times - start)
-        drawn = (rng.integers(0, n, size=n) for _ in range(rows))
-        yield np.stack([np.bincount(d, minlength=n) for d in drawn]).astype(np.float64)
+    block = max(1, _WEIGHTS_AT_ONCE // n)
+    for start in range(0, times, block):
+        draws = (rng.integers(0, n, size=n) for _ in range(min(block, times - start)))
+        yield np.stack([np.bincount(draw, minlength=n) for draw in draws]).astype(np.float64)

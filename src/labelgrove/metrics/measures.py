@@ -1,9 +1,9 @@
-"""What a metric is computed from, kept apart by document so that documents can be resampled."""
+"""What metrics are computed from, stored per document so that documents can be resampled."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Ratio:
-    """A metric that is a ratio of two sums over documents; a mean has denominators of one.
-
-    Nothing over nothing is NaN: the metric is not defined there.
+    """A metric that is a ratio of two sums over documents; in a mean, all denominators are one.
 
     >>> Ratio(np.array([1.0, 0.0]), np.array([1.0, 3.0])).value()
     0.25
@@ -26,21 +24,13 @@ class Ratio:
     denominators: Float64
 
     def value(self) -> float:
-        """The metric over all documents.
-
-        >>> Ratio(np.ones(2), np.zeros(2)).value()
-        nan
-        """
+        """The metric over all documents; NaN if the denominator is zero."""
         denominator = float(self.denominators.sum())
         return float(self.numerators.sum()) / denominator if denominator else float("nan")
 
 
 def mean(values: Float64) -> Ratio:
-    """The mean over documents as a ratio.
-
-    >>> mean(np.array([1.0, 0.0])).value()
-    0.5
-    """
+    """The mean over documents as a ratio."""
     return Ratio(values, np.ones(len(values)))
 
 
@@ -52,27 +42,23 @@ class Entries:
     labels: Int64
 
     def counts(self, size: int, weights: Float64 | None) -> Float64:
-        """How many documents each label has, a document counting as often as its weight says.
-
-        >>> Entries(np.array([0, 1]), np.array([1, 1])).counts(2, np.array([1.0, 3.0])).tolist()
-        [0.0, 4.0]
-        """
+        """The number of documents of each label; a document counts as often as its weight says."""
         per_entry = None if weights is None else weights[self.documents]
         return np.bincount(self.labels, weights=per_entry, minlength=size).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class PerLabel:
-    """A metric computed per label that occurs in the truth: a macro average, or coverage."""
+    """A metric over the labels that occur in the truth: a macro average, or coverage."""
 
-    kind: Literal["P", "R", "F1", "coverage"]
+    kind: str  # P, R, F1 or coverage
     size: int
     true: Entries
     predicted: Entries
     hit: Entries
 
     def value(self, weights: Float64 | None = None) -> float:
-        """The metric over documents that each count ``weights`` times (once by default)."""
+        """The metric over all documents, each counted ``weights`` times (once by default)."""
         true = self.true.counts(self.size, weights)
         hit = self.hit.counts(self.size, weights)
         occurs = true > 0
@@ -84,11 +70,10 @@ class PerLabel:
             per_label = hit / np.maximum(true, 1)
         else:
             predicted = self.predicted.counts(self.size, weights)
-            per_label = (
-                hit / np.maximum(predicted, 1)
-                if self.kind == "P"
-                else 2 * hit / np.maximum(predicted + true, 1)
-            )
+            if self.kind == "P":
+                per_label = hit / np.maximum(predicted, 1)
+            else:
+                per_label = 2 * hit / np.maximum(predicted + true, 1)
         return float(per_label[occurs].mean())
 
 

@@ -1,4 +1,4 @@
-"""Metric names: ``P@5``, ``micro-F1@t=0.3``, ``tail-R@5``; read once, written one way."""
+"""Metric names, such as ``P@5``, ``micro-F1@t=0.3`` and ``tail-R@5``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALIASES = {"precision": "P", "recall": "R", "r-precision": "RP"}
 
 @dataclass(frozen=True)
 class Metric:
-    """What to measure, and where to cut: at the ``k`` best, or at a score ``threshold``.
+    """What to measure, over the ``k`` best labels or those with a score of at least ``threshold``.
 
     >>> str(Metric("micro-F1", threshold=0.3))
     'micro-F1@t=0.3'
@@ -36,11 +36,7 @@ class Metric:
 
     @property
     def cutoff(self) -> str:
-        """What follows the @ in the name.
-
-        >>> Metric("P", k=5).cutoff
-        '5'
-        """
+        """The part of the name after the @."""
         return f"t={self.threshold:g}" if self.k is None else str(self.k)
 
     def __str__(self) -> str:
@@ -48,7 +44,7 @@ class Metric:
 
 
 def parse_metric(name: str) -> Metric:
-    """The metric of a name in any case; an unknown name is an error that suggests the nearest.
+    """The metric with this name, in upper or lower case; the error suggests the nearest name.
 
     >>> str(parse_metric("NDCG@5")), str(parse_metric("Micro-F1@t=0.50"))
     ('nDCG@5', 'micro-F1@t=0.5')
@@ -60,11 +56,11 @@ def parse_metric(name: str) -> Metric:
     if cutoff.startswith("t="):
         if family not in _WITH_THRESHOLD:
             raise ConfigError(
-                f"metric {name!r}: a threshold works only for {', '.join(_WITH_THRESHOLD)}"
+                f"metric {name!r}: only {', '.join(_WITH_THRESHOLD)} can have a threshold"
             )
         return Metric(family, threshold=_threshold(name, cutoff[2:]))
     if not (cutoff.isascii() and cutoff.isdigit() and int(cutoff) >= 1):
-        raise ConfigError(f"metric {name!r}: say how many labels count, as in {family}@5")
+        raise ConfigError(f"metric {name!r}: add the number of labels, as in {family}@5")
     return Metric(family, k=int(cutoff))
 
 
@@ -83,4 +79,4 @@ def _unknown(name: str, written: str, cutoff: str) -> str:
     if near:
         family = _ALIASES.get(near[0]) or _BY_LOWER_NAME[near[0]]
         return f"unknown metric {name!r}; did you mean {family}@{cutoff or 5}?"
-    return f"unknown metric {name!r}; known are {', '.join(FAMILIES)}, each with @k"
+    return f"unknown metric {name!r}; choose one of {', '.join(FAMILIES)}, each with @k"

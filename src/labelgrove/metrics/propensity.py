@@ -1,6 +1,6 @@
-"""Propensity-scored precision and nDCG: right answers on rare labels count more.
+"""Propensity-scored precision and nDCG, in which hits on rare labels count more.
 
-The propensity of a label is the chance that an annotator who should have given it did so, modelled
+The propensity of a label is the probability that an annotator assigns it when it applies, estimated
 from how often it occurs in training. Weights are inverse propensities. Both metrics are ratios of
 sums over the whole data set, not means of ratios.
 """
@@ -24,11 +24,11 @@ PRESETS = {"wikipedia": (0.5, 0.4), "amazon": (0.6, 2.6), "default": (0.55, 1.5)
 
 @dataclass(frozen=True)
 class Propensity:
-    """The two constants of the propensity model; always state them beside the numbers.
+    """The two constants of the propensity model; always report them with the metrics.
 
     Published tables use ``wikipedia`` for Wiki-500K, WikiLSHTC and the LF-Wikipedia sets,
     ``amazon`` for Amazon-670K, Amazon-3M and the LF-Amazon sets, and ``default`` for all others,
-    Wiki10-31K and AmazonCat-13K among them.
+    including Wiki10-31K and AmazonCat-13K.
 
     >>> Propensity.preset("amazon")
     Propensity(a=0.6, b=2.6)
@@ -43,20 +43,16 @@ class Propensity:
 
     @classmethod
     def preset(cls, name: str) -> Propensity:
-        """The constants used for a family of public data sets.
-
-        >>> Propensity.preset("default") == Propensity()
-        True
-        """
+        """The constants used for a family of public data sets."""
         if name.lower() not in PRESETS:
-            raise ConfigError(f"unknown propensity {name!r}; known are {', '.join(PRESETS)}")
+            raise ConfigError(f"propensity: must be one of {', '.join(PRESETS)}, got {name!r}")
         return cls(*PRESETS[name.lower()])
 
     def inverse(self, frequencies: npt.ArrayLike, n_train: int) -> Float64:
         """1 / p of labels with these training frequencies among ``n_train`` documents.
 
-        ``1 + (ln N - 1) (B + 1)^A / (N_l + B)^A``. With fewer than three documents ln N - 1 would
-        be negative; it is taken as zero, so that no label weighs less than one.
+        ``1 + (ln N - 1) (B + 1)^A / (N_l + B)^A``. A negative ln N - 1, for fewer than three
+        documents, counts as zero, so that no label has a weight below one.
 
         >>> Propensity().inverse([0, 10, 1000], n_train=10_000).round(2).tolist()
         [11.87, 4.55, 1.3]
@@ -71,23 +67,23 @@ class Propensity:
 
 @dataclass(frozen=True)
 class LabelWeights:
-    """Inverse propensities of the columns, and of a label that training never saw."""
+    """Inverse propensities of the columns, and of a label that is not in the training data."""
 
     columns: Float64
     unseen: float
 
 
 def propensity_measure(judged: Judged, metric: Metric, weights: LabelWeights) -> Ratio:
-    """PSP@k and PSnDCG@k: weight found over the most that k places could have found."""
+    """PSP@k and PSnDCG@k: the weight of the hits over the largest possible weight of k labels."""
     k = metric.k
     assert k is not None
     discount = discounts(k) if metric.family == "PSnDCG" else np.ones(k)
-    found = np.where(judged.hits[:, :k], weights.columns[judged.predictions.columns[:, :k]], 0.0)
-    return Ratio(found @ discount[: found.shape[1]], _best_weights(judged, k, weights) @ discount)
+    hits = np.where(judged.hits[:, :k], weights.columns[judged.predictions.columns[:, :k]], 0.0)
+    return Ratio(hits @ discount[: hits.shape[1]], _best_weights(judged, k, weights) @ discount)
 
 
 def _best_weights(judged: Judged, k: int, weights: LabelWeights) -> Float64:
-    """Each document's k largest weights among its true labels, zeros behind them."""
+    """The k largest weights of each document's true labels, with zeros after them."""
     truth = judged.truth
     weighted = sparse.csr_array(
         (weights.columns[truth.indices].astype(np.float32), truth.indices, truth.indptr),
@@ -96,8 +92,8 @@ def _best_weights(judged: Judged, k: int, weights: LabelWeights) -> Float64:
     columns = top_k(weighted, k).columns
     known = np.zeros((len(judged), k))
     known[:, : columns.shape[1]] = np.where(columns >= 0, weights.columns[columns], 0.0)
-    # No label is rarer than an unseen one, so those stand first and push the known ones back.
-    behind = np.arange(k) - judged.unknown[:, None]
-    pushed = np.take_along_axis(known, np.maximum(behind, 0), axis=1)
-    best: Float64 = np.where(behind < 0, weights.unseen, pushed)
+    # No label is rarer than an unseen one, so unseen labels come before the known ones.
+    rank = np.arange(k) - judged.unknown[:, None]  # among the known ones
+    shifted = np.take_along_axis(known, np.maximum(rank, 0), axis=1)
+    best: Float64 = np.where(rank < 0, weights.unseen, shifted)
     return best

@@ -1,7 +1,7 @@
 """Precision, recall, R-precision, nDCG and F1 of ranked labels, from one table of hits.
 
-A document without any label scores zero everywhere and stays in the mean. Labels that training
-never saw (``unknown``) stay in the number of labels there were to find.
+A document without labels has a score of zero in every mean. Labels that are not in the training
+data (``unknown``) count among the true labels.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Judged:
-    """Predictions beside the truth: ``hits[i, j]`` says whether document i's place j is right."""
+    """Predictions and truth; ``hits[i, j]`` says whether document i's label at rank j is true."""
 
     predictions: Predictions
     truth: CSR
@@ -38,34 +38,32 @@ class Judged:
 
     @cached_property
     def sizes(self) -> Int64:
-        """How many labels each document has, known or not."""
+        """The number of true labels of each document, known or not."""
         known: Int64 = np.diff(self.truth.indptr).astype(np.int64)
         return known + self.unknown
 
+    def true_rows(self) -> Int64:
+        """The document of every entry of the truth."""
+        return np.repeat(np.arange(len(self)), np.diff(self.truth.indptr))
+
     def counted(self, metric: Metric) -> Bools:
-        """Which places a metric looks at: the k best, or those that reach the threshold."""
-        places = np.arange(self.predictions.k)
-        used: Bools = places < self.predictions.counts[:, None]
+        """Which ranks count for a metric: the k best, or those that reach the threshold."""
+        ranks = np.arange(self.predictions.k)
+        used: Bools = ranks < self.predictions.counts[:, None]
         if metric.k is not None:
-            return used & (places < metric.k)
+            return used & (ranks < metric.k)
         assert metric.threshold is not None
-        # In the scores' own precision, so that a threshold of 0.3 keeps a score of 0.3.
+        # In the precision of the scores, so that a score of 0.3 reaches a threshold of 0.3.
         return used & (self.predictions.scores >= np.float32(metric.threshold))
 
     def hits_within(self, metric: Metric) -> Float64:
-        """Right places per document among those that the metric looks at."""
+        """The number of hits per document among the ranks that count for the metric."""
         hits: Float64 = (self.hits & self.counted(metric)).sum(axis=1, dtype=np.float64)
         return hits
 
 
 def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judged:
-    """Looks every predicted label up in the truth; stored values above zero are labels.
-
-    >>> from labelgrove.data.corpus import LabelIndex
-    >>> p = Predictions.from_scores([[0.1, 0.9]], k=2, index=LabelIndex("ab"))
-    >>> judge(p, [[1, 0]]).hits.tolist()
-    [[False, True]]
-    """
+    """Compares predictions with the truth, in which stored values above zero are labels."""
     truth, unknown = as_truth(truth, predictions.index, unknown)
     truth = _binary(truth)
     n, labels = len(predictions), len(predictions.index)
@@ -78,28 +76,22 @@ def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judge
         )
     unseen = np.zeros(n, np.int64) if unknown is None else np.asarray(unknown, np.int64)
     if unseen.shape != (n,) or (unseen < 0).any():
-        raise DataError(f"unknown must hold {n} counts, one per document, none negative")
+        raise DataError(f"unknown must be {n} counts, one per document, none negative")
     _refuse_repeats(predictions)
     documents = np.arange(n, dtype=np.int64)
-    # Both sides as one sorted list of numbers: document * labels + column.
+    # Both sides as sorted numbers, document * labels + column, and a last one that is no key.
     true_keys = np.repeat(documents, np.diff(truth.indptr)) * labels + truth.indices
+    true_keys = np.append(true_keys, -1)
     used = np.arange(predictions.k) < predictions.counts[:, None]
     keys = documents[:, None] * labels + predictions.columns
-    if len(true_keys):
-        at = np.minimum(np.searchsorted(true_keys, keys), len(true_keys) - 1)
-        hits = used & (true_keys[at] == keys)
-    else:
-        hits = np.zeros_like(used)
+    hits = used & (true_keys[np.searchsorted(true_keys[:-1], keys)] == keys)
     return Judged(predictions, truth, unseen, hits)
 
 
 def as_truth(truth: Any, index: LabelIndex, unknown: Any) -> tuple[Any, Any]:
-    """Truth in whatever form callers have it, as a matrix, and counts of unknown labels.
+    """The truth as a matrix, from a Corpus, label lists or a matrix, and counts of unknown labels.
 
-    A Corpus or label lists know themselves which labels the index lacks; a matrix does not.
-
-    >>> as_truth([["a", "z"]], LabelIndex("ab"), None)[1].tolist()
-    [1]
+    With a Corpus or label lists, ``unknown`` is counted here; a matrix needs it.
     """
     if isinstance(truth, Corpus):
         moved = truth.reindex(index)
@@ -124,28 +116,24 @@ def _binary(truth: Any) -> CSR:
 
 
 def _refuse_repeats(predictions: Predictions) -> None:
-    """A label that stands twice in a row would be counted as two hits."""
+    """A label that is predicted twice for a document would count as two hits."""
     rows = np.sort(predictions.columns, axis=1)
     twice = (rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] >= 0)
     if twice.any():
-        row, place = (int(i) for i in np.argwhere(twice)[0])
-        label = predictions.index.ids[rows[row, place]]
-        raise DataError(f"document {row} has label {label!r} twice among its predictions")
+        row, rank = (int(i) for i in np.argwhere(twice)[0])
+        label = predictions.index.ids[rows[row, rank]]
+        raise DataError(f"the predictions of document {row} have label {label!r} twice")
 
 
 def discounts(k: int) -> Float64:
-    """1 / log2(place + 1) for places 1 to k.
-
-    >>> discounts(3).round(3).tolist()
-    [1.0, 0.631, 0.5]
-    """
+    """1 / log2(rank + 1) for ranks 1 to k."""
     return 1.0 / np.log2(np.arange(2, k + 2, dtype=np.float64))
 
 
 def ranking_measure(judged: Judged, metric: Metric) -> Ratio:
-    """P, R, RP, nDCG and F1, the means over documents.
+    """P, R, RP, nDCG and F1, as means over documents.
 
-    P@k divides by k even when fewer labels were predicted or exist, and F1@k is built from that
+    P@k divides by k even if fewer labels were predicted or are true, and F1@k is computed from this
     P@k. F1 at a threshold divides by the number of labels that reach it.
     """
     hits = judged.hits_within(metric)
@@ -168,7 +156,7 @@ def ranking_measure(judged: Judged, metric: Metric) -> Ratio:
 
 
 def micro_measure(judged: Judged, metric: Metric) -> Ratio:
-    """Precision, recall or F1 over all (document, label) pairs that the cutoff lets through."""
+    """Precision, recall or F1 over all pairs of a document and a label that counts."""
     hits = judged.hits_within(metric)
     predicted = judged.counted(metric).sum(axis=1, dtype=np.float64)
     sizes = judged.sizes.astype(np.float64)
@@ -180,36 +168,22 @@ def micro_measure(judged: Judged, metric: Metric) -> Ratio:
 
 
 def per_label_measure(judged: Judged, metric: Metric) -> PerLabel:
-    """Macro averages, and coverage (the share of distinct true labels found at least once).
+    """Macro averages, and coverage (the share of distinct true labels predicted at least once).
 
-    Both run over the labels that occur in the truth and have a column; of labels unseen in
-    training only their number per document is known, not which they are.
+    Both use the labels that occur in the truth and have a column, because only the number per
+    document of other labels is known.
     """
     columns = np.unique(judged.truth.indices).astype(np.int64)
     position = np.full(len(judged.predictions.index), -1, np.int64)
     position[columns] = np.arange(len(columns))
     counted = judged.counted(metric)
 
-    def entries(places: Bools) -> Entries:
-        rows = np.nonzero(places)[0]
-        labels = position[judged.predictions.columns[places]]
+    def entries(chosen: Bools) -> Entries:
+        rows = np.nonzero(chosen)[0]
+        labels = position[judged.predictions.columns[chosen]]
         return Entries(rows[labels >= 0], labels[labels >= 0])
 
-    true_rows = np.repeat(np.arange(len(judged)), np.diff(judged.truth.indptr))
-    kind: Literal["P", "R", "F1", "coverage"]
-    match metric.family:
-        case "macro-P":
-            kind = "P"
-        case "macro-R":
-            kind = "R"
-        case "macro-F1":
-            kind = "F1"
-        case _:
-            kind = "coverage"
-    return PerLabel(
-        kind,
-        len(columns),
-        Entries(true_rows, position[judged.truth.indices]),
-        entries(counted),
-        entries(counted & judged.hits),
-    )
+    true = Entries(judged.true_rows(), position[judged.truth.indices])
+    hits = entries(counted & judged.hits)
+    kind = metric.family.removeprefix("macro-")
+    return PerLabel(kind, len(columns), true, entries(counted), hits)

@@ -39,26 +39,27 @@ class Scorer:
         facts = getattr(estimator, "facts_", None)
         if facts is None:
             raise ConfigError(
-                f"scorer {self.metric}: the estimator must tell what it was trained on, in "
-                "facts_.frequencies (documents per label) and facts_.documents"
+                f"scorer {self.metric}: the estimator needs facts_.frequencies (training "
+                "documents per label) and facts_.documents"
             )
         return {"train_frequencies": facts.frequencies, "n_train": facts.documents}
 
 
 def scorer(name: str, *, k: int | None = None, propensity: Propensity | str = "default") -> Scorer:
-    """A scorer for scikit-learn's tools from a metric name, higher is better.
+    """A scorer for scikit-learn's tools; higher scores are better.
 
     ``y`` is a list of label lists or a documents x labels matrix with the estimator's columns. The
-    estimator is asked for as many labels as the metric looks at; ``k`` asks for more, and a metric
-    with a threshold needs it (default 100).
+    estimator predicts ``k`` labels: by default as many as the metric needs, or 100 for a metric
+    with a threshold.
 
     >>> scorer("ndcg@5")
     Scorer(metric='nDCG@5', k=5, propensity=Propensity(a=0.55, b=1.5))
     """
     metric = parse_metric(name)
-    wanted = k if k is not None else metric.k or 100
-    if wanted < max(1, metric.k or 0):
-        raise ConfigError(f"scorer {metric}: k = {wanted} predictions are too few")
+    if k is None:
+        k = metric.k or 100
+    if k < (metric.k or 1):
+        raise ConfigError(f"scorer {metric}: k = {k} predictions are too few")
     if isinstance(propensity, str):
         propensity = Propensity.preset(propensity)
-    return Scorer(str(metric), wanted, propensity)
+    return Scorer(str(metric), k, propensity)

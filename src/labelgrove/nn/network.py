@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from labelgrove.core.arrays import CSR, Float32, Int32
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.labels.masks import LabelMask
 from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
-from labelgrove.nn.batches.padded import Batch, Batches, prefetched
+from labelgrove.nn.batches.padded import Batch, Batches, Movable, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
-from labelgrove.nn.heads.layers import NodeLogit, TopLabels
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.training.checkpoint import fill
 from labelgrove.nn.training.devices import autocast
@@ -26,42 +24,15 @@ from labelgrove.nn.training.devices import autocast
 # Tokens of a batch without gradients: enough to keep any device busy.
 PREDICTION_TOKENS = {"cuda": 1 << 16, "cpu": 1 << 11}
 PACKED_DOCUMENTS = 512  # of a batch without gradients
-SMALLEST_SPREAD = 0.02  # of a state's number: less drowns in the rounding of half precision
-SAMPLE = 512  # documents by which states are standardised
-
-
-class Heads(Protocol):
-    """What a method puts on top of an encoder; see lightxml_net.py and cascade_net.py."""
-
-    def start_from(self, labels: CSR) -> None: ...
-
-    def loss(
-        self, states: Sequence[Tensor], positives: RaggedLabels
-    ) -> tuple[Tensor, dict[str, Tensor]]: ...
-
-    def allowing(self, allowed: npt.NDArray[np.bool_]) -> Any: ...
-
-    def predict(
-        self, states: Sequence[Tensor], k: int, *, enough: bool = False, allowed: Any = None
-    ) -> TopLabels: ...
-
-    def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor: ...
-
-    @property
-    def text_width(self) -> int: ...
-
-    def text(self, states: Sequence[Tensor]) -> Tensor: ...
-
-    def output_layer(self) -> tuple[Float32, Float32]: ...
-
-    def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]: ...
+SMALLEST_SPREAD = 0.02  # of a feature of states; a smaller one is lost in half precision
+SAMPLE = 512  # documents used to standardise states
 
 
 class Network(nn.Module):
     """Heads that read the pooled states of some of an encoder's layers.
 
-    Before the heads read a state, ``mean`` is taken off and the rest multiplied with ``scale``; see
-    :meth:`standardise`.
+    The heads read (state - ``mean``) * ``scale``; see :meth:`standardise`. They are a method's
+    ``net.py``; their ``loss``, ``predict``, ``text`` and so on take a list of such states.
     """
 
     def __init__(self, encoder: Encoder, heads: nn.Module, layers: Sequence[int]) -> None:
@@ -80,7 +51,7 @@ class Network(nn.Module):
         if isinstance(batch, PackedBatch):
             pooled = self.encoder.packed(batch, self.layers)
         else:
-            # Shapes of evaluation are many, as in Encoder.packed.
+            # Evaluation has too many shapes to compile, as in Encoder.packed.
             encode = self.encoder if self.training else self.encoder.forward
             pooled = encode(batch.ids, batch.attention, self.layers)
         return [
@@ -90,14 +61,14 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def standardise(self, states: Sequence[Tensor]) -> None:
-        """From now on makes each number of such states 0 on average and 1 in spread.
+        """From now on gives each feature of such states the mean 0 and the standard deviation 1.
 
-        States of pretrained encoders are much alike: what all texts share is many times larger than
-        what tells them apart, and heads would spend their first epochs on finding that out.
+        The states that a pretrained encoder gives to different texts are similar: what all texts
+        share is many times larger than their differences. Heads would need epochs to learn that.
         """
         for number, values in enumerate(states):
             spread = values.float().std(0)
-            # What hardly varies is mostly rounding, and is not to be blown up.
+            # What hardly varies is mostly rounding error and must not be amplified.
             least = max(SMALLEST_SPREAD, float(spread.square().mean().sqrt()) / 10)
             self.mean[number] = values.float().mean(0)
             self.scale[number] = 1 / spread.clamp(min=least)
@@ -109,7 +80,7 @@ class Network(nn.Module):
 
 
 @dataclass(frozen=True)
-class LabelledBatch:
+class LabelledBatch(Movable):
     """A batch with the labels of its documents."""
 
     batch: Batch | PackedBatch
@@ -126,15 +97,9 @@ class LabelledBatch:
     def __len__(self) -> int:
         return len(self.batch)
 
-    def to(self, device: str | torch.device) -> LabelledBatch:
-        return LabelledBatch(self.batch.to(device), self.labels.to(device))
-
-    def pin(self) -> LabelledBatch:
-        return LabelledBatch(self.batch.pin(), self.labels.pin())
-
 
 class LabelledBatches:
-    """Batches that bring the labels of their documents along."""
+    """Batches with the labels of their documents."""
 
     def __init__(self, batches: Batches | PackedBatches, labels: CSR) -> None:
         self.batches = batches
@@ -144,18 +109,13 @@ class LabelledBatches:
         return len(self.batches)
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[LabelledBatch]:
-        """As :meth:`Batches.epoch`."""
+        """Like :meth:`Batches.epoch`."""
         for batch in self.batches.epoch(number, start=start):
             yield LabelledBatch(batch, labels_of(self.labels, batch.rows))
 
 
 def labels_of(labels: CSR, rows: Any) -> RaggedLabels:
-    """The label columns of some documents.
-
-    >>> from scipy import sparse
-    >>> labels_of(sparse.csr_array([[0, 1], [1, 1]]), np.array([1, 0])).indices.tolist()
-    [0, 1, 1]
-    """
+    """The label columns of some documents."""
     starts, ends = labels.indptr[rows], labels.indptr[rows + 1]
     pointers = np.concatenate([[0], np.cumsum(ends - starts)])
     places = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], ends - starts)
@@ -163,7 +123,7 @@ def labels_of(labels: CSR, rows: Any) -> RaggedLabels:
 
 
 class Runner:
-    """Sends documents through a network in evaluation mode, whatever their number and order."""
+    """Sends any number of documents through a network in evaluation mode."""
 
     def __init__(
         self,
@@ -184,12 +144,12 @@ class Runner:
     def each(
         self, tokens: Tokens, use: Callable[[Batch | PackedBatch, list[Tensor]], None]
     ) -> None:
-        """``use(batch, states)`` for batches that together hold every document once."""
+        """Calls ``use(batch, states)`` for batches that have every document once."""
         if len(tokens) == 0:
             return
         batches: Iterator[Batch | PackedBatch] = self._batches(tokens).epoch(0)
         was_training = self.network.training
-        if was_training:  # a walk through all modules, which a single text would feel
+        if was_training:  # a walk through all modules takes long for a single text
             self.network.eval()
         try:
             with torch.inference_mode(), autocast(self.precision, self.device):
@@ -214,28 +174,28 @@ class Runner:
         )
 
     def standardise(self, tokens: Tokens) -> None:
-        """Lets the network standardise its states by a sample of these documents."""
+        """Makes the network standardise its states by a sample of these documents."""
         count = min(len(tokens), SAMPLE)
         if count < 2:
             return
         rows = np.arange(count) * len(tokens) // count
-        found: list[list[Tensor]] = []
-        self.each(tokens.take(rows), lambda _, states: found.append(states))
-        self.network.standardise([torch.cat(layer) for layer in zip(*found, strict=True)])
+        sample: list[list[Tensor]] = []
+        self.each(tokens.take(rows), lambda _, states: sample.append(states))
+        self.network.standardise([torch.cat(layer) for layer in zip(*sample, strict=True)])
 
     def best_labels(
         self, tokens: Tokens, k: int, *, mask: LabelMask | None = None
     ) -> tuple[Int32, Float32]:
-        """Columns and scores (documents x k), best first and by column where scores are equal.
+        """Columns and scores (documents x k), best first; equal scores are in order of columns.
 
-        Places that no label fills hold -1 and -inf.
+        Where there are fewer labels, the column is -1 and the score -inf.
         """
         return self.read(tokens, k, mask=mask)[:2]
 
     def read(
         self, tokens: Tokens, k: int, *, vectors: bool = False, mask: LabelMask | None = None
     ) -> tuple[Int32, Float32, Float32]:
-        """As :meth:`best_labels`, and what the output layer reads of each document, if wanted."""
+        """Like :meth:`best_labels`; ``vectors`` adds what the output layer reads per document."""
         k = k if mask is None else min(k, len(mask))
         within = {} if mask is None else {"allowed": self.network.heads.allowing(mask.allowed)}
         columns = np.full((len(tokens), k), -1, np.int32)
@@ -245,9 +205,9 @@ class Runner:
 
         def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
             top = self.network.heads.predict(states, k, enough=True, **within)
-            found = top.columns.shape[1]
-            columns[batch.rows, :found] = top.columns.cpu().numpy()
-            scores[batch.rows, :found] = top.scores.float().cpu().numpy()
+            count = top.columns.shape[1]
+            columns[batch.rows, :count] = top.columns.cpu().numpy()
+            scores[batch.rows, :count] = top.scores.float().cpu().numpy()
             if vectors:
                 read[batch.rows] = self.network.heads.text(states).float().cpu().numpy()
 
@@ -258,7 +218,7 @@ class Runner:
         return *best, read
 
     def shortlist_recall(self, tokens: Tokens, labels: CSR) -> list[float]:
-        """Share of the true labels that each level's shortlist would let through."""
+        """Per level, the share of the true labels that its shortlist keeps."""
         counts: list[Tensor] = []
 
         def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
@@ -268,15 +228,14 @@ class Runner:
         self.each(tokens, use)
         if not counts:
             return []
-        found = torch.stack(counts).sum(0)
-        return [float(hits / max(int(all_), 1)) for hits, all_ in found.tolist()]
+        return [hits / max(total, 1) for hits, total in torch.stack(counts).sum(0).tolist()]
 
 
 MakeHeads: TypeAlias = Callable[[Encoder], tuple[nn.Module, Sequence[int]]]
 
 
 def network_part(network: Network, story: Mapping[str, Any], report: Any = None) -> Part:
-    """A trained network as one part: the encoder's own, the weights of the heads, what happened."""
+    """A trained network as one part: encoder, weights of the heads, story of the training."""
     encoder = network.encoder.state()
     heads = {
         f"heads/{name}": value.detach().cpu().numpy()
@@ -288,7 +247,7 @@ def network_part(network: Network, story: Mapping[str, Any], report: Any = None)
 
 
 def network_from_part(part: Part, make_heads: MakeHeads) -> Network:
-    """The inverse of :func:`network_part`; ``make_heads`` gives heads and the layers they read."""
+    """The inverse of :func:`network_part`; ``make_heads`` returns heads and their layers."""
     encoder = Encoder.from_state(Part(part.config["encoder"], part.arrays))
     heads, layers = make_heads(encoder)
     stored = {

@@ -11,13 +11,14 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.labels.tree import TreeParams
-from labelgrove.planning.plan import Estimate, expected_widths
+from labelgrove.methods.linear.method import Linear
+from labelgrove.model.outline import Outline
+from labelgrove.planning.estimates import Estimate
+from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.solver import RankerParams
 
 WARM_UP, FIRST_SAMPLE = 30, 250  # documents; each further sample is two or four times as large
@@ -107,21 +108,19 @@ def sampled(corpus: Corpus, size: int, seed: int) -> Corpus:
     return Corpus(taken.texts, taken.labels[:, used], index, None, taken.features)
 
 
-def linear_rates(model: Any, corpus: Corpus, *, tree: TreeParams, ranker: RankerParams) -> Rates:
-    """Fits ever larger samples until one takes long enough to be believed."""
-    from labelgrove.methods.linear.method import Linear
-
+def linear_rates(outline: Outline, corpus: Corpus, *, seed: int, threads: int | None) -> Rates:
+    """Fits larger and larger samples until one takes long enough to trust."""
     probe = Linear(
-        tfidf=model.tfidf,
-        tree=tree,
-        ranker=ranker,
-        search=getattr(model, "search", None),
-        random_state=model.random_state,
-        n_jobs=model.n_jobs,
+        tfidf=outline.tfidf,
+        tree=outline.tree,
+        ranker=outline.ranker,
+        search=outline.search or SearchParams(),
+        random_state=seed,
+        n_jobs=threads,
     )
 
     def fitted(size: int) -> tuple[Corpus, float]:
-        sample = sampled(corpus, size, seed=model.random_state)
+        sample = sampled(corpus, size, seed=seed)
         sample = sample if sample.labels.nnz else corpus
         start = time.perf_counter()
         probe.fit(sample)
@@ -137,9 +136,9 @@ def linear_rates(model: Any, corpus: Corpus, *, tree: TreeParams, ranker: Ranker
     return _rates(probe, sample)
 
 
-def _rates(probe: Any, sample: Corpus) -> Rates:
+def _rates(probe: Linear, sample: Corpus) -> Rates:
     terms = _terms(probe, sample)
-    work = linear_work(sample, probe.ranker_.tree.widths, probe.ranker, terms=terms)
+    work = linear_work(sample, probe.rankers()[0].tree.widths, probe.ranker, terms=terms)
     found = {}
     for kind in ("wall", "cpu"):
         spent = {name: getattr(timing, kind) for name, timing in probe.timings_.items()}
@@ -148,12 +147,13 @@ def _rates(probe: Any, sample: Corpus) -> Rates:
     return Rates(found["wall"], found["cpu"], terms, len(sample))
 
 
-def _terms(probe: Any, sample: Corpus) -> float:
+def _terms(probe: Linear, sample: Corpus) -> float:
     """Distinct terms of a document, on average."""
     if sample.texts is None:
         rows = None if sample.features is None else sample.features.sparse
         return 0.0 if rows is None else rows.nnz / len(sample)
     few = sample.texts[: min(200, len(sample))]
+    assert probe.vectorizer_ is not None
     return float(probe.vectorizer_.transform(few).nnz) / len(few)
 
 
@@ -168,24 +168,3 @@ def estimated(
         seconds = getattr(per_unit, name) * getattr(work, name) * larger ** GROWTH[name]
         found[name] = Estimate.around(seconds, margin)
     return found
-
-
-def describe_linear(model: Any, corpus: Corpus, label_tree: Any, calibrate: bool) -> dict[str, Any]:
-    """The parts of a plan that the linear method knows."""
-    if label_tree is not None:
-        widths = label_tree.widths
-    else:
-        widths = expected_widths(model.tree, len(corpus.index))
-    facts: dict[str, Any] = {"tree": tuple(widths), "trees": model.n_trees}
-    if not calibrate:
-        return facts
-    rates = linear_rates(model, corpus, tree=model.tree, ranker=model.ranker)
-    work = linear_work(
-        corpus, widths, model.ranker, terms=rates.terms_per_document, trees=model.n_trees
-    )
-    stages = estimated(rates, work, len(corpus))
-    if label_tree is not None:
-        del stages["tree"]
-    cpu = sum(estimated(rates, work, len(corpus), kind="cpu").values(), Estimate())
-    terms = rates.terms_per_document or None
-    return facts | {"terms_per_document": terms, "stages": stages, "cpu_seconds": cpu}

@@ -1,14 +1,14 @@
 """What a training will be: sizes, memory and time, said before the work begins.
 
 Times come from rates that are measured here and now: a small fit for the linear parts
-(``planning.linear``), a few updates for an encoder (``nn/probe.py``). They are given
+(``linear.py``), a few updates for an encoder (``probe.py``). They are given
 as a range, because a sample is not the corpus and a machine is not always idle.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,47 +17,12 @@ import numpy as np
 from labelgrove.core.memory import available_memory, format_size
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError, LabelgroveError
-from labelgrove.labels.tree import TreeParams, tree_widths
+from labelgrove.labels.tree import LabelTree
+from labelgrove.model.interface import Model
+from labelgrove.planning.estimates import Estimate
+from labelgrove.planning.stages import describe
 
 RARE = 5  # documents: a label with fewer is hard to learn
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Seconds that something will take, as a range.
-
-    >>> Estimate.around(10.0, 1.5) + Estimate(1.0, 2.0)
-    Estimate(low=7.666666666666667, high=17.0)
-    """
-
-    low: float = 0.0
-    high: float = 0.0
-
-    @classmethod
-    def around(cls, seconds: float, factor: float) -> Estimate:
-        """A range of ``factor`` to both sides.
-
-        >>> Estimate.around(10.0, 2.0)
-        Estimate(low=5.0, high=20.0)
-        """
-        return cls(seconds / factor, seconds * factor)
-
-    def __add__(self, other: Estimate) -> Estimate:
-        return Estimate(self.low + other.low, self.high + other.high)
-
-    def times(self, factor: float) -> Estimate:
-        """The same thing several times over.
-
-        >>> Estimate(1.0, 2.0).times(3)
-        Estimate(low=3.0, high=6.0)
-        """
-        return Estimate(self.low * factor, self.high * factor)
-
-    def __str__(self) -> str:
-        low, high = _duration(self.low), _duration(self.high)
-        if self.high < 1:
-            return high
-        return f"about {high}" if low == high else f"{low} to {high}"
 
 
 @dataclass(frozen=True)
@@ -141,7 +106,7 @@ class Plan:
 
 
 def plan_training(
-    model: Any, corpus: Corpus, *, label_tree: Any = None, calibrate: bool = True
+    model: Model, corpus: Corpus, *, label_tree: LabelTree | None = None, calibrate: bool = True
 ) -> Plan:
     """What fitting ``model`` on ``corpus`` will need; takes a second or two to measure rates.
 
@@ -167,7 +132,7 @@ def plan_training(
     }
     notes: list[str] = []
     try:
-        facts |= _describe(model)(model, corpus, label_tree, calibrate)
+        facts |= _describe(model, corpus, label_tree, calibrate)
     except ConfigError:
         raise  # training would refuse it, too
     except LabelgroveError as error:
@@ -177,46 +142,29 @@ def plan_training(
     return Plan(**facts, calibration_seconds=time.perf_counter() - start)
 
 
-def _describe(model: Any) -> Callable[..., dict[str, Any]]:
-    if hasattr(model, "members"):
-        return _describe_members
-    if hasattr(model, "encoder"):
-        from labelgrove.planning.neural import describe_neural
-
-        return describe_neural
-    from labelgrove.planning.linear import describe_linear
-
-    return describe_linear
+def _describe(
+    model: Model, corpus: Corpus, label_tree: LabelTree | None, calibrate: bool
+) -> dict[str, Any]:
+    if model.submodels():
+        return _describe_members(model, corpus, label_tree, calibrate)
+    outline = model.outline(len(corpus), len(corpus.index))
+    if outline is None:
+        return {"notes": (f"no time can be estimated for the method {model.method}",)}
+    return describe(model, outline, corpus, label_tree, calibrate)
 
 
 def _describe_members(
-    model: Any, corpus: Corpus, label_tree: Any, calibrate: bool
+    model: Model, corpus: Corpus, label_tree: LabelTree | None, calibrate: bool
 ) -> dict[str, Any]:
-    """An ensemble takes as long as its members; what they share is counted as often as they ask."""
+    """An ensemble takes as long as its members; what they share is counted for each of them."""
     stages: dict[str, Estimate] = {}
-    for number, member in enumerate(model.members, 1):
-        found = _describe(member)(member, corpus, label_tree, calibrate)
-        whole = sum(found.get("stages", {}).values(), Estimate())
+    for number, member in enumerate(model.submodels(), 1):
+        facts = _describe(member, corpus, label_tree, calibrate)
+        whole = sum(facts.get("stages", {}).values(), Estimate())
         if whole.high:
             stages[f"member {number} ({member.method})"] = whole
     notes = ("members that share features or trees take less",) if stages else ()
     return {"stages": stages, "notes": notes}
-
-
-def expected_widths(params: TreeParams, labels: int) -> tuple[int, ...]:
-    """Nodes per level of the tree that would be grown; of a k-way tree, the most there can be.
-
-    >>> expected_widths(TreeParams(), 4_000)
-    (4, 64, 4000)
-    """
-    if params.kind == "balanced":
-        return tree_widths(labels, params)
-    widths: list[int] = []
-    nodes = 1
-    while len(widths) < params.max_depth - 1 and labels / nodes > params.max_leaf_size:
-        nodes = min(nodes * params.branching, labels)
-        widths.append(nodes)
-    return (*widths, labels)
 
 
 def _pair(span: Estimate | None) -> list[float] | None:
@@ -225,16 +173,3 @@ def _pair(span: Estimate | None) -> list[float] | None:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def _duration(seconds: float) -> str:
-    """With the precision that an estimate has.
-
-    >>> _duration(0.2), _duration(14.4), _duration(200), _duration(9000)
-    ('under 1 s', '14 s', '3 min', '2.5 h')
-    """
-    if seconds < 1:
-        return "under 1 s"
-    if seconds < 90:
-        return f"{round(seconds)} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

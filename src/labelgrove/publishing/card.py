@@ -1,20 +1,21 @@
 """A model's card: README.md with what others need to know before they use a model.
 
 It is made of what the model folder holds: settings, sizes, held-out measurements. It names no
-machine and quotes no training text.
+machine and quotes no training text. Its text is the template card.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from labelgrove.disk.model_folder import StoredModel, load_model, model_size
-from labelgrove.errors import ConfigError
-from labelgrove.methods.held_out import held_out_metrics
+from labelgrove.errors import ConfigError, MissingExtraError
+from labelgrove.model.held_out import held_out_metrics
 from labelgrove.publishing.files import plain_name
 
+TEMPLATE = Path(__file__).with_name("card.md")
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "R@10")
 _ABOUT = {
     "lightxml": "LightXML: an encoder fine-tuned with dynamic negative sampling",
@@ -40,94 +41,84 @@ def model_card(
     """The card of a model folder, in Markdown with front matter for the Hugging Face Hub.
 
     ``name`` is what readers load it by (``owner/name``). ``measured`` are results of your own,
-    fractions of one by metric, on the documents that ``measured_on`` names.
+    fractions of one by metric, on the documents that ``measured_on`` names. Needs the extra hub.
 
     >>> import tempfile; from labelgrove import Linear
     >>> folder = Path(tempfile.mkdtemp()) / "model"
     >>> Linear().fit(["red", "blue"], [["a"], ["b"]]).save(folder)
-    >>> print(model_card(folder, licence="mit")[:62])
+    >>> print(model_card(folder, licence="mit")[:41])
     ---
     library_name: labelgrove
-    pipeline_tag: text-classification
+    license: mit
     """
+    try:
+        import jinja2  # noqa: F401 - the template's language
+        from huggingface_hub import ModelCard, ModelCardData
+    except ImportError as error:
+        raise MissingExtraError("hub", "the model card") from error
+
     stored = load_model(folder, verify="none")
-    shown = name or Path(folder).name
-    sections = [
-        _front_matter(stored, licence, language),
-        f"# {_one_line(shown)}",
-        _one_line(description) if description else "",
-        _summary(stored, model_size(folder)),
-        _results(stored, measured, _one_line(measured_on)),
-        _use(stored, name),
-        _limits(stored),
-    ]
-    return "\n\n".join(section for section in sections if section) + "\n"
-
-
-def _front_matter(
-    stored: StoredModel, licence: str | None, language: str | Sequence[str] | None
-) -> str:
     tags = ["multi-label-classification", "extreme-classification", stored.method]
     if "runtime" in stored.metadata:
         tags.append(stored.metadata["runtime"])
-    lines = ["library_name: labelgrove", "pipeline_tag: text-classification"]
-    if licence is not None:
-        lines.append(f"license: {_word(licence, 'licence')}")
-    if language is not None:
-        names = [language] if isinstance(language, str) else list(language)
-        lines += ["language:", *(f"- {_word(entry, 'language')}" for entry in names)]
-    return "\n".join(["---", *lines, "tags:", *(f"- {tag}" for tag in tags), "---"])
+    languages = [language] if isinstance(language, str) else list(language or ())
+    card = ModelCard.from_template(
+        ModelCardData(
+            library_name="labelgrove",
+            pipeline_tag="text-classification",
+            license=None if licence is None else _identifier(licence, "licence"),
+            language=[_identifier(entry, "language") for entry in languages] or None,
+            tags=tags,
+        ),
+        template_path=str(TEMPLATE),
+        title=_one_line(name or Path(folder).name),
+        description=_one_line(description or ""),
+        facts=_facts(stored, model_size(folder)),
+        results=list(_results(stored, measured or {}, _one_line(measured_on))),
+        extras=_extras(stored),
+        source=repr(name or "FOLDER"),
+        tokens=stored.params["encoder"]["max_tokens"] if _reads_by_encoder(stored) else None,
+        calibrated="calibration" in stored.parts,
+    )
+    return f"{card.content.rstrip()}\n"
 
 
-def _summary(stored: StoredModel, size: int) -> str:
+def _facts(stored: StoredModel, size: int) -> dict[str, str]:
     from labelgrove.core.memory import format_size
 
-    labels = len(stored.parts["labels"].arrays["ids.offsets"]) - 1
-    rows = [
-        ("method", _ABOUT.get(stored.method, stored.method)),
-        *(
-            [("encoder", plain_name(stored.params["encoder"]["encoder"]))]
-            if _reads_by_encoder(stored.params)
-            else []
-        ),
-        ("labels", f"{labels:,}"),
-        ("training documents", f"{stored.parts['training'].config['documents']:,}"),
-        ("size on disk", format_size(size)),
-        (
-            "scores",
-            "calibrated probabilities"
-            if "calibration" in stored.parts
-            else "as the method gives them, not calibrated",
-        ),
-        ("labelgrove", str(stored.manifest.get("versions", {}).get("labelgrove", "unknown"))),
-    ]
+    facts = {"method": _ABOUT.get(stored.method, stored.method)}
     if "runtime" in stored.metadata:
-        runs = f"onnxruntime, {stored.metadata['precision']}; needs neither torch nor transformers"
-        rows.insert(1, ("runs on", runs))
-    head = "It gives a text the k labels of a fixed set that fit best."
-    return "\n".join([head, "", "| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in rows)])
+        precision = stored.metadata["precision"]
+        facts["runs on"] = f"onnxruntime, {precision}; needs neither torch nor transformers"
+    if _reads_by_encoder(stored):
+        facts["encoder"] = plain_name(stored.params["encoder"]["encoder"])
+    calibrated = "calibration" in stored.parts
+    return facts | {
+        "labels": f"{len(stored.parts['labels'].arrays['ids.offsets']) - 1:,}",
+        "training documents": f"{stored.parts['training'].config['documents']:,}",
+        "size on disk": format_size(size),
+        "scores": "calibrated probabilities" if calibrated else "of the method, not calibrated",
+        "labelgrove": str(stored.manifest.get("versions", {}).get("labelgrove", "unknown")),
+    }
 
 
-def _results(stored: StoredModel, measured: Mapping[str, float] | None, measured_on: str) -> str:
-    lines = ["## Results"]
+def _results(
+    stored: StoredModel, measured: Mapping[str, float], measured_on: str
+) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Tables: a sentence above it, the names of its columns, its rows."""
     report = held_out_report(stored)
-    ours, linear = report.get(stored.method, {}), report.get("linear", {})
-    if ours:
+    if ours := report.get(stored.method):
         chosen = "members' weights were" if stored.method == "ensemble" else "checkpoint was"
-        lines += [
-            "",
-            f"On documents that were held out of training; the {chosen} chosen by them, so new "
-            "documents may do slightly worse.",
-        ]
-        lines += ["", *_table({"this model": ours, "linear on tf-idf": linear})]
+        sentence = (
+            f"On documents that were held out of training. The {chosen} chosen by them, so new "
+            "documents may do slightly worse."
+        )
+        columns = {"this model": ours, "linear on tf-idf": report.get("linear", {})}
+        yield sentence, *_table(columns)
     if dev := stored.metadata.get("dev_metrics"):
-        lines += ["", "On the dev documents that training was given:", ""]
-        lines += _table({"this model": dev})
+        yield "On the dev documents that training was given:", *_table({"this model": dev})
     if measured:
-        lines += ["", f"On {measured_on}:", "", *_table({"this model": measured})]
-    if len(lines) == 1:
-        lines += ["", "No measurement is stored with this model."]
-    return "\n".join(lines)
+        yield f"On {measured_on}:", *_table({"this model": measured})
 
 
 def held_out_report(stored: StoredModel) -> dict[str, dict[str, float]]:
@@ -140,71 +131,31 @@ def held_out_report(stored: StoredModel) -> dict[str, dict[str, float]]:
     return {}
 
 
-def _table(columns: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _table(columns: Mapping[str, Mapping[str, float]]) -> tuple[list[str], list[list[str]]]:
     filled = {name: values for name, values in columns.items() if values}
-    known = [metric for metric in METRICS if any(metric in v for v in filled.values())]
-    others = {metric for values in filled.values() for metric in values} - set(known)
+    metrics = {metric for values in filled.values() for metric in values}
+    ordered = [m for m in METRICS if m in metrics] + sorted(metrics - set(METRICS))
     rows = [
-        f"| {metric} | "
-        + " | ".join(f"{100 * v[metric]:.2f}" if metric in v else "" for v in filled.values())
-        + " |"
-        for metric in [*known, *sorted(others)]
+        [m, *(f"{100 * values[m]:.2f}" if m in values else "" for values in filled.values())]
+        for m in ordered
     ]
-    rule = "|---" + "|---:" * len(filled) + "|"
-    return [f"| percent | {' | '.join(filled)} |", rule, *rows]
+    return list(filled), rows
 
 
-def _use(stored: StoredModel, name: str | None) -> str:
-    extra = "hub"
+def _extras(stored: StoredModel) -> str:
     if "runtime" in stored.metadata:
-        extra += ",onnx"
-    elif any("encoder" in params for params in (stored.params, *stored.params.get("members", ()))):
-        extra += ",torch"
-    return "\n".join(
-        [
-            "## Use",
-            "",
-            "```sh",
-            f"pip install 'labelgrove[{extra}]'",
-            "```",
-            "",
-            "```python",
-            "import labelgrove",
-            "",
-            f"model = labelgrove.from_pretrained({name or 'FOLDER'!r})",
-            'for label in model.predict(["a text"], k=5)[0]:',
-            "    print(label.name, label.score)",
-            "```",
-            "",
-            "Files are arrays and JSON with checksums; loading runs no code from them.",
-        ]
-    )
+        return "hub,onnx"
+    models = (stored.params, *stored.params.get("members", ()))
+    return "hub,torch" if any("encoder" in params for params in models) else "hub"
 
 
-def _limits(stored: StoredModel) -> str:
-    lines = [
-        "## Limitations",
-        "",
-        "- It knows the labels it was trained with and no others, and always finds k of them.",
-        "- Labels with few training documents are found less often than the average says.",
-        "- Texts unlike the training documents (another language, genre or time) get worse labels.",
-        "- It repeats what its training labels got wrong or left out.",
-    ]
-    if _reads_by_encoder(stored.params):
-        tokens = stored.params["encoder"]["max_tokens"]
-        lines.insert(4, f"- The encoder reads the first {tokens} tokens of a text.")
-    if "calibration" not in stored.parts:
-        lines.append("- Scores order labels; they are not calibrated to be read as probabilities.")
-    return "\n".join(lines)
+def _reads_by_encoder(stored: StoredModel) -> bool:
+    """False where word vectors were learnt: the settings of an encoder are there, but unused."""
+    vectors: Mapping[str, Any] = stored.params.get("vectors", {})
+    return "encoder" in stored.params and vectors.get("kind") != "word2vec"
 
 
-def _reads_by_encoder(params: Mapping[str, Any]) -> bool:
-    """Not so where word vectors were learnt: the settings of an encoder are there, but idle."""
-    return "encoder" in params and params.get("vectors", {}).get("kind") != "word2vec"
-
-
-def _word(value: str, field: str) -> str:
-    """One word for the front matter; anything else would need quoting, or break out of it."""
+def _identifier(value: str, field: str) -> str:
     if not value or not all(c.isalnum() or c in "-._+" for c in value):
         raise ConfigError(f"{field}: must be an identifier such as apache-2.0 or en, got {value!r}")
     return value

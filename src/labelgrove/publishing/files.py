@@ -1,7 +1,7 @@
-"""What of a model folder goes to others: the files that its manifest lists, without local paths.
+"""Which files of a model folder are published: those that its manifest lists, without local paths.
 
-A model remembers its settings, and an encoder may have been given as a folder on somebody's
-machine. In published files only the last part of such a path is left.
+The settings of a model may name an encoder by a folder on the machine that trained it. Published
+files keep only the last part of such a path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PATH_KEYS = ("encoder", "text_encoder")
 
 
 def published_files(folder: str | Path) -> dict[str, bytes | Path]:
-    """The files to publish, by their names in the folder: paths, or new content.
+    """The files to publish by their names in the folder: their paths, or new content.
 
     >>> import tempfile; from labelgrove import Linear
     >>> folder = Path(tempfile.mkdtemp()) / "model"
@@ -46,7 +46,7 @@ def published_files(folder: str | Path) -> dict[str, bytes | Path]:
     for name, content in files.items():
         if isinstance(content, bytes):
             digest = hashlib.sha256(content).hexdigest()
-            # Of a file this small, the sample is the whole.
+            # The file is so small that the sample is the whole.
             sums = {"size": len(content), "sha256": digest, "sample_sha256": digest}
             manifest["files"][name] = sums
     manifest["checksum"] = manifest_checksum(manifest)
@@ -54,7 +54,7 @@ def published_files(folder: str | Path) -> dict[str, bytes | Path]:
 
 
 def without_paths(value: Any) -> Any:
-    """Settings with the last part of an encoder's path in place of the path.
+    """Settings in which encoders' paths are cut to their last part.
 
     >>> without_paths({"encoder": {"encoder": "/home/me/gte-small", "max_tokens": 8}})
     {'encoder': {'encoder': 'gte-small', 'max_tokens': 8}}
@@ -72,7 +72,7 @@ def without_paths(value: Any) -> Any:
 
 
 def plain_name(encoder: str) -> str:
-    """The encoder by name; of a folder only its last part.
+    """The encoder's name; of a folder only its last part.
 
     >>> plain_name("/home/me/gte-small"), plain_name("C:\\\\models\\\\e"), plain_name("org/name")
     ('gte-small', 'e', 'org/name')

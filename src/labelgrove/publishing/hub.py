@@ -1,7 +1,7 @@
 """Models on the Hugging Face Hub: ``labelgrove.push`` and ``labelgrove.from_pretrained``.
 
-A repository holds a model folder and its card. Only files that the folder's manifest lists travel
-in either direction, and what arrives is checked against it.
+A repository holds a model folder and its card. Only files that the folder's manifest lists are
+uploaded or downloaded, and downloads are checked against it.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ def push(
 ) -> str:
     """Uploads a model or a model folder as one commit and returns the commit's id.
 
-    The repository is made if it is not there, private unless told otherwise. A README.md in the
-    folder is taken as it is; otherwise a card is generated, see
-    ``card.model_card`` for its arguments. Local paths in the settings are
-    left out. The token is the argument, or what ``huggingface-cli login`` stored.
+    The repository is created if it does not exist, private unless ``private=False``. A README.md in
+    the folder is used as it is; otherwise ``model_card`` generates a card from these arguments.
+    Local paths in the settings are left out. The token is the argument, or the one that ``huggingface-cli login`` stored.
 
     >>> push("model", "no owner")
     Traceback (most recent call last):
@@ -72,10 +71,10 @@ def push(
         hub = _hub()
         api = hub.HfApi(endpoint=endpoint, token=token)
         operations = [
-            hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=_source(content))
+            hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=content)
             for name, content in sorted(files.items())
         ]
-        with _told(repo_id):
+        with _plain_errors(repo_id):
             api.create_repo(repo_id, private=private, exist_ok=True)
             if revision is not None:
                 api.create_branch(repo_id, branch=revision, exist_ok=True)
@@ -83,30 +82,19 @@ def push(
     return str(done.oid)
 
 
-def from_pretrained(
-    repo_id_or_folder: str | Path,
-    *,
-    revision: str | None = None,
-    token: str | None = None,
-    endpoint: str | None = None,
-    **options: Any,
-) -> Any:
-    """The model of a Hub repository, or of a folder; ``options`` go to ``labelgrove.load``.
+def find_model(repo_id_or_folder: str | Path, **options: Any) -> Path:
+    """The folder of a model that is here, or the local copy of a repository (see :func:`fetch`).
 
-    ``revision`` is a branch, a tag or a commit; give a commit to get the same model for ever.
-
-    >>> from_pretrained("neither-folder-nor-repository")
+    >>> find_model("neither-folder-nor-repository")
     Traceback (most recent call last):
     labelgrove.errors.ConfigError: 'neither-folder-nor-repository' is neither a folder nor ...
     """
-    from labelgrove.methods.base import load
-
     given = str(repo_id_or_folder)
     if Path(given).is_dir():
-        return load(given, **options)
+        return Path(given)
     if not _REPOSITORY.fullmatch(given):
         raise ConfigError(f"{given!r} is neither a folder nor the name of a repository: owner/name")
-    return load(fetch(given, revision=revision, token=token, endpoint=endpoint), **options)
+    return fetch(given, **options)
 
 
 def fetch(
@@ -118,25 +106,25 @@ def fetch(
 ) -> Path:
     """The local copy of a repository's model folder, downloaded once for each commit.
 
-    Copies lie below ``LABELGROVE_CACHE`` (else the user's cache folder). Where the Hub cannot be
-    reached, the copy that a revision last stood for is used.
+    Copies are kept below ``LABELGROVE_CACHE`` (else the user's cache folder). If the Hub cannot be
+    reached, the last copy of the revision is used.
     """
     check_repository(repo_id)
-    wanted = revision or "main"
+    revision_name = revision or "main"
     home = cache_folder() / "hub" / repo_id.replace("/", "--")
-    if _COMMIT.fullmatch(wanted) and (home / wanted).is_dir():
-        return home / wanted
+    if _COMMIT.fullmatch(revision_name) and (home / revision_name).is_dir():
+        return home / revision_name
     hub = _hub()
     api = hub.HfApi(endpoint=endpoint, token=token)
-    pointer = home / "revisions" / re.sub(r"[^\w.-]", "_", wanted)
+    pointer = home / "revisions" / re.sub(r"[^\w.-]", "_", revision_name)
     try:
-        with _told(repo_id):
+        with _plain_errors(repo_id):
             commit = str(api.model_info(repo_id, revision=revision).sha)
     except ConfigError as error:
         last = pointer.read_text() if pointer.exists() else ""
         outage = type(error.__cause__).__name__ in _OUTAGES
         if outage and _COMMIT.fullmatch(last) and (home / last).is_dir():
-            log.warning("%s; using the copy that is here", error)
+            log.warning("%s; using the local copy", error)
             return home / last
         raise
     if not _COMMIT.fullmatch(commit):
@@ -144,29 +132,26 @@ def fetch(
     target = home / commit
     if not target.is_dir():
         try:
-            with _told(repo_id):
+            with _plain_errors(repo_id):
                 write_folder(target, lambda folder: _download(api, repo_id, commit, folder))
         except ConfigError:
-            if not target.is_dir():  # else another process was quicker, and has the same
+            if not target.is_dir():  # else another process downloaded the same
                 raise
     pointer.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileNotFoundError):  # of two at once, the second may find it in place already
+    with suppress(FileNotFoundError):  # another process may write the same at the same time
         write_file(pointer, commit.encode(), exclusive=False)
     return target
 
 
 def check_repository(repo_id: str) -> None:
-    """Raises unless this can be a repository's name.
-
-    >>> check_repository("me/my-model")
-    """
+    """Raises unless this can be a repository's name."""
     if not _REPOSITORY.fullmatch(repo_id):
         raise ConfigError(f"{repo_id!r} is not the name of a repository: owner/name")
 
 
 def _download(api: Any, repo_id: str, commit: str, folder: Path) -> None:
-    """The manifest first: a repository that holds no model is not worth its gigabytes."""
-    # Inside the folder, which the next download removes should this one be killed.
+    """Downloads the manifest first: a repository without a model is refused before its gigabytes."""
+    # Inside the folder: if this process is killed, the next download removes it.
     with tempfile.TemporaryDirectory(dir=folder) as aside:
         where: dict[str, Any] = {"revision": commit, "local_dir": aside}
         api.hf_hub_download(repo_id, MANIFEST, **where)
@@ -196,27 +181,23 @@ def _as_folder(model: Any) -> Iterator[Path]:
 
 
 @contextmanager
-def _told(repo_id: str) -> Iterator[None]:
-    """Whatever the Hub or the way to it refuses, in one sentence."""
+def _plain_errors(repo_id: str) -> Iterator[None]:
+    """Turns every error of the Hub or the network into one sentence."""
     try:
         yield
     except (ConfigError, ModelFormatError):
         raise
-    except Exception as error:  # of the Hub's library, of the HTTP library, of the system
+    except Exception as error:
         kind = type(error).__name__
         first = next(iter(str(error).splitlines()), "") or kind
         hints = {
-            "RepositoryNotFoundError": "no such repository, or no access: log in or give a token",
-            "GatedRepoError": "access must be asked for on its page",
+            "RepositoryNotFoundError": "no such repository, or no access; log in or give a token",
+            "GatedRepoError": "request access on its page first",
             "RevisionNotFoundError": "no such revision",
             "EntryNotFoundError": "holds no labelgrove model (it has no manifest.json)",
             "RemoteEntryNotFoundError": "holds no labelgrove model (it has no manifest.json)",
         }
         raise ConfigError(f"hub:{repo_id}: {hints.get(kind, first)}") from error
-
-
-def _source(content: bytes | Path) -> Any:
-    return content if isinstance(content, bytes) else str(content)
 
 
 def _hub() -> Any:

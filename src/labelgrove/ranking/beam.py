@@ -120,19 +120,19 @@ class BeamSearch:
                 weights, children, features=features, width=width, where=f"ranker level {number}"
             )
             self._model.add_level(
-                weights.chunk_rows,
-                weights.chunk_entries,
-                weights.features,
-                weights.row_start,
-                weights.children,
-                weights.values,
-                weights.scales,
-                weights.bias,
-                weights.dense,
-                children,
-                leaf_ptr[len(levels) - 1 - number],
-                features,
-                width,
+                chunk_rows=weights.chunk_rows,
+                chunk_entries=weights.chunk_entries,
+                features=weights.features,
+                row_start=weights.row_start,
+                children=weights.children,
+                values=weights.values,
+                scales=weights.scales,
+                bias=weights.bias,
+                dense=weights.dense,
+                child_ptr=children,
+                leaf_ptr=leaf_ptr[len(levels) - 1 - number],
+                cols=features,
+                dense_cols=width,
             )
 
     def __call__(
@@ -147,24 +147,21 @@ class BeamSearch:
         """Label columns, scores (both n x k, best first) and how many places each row fills."""
         if k < 1:
             raise ConfigError(f"k: must be at least 1, got {k}")
-        terms, dense = self._blocks(documents)
-        rows = len(terms.indptr) - 1
+        blocks = self._blocks(documents)
+        rows = blocks.rows
         width = min(k, self.tree.labels if mask is None else mask.labels)
         found = np.empty((rows, width), np.int32)
         scores = np.empty((rows, width), np.float32)
         counts = np.empty(rows, np.int32)
         self._model.search(
-            *terms,
-            dense,
-            self._beams(params),
-            POST_PROCESSORS.index(params.post_processor),
-            params.last_level == "noop",
-            self.bias,
-            None if mask is None else mask.allowed_before,
-            found,
-            scores,
-            counts,
-            threads or 0,
+            blocks,
+            beams=self._beams(params),
+            post_processor=POST_PROCESSORS.index(params.post_processor),
+            raw_last_level=params.last_level == "noop",
+            bias=self.bias,
+            allowed=None if mask is None else mask.allowed_before,
+            best=(found, scores, counts),
+            threads=threads or 0,
         )
         return found, scores, counts
 
@@ -178,21 +175,20 @@ class BeamSearch:
         threads: int | None = None,
     ) -> Float32:
         """Scores of given labels: row i asks for ``columns[indptr[i] : indptr[i + 1]]``."""
-        terms, dense = self._blocks(documents)
+        blocks = self._blocks(documents)
         leaves = self.tree.leaf_positions[columns]
         rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         order = np.lexsort((leaves, rows))  # the kernel walks each row's leaves from left to right
         found = np.empty(len(columns), np.float32)
         self._model.score(
-            *terms,
-            dense,
-            POST_PROCESSORS.index(params.post_processor),
-            params.last_level == "noop",
-            self.bias,
-            indptr,
-            leaves[order],
-            found,
-            threads or 0,
+            blocks,
+            post_processor=POST_PROCESSORS.index(params.post_processor),
+            raw_last_level=params.last_level == "noop",
+            bias=self.bias,
+            indptr=indptr,
+            leaves=leaves[order],
+            scores=found,
+            threads=threads or 0,
         )
         scores = np.empty_like(found)
         scores[order] = found

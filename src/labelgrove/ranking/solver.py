@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.core.arrays import CSR, CsrParts, Float32, Int32, Int64, as_csr
+from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr
 from labelgrove.core.params import Params, param
-from labelgrove.data.features import DenseBlock, Features, as_features
+from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.ranking.weights import WIDEST_CLUSTER, ChunkedWeights
 
@@ -106,6 +106,10 @@ class RowLists:
     rows: Int32
     weights: Float32
 
+    def parts(self) -> tuple[Int64, Int32, Float32]:
+        """The arrays as kernels read them."""
+        return self.indptr, self.rows, self.weights
+
     @classmethod
     def from_csr(cls, matrix: CSR, factors: Float32 | None = None) -> RowLists:
         """The columns of a rows x nodes matrix as lists; ``factors`` on the weights have a number
@@ -175,47 +179,45 @@ def solve_level(
         )
     given = as_features(features)
     parts = given.parts()
-    unlisted = RowLists(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-    seen = unlisted if negatives is None else negatives
-    for name, lists in (("instances", instances), ("positives", positives), ("negatives", seen)):
-        if len(lists.rows) and not 0 <= lists.rows.min() <= lists.rows.max() < parts.rows:
+    for name, lists in (
+        ("instances", instances),
+        ("positives", positives),
+        ("negatives", negatives),
+    ):
+        if lists is None or len(lists.rows) == 0:
+            continue
+        if not 0 <= lists.rows.min() <= lists.rows.max() < parts.rows:
             raise DataError(f"{name}: a row number lies outside 0..{parts.rows - 1}")
-    start_terms, start_dense, start_bias = _start_parts(start, nodes, given, params.bias)
+    options = _native.SolverOptions(
+        loss=LOSSES.index(params.loss),
+        cost_positive=params.C * params.positive_weight,
+        cost_negative=params.C,
+        bias=params.bias,
+        eps=params.eps,
+        max_iterations=params.max_iterations,
+        threshold=params.threshold,
+        max_nonzeros=params.max_nonzeros or 0,
+        # The dense block as if it had a C of its own: larger features are regularised less.
+        dense_scale=math.sqrt((params.dense_C or params.C) / params.C),
+        dense_threshold=params.dense_threshold,
+        dense_max_nonzeros=params.dense_max_nonzeros or 0,
+        start=0 if start is None else 1 + STARTS.index(params.start),
+    )
+    start_parts = None if start is None else _start_parts(start, nodes, given, params.bias)
     solved = []
     for first, last in _blocks(np.diff(instances.indptr) * np.diff(children)):
         arrays = _native.solve_clusters(
-            *parts.sparse,
-            parts.dense,
-            instances.indptr,
-            instances.rows,
-            instances.weights,
-            positives.indptr,
-            positives.rows,
-            positives.weights,
-            seen.indptr,
-            seen.rows,
-            seen.weights,
-            *start_terms,
-            start_dense,
-            start_bias,
-            children,
-            first,
-            last,
-            LOSSES.index(params.loss),
-            0 if start is None else 1 + STARTS.index(params.start),
-            params.C * params.positive_weight,
-            params.C,
-            params.bias,
-            params.eps,
-            params.max_iterations,
-            params.threshold,
-            params.max_nonzeros or 0,
-            # The dense block as if it had a C of its own: larger features are regularised less.
-            math.sqrt((params.dense_C or params.C) / params.C),
-            params.dense_threshold,
-            params.dense_max_nonzeros or 0,
-            seed,
-            threads or 0,
+            features=parts,
+            instances=instances.parts(),
+            positives=positives.parts(),
+            negatives=None if negatives is None else negatives.parts(),
+            start=start_parts,
+            children=children,
+            first=first,
+            last=last,
+            options=options,
+            seed=seed,
+            threads=threads or 0,
         )
         arrays["dense"] = arrays["dense"].view(np.float16)
         solved.append(ChunkedWeights(**arrays))
@@ -225,13 +227,9 @@ def solve_level(
 
 
 def _start_parts(
-    start: Start | None, nodes: int, like: Features, bias: float
-) -> tuple[CsrParts, DenseBlock, Float32]:
+    start: Start, nodes: int, like: Features, bias: float
+) -> tuple[FeatureParts, Float32]:
     """Weights to start from, checked, as the kernel reads them."""
-    nothing = np.zeros(0, np.float32)
-    if start is None:
-        none = CsrParts(np.zeros(0, np.int64), np.zeros(0, np.int32), nothing, 0)
-        return none, np.zeros((0, 0), np.float32), nothing
     weights = start.features
     for kind, columns, wanted in (
         ("sparse", weights.terms, like.terms),
@@ -239,7 +237,7 @@ def _start_parts(
     ):
         if columns not in (0, wanted):
             raise DataError(f"start has {columns} {kind} features, the documents have {wanted}")
-    added = nothing if start.bias is None else np.asarray(start.bias, np.float32)
+    added = np.zeros(0, np.float32) if start.bias is None else np.asarray(start.bias, np.float32)
     if len(weights) != nodes or (start.bias is not None and added.shape != (nodes,)):
         raise DataError(
             f"start needs one row of weights and one bias for each of {nodes} nodes, "
@@ -251,8 +249,7 @@ def _start_parts(
         if bias == 0:
             raise DataError("start has a bias, but ranker.bias is 0: there is no constant feature")
         added = added / np.float32(bias)
-    parts = weights.parts(name="start")
-    return parts.sparse, parts.dense, added
+    return weights.parts(name="start"), added
 
 
 def _blocks(work: Int64, *, blocks: int = 16, fewest: int = 64) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The pictures of a report, each under the name of its PNG file."""
+"""The charts of a report, each under the name of its PNG file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 from labelgrove.core.callbacks import Timing
 from labelgrove.metrics.names import BIN_NAMES
-from labelgrove.report.charts import Series, bar_chart, line_chart, row_chart, short_number
-from labelgrove.report.drawing import Drawing
+from labelgrove.report.charts import Chart, Series, bar_chart, line_chart, row_chart
 from labelgrove.report.findings import tail_curve, thinned
-from labelgrove.report.markup import duration, percent
+from labelgrove.report.look import duration, percent
 from labelgrove.report.measuring import Report
 from labelgrove.report.runs import Run
 
@@ -23,76 +22,68 @@ FAMILY_NAMES = {
 BIN_RANGES = {"head": "over 100", "torso": "11–100", "tail": "1–10", "unseen": "none"}
 
 
-def figures(report: Report) -> dict[str, Drawing]:
-    """All pictures that the report's data allow, by name."""
-    drawn: dict[str, Drawing] = {}
-    for family in report.families:
-        drawn[f"curve-{family.lower()}"] = _curve(report, family)
+def figures(report: Report) -> dict[str, Chart]:
+    """All charts that the report has data for, by name."""
+    charts = {f"curve-{family.lower()}": _curve(report, family) for family in report.families}
     if report.training is not None:
-        drawn["bins"] = _bins(report)
-        if tail := _tail(report):
-            drawn["long-tail"] = tail
-        drawn["recall-by-frequency"] = _bands(report)
+        charts["bins"] = _bins(report)
+        charts |= _tail(report)
+        charts["recall-by-frequency"] = _bands(report)
     if any(report.calibrations):
-        drawn["calibration"] = _reliability(report)
-        drawn["scores"] = _score_counts(report)
-    drawn |= _training_curves(report)
-    timings = stage_timings(report.subject)
-    if timings:
-        drawn["stages"] = _stages(timings)
-    return drawn
+        charts["calibration"] = _reliability(report)
+        charts["scores"] = _score_counts(report)
+    charts |= _training_curves(report)
+    if timings := stage_timings(report.subject):
+        charts["stages"] = _stages(timings)
+    return charts
 
 
-def _curve(report: Report, family: str) -> Drawing:
-    ks = range(1, report.depth + 1)
-    series = []
+def _curve(report: Report, family: str) -> Chart:
+    series, ends = [], []
     for number, (run, evaluation) in enumerate(zip(report.runs, report.evaluations, strict=True)):
-        band = [
-            (float(k), 100 * low, 100 * high)
-            for k in ks
-            for low, high in [evaluation.intervals.get(f"{family}@{k}", (float("nan"),) * 2)]
-        ]
-        points = [(float(k), 100 * evaluation.values[f"{family}@{k}"]) for k in ks]
+        points, band = [], []
+        for k in range(1, report.depth + 1):
+            name = f"{family}@{k}"
+            points.append((k, 100 * evaluation.values[name]))
+            if name in evaluation.intervals:
+                low, high = evaluation.intervals[name]
+                band.append((k, 100 * low, 100 * high))
         series.append(Series(run.name, points, number, band))
-    ends = [
-        f"{run.name} {percent(e.values[f'{family}@1'])} % at 1, "
-        f"{percent(e.values[f'{family}@{report.depth}'])} % at {report.depth}"
-        for run, e in zip(report.runs, report.evaluations, strict=True)
-    ]
+        (_, first), (k, last) = points[0], points[-1]
+        ends.append(f"{run.name} {percent(first / 100)} % at 1, {percent(last / 100)} % at {k}")
     return line_chart(
         series,
         title=f"{FAMILY_NAMES[family]} by number of labels",
         summary=f"{family}@k: {'; '.join(ends)}.",
         x_name="labels per document, k",
         y_name=f"{family}@k, percent",
-        x_ticks=[(float(k), str(k)) for k in ks],
     )
 
 
-def _bins(report: Report) -> Drawing:
+def _bins(report: Report) -> Chart:
     series = [
         (run.name, [100 * b.recall for b in bins])
         for run, bins in zip(report.runs, report.bins, strict=True)
     ]
-    said = ", ".join(f"{b.name} {percent(b.recall)} %" for b in report.bins[0] if b.occurrences)
+    shares = ", ".join(f"{b.name} {percent(b.recall)} %" for b in report.bins[0] if b.occurrences)
     return bar_chart(
         [BIN_RANGES[name] for name in BIN_NAMES],
         series,
         title="Recall by label frequency",
-        summary=f"Recall@{report.at} of {report.subject.name}: {said}.",
+        summary=f"Recall@{report.at} of {report.subject.name}: {shares}.",
         x_name="training documents of the label",
         y_name=f"found among the {report.at} best, percent",
         y_range=(0, 100),
     )
 
 
-def _tail(report: Report) -> Drawing | None:
+def _tail(report: Report) -> dict[str, Chart]:
     assert report.training is not None
     curve = tail_curve(report.training.frequencies)
     if not curve:
-        return None
-    return line_chart(
-        [Series("labels", [(float(rank), float(count)) for rank, count in curve], dots=False)],
+        return {}
+    chart = line_chart(
+        [Series("labels", curve, dots=False)],
         title="The long tail",
         summary=f"The most frequent label has {curve[0][1]:,} training documents, "
         f"label number {curve[-1][0]:,} has {curve[-1][1]:,}.",
@@ -100,12 +91,13 @@ def _tail(report: Report) -> Drawing | None:
         y_name="training documents",
         log=True,
     )
+    return {"long-tail": chart}
 
 
-def _bands(report: Report) -> Drawing:
+def _bands(report: Report) -> Chart:
     bands = report.bands[0]
     series = [
-        Series(run.name, [(float(i), 100 * band.recall) for i, band in enumerate(rows)], number)
+        Series(run.name, [(i, 100 * band.recall) for i, band in enumerate(rows)], number)
         for number, (run, rows) in enumerate(zip(report.runs, report.bands, strict=True))
     ]
     return line_chart(
@@ -115,23 +107,23 @@ def _bands(report: Report) -> Drawing:
         f"{bands[0].name} to {bands[-1].name}.",
         x_name="training documents of the label, from",
         y_name=f"found among the {report.at} best, percent",
-        x_ticks=[(float(i), short_number(band.low)) for i, band in enumerate(bands)],
+        x_ticks=[f"{band.low:,}" for band in bands],
         x_range=(-0.3, len(bands) - 0.7),
         y_range=(0, 100),
     )
 
 
-def _reliability(report: Report) -> Drawing:
-    series, said = [], []
+def _reliability(report: Report) -> Chart:
+    series, errors = [], []
     for number, (run, scores) in enumerate(zip(report.runs, report.calibrations, strict=True)):
         if scores is not None:
             points = [(b.score, 100 * b.right) for b in scores.bins if b.labels]
             series.append(Series(run.name, points, number))
-            said.append(f"{run.name}: expected calibration error {percent(scores.error)} %")
+            errors.append(f"{run.name}: expected calibration error {percent(scores.error)} %")
     return line_chart(
         series,
         title="Reliability of the scores",
-        summary=f"Share of right labels against mean score; {'; '.join(said)}. On the dashed "
+        summary=f"Share of right labels against mean score; {'; '.join(errors)}. On the dotted "
         "diagonal, scores would be probabilities.",
         x_name="mean score",
         y_name="right, percent",
@@ -141,77 +133,67 @@ def _reliability(report: Report) -> Drawing:
     )
 
 
-def _score_counts(report: Report) -> Drawing:
+def _score_counts(report: Report) -> Chart:
     known = [
-        (run.name, scores)
+        (run.name, scores.bins)
         for run, scores in zip(report.runs, report.calibrations, strict=True)
         if scores is not None
     ]
     series = []
-    for name, scores in known:
-        total = sum(b.labels for b in scores.bins)
-        series.append((name, [100 * b.labels / total for b in scores.bins]))
+    for name, bins in known:
+        total = sum(b.labels for b in bins)
+        series.append((name, [100 * b.labels / total for b in bins]))
     return bar_chart(
-        [f"{b.low:.1f}" for b in known[0][1].bins],
+        [f"{b.low:.1f}" for b in known[0][1]],
         series,
-        title="How scores are spread",
+        title="Distribution of the scores",
         summary=f"Share of the {report.at} best labels per tenth of the range of scores.",
         x_name="score from",
         y_name="of the predicted labels, percent",
     )
 
 
-def _training_curves(report: Report) -> dict[str, Drawing]:
-    drawn = {}
-    for key, name, title in (
-        ("loss", "training-loss", "Training loss"),
-        ("score", "training-score", "Score on the held-out part"),
-    ):
+def _training_curves(report: Report) -> dict[str, Chart]:
+    charts = {}
+    for key, title in (("loss", "Training loss"), ("score", "Score on the held-out part")):
         series: list[Series] = []
         for run in report.runs:
-            for label, history in histories(run).items():
-                points = [
-                    (float(record["step"]), float(record[key]))
-                    for record in history
-                    if key in record and "step" in record
-                ]
+            for name, history in histories(run).items():
+                points = [(r["step"], r[key]) for r in history if key in r and "step" in r]
                 if points:
-                    series.append(Series(label, thinned(points), len(series), dots=len(points) < 9))
+                    few = len(points) < 9
+                    series.append(Series(name, thinned(points), len(series), dots=few))
         if series:
             ends = "; ".join(
                 f"{one.name} from {one.points[0][1]:.4g} to {one.points[-1][1]:.4g}"
                 for one in series
             )
-            drawn[name] = line_chart(
+            charts[f"training-{key}"] = line_chart(
                 series, title=title, summary=f"{title}: {ends}.", x_name="update", y_name=key
             )
-    return drawn
+    return charts
 
 
 def histories(run: Run) -> dict[str, list[Mapping[str, Any]]]:
-    """What was logged while a run's networks were trained, by network (level, member)."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    """The training log of each of a run's networks, by run, member and level."""
+    logs: dict[str, list[Mapping[str, Any]]] = {}
+    if run.model is None:
+        return logs
     models = [("", run.model)]
-    models += [
-        (f", {i} {m.method}", m) for i, m in enumerate(getattr(run.model, "members_", ()), 1)
-    ]
+    models += [(f", {i} {m.method}", m) for i, m in enumerate(run.model.submodels(), 1)]
     for member, model in models:
-        story = getattr(model, "story_", None)
-        if not isinstance(story, Mapping):
-            continue
-        for record in story.get("history", ()):
+        for record in (model.story_ or {}).get("history", ()):
             level = f", level {record['level']}" if "level" in record else ""
-            found.setdefault(f"{run.name}{member}{level}", []).append(record)
-    return found
+            logs.setdefault(f"{run.name}{member}{level}", []).append(record)
+    return logs
 
 
-def stage_timings(run: Run) -> dict[str, Timing]:
-    """Where a run's training time went, as far as its model remembers."""
-    timings: dict[str, Timing] = getattr(run.model, "timings_", None) or {}
-    return timings
+def stage_timings(run: Run) -> Mapping[str, Timing]:
+    """Training time by stage; empty if the run's model has no record of it."""
+    return {} if run.model is None else run.model.timings_
 
 
-def _stages(timings: Mapping[str, Timing]) -> Drawing:
+def _stages(timings: Mapping[str, Timing]) -> Chart:
     longest = max(timings, key=lambda name: timings[name].wall)
     return row_chart(
         [(name, timing.wall, duration(timing.wall)) for name, timing in timings.items()],

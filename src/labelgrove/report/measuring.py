@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.data.inputs import check_k
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods.base import TrainingFacts, check_k
 from labelgrove.metrics import BinScore, Comparison, Evaluation, Propensity, compare, evaluate
 from labelgrove.metrics.bins import by_frequency
 from labelgrove.metrics.ranking import Judged, judge
@@ -170,7 +171,10 @@ def measure_report(
     index = runs[0].predictions.index
     truth = data.reindex(index)
     judged = tuple(judge(run.predictions, truth.labels, unknown=truth.unknown) for run in runs)
-    training = _padded(training or getattr(runs[0].model, "facts_", None), len(index))
+    subject = runs[0].model
+    if training is None and subject is not None:
+        training = subject.facts_
+    training = _padded(training, len(index))
     known: dict[str, Any] = {} if training is None else _known(training, propensity)
     depth = max(1, min(k, len(index)))
     families = [f for f in FAMILIES if f != "PSP" or training is not None]

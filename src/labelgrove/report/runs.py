@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,8 @@ from labelgrove.core.memory import peak_rss
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import LabelTree
+from labelgrove.loading import load
+from labelgrove.model.interface import Model
 from labelgrove.scores.predictions import Predictions
 
 
@@ -25,7 +26,7 @@ class Run:
 
     name: str
     predictions: Predictions
-    model: Any = None
+    model: Model | None = None
     folder: Path | None = None
     seconds: float | None = None
     cpu_seconds: float | None = None
@@ -34,14 +35,7 @@ class Run:
     @property
     def tree(self) -> LabelTree | None:
         """The model's label tree, the first where it has several."""
-        for place in ("tree_", "ranker_.tree", "reranker_.ranker.tree"):
-            try:
-                tree = operator.attrgetter(place)(self.model)
-            except AttributeError:
-                continue
-            if isinstance(tree, LabelTree):
-                return tree
-        return None
+        return None if self.model is None else next(iter(self.model.trees().values()), None)
 
 
 def predicted(
@@ -63,8 +57,6 @@ def predicted(
         path = Path(model)
         name = name or path.name or str(path)
         if path.is_dir():
-            from labelgrove.methods.base import load
-
             model, folder = load(path), path
         else:
             from labelgrove.scores.files import read_predictions
@@ -74,7 +66,7 @@ def predicted(
         if len(model) != len(corpus):
             raise DataError(f"{len(model):,} predictions but {len(corpus):,} documents")
         return Run(name or "predictions", model.top(k))
-    if not hasattr(model, "predict"):
+    if not isinstance(model, Model):
         raise ConfigError(
             f"cannot report on {type(model).__name__}; give a fitted model, a model folder, "
             "Predictions or a file of them"

@@ -1,20 +1,19 @@
-"""``write_report``: one evaluation as one HTML file, and its pictures as PNG files."""
+"""``write_report``: one evaluation as one HTML file, and its charts as PNG files."""
 
 from __future__ import annotations
 
-import datetime
+import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from labelgrove.data.corpus import Corpus
-from labelgrove.methods.base import TrainingFacts
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.errors import MissingExtraError
 from labelgrove.metrics import Propensity
 from labelgrove.report.figures import figures
 from labelgrove.report.measuring import Report, measure_report
-from labelgrove.report.page import page
-from labelgrove.report.png import check_png, write_png
-from labelgrove.report.sections import introduction, sections
+from labelgrove.report.page import to_html
 
 
 def write_report(
@@ -34,27 +33,24 @@ def write_report(
     png_folder: str | Path | None = None,
     threads: int | None = None,
 ) -> Report:
-    """Writes a report on a model's predictions for labelled documents, and gives its numbers.
+    """Writes a report on a model's predictions for labelled documents and returns its numbers.
 
     - ``model``: a fitted model, a model folder, ``Predictions``, or a file that ``predict`` wrote.
-    - ``data``: a Corpus or a file with the true labels. Only texts of these documents are shown,
-      the beginnings of the ``worst`` most wrong ones; ``worst=0`` shows none.
-    - ``against``: other such runs on the same documents, a list or a mapping from names.
-    - ``k``: how far the curves go. ``intervals``: bootstrap resamples; None draws no intervals.
-    - ``training``: number and label frequencies of the training documents, where no model knows
+    - ``data``: a Corpus or a file with the true labels. The report shows the beginnings of the
+      texts of the ``worst`` most wrong documents; ``worst=0`` shows no text.
+    - ``against``: other such runs on the same documents, as a list or a mapping from names.
+    - ``k``: the largest k of the curves. ``intervals``: bootstrap resamples; None for no intervals.
+    - ``training``: number and label frequencies of the training documents, if no model knows
       them (``TrainingFacts.of(corpus)``); without them there is no PSP and no split by frequency.
-    - ``png_folder``: a folder for the pictures as PNG files (extra: report).
+    - ``png_folder``: a folder for the charts as PNG files.
 
     >>> import tempfile; from labelgrove import Linear
     >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
     >>> file = Path(tempfile.mkdtemp()) / "report.html"
     >>> write_report(Linear().fit(corpus), corpus, file).evaluations[0]["P@1"]
     1.0
-    >>> file.read_text(encoding="utf-8")[:15]
-    '<!DOCTYPE html>'
     """
-    if png_folder is not None:
-        check_png()  # before the work, not after it
+    check_extra()  # before the work, not after it
     report = measure_report(
         model,
         data,
@@ -78,28 +74,21 @@ def write_report(
     return report
 
 
-def to_html(report: Report) -> str:
-    """The page of a report.
-
-    >>> from labelgrove import Linear
-    >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-    >>> "<h2" in to_html(measure_report(Linear().fit(corpus), corpus))
-    True
-    """
-    from labelgrove import __version__
-
-    now = datetime.datetime.now(datetime.UTC)
-    footer = f"<p>Written by labelgrove {__version__} on {now:%Y-%m-%d at %H:%M} UTC.</p>"
-    return page(report.title, introduction(report), sections(report, figures(report)), footer)
-
-
 def write_pngs(report: Report, folder: str | Path) -> list[Path]:
-    """Paints the pictures of a report into a folder, and gives their files."""
-    check_png()
+    """Writes the charts of a report into a folder and returns the files."""
+    check_extra()
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    files = []
-    for name, drawing in figures(report).items():
-        files.append(target / f"{name}.png")
-        write_png(drawing, files[-1])
-    return files
+    charts = {target / f"{name}.png": chart for name, chart in figures(report).items()}
+    for file, chart in charts.items():
+        chart.png(file)
+    return list(charts)
+
+
+def check_extra() -> None:
+    """Raises MissingExtraError unless the packages that reports need are installed."""
+    try:
+        for package in ("jinja2", "matplotlib"):
+            importlib.import_module(package)
+    except ImportError as error:
+        raise MissingExtraError("report", "writing reports") from error

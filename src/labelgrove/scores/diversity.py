@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from labelgrove.core.arrays import Int32
@@ -12,27 +10,15 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.scores.predictions import Predictions
 
 
-def label_clusters(model: Any) -> Int32:
-    """The cluster of each label in a fitted model's tree: the node above its leaf."""
-    tree = label_tree(model)
+def label_clusters(tree: LabelTree | None, method: str) -> Int32:
+    """The cluster of each label: the node above its leaf."""
     if tree is None or len(tree.parents) < 2:
         raise ConfigError(
-            f"diversity: this {model.method} model has no clusters of labels (its label set is "
-            "small, or it was trained without a tree)"
+            f"diversity: this {method} model has no clusters of labels (its label set is small, or "
+            "it was trained without a tree)"
         )
     clusters: Int32 = tree.parents[-1][tree.leaf_positions]
     return clusters
-
-
-def label_tree(model: Any) -> LabelTree | None:
-    """The tree that a fitted model, or the first of its members that has one, searches."""
-    for owner in (model, getattr(model, "linear_", None), *getattr(model, "members_", ())):
-        for holder in (owner, getattr(owner, "ranker_", None)):
-            for name in ("tree_", "tree"):
-                tree = getattr(holder, name, None)
-                if isinstance(tree, LabelTree):
-                    return tree
-    return None
 
 
 def diversify(predictions: Predictions, clusters: Int32, strength: float) -> Predictions:

@@ -1,49 +1,40 @@
-"""A fitted model as calibration and measurements see it."""
+"""What scoring and calibration ask of a model, whatever its method."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import NotFittedError
+from labelgrove.labels.tree import LabelTree
 from labelgrove.scores.predictions import Predictions
 
 
-class Facts(Protocol):
-    """The training data in numbers: how many documents, and how many of them have each label."""
-
-    @property
-    def documents(self) -> int: ...
-    @property
-    def frequencies(self) -> npt.NDArray[np.int64]: ...
-
-
 class Predictor(Protocol):
-    """A fitted model: labels and scores for documents, and its calibration if it has one."""
+    """A fitted model."""
 
     calibration_: Any
 
     @property
     def method(self) -> str: ...
+
+    @property
+    def fitted(self) -> bool: ...
+
     @property
     def index_(self) -> LabelIndex: ...
+
     @property
-    def facts_(self) -> Facts: ...
+    def facts_(self) -> TrainingFacts: ...
 
-    def predict(
-        self, X: Any, k: int = 5, *, raw: bool = False, threads: int | None = None
-    ) -> Predictions: ...
+    def trees(self) -> dict[str, LabelTree]: ...
 
-    def score_labels(
-        self, X: Any, labels: Any, *, raw: bool = False, threads: int | None = None
-    ) -> Any: ...
+    def predict(self, X: Any, k: int = 5, **request: Any) -> Predictions: ...
 
 
-def check_fitted(model: object) -> None:
+def check_fitted(model: Predictor) -> None:
     """Raises NotFittedError unless ``fit`` or ``load`` has been called."""
-    if not hasattr(model, "index_"):
+    if not model.fitted:
         name = type(model).__name__
         raise NotFittedError(f"this {name} is not fitted yet; call fit or {name}.load first")

@@ -10,10 +10,10 @@ from fastapi import FastAPI, Query
 from starlette.responses import Response
 
 import labelgrove
-from labelgrove.serve import metrics as numbers
 from labelgrove.serve import page_files, problems, schema
 from labelgrove.serve.batching import Batcher
 from labelgrove.serve.door import Door
+from labelgrove.serve.metrics import CONTENT_TYPE, Metrics
 from labelgrove.serve.problems import Problem, as_json
 from labelgrove.serve.served import ModelFolder, Options
 from labelgrove.serve.settings import ServeParams
@@ -35,7 +35,6 @@ def create_app(
     params: ServeParams | None = None,
     *,
     token: str | None = None,
-    metrics: numbers.Metrics | None = None,
     report: Path | None = None,
 ) -> FastAPI:
     """The service as an ASGI app, for uvicorn or whatever runs such apps.
@@ -49,22 +48,19 @@ def create_app(
     ['/v1/predict', '/v1/tree']
     """
     params = (ServeParams() if params is None else params).checked()
-    metrics = numbers.Metrics() if metrics is None else metrics
+    metrics = Metrics()
     # The batch's model is whichever is current when the batch begins.
     batcher: Batcher | None = None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         nonlocal batcher
-        tasks = [asyncio.create_task(_beat(metrics))]
-        if params.reload_seconds:
-            tasks.append(asyncio.create_task(folder.watch(params.reload_seconds, metrics)))
+        watching = asyncio.create_task(folder.watch(params.reload_seconds, metrics))
         async with Batcher(lambda *work: folder.current.answer(*work), params, metrics) as batcher:
             yield
-            for task in tasks:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
 
     app = FastAPI(
         title="labelgrove",
@@ -98,7 +94,7 @@ def create_app(
             request.explain,
         )
         answered = await batcher.ask(request.texts, options)
-        metrics.count("labelgrove_texts_total", by=len(request.texts))
+        metrics.texts.inc(len(request.texts))
         return _json(
             {
                 "model": answered.shared.model,
@@ -186,10 +182,10 @@ def create_app(
         """Prometheus' text format, over all worker processes."""
         served = folder.current
         text = metrics.text(
-            build_info={"version": labelgrove.__version__},
-            model_info={"id": served.id, "method": served.method},
+            build={"version": labelgrove.__version__},
+            model={"id": served.id, "method": served.method},
         )
-        return Response(text, media_type=numbers.CONTENT_TYPE)
+        return Response(text, media_type=CONTENT_TYPE)
 
     page_files.add_routes(app, page=params.page, report=report)
     return app
@@ -214,12 +210,6 @@ def describe(app: FastAPI, *, token: bool) -> None:
         return plain()
 
     app.openapi = openapi  # type: ignore[method-assign]
-
-
-async def _beat(metrics: numbers.Metrics) -> None:
-    while True:
-        await asyncio.sleep(5)
-        metrics.beat()
 
 
 def _json(value: Any) -> Response:

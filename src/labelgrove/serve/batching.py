@@ -99,7 +99,7 @@ class Batcher:
             self._queue.append(job)
             self._waiting += len(texts)
             self._changed.notify()
-        self._metrics.set("labelgrove_waiting_texts", self._waiting)
+        self._metrics.waiting_texts.set(self._waiting)
         try:
             async with asyncio.timeout(self._params.max_seconds):
                 return await job.done
@@ -141,7 +141,7 @@ class Batcher:
             if job.started is None and job in self._queue:
                 self._queue.remove(job)
                 self._waiting -= len(job.texts)
-        self._metrics.set("labelgrove_waiting_texts", self._waiting)
+        self._metrics.waiting_texts.set(self._waiting)
 
     def _run(self) -> None:
         """The model's thread."""
@@ -183,11 +183,11 @@ class Batcher:
 
     def _finish(self, jobs: list[_Job], outcomes: list[Any], texts: int, working: float) -> None:
         """Back in the event loop: every job gets its outcome."""
-        self._metrics.observe("labelgrove_batch_texts", texts)
-        self._metrics.observe("labelgrove_batch_seconds", working)
+        self._metrics.batch_texts.observe(texts)
+        self._metrics.batch_seconds.observe(working)
         for job, outcome in zip(jobs, outcomes, strict=True):
             waited = (job.started or job.arrived) - job.arrived
-            self._metrics.observe("labelgrove_waiting_seconds", waited)
+            self._metrics.waiting_seconds.observe(waited)
             if job.done.done():  # nobody waits for it any more
                 continue
             if isinstance(outcome, BaseException):

@@ -67,14 +67,14 @@ class Door:
             route = getattr(scope.get("route"), "path", "other")
             if route == "other" and scope["path"] == "/v1/predict":
                 route = scope["path"]  # refused before it was routed
-            self._metrics.count("labelgrove_requests_total", route, str(status))
+            self._metrics.count_request(route, status)
             if route == "/v1/predict" and status == 200:
                 seconds = time.perf_counter() - started
-                self._metrics.observe("labelgrove_request_seconds", seconds)
+                self._metrics.request_seconds.observe(seconds)
 
     def _change_open(self, by: int) -> None:
         self._open += by
-        self._metrics.set("labelgrove_open_requests", self._open)
+        self._metrics.open_requests.set(self._open)
 
     async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
         headers = dict(scope["headers"])

@@ -1,196 +1,109 @@
-"""Counters, gauges and histograms in Prometheus' text format, summed over all worker processes.
+"""Counters, gauges and histograms for Prometheus, summed over all worker processes.
 
-Which numbers there are is known beforehand, so they are cells of one array. Every process has an
-array of its own; with several, the arrays are files in a shared folder, mapped into memory, and
-whichever process is asked adds them all up. Only the event loop's thread writes.
+With several workers, ``run.py`` sets PROMETHEUS_MULTIPROC_DIR to a shared folder before they start.
+prometheus_client then keeps the numbers of each process in files there, and the process that is
+asked adds them up.
 """
 
 from __future__ import annotations
 
-import time
-import uuid
-from bisect import bisect_left
+import os
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
-from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import InfoMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-ROUTES = (
-    "/v1/predict",
-    "/v1/labels",
-    "/v1/model",
-    "/healthz",
-    "/readyz",
-    "/metrics",
-    "/openapi.json",
-    "other",
-)
-STATUSES = (200, 400, 401, 404, 405, 408, 413, 422, 429, 500, 503)
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-# A process that has not moved for so long is gone, and what it had waiting with it.
-_ALIVE_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class Family:
-    """One metric: its name, kind and help, and its label values or bucket bounds."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    labels: tuple[tuple[str, tuple[Any, ...]], ...] = ()
-    bounds: tuple[float, ...] = ()
-
-
-FAMILIES = (
-    Family(
-        "labelgrove_requests_total",
-        "counter",
-        "Requests by route and status.",
-        labels=(("route", ROUTES), ("status", (*map(str, STATUSES), "other"))),
-    ),
-    Family(
-        "labelgrove_request_seconds",
-        "histogram",
-        "Seconds from a predict request's arrival to its answer.",
-        bounds=_SECONDS,
-    ),
-    Family("labelgrove_texts_total", "counter", "Texts whose labels were predicted."),
-    Family("labelgrove_batch_texts", "histogram", "Texts per batch.", bounds=_TEXTS),
-    Family("labelgrove_batch_seconds", "histogram", "The model's time.", bounds=_SECONDS),
-    Family(
-        "labelgrove_waiting_seconds", "histogram", "Requests' time in the queue.", bounds=_SECONDS
-    ),
-    Family("labelgrove_waiting_texts", "gauge", "Texts queued or being worked on."),
-    Family("labelgrove_open_requests", "gauge", "Requests that have no answer yet."),
-    Family(
-        "labelgrove_reloads_total",
-        "counter",
-        "New models found in the folder, by outcome.",
-        labels=(("outcome", ("loaded", "failed")),),
-    ),
-)
-_BY_NAME = {family.name: family for family in FAMILIES}
-
-
-def _layout() -> tuple[dict[tuple[str, tuple[str, ...]], int], int]:
-    """The cell of every metric, a histogram's first: its buckets, then its sum. Cell 0: the time
-    of the process' last sign of life."""
-    cells: dict[tuple[str, tuple[str, ...]], int] = {}
-    size = 1
-    for family in FAMILIES:
-        for values in product(*(choices for _, choices in family.labels)):
-            cells[family.name, tuple(values)] = size
-            size += len(family.bounds) + 2 if family.kind == "histogram" else 1
-    return cells, size
-
-
-_CELLS, _SIZE = _layout()
+__all__ = ["CONTENT_TYPE", "FOLDER", "Metrics"]
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+# Everything else counts as "other", so that clients cannot make the list of metrics grow.
+ROUTES = {f"/v1/{name}" for name in ("predict", "labels", "model")}
+ROUTES |= {"/healthz", "/readyz", "/metrics", "/openapi.json"}
+STATUSES = {200, 400, 401, 404, 405, 408, 413, 422, 429, 500, 503}
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """The numbers of this process and, through ``folder``, those of its siblings.
+    """The numbers of the service.
 
     >>> metrics = Metrics()
-    >>> metrics.count("labelgrove_texts_total", by=3)
-    >>> "labelgrove_texts_total 3" in metrics.text()
+    >>> metrics.texts.inc(3)
+    >>> "labelgrove_texts_total 3.0" in metrics.text()
     True
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
-        if folder is None:
-            self._values: npt.NDArray[np.float64] = np.zeros(_SIZE)
-        else:
-            file = folder / f"{uuid.uuid4().hex}.metrics"
-            self._values = np.memmap(file, np.float64, mode="w+", shape=(_SIZE,))
-        self.beat()
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
 
-    def beat(self) -> None:
-        """A sign of life: without one every few seconds this process' gauges are left out."""
-        self._values[0] = time.time()
+        def counter(name: str, help: str, *labels: str) -> Counter:
+            return Counter(f"labelgrove_{name}", help, labels, registry=registry)
 
-    def count(self, name: str, *labels: str, by: float = 1) -> None:
-        """Adds to a counter; a label value that is not foreseen counts as "other"."""
-        foreseen = tuple(
-            value if value in choices else "other"
-            for value, (_, choices) in zip(labels, _BY_NAME[name].labels, strict=True)
+        def gauge(name: str, help: str) -> Gauge:
+            mode = "livesum"
+            return Gauge(f"labelgrove_{name}", help, registry=registry, multiprocess_mode=mode)
+
+        def histogram(name: str, help: str, bounds: tuple[float, ...] = SECONDS) -> Histogram:
+            return Histogram(f"labelgrove_{name}", help, registry=registry, buckets=bounds)
+
+        self.requests = counter("requests", "Requests by route and status.", "route", "status")
+        self.request_seconds = histogram(
+            "request_seconds", "Seconds from a predict request's arrival to its answer."
         )
-        self._values[_CELLS[name, foreseen]] += by
+        self.texts = counter("texts", "Texts whose labels were predicted.")
+        self.batch_texts = histogram("batch_texts", "Texts per batch.", TEXTS)
+        self.batch_seconds = histogram("batch_seconds", "The model's time.")
+        self.waiting_seconds = histogram("waiting_seconds", "Requests' time in the queue.")
+        self.waiting_texts = gauge("waiting_texts", "Texts queued or being worked on.")
+        self.open_requests = gauge("open_requests", "Requests that have no answer yet.")
+        self.reloads = counter("reloads", "New models in the folder, by outcome.", "outcome")
+        for outcome in ("loaded", "failed"):
+            self.reloads.labels(outcome)
 
-    def set(self, name: str, value: float) -> None:
-        """Sets a gauge."""
-        self._values[_CELLS[name, ()]] = value
-
-    def observe(self, name: str, value: float) -> None:
-        """Puts a value into a histogram."""
-        bounds, first = _BY_NAME[name].bounds, _CELLS[name, ()]
-        self._values[first + bisect_left(bounds, value)] += 1
-        self._values[first + len(bounds) + 1] += value
+    def count_request(self, route: str, status: int | None) -> None:
+        """Counts an answered request."""
+        known = str(status) if status in STATUSES else "other"
+        self.requests.labels(route if route in ROUTES else "other", known).inc()
 
     def text(self, **info: dict[str, str]) -> str:
-        """Everything in Prometheus' text format; each ``info`` adds a gauge of 1 with its labels.
+        """Prometheus' text format; each ``info`` adds a gauge of 1 with these labels.
 
-        >>> Metrics().text(model_info={"method": "linear"}).splitlines()[-1]
-        'labelgrove_model_info{method="linear"} 1'
+        >>> Metrics().text(model={"method": "linear"}).splitlines()[-1]
+        'labelgrove_model_info{method="linear"} 1.0'
         """
-        values = self._summed()
-        lines: list[str] = []
-        for family in FAMILIES:
-            lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
-            lines += _samples(family, values)
-        for name, labels in info.items():
-            lines += [f"# TYPE labelgrove_{name} gauge", f"labelgrove_{name}{_braces(labels)} 1"]
-        return "\n".join(lines) + "\n"
-
-    def _summed(self) -> npt.NDArray[np.float64]:
-        self.beat()
-        if self._folder is None:
-            return self._values
-        gauges = [_CELLS[f.name, ()] for f in FAMILIES if f.kind == "gauge"]
-        total = np.zeros(_SIZE)
-        for file in self._folder.glob("*.metrics"):
-            values = np.fromfile(file, np.float64)
-            if len(values) != _SIZE:  # just being made
-                continue
-            if time.time() - values[0] > _ALIVE_SECONDS:
-                values[gauges] = 0
-            total += values
-        return total
+        return generate_latest(_Collected(self._registry, info)).decode()
 
 
-def _samples(family: Family, values: npt.NDArray[np.float64]) -> Iterator[str]:
-    if family.kind == "histogram":
-        first = _CELLS[family.name, ()]
-        buckets = np.cumsum(values[first : first + len(family.bounds) + 1])
-        for bound, count in zip([*family.bounds, "+Inf"], buckets, strict=True):
-            yield f'{family.name}_bucket{{le="{bound}"}} {_number(count)}'
-        yield f"{family.name}_sum {_number(values[first + len(family.bounds) + 1])}"
-        yield f"{family.name}_count {_number(buckets[-1])}"
+class _Collected(Collector):
+    """All metrics, without the times at which prometheus_client created them."""
+
+    def __init__(self, registry: CollectorRegistry, info: dict[str, dict[str, str]]) -> None:
+        self._registry = registry
+        self._info = info
+
+    def collect(self) -> Iterator[Metric]:
+        folder = os.environ.get(FOLDER)
+        if folder:
+            _forget_dead_processes(Path(folder))
+        source = MultiProcessCollector(None, folder) if folder else self._registry
+        for metric in source.collect():
+            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
+            yield metric
+        for name, labels in self._info.items():
+            yield InfoMetricFamily(f"labelgrove_{name}", "What is running.", value=labels)
+
+
+def _forget_dead_processes(folder: Path) -> None:
+    """Removes the gauges of workers that were killed; uvicorn does not say which these are."""
+    if sys.platform == "win32":  # where signal 0 would end the process
         return
-    for choice in product(*(choices for _, choices in family.labels)):
-        value = values[_CELLS[family.name, tuple(choice)]]
-        # Of the many pairs of route and status only those that occurred are worth a line.
-        if value or len(family.labels) < 2:
-            names = [name for name, _ in family.labels]
-            labels = dict(zip(names, choice, strict=True))
-            yield f"{family.name}{_braces(labels)} {_number(value)}"
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
-
-
-def _braces(labels: dict[str, str]) -> str:
-    def quoted(value: str) -> str:
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        return f'"{escaped}"'
-
-    inner = ",".join(f"{name}={quoted(value)}" for name, value in labels.items())
-    return f"{{{inner}}}" if inner else ""
+    for file in folder.glob("gauge_*.db"):
+        pid = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid, str(folder))

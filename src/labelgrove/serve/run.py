@@ -15,7 +15,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from labelgrove.errors import ConfigError
 from labelgrove.serve.app import create_app
-from labelgrove.serve.metrics import Metrics
+from labelgrove.serve.metrics import FOLDER
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
 
@@ -80,10 +80,9 @@ def serve(
                 "threads": threads,
                 "train": None if train is None else str(train.absolute()),
             },
-            "shared": shared,
             "report": None if report is None else str(report.absolute()),
         }
-        os.environ[SETTINGS] = json.dumps(settings)
+        os.environ |= {SETTINGS: json.dumps(settings), FOLDER: shared}
         if token is not None:
             os.environ[TOKEN] = token
         app = "labelgrove.serve.run:worker_app"
@@ -130,6 +129,5 @@ def worker_app() -> Any:
         ModelFolder(settings["model"], **settings["how"]),
         ServeParams.from_dict(settings["params"]),
         token=os.environ.get(TOKEN),
-        metrics=Metrics(Path(settings["shared"])),
         report=None if settings["report"] is None else Path(settings["report"]),
     )

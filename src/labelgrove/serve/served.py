@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import threading
 import time
@@ -18,19 +17,22 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
+from labelgrove.calibrating.calibration import Calibration
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.bundle import MANIFEST, read_manifest
 from labelgrove.errors import ConfigError
 from labelgrove.explaining import explain as explaining
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.held_out import held_out_metrics
+from labelgrove.loading import load
+from labelgrove.methods.estimator import Estimator
+from labelgrove.model.held_out import held_out_metrics
 from labelgrove.publishing.files import without_paths
 from labelgrove.scores.files import SCORE_DIGITS
 from labelgrove.scores.predictions import Predictions
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.search import LabelSearch
-from labelgrove.serve.trees import TreeWalk, label_trees
+from labelgrove.serve.trees import TreeWalk
 
 log = logging.getLogger(__name__)
 _LARGEST = 3.4e38
@@ -60,15 +62,14 @@ class Answering:
 class Served:
     """A loaded model with what the service needs to know of it."""
 
-    def __init__(self, model: Any, manifest: dict[str, Any], *, threads: int | None) -> None:
+    def __init__(self, model: Estimator, manifest: dict[str, Any], *, threads: int | None) -> None:
         self.model = model
         self.id = str(manifest["checksum"])[-12:]
         self.method = str(manifest["method"])
         self.manifest = manifest
         self.loaded = datetime.now(UTC).isoformat(timespec="seconds")
         self._threads = threads
-        self._takes = frozenset(inspect.signature(model.predict).parameters)
-        self.supports = {name: name in self._takes for name in ("allow", "deny")}
+        self.supports = {"allow": True, "deny": True}
         self.score_kind = "product"
         self.documents: Corpus | None = None  # among which explanations look for similar ones
         self._search_lock = threading.Lock()
@@ -78,19 +79,16 @@ class Served:
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> Served:
         """Reads a model folder and warms the model up; one that cannot read texts is refused."""
-        from labelgrove.methods.base import load
-
         manifest = read_manifest(path, kind="model")
         model = load(path)
-        facts = getattr(model, "facts_", None)
-        # Other methods make the dense block of a text by themselves.
-        takes_dense = "dense" in inspect.signature(model.predict).parameters
-        if facts is not None and (not facts.from_text or (takes_dense and facts.width)):
+        facts = model.facts_
+        # Methods that do not read dense rows make the vectors of a text by themselves.
+        if not facts.from_text or (model.reads_dense and facts.width):
             raise ConfigError(
                 f"{path}: was trained on features; the service sends texts and nothing beside them"
             )
-        if device != "auto" and hasattr(model, "device"):
-            model.device = device
+        if device != "auto":
+            model.use_device(device)
         served = cls(model, manifest, threads=threads)
         answering, _ = served.answer(Options(1), ["a text to wake the model up"])
         served.score_kind = answering.score_kind
@@ -98,19 +96,12 @@ class Served:
 
     def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[Any]]:
         """For each text its labels as the service shows them; the batcher calls it."""
-        for name, supported in self.supports.items():
-            if getattr(options, name) is not None and not supported:
-                raise Problem(
-                    422,
-                    "not-supported",
-                    f"{name}: the method {self.method} does not support it; leave it out",
-                )
         given: dict[str, Any] = {}
         if options.allow is not None or options.deny is not None:
             given["allow"] = self._mask(options.allow, options.deny)
         least = options.threshold
         if least == "auto":
-            if getattr(self.model, "calibration_", None) is None:
+            if self.model.calibration_ is None:
                 raise Problem(
                     422,
                     "not-supported",
@@ -120,11 +111,8 @@ class Served:
         elif least is not None:
             # Scores are of single precision, and no label can be told from beyond its range.
             least = max(-_LARGEST, min(_LARGEST, least))
-            if "min_score" in self._takes:
-                given["min_score"] = least
+            given["min_score"] = least
         found = self.model.predict(texts, k=options.k, threads=self._threads, **given)
-        if isinstance(least, float) and "min_score" not in given:
-            found = found.above(least)
         rows = labelled(found)
         if options.explain:
             self._add_reasons(texts, rows)
@@ -141,26 +129,24 @@ class Served:
 
     def facts(self) -> dict[str, Any]:
         """What GET /v1/model tells."""
-        facts = getattr(self.model, "facts_", None)
         return {
             "id": self.id,
             "method": self.method,
             "labels": len(self.model.index_),
             "groups": sorted(self.model.index_.groups),
-            "training_documents": None if facts is None else facts.documents,
+            "training_documents": self.model.facts_.documents,
             "created": self.manifest.get("created"),
             "loaded": self.loaded,
             "versions": self.manifest.get("versions") or {},
             "params": without_paths(self.manifest.get("params") or {}),
             "supports": self.supports,
             "score_kind": self.score_kind,
-            "calibration": _calibration_facts(getattr(self.model, "calibration_", None)),
+            "calibration": _calibration_facts(self.model.calibration_),
             "trees": list(self._trees),
-            "held_out": held_out_metrics(getattr(self.model, "report_", None)),
-            "dev": getattr(self.model, "dev_metrics_", None) or {},
+            "held_out": held_out_metrics(self.model.report_),
+            "dev": self.model.dev_metrics_ or {},
             "training_seconds": {
-                stage: round(timing.wall, 3)
-                for stage, timing in getattr(self.model, "timings_", {}).items()
+                stage: round(timing.wall, 3) for stage, timing in self.model.timings_.items()
             },
         }
 
@@ -173,7 +159,7 @@ class Served:
             {
                 "id": index.ids[column],
                 "name": index.names[column],
-                "training_documents": None if counts is None else int(counts[column]),
+                "training_documents": int(counts[column]),
             }
             for column in search.find(query, limit=limit).tolist()
         ]
@@ -192,20 +178,19 @@ class Served:
     def _trees(self) -> dict[str, TreeWalk]:
         return {
             name: TreeWalk(tree, self.model.index_, self._frequencies)
-            for name, tree in label_trees(self.model).items()
+            for name, tree in self.model.trees().items()
         }
 
     @property
     def _frequencies(self) -> Any:
-        facts = getattr(self.model, "facts_", None)
-        return None if facts is None else facts.frequencies
+        return self.model.facts_.frequencies
 
     @cached_property
     def _search(self) -> LabelSearch:
         return LabelSearch(self.model.index_, self._frequencies)
 
 
-def _calibration_facts(calibration: Any) -> dict[str, Any] | None:
+def _calibration_facts(calibration: Calibration | None) -> dict[str, Any] | None:
     if calibration is None:
         return None
     return {
@@ -215,7 +200,7 @@ def _calibration_facts(calibration: Any) -> dict[str, Any] | None:
     }
 
 
-def _mask(model: Any, allow: Any, deny: Any) -> LabelMask | None:
+def _mask(model: Estimator, allow: Any, deny: Any) -> LabelMask | None:
     return LabelMask.of(model.index_, allow, deny)
 
 
@@ -259,8 +244,8 @@ class ModelFolder:
             self.current.documents = read_corpus(train, index=self.current.model.index_)
 
     async def watch(self, seconds: float, metrics: Metrics) -> None:
-        """Looks every ``seconds`` for another manifest; a model that cannot be loaded is left."""
-        while True:
+        """Looks for a new model every ``seconds`` (0: never); keeps the old one if that fails."""
+        while seconds:
             await asyncio.sleep(seconds)
             signature = self._signature()
             if signature is None or signature == self._seen:
@@ -271,12 +256,12 @@ class ModelFolder:
             try:
                 loaded = await asyncio.to_thread(Served.load, self._path, **self._how)
             except Exception:
-                metrics.count("labelgrove_reloads_total", "failed")
+                metrics.reloads.labels("failed").inc()
                 log.exception("%s: keeping the old model, the new one fails", self._path)
                 continue
             loaded.documents = self.current.documents
             self.current = loaded
-            metrics.count("labelgrove_reloads_total", "loaded")
+            metrics.reloads.labels("loaded").inc()
             took = time.perf_counter() - started
             log.info("%s: model %s loaded in %.2f s", self._path, loaded.id, took)
 

@@ -24,30 +24,6 @@ EXAMPLES = 3
 EXAMPLES_KEPT = 10_000  # nodes; the largest take longest and are asked for most
 
 
-def label_trees(model: Any) -> dict[str, LabelTree]:
-    """The trees that a model or its members search, by name; none for a method without a tree.
-
-    >>> from labelgrove import Linear
-    >>> label_trees(Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]))
-    {'tree': LabelTree(2)}
-    """
-    found: dict[str, LabelTree] = {}
-    for number, member in enumerate(getattr(model, "members_", ()), 1):
-        for name, tree in label_trees(member).items():
-            found[f"{number} {member.method}, {name}"] = tree
-    if found:
-        return found
-    owner = getattr(model, "linear_", model)
-    rankers = getattr(owner, "rankers_", ())
-    trees: list[LabelTree] = []
-    for holder in rankers or (owner, getattr(owner, "ranker_", None)):
-        held = [getattr(holder, name, None) for name in ("tree_", "tree")]
-        trees += [tree for tree in held if isinstance(tree, LabelTree)][:1]
-    if len(rankers) > 1:
-        return {f"tree {number}": tree for number, tree in enumerate(trees, 1)}
-    return {"tree": trees[0]} if trees else {}
-
-
 class _Node(NamedTuple):
     level: int  # -1 is the root's
     number: int

@@ -1,1 +1,1 @@
-"""The search for settings: what may be chosen, the trials, the outcome (extra: tune)."""
+"""Search for better settings: the space, the trials, the result (extra: tune)."""

@@ -1,4 +1,4 @@
-"""What a search for settings found: its trials, the best of them, and what mattered."""
+"""The result of a search for settings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from labelgrove.core import jsonio
 from labelgrove.core.params import to_toml
 from labelgrove.methods import create
 
-_STATES = ("complete", "pruned", "failed")
-
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting that was tried. ``value`` is None where it was given up or failed."""
+    """One trial. ``value`` is None if it was pruned or failed."""
 
     number: int
     settings: dict[str, Any]
@@ -23,12 +21,12 @@ class Trial:
     seconds: float
     state: str  # complete, pruned or failed
     note: str = ""
-    defaults: bool = False  # what the method has without a search
+    defaults: bool = False  # whether the settings are the method's defaults
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search found; ``config`` are the tables that the best trial's model has."""
+    """The result of a search; ``settings`` and ``config`` (tables) are those of the best trial."""
 
     method: str
     metric: str
@@ -51,46 +49,29 @@ class Tuned:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for programs."""
-        counts = {state: sum(t.state == state for t in self.trials) for state in _STATES}
-        return {
-            "method": self.method,
-            "metric": self.metric,
-            "value": self.value,
-            "default_value": self.default_value,
-            "settings": jsonio.plain(self.settings),
-            "trials": len(self.trials),
-            **counts,
-            "importances": self.importances,
-            "seconds": round(self.seconds, 3),
-            "folder": None if self.folder is None else str(self.folder),
-        }
+        states = [trial.state for trial in self.trials]
+        values = {name: value for name, value in vars(self).items() if name != "config"}
+        values |= {"trials": len(states), "seconds": round(self.seconds, 3)}
+        values |= {state: states.count(state) for state in ("complete", "pruned", "failed")}
+        values["folder"] = None if self.folder is None else str(self.folder)
+        plain: dict[str, Any] = jsonio.plain(values)
+        return plain
 
     def table(self, best: int = 5) -> str:
-        """The best trials, and what mattered, as text."""
-        done = sorted(
-            (t for t in self.trials if t.value is not None), key=lambda t: -(t.value or 0.0)
-        )
+        """The best trials and the importance of each setting, as text."""
+        finished = [t for t in self.trials if t.value is not None]
+        finished.sort(key=lambda trial: -(trial.value or 0.0))
         names = (list(self.importances) or list(self.settings))[:6]
         head = ["trial", self.metric, "seconds", *names]
-        rows = [
-            [
-                f"{t.number}{' (defaults)' if t.defaults else ''}",
-                f"{100 * (t.value or 0.0):.2f}",
-                f"{t.seconds:.1f}",
-                *(_short(t.settings.get(name)) for name in names),
-            ]
-            for t in done[:best]
-        ]
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        lines = [
-            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-            for row in [head, *rows]
-        ]
+        rows = [head]
+        for trial in finished[:best]:
+            number = f"{trial.number}{' (defaults)' if trial.defaults else ''}"
+            values = [trial.settings.get(name) for name in names]
+            cells = [f"{value:.3g}" if isinstance(value, float) else str(value) for value in values]
+            rows.append([number, f"{100 * (trial.value or 0):.2f}", f"{trial.seconds:.1f}", *cells])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.rjust, row, widths)) for row in rows]
         if self.importances:
             shares = ", ".join(f"{name} {share:.0%}" for name, share in self.importances.items())
             lines.append(f"what mattered: {shares}")
         return "\n".join(lines)
-
-
-def _short(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,13 +1,13 @@
 """Search for settings: trials of one method on held-out documents, within a time budget.
 
-A study lives in a folder. All its trials share one run folder, so that tf-idf, trees, tokens and
-embeddings are computed once for all trials that agree on their settings::
+A study is a folder. Its trials share one run folder, so that trials with equal settings for tf-idf,
+trees, tokens or embeddings compute them once::
 
     study.json     what is searched, on which data
-    journal.log    the trials, as Optuna keeps them
-    stages/        the run folder that trials share
+    journal.log    the trials in Optuna's format
+    stages/        the run folder
     trials.jsonl   one line per trial
-    best.toml      the settings of the best one, for labelgrove train --config
+    best.toml      the best settings, for labelgrove train --config
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.inputs import hold_out
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 from labelgrove.methods import create
-from labelgrove.methods.base import hold_out
 from labelgrove.metrics.scoring import scorer
 from labelgrove.tuning.result import Trial as Trial
 from labelgrove.tuning.result import Tuned as Tuned
@@ -38,7 +38,7 @@ from labelgrove.tuning.study import Study
 
 _BUDGET = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)?\s*")
 _SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
-HALVING_FROM = 4_000  # documents: below, a part of them tells too little
+HALVING_FROM = 4_000  # documents; a quarter of fewer says too little
 
 
 def tune(
@@ -59,45 +59,44 @@ def tune(
     callbacks: Sequence[Callback] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> Tuned:
-    """Searches settings of ``method`` that do best on ``dev``, by Optuna (extra ``tune``).
+    """Search for the settings of ``method`` that do best on ``dev``, with Optuna (extra ``tune``).
 
-    Without ``dev``, a ``held_out`` share of ``corpus`` stands in for it. Report the result on other
-    documents than these. The first trial has the defaults, where ``space`` has them, too. No trial
-    begins after ``budget`` (such as "10m" or seconds), or after so many ``trials``. ``space`` maps
-    dotted names to choices or ranges (see ``space.parse_space``); ``base``
-    are settings that all trials share. With ``halving``, a trial first learns from a quarter of
-    the documents and goes on only if it is among the better half there. With a ``folder`` the
-    study can be continued. ``reuse`` shares stages between trials; ``say`` is told each trial's
-    outcome.
+    Without ``dev``, a ``held_out`` share of ``corpus`` is used. Report the result on other
+    documents. The first trial has the defaults, as far as ``space`` contains them. No trial starts
+    after the ``budget`` ("10m", or seconds) or after this many ``trials``. ``space`` maps dotted
+    names to choices or ranges (see ``space.parse_space``). All trials share the settings in
+    ``base``. With ``halving``, a trial first learns from a quarter of the documents and continues
+    only if it is in the better half there. With a ``folder`` you can continue the study.
+    ``reuse`` shares stages between trials. ``say`` gets a line per trial.
 
     >>> from labelgrove.datasets import shop_corpus
-    >>> found = tune("linear", shop_corpus(200, labels=20), trials=2)
-    >>> found.trials[0].value == found.default_value, found.value >= found.default_value
-    (True, True)
+    >>> result = tune("linear", shop_corpus(200, labels=20), trials=2)
+    >>> result.value >= result.default_value
+    True
     """
     seconds = parse_budget(budget)
     base = dict(base or {})
     model = create(method, base)
     if trials is not None and trials < 1:
         raise ConfigError(f"trials: must be at least 1, got {trials}")
-    wanted = built_in_space(model) if space is None else parse_space(space)
-    wanted = checked_space(wanted, method, base)
+    spans = built_in_space(model) if space is None else parse_space(space)
+    spans = checked_space(spans, method, base)
     score = scorer(metric)
-    learnt_from = corpus
+    train = corpus
     if dev is None:
-        learnt_from, dev = hold_out(corpus, held_out, seed)
+        train, dev = hold_out(corpus, held_out, seed)
         if dev is None:
             raise DataError(
-                f"{len(corpus):,} documents are too few to hold a share of {held_out} out; give dev"
+                f"{len(corpus):,} documents are too few to hold out a share of {held_out}; give dev"
             )
     optuna = _optuna()
-    learnt_from, dev = _packed(learnt_from), _packed(dev)
+    train, dev = _packed(train), _packed(dev)
     identity = {
         "method": method,
         "metric": score.metric,
         "base": jsonio.plain(base),
-        "space": {key: repr(span) for key, span in wanted.items()},
-        "data": content_hash([[c.texts, c.features, c.labels] for c in (learnt_from, dev)]),
+        "space": {key: repr(span) for key, span in spans.items()},
+        "data": content_hash([[c.texts, c.features, c.labels] for c in (train, dev)]),
         "version": labelgrove.__version__,
     }
     with tempfile.TemporaryDirectory() as temporary:
@@ -110,11 +109,11 @@ def tune(
                 run,
                 method,
                 base,
-                wanted,
+                spans,
                 score,
-                learnt_from,
-                dev.reindex(learnt_from.index),
-                halving=halving and len(learnt_from) >= HALVING_FROM,
+                train,
+                dev.reindex(train.index),
+                halving=halving and len(train) >= HALVING_FROM,
                 reuse=reuse,
                 seed=seed,
             )
@@ -123,7 +122,7 @@ def tune(
 
 
 def parse_budget(budget: str | float) -> float:
-    """Seconds of "90s", "10m", "1.5h" or a number of seconds.
+    """The seconds of "90s", "10m", "1.5h" or a number.
 
     >>> parse_budget("10m"), parse_budget(5)
     (600.0, 5.0)
@@ -139,7 +138,7 @@ def parse_budget(budget: str | float) -> float:
 
 
 def _packed(corpus: Corpus) -> Corpus:
-    """With texts in one block: each trial hashes them to find what others have left."""
+    """The corpus with its texts in one block, which trials can hash quickly."""
     if corpus.texts is None:
         return corpus
     return replace(corpus, texts=StringTable.from_strings(corpus.texts))
@@ -155,20 +154,19 @@ def _optuna() -> Any:
 
 
 def _open_folder(place: Path, identity: Mapping[str, Any]) -> None:
-    """Makes the folder, or refuses one that holds another study or other things."""
+    """Make the folder, or refuse one that contains another study or other files."""
     file = place / "study.json"
     if file.is_file():
-        there = jsonio.parse(file.read_bytes(), file=file)
-        if there == identity:
+        stored = jsonio.parse(file.read_bytes(), file=file)
+        if stored == identity:
             return
-        differs = [
-            k for k in identity if not isinstance(there, dict) or there.get(k) != identity[k]
-        ]
+        known = stored if isinstance(stored, dict) else {}
+        differences = [key for key in identity if known.get(key) != identity[key]]
         raise ConfigError(
-            f"{place}: holds a study that differs in {' and '.join(differs)}; choose another "
-            "folder (--study or --out), or delete this one"
+            f"{place}: contains a study that differs in {' and '.join(differences)}; choose "
+            "another folder (--study or --out), or delete this one"
         )
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise ConfigError(f"{place}: is there already and is no study; choose another folder")
+        raise ConfigError(f"{place}: exists and is not a study; choose another folder")
     place.mkdir(parents=True, exist_ok=True)
     write_file(file, jsonio.dump(identity), exclusive=False)

@@ -1,4 +1,4 @@
-"""The trials of one search: Optuna proposes settings, a method is fitted and measured with them."""
+"""The trials of one search: Optuna proposes settings, a model is fitted and measured with them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from labelgrove.methods import create
 from labelgrove.tuning.result import Trial, Tuned
 from labelgrove.tuning.space import Choice, Space, laid_over, value_of
 
-HALVING_SHARE = 4  # the first look is at one document in so many
-CACHE_BYTES = 8 << 30  # stages that trials may leave behind
+HALVING_SHARE = 4  # a trial first learns from one document in this many
+CACHE_BYTES = 8 << 30  # size of the stages that a study keeps
 
 
 class Study:
-    """One search: asks Optuna for settings, fits and measures them, and remembers."""
+    """One search, in one folder."""
 
     def __init__(
         self,
@@ -63,25 +63,24 @@ class Study:
             pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
         )
         before = self.study.get_trials(deepcopy=False)
-        # With the same seed after each interruption the same first settings would come again.
+        # With the same seed, the same first settings would come again after each interruption.
         self.study.sampler = optuna.samplers.TPESampler(
             seed=seed + len(before), multivariate=True, n_startup_trials=8
         )
-        states = optuna.trial.TrialState
+        self.states = states = optuna.trial.TrialState
         for trial in before:
-            if trial.state == states.RUNNING:  # the folder is ours: whoever ran it is gone
+            if trial.state == states.RUNNING:  # we hold the lock, so its process is gone
                 self.study.tell(trial.number, state=states.FAIL)
         self.defaults = self._defaults()
         self.started = time.perf_counter()
-        self._used: dict[tuple[str, str], None] = {}  # stages, the last used last
+        self._used: dict[tuple[str, str], None] = {}  # stages, in the order of their last use
         self._best: list[tuple[str, str]] = []
 
     def search(
         self, budget: float, trials: int | None, reporter: Reporter, say: Callable[[str], None]
     ) -> None:
-        """Trials until the time or their number is spent."""
-        states = self.optuna.trial.TrialState
-        if not any(t.state == states.COMPLETE for t in self._all()):
+        """Run trials until the time or their number is used up."""
+        if not self._complete():
             self.study.enqueue_trial(self.defaults)
         durations: list[float] = []
         with reporter.stage("tuning", total=round(budget)) as progress:
@@ -90,21 +89,21 @@ class Study:
                 progress.update(min(round(spent), round(budget)), round(budget))
                 if trials is not None and len(durations) >= trials:
                     break
-                # One that would most likely run far over the budget is not begun.
+                # Do not start a trial that would most likely end far behind the budget.
                 usual = statistics.median(durations) if durations else 0.0
                 if spent + usual / 2 >= budget and durations:
                     break
                 start = time.perf_counter()
-                told = self._try(reporter)
+                message = self._try(reporter)
                 durations.append(time.perf_counter() - start)
-                say(told)
+                say(message)
 
     def _try(self, reporter: Reporter) -> str:
-        """One trial, from settings to a value."""
+        """Run one trial; the message says how it went."""
         trial = self.study.ask()
         settings = {key: self._suggest(trial, key) for key in self.space}
-        states, start = self.optuna.trial.TrialState, time.perf_counter()
-        first = self.study.best_trial.value if self._complete() else None
+        start = time.perf_counter()
+        best = self.study.best_trial.value if self._complete() else None
         log = self.run.path / "log.jsonl"
         before = log.stat().st_size if log.exists() else 0
         try:
@@ -117,30 +116,29 @@ class Study:
                     trial.report(value, rung)
                     if trial.number and trial.should_prune():
                         trial.set_user_attr("seconds", time.perf_counter() - start)
-                        self.study.tell(trial, state=states.PRUNED)
+                        self.study.tell(trial, state=self.states.PRUNED)
                         self._tidy(before, best=False)
-                        return f"trial {trial.number}: given up after a first look"
+                        return f"trial {trial.number}: pruned"
         except Exception as error:
             if not _is_about_settings(error):
                 raise
             trial.set_user_attr("note", str(error))
-            self.study.tell(trial, state=states.FAIL)
-            if first is None and not self._complete() and trial.number == 0:
-                raise  # not even the defaults work: that is for the caller to mend
+            self.study.tell(trial, state=self.states.FAIL)
+            if best is None and trial.number == 0:
+                raise  # not even the defaults work: the caller must change something
             return f"trial {trial.number}: failed: {error}"
         trial.set_user_attr("seconds", time.perf_counter() - start)
         self.study.tell(trial, value)
-        better = first is None or value > first
+        better = best is None or value > best
         self._tidy(before, best=better)
-        known = self._is_default(trial)
-        mark = " (defaults)" if known else " (best so far)" if better else ""
+        mark = " (defaults)" if self._is_default(trial) else " (best so far)" if better else ""
         return f"trial {trial.number}: {self.score.metric} {100 * value:.2f}{mark}"
 
     def _measured(self, model: Any) -> float:
         from labelgrove.metrics import evaluate
 
         metric = self.score.metric
-        found = evaluate(
+        result = evaluate(
             model.predict(self.dev, k=self.score.k),
             self.dev.labels,
             unknown=self.dev.unknown,
@@ -148,15 +146,15 @@ class Study:
             train_frequencies=model.facts_.frequencies,
             n_train=model.facts_.documents,
         )
-        value = float(found[metric])
+        value = float(result[metric])
         if np.isnan(value):
-            raise DataError(f"{metric} is not defined on these held-out documents")
+            raise DataError(f"{metric} is undefined on these held-out documents")
         return value
 
     def _suggest(self, trial: Any, key: str) -> Any:
         span = self.space[key]
         if isinstance(span, Choice):
-            # Optuna stores choices as plain values: their texts stand for lists.
+            # Optuna stores choices as plain values, so lists are stored as text.
             names = {_name(value): value for value in span.values}
             return names[trial.suggest_categorical(key, list(names))]
         if span.whole:
@@ -165,30 +163,30 @@ class Study:
         return trial.suggest_float(key, span.low, span.high, log=span.log, step=span.step)
 
     def _defaults(self) -> dict[str, Any]:
-        """The values that the base settings have, as far as the space knows them."""
+        """The base settings, as far as the space contains them."""
         model = create(self.method, self.base)
-        given = {}
+        defaults = {}
         for key, span in self.space.items():
             value = value_of(model, key)
             if isinstance(span, Choice):
                 if value in span.values:
-                    given[key] = _name(value)
+                    defaults[key] = _name(value)
             elif isinstance(value, (int, float)) and span.low <= value <= span.high:
-                given[key] = value
-        return given
+                defaults[key] = value
+        return defaults
 
     def _is_default(self, trial: Any) -> bool:
         return len(self.defaults) == len(self.space) and trial.params == self.defaults
 
     def _tidy(self, log_from: int, *, best: bool) -> None:
-        """Keeps the stages that were used last, as many as fit, and those of the best trial."""
+        """Delete stages that do not fit; keep those of the best trial and the last used ones."""
         with (self.run.path / "log.jsonl").open("rb") as log:
             log.seek(log_from)
             events = [json.loads(line) for line in log]
         kinds = ("stage_reused", "stage_stored")
-        now = [(e["stage"], e["key"]) for e in events if e.get("kind") in kinds]
-        self._best = now if best else self._best
-        for key in (*now, *self._best):
+        stages = [(e["stage"], e["key"]) for e in events if e.get("kind") in kinds]
+        self._best = stages if best else self._best
+        for key in (*stages, *self._best):
             self._used.pop(key, None)
             self._used[key] = None
         stored = {(s.name, s.key): s.bytes for s in run_status(self.run.path).stages}
@@ -205,19 +203,18 @@ class Study:
         return list(self.study.get_trials(deepcopy=False))
 
     def _complete(self) -> list[Any]:
-        states = self.optuna.trial.TrialState
-        return [t for t in self._all() if t.state == states.COMPLETE]
+        return [t for t in self._all() if t.state == self.states.COMPLETE]
 
     def result(self, folder: Path | None) -> Tuned:
-        """What was found, also written to the study's folder."""
+        """The result, also written to the study's folder."""
         complete = self._complete()
         if not complete:
-            raise ConfigError("no trial came to its end; give a larger budget or another space")
+            raise ConfigError("no trial finished; give a larger budget or another space")
         trials = [self._record(t) for t in self._all()]
         best = self.study.best_trial
         chosen = next(t for t in trials if t.number == best.number)
         defaults = next((t.value for t in trials if t.defaults and t.value is not None), None)
-        found = Tuned(
+        result = Tuned(
             method=self.method,
             metric=self.score.metric,
             config=laid_over(self.base, chosen.settings),
@@ -233,45 +230,39 @@ class Study:
             json.dumps(jsonio.plain(vars(trial)), ensure_ascii=False) + "\n" for trial in trials
         )
         write_file(self.place / "trials.jsonl", lines.encode(), exclusive=False)
-        write_file(self.place / "best.toml", found.to_toml().encode(), exclusive=False)
-        return found
+        write_file(self.place / "best.toml", result.to_toml().encode(), exclusive=False)
+        return result
 
     def _record(self, trial: Any) -> Trial:
         names = {"COMPLETE": "complete", "PRUNED": "pruned"}
         state = names.get(trial.state.name, "failed")
-        settings = {}
-        for key, value in trial.params.items():
+        settings = dict(trial.params)
+        for key, value in settings.items():
             span = self.space[key]
             if isinstance(span, Choice):
-                value = next(v for v in span.values if _name(v) == value)
-            settings[key] = value
-        return Trial(
-            trial.number,
-            settings,
-            float(trial.value) if state == "complete" else None,
-            round(float(trial.user_attrs.get("seconds", 0.0)), 3),
-            state,
-            str(trial.user_attrs.get("note", "")),
-            self._is_default(trial),
-        )
+                settings[key] = next(v for v in span.values if _name(v) == value)
+        value = float(trial.value) if state == "complete" else None
+        seconds = round(float(trial.user_attrs.get("seconds", 0.0)), 3)
+        note = str(trial.user_attrs.get("note", ""))
+        return Trial(trial.number, settings, value, seconds, state, note, self._is_default(trial))
 
     def _importances(self, complete: list[Any]) -> dict[str, float]:
-        """How much of the difference between trials each setting explains; {} for few trials."""
+        """How much each setting explains of the differences; empty for fewer than 8 trials."""
         if len(complete) < 8 or len({t.value for t in complete}) < 2:
             return {}
         evaluator = self.optuna.importance.FanovaImportanceEvaluator(seed=self.seed)
         try:
-            found = self.optuna.importance.get_param_importances(self.study, evaluator=evaluator)
+            shares = self.optuna.importance.get_param_importances(self.study, evaluator=evaluator)
         except (ValueError, RuntimeError):  # no setting was common to all trials, or none varied
             return {}
-        return {name: round(float(share), 4) for name, share in found.items()}
+        return {name: round(float(share), 4) for name, share in shares.items()}
 
 
 def _is_about_settings(error: Exception) -> bool:
-    """Whether other settings may work: refused ones, or what did not fit into memory."""
-    # Of torch, which must not be imported for the linear methods' sake.
-    full_device = type(error).__name__ == "OutOfMemoryError"
-    return full_device or isinstance(error, (LabelgroveError, MemoryError))
+    """Whether other settings may work: these were refused or did not fit into memory."""
+    # torch's error is checked by name, because linear methods must not import torch.
+    out_of_memory = type(error).__name__ == "OutOfMemoryError"
+    return out_of_memory or isinstance(error, (LabelgroveError, MemoryError))
 
 
 def _name(value: Any) -> Any:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from labelgrove.calibrating.calibration import Calibration, label_groups
 from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import DataError
-from labelgrove.methods.base import TrainingFacts
+from labelgrove.model.interface import Model
 
-if TYPE_CHECKING:
-    from labelgrove.calibrating.calibration import Calibration
-
-Change = tuple[Any, dict[str, Any]]  # a model and attributes that it will get
+Change = tuple[Model, dict[str, Any]]  # a model and attributes that it will get
 
 
 def extended_index(
@@ -66,31 +65,30 @@ def grown_facts(facts: TrainingFacts, index: LabelIndex, documents: Corpus | Non
     return replace(facts, documents=count, frequencies=frequencies, grown=facts.grown + new)
 
 
-def grown_calibration(model: Any, attributes: dict[str, Any], changes: list[Change]) -> Calibration:
-    """A calibrated model's calibration with room for new labels; of others it says what it said.
+def grown_calibration(
+    model: Model, attributes: dict[str, Any], changes: list[Change]
+) -> Calibration:
+    """A calibration with room for new labels; what it says of others stays.
 
     ``attributes`` are what the model will have, ``changes`` what its members will.
     """
-    from labelgrove.calibrating.calibration import label_groups
-
-    kept: Calibration = model.calibration_
+    calibration = model.calibration_
+    assert calibration is not None
     known, labels = len(model.index_), len(attributes["index_"])
-    groups, own = kept.groups, kept.label_thresholds
+    groups, thresholds = calibration.groups, calibration.label_thresholds
     if groups is not None and labels > known:
-        grown = _as_if(model, attributes)
-        members = getattr(model, "members_", None)
-        if members is not None:
-            later = {id(owner): values for owner, values in changes}
-            grown.members_ = [_as_if(member, later[id(member)]) for member in members]
-        found = label_groups(grown, kept.by)
-        assert found is not None
-        groups = np.concatenate([groups, found[known:]])
-    if own is not None:
-        own = np.concatenate([own, np.full(labels - known, np.nan, np.float32)])
-    return replace(kept, groups=groups, label_thresholds=own)
+        later = {id(owner): values for owner, values in changes}
+        members = [_with(member, later[id(member)]) for member in model.submodels()]
+        grown = _with(model, attributes | ({"members_": members} if members else {}))
+        new_groups = label_groups(grown, calibration.by)
+        assert new_groups is not None
+        groups = np.concatenate([groups, new_groups[known:]])
+    if thresholds is not None:
+        thresholds = np.concatenate([thresholds, np.full(labels - known, np.nan, np.float32)])
+    return replace(calibration, groups=groups, label_thresholds=thresholds)
 
 
-def _as_if(model: Any, attributes: dict[str, Any]) -> Any:
+def _with(model: Model, attributes: dict[str, Any]) -> Model:
     """A shallow copy of the model with other attributes."""
     other = copy.copy(model)
     vars(other).update(attributes)

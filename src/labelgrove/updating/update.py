@@ -18,8 +18,10 @@ from labelgrove.core.arrays import CSR, Int64, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
+from labelgrove.data.inputs import training_corpus
 from labelgrove.errors import DataError
-from labelgrove.methods.base import check_fitted, training_corpus
+from labelgrove.model.growth import GrowthView, Read
+from labelgrove.model.interface import Model
 from labelgrove.ranking.growing import (
     Examples,
     from_own_text,
@@ -35,15 +37,15 @@ from labelgrove.ranking.growing import (
 )
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.weights import Columns
-from labelgrove.updating.records import extended_index, grown_calibration, grown_facts
+from labelgrove.scores.predictor import check_fitted
+from labelgrove.updating.records import Change, extended_index, grown_calibration, grown_facts
 from labelgrove.updating.report import Growth, GrowthParams, rebuild_reasons, unknown_terms
-from labelgrove.updating.views import Read, View, view_of
 
 SAMPLED_NAMES = 200  # of labels, whose middle is taken off the vectors of labels' texts
 
 
 def update(
-    model: Any,
+    model: Model,
     X: Any,
     y: Any = None,
     *,
@@ -71,7 +73,7 @@ def update(
 
 
 def add_labels(
-    model: Any,
+    model: Model,
     names: Sequence[str],
     *,
     ids: Sequence[str] | None = None,
@@ -123,7 +125,7 @@ class _Task:
     params: GrowthParams
     reporter: Reporter
 
-    def complete(self, model: Any) -> bool:
+    def complete(self, model: Model) -> bool:
         """Whether all documents that the model learnt from are here."""
         return self.old is not None and len(self.old) >= model.facts_.documents
 
@@ -136,15 +138,15 @@ class _Task:
 
 
 def _grow(
-    model: Any,
+    model: Model,
     index: LabelIndex,
     documents: Corpus | None,
     old: Corpus | None,
     params: GrowthParams,
     callbacks: Sequence[Callback],
 ) -> Growth:
-    for member in _members(model):
-        view_of(member)  # refuses before any work is done
+    for single in _singles(model):
+        single.growth()  # refuses before any work is done
     task = _Task(index, documents, old, params, Reporter(callbacks))
     changes, growth = _planned(model, task)
     for owner, attributes in changes:  # nothing can fail from here on
@@ -152,36 +154,33 @@ def _grow(
     return growth
 
 
-def _members(model: Any) -> list[Any]:
+def _singles(model: Model) -> list[Model]:
     """The models that an ensemble, or an ensemble of ensembles, is made of."""
-    if not hasattr(model, "members_"):
+    if not model.submodels():
         return [model]
-    return [single for member in model.members_ for single in _members(member)]
+    return [single for member in model.submodels() for single in _singles(member)]
 
 
-def _planned(model: Any, task: _Task) -> tuple[list[tuple[Any, dict[str, Any]]], Growth]:
-    """What would have to be set in the model and its members, and the report."""
-    if hasattr(model, "members_"):
-        parts = [_planned(member, task) for member in model.members_]
+def _planned(model: Model, task: _Task) -> tuple[list[Change], Growth]:
+    """What must be set in the model and its members, and the report."""
+    if model.submodels():
+        parts = [_planned(member, task) for member in model.submodels()]
         changes = [change for part, _ in parts for change in part]
         reasons = dict.fromkeys(reason for _, growth in parts for reason in growth.reasons)
         growth = replace(parts[0][1], reasons=tuple(reasons))
         attributes: dict[str, Any] = {}
     else:
-        attributes, growth = _grown_member(model, view_of(model), task)
+        attributes, growth = _grown_member(model, model.growth(), task)
         changes = []
     attributes["index_"] = task.index
     attributes["dev_metrics_"] = None
     attributes["facts_"] = grown_facts(model.facts_, task.index, task.documents)
     if model.calibration_ is not None:
         attributes["calibration_"] = grown_calibration(model, attributes, changes)
-    for linear in filter(None, [attributes.get("linear_")]):
-        linear.index_ = task.index
-        linear.facts_ = replace(attributes["facts_"], from_text=False)
     return [*changes, (model, attributes)], growth
 
 
-def _grown_member(model: Any, view: View, task: _Task) -> tuple[dict[str, Any], Growth]:
+def _grown_member(model: Model, view: GrowthView, task: _Task) -> tuple[dict[str, Any], Growth]:
     known = len(model.index_)
     new = np.arange(known, len(task.index))
     changed = task.changed(known)
@@ -243,7 +242,13 @@ class _Placed:
         return Examples(read.features, wide, read.routed[self.number], read.mined)
 
     def trained(
-        self, model: Any, view: View, task: _Task, examples: Examples, learnt: Int64, changed: Int64
+        self,
+        model: Model,
+        view: GrowthView,
+        task: _Task,
+        examples: Examples,
+        learnt: Int64,
+        changed: Int64,
     ) -> list[Columns]:
         """Weights of the labels that have documents."""
         options: dict[str, Any] = {"seed": model.random_state, "threads": self.threads}
@@ -268,8 +273,8 @@ class _Placed:
 
     def from_few(
         self,
-        model: Any,
-        view: View,
+        model: Model,
+        view: GrowthView,
         task: _Task,
         examples: Examples,
         learnt: Int64,
@@ -300,9 +305,9 @@ def _old(corpus: Any, index: LabelIndex) -> Corpus | None:
     return cast(Corpus, corpus).reindex(index)
 
 
-def _label_texts(model: Any, view: View, index: LabelIndex, columns: Int64) -> Read:
+def _label_texts(model: Model, view: GrowthView, index: LabelIndex, columns: Int64) -> Read:
     """The labels' own texts as if they were documents."""
-    if not model.facts_.from_text or (model.method == "linear" and model.facts_.width):
+    if not view.reads_names:
         raise DataError(
             "labels without documents need a model that reads texts alone; give their documents"
         )
@@ -341,8 +346,8 @@ def _unreached(read: Read, labels: CSR, rankers: list[Ranker]) -> float | None:
 
 
 def _report(
-    model: Any,
-    view: View,
+    model: Model,
+    view: GrowthView,
     task: _Task,
     rankers: list[Ranker],
     *,
@@ -353,8 +358,8 @@ def _report(
 ) -> Growth:
     texts = None if task.documents is None else task.documents.texts
     unknown = None
-    if view.vectorizer is not None and texts is not None:
-        unknown = unknown_terms(view.vectorizer, texts)
+    if model.vectorizer_ is not None and texts is not None:
+        unknown = unknown_terms(model.vectorizer_, texts)
     grown = model.facts_.grown + len(new)
     notes = []
     if task.documents is not None and not task.complete(model):

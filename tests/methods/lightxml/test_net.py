@@ -32,7 +32,6 @@ FORMS = [
     pytest.param({"truth": "joined", "groups_kept": 1}, id="one group and the truth"),
     pytest.param({"max_candidates": 6}, id="limited"),
     pytest.param({"max_candidates": 2, "truth": "joined"}, id="limit below the positives"),
-    pytest.param({"logits": "gather"}, id="gather"),
     pytest.param({"logits": "full"}, id="full"),
     pytest.param({"logits": "union"}, id="union"),
     pytest.param({"groups_kept": 100}, id="all groups"),
@@ -247,7 +246,7 @@ def test_the_loss_is_float32_under_autocast():
 def test_wrong_shapes_are_refused():
     tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
     net = LightXmlNet(4, 3, tree, LightXmlParams(layers=2))
-    with pytest.raises(ConfigError, match="states of 2 layers wanted, got 1"):
+    with pytest.raises(ConfigError, match="read the states of 2 layers, got 1"):
         net.predict([torch.ones(1, 4)], 1)
     with pytest.raises(ConfigError, match="the tree has 3 labels"):
         LightXmlNet(4, 7, tree)

@@ -159,7 +159,7 @@ def test_stages_notice_the_dense_block(tmp_path: Any) -> None:
         first = Linear(tree=TREE).fit(texts, labels_of(group), dense=dense, run=run)
         again = Linear(tree=TREE).fit(texts, labels_of(group), dense=dense.copy(), run=run)
         assert made(run) == ["ranker", "tfidf", "tree"]
-        assert again.ranker_.tree == first.ranker_.tree
+        assert again.rankers()[0].tree == first.rankers()[0].tree
         other = dense.copy()
         other[3, 4] += 1
         Linear(tree=TREE).fit(texts, labels_of(group), dense=other, run=run)

@@ -23,7 +23,7 @@ def test_trees_differ_and_all_are_saved(tmp_path: Any) -> None:
     model = Linear(tree=SMALL, n_trees=3).fit(texts, labels)
     first, second, third = (ranker.tree for ranker in model.rankers_)
     assert first != second != third != first
-    assert first == Linear(tree=SMALL).fit(texts, labels).ranker_.tree
+    assert first == Linear(tree=SMALL).fit(texts, labels).rankers()[0].tree
     model.save(tmp_path / "m")
     assert len(Linear.load(tmp_path / "m").rankers_) == 3
 
@@ -93,7 +93,7 @@ def test_labels_with_like_names_share_a_cluster() -> None:
     index = LabelIndex("abcd", names=["red hat", "green shoe", "blue hat", "blue shoe"])
     texts, labels = [*TEXTS, "x"], [["a"], [], ["c"], ["d"], [], ["b"], []]
     tree = TreeParams(branching=2, max_leaf_size=2, label_features="text")
-    found = Linear(tree=tree).fit(texts, labels, index=index).ranker_.tree
+    found = Linear(tree=tree).fit(texts, labels, index=index).rankers()[0].tree
     assert {frozenset(found.leaf_labels[:2]), frozenset(found.leaf_labels[2:])} in (
         {frozenset({0, 2}), frozenset({1, 3})},
         {frozenset({0, 1}), frozenset({2, 3})},  # both share the colour blue
@@ -122,7 +122,7 @@ def test_stages_are_reused_tree_by_tree(tmp_path: Any) -> None:
         assert made(run) == ["ranker", "tfidf", "tree"]
         two = Linear(tree=SMALL, n_trees=2).fit(TEXTS, LABELS, run=run)
         assert made(run) == ["ranker", "ranker-1", "tfidf", "tree", "tree-1"]
-        assert two.rankers_[0].tree == one.ranker_.tree
+        assert two.rankers_[0].tree == one.rankers()[0].tree
         Linear(tree=SMALL).fit(TEXTS, LABELS, run=run, sample_weight=np.arange(1, 7))
         Linear(tree=SMALL).fit(TEXTS, LABELS, run=run, label_tree=two.rankers_[1].tree)
         assert made(run).count("ranker") == 3

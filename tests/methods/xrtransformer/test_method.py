@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("torch")
 
+
 import labelgrove
 from labelgrove.disk.bundle import read_bundle
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
-from labelgrove.methods.base import to_config
 from labelgrove.methods.xrtransformer.method import XRTransformer
 from reference.xrtransformer import inherited
 from test_contract import FEW_STEPS, planted, same, tiny_training
@@ -68,7 +68,7 @@ def test_the_encoder_learns_a_planted_problem_without_the_help_of_tfidf(
     heads: dict[str, Any],
 ) -> None:
     model = fitted_blindly(heads, max_steps=180)
-    assert model.ranker_.features == 1
+    assert model.rankers()[0].features == 1
     assert model.tree_.widths == (2, 8, 30)
     assert model.score(*pairs(200)) > 0.99
 
@@ -114,7 +114,7 @@ def test_levels_that_are_too_wide_are_not_fine_tuned() -> None:
     assert model.story_["steps"] == 7
     with pytest.raises(ConfigError, match="first level has 2 nodes already"):
         new({"max_clusters": 1}).fit(texts, labels)
-    with pytest.raises(ConfigError, match=r"heads\.kept: 2 values wanted, one per level, got 1"):
+    with pytest.raises(ConfigError, match=r"heads\.kept: must have 2 values, one per level, got 1"):
         new({"kept": [3]}).fit(texts, labels)
 
 
@@ -122,9 +122,9 @@ def test_the_ranker_descends_a_tree_of_its_own_unless_told_otherwise() -> None:
     texts, labels = planted(80)
     own = new(refined={"branching": 2, "max_leaf_size": 6}).fit(texts, labels)
     assert own.tree_.widths == (2, 4, 11)
-    assert own.ranker_.tree.widths == (2, 11)
+    assert own.rankers()[0].tree.widths == (2, 11)
     kept = new(refine=False).fit(texts, labels)
-    assert kept.ranker_.tree == kept.tree_
+    assert kept.rankers()[0].tree == kept.tree_
 
 
 def test_a_refined_tree_may_be_grown_from_label_texts() -> None:
@@ -245,7 +245,7 @@ def test_the_ranker_may_do_without_tfidf(tmp_path: Path) -> None:
     with RunFolder(tmp_path / "run") as run:
         model = new(held_out=0.1, ranker_input="vectors").fit(texts, labels, run=run)
     assert computed(tmp_path / "run") == ["refined-tree", "ranker"]
-    assert (model.ranker_.features, model.ranker_.width) == (0, both.ranker_.width)
+    assert (model.rankers()[0].features, model.rankers()[0].width) == (0, both.rankers()[0].width)
     assert model.predict(texts[:3], k=2).counts.tolist() == [2, 2, 2]
     with pytest.raises(ConfigError, match="ranker_input: must be 'both' or 'vectors'"):
         new(ranker_input="terms").fit(texts, labels)
@@ -276,7 +276,7 @@ def test_features_are_refused() -> None:
 
 
 def test_the_class_and_the_name_have_the_same_defaults() -> None:
-    assert to_config(XRTransformer()) == to_config(create("xrtransformer"))
+    assert XRTransformer().to_config() == create("xrtransformer").to_config()
     assert create("xrtransformer", {"tree": {"branching": 8}}).tree.max_leaf_size == 16
 
 

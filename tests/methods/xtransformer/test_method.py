@@ -403,7 +403,7 @@ def test_pretrained_embeddings_index_without_a_first_matcher(tmp_path: Path) -> 
     vectors = embed(encoder, tokenize(texts, encoder, encoder.max_tokens))
     matrix, _ = model.index_.encode(labels)
     expected = cluster_tree(by_documents(vectors, matrix), IndexingParams(clusters=4))
-    assert model.ranker_.tree == expected
+    assert model.rankers()[0].tree == expected
 
 
 def test_label_texts_may_have_an_encoder_of_their_own() -> None:

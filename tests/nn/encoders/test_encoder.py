@@ -14,8 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from labelgrove.core.part import Part  # noqa: E402
 from labelgrove.disk.bundle import read_bundle, write_bundle  # noqa: E402
-from labelgrove.disk.part import Part  # noqa: E402
 from labelgrove.errors import ConfigError, ModelFormatError  # noqa: E402
 from labelgrove.nn.batches.padded import Batches  # noqa: E402
 from labelgrove.nn.embed import embed  # noqa: E402
@@ -227,7 +227,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(load: Load, freeze: int
     assert gradients[0]
     for plain, again in zip(*gradients, strict=True):
         torch.testing.assert_close(plain, again)
-    with pytest.raises(ConfigError, match="xlnet encoders do not offer it"):
+    with pytest.raises(ConfigError, match="xlnet encoders do not support it"):
         load("xlnet", gradient_checkpointing=True)
 
 

@@ -85,7 +85,7 @@ def test_a_folder_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     assert find_encoder("mine") == Path("mine")
     (folder / "model.safetensors").unlink()
-    with pytest.raises(ConfigError, match=r"must hold config\.json"):
+    with pytest.raises(ConfigError, match=r"must have config\.json"):
         find_encoder(str(folder))
     for missing in ("./mine2", str(tmp_path / "a/b"), "~/no such folder", ""):
         with pytest.raises(ConfigError, match="there is no such folder"):

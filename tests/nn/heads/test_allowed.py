@@ -17,8 +17,7 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.cascadexml.net import CascadeNet
 from labelgrove.methods.cascadexml.params import CascadeParams
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
-from labelgrove.nn.heads.allowed import AllowedNodes
-from labelgrove.nn.heads.candidates import TreeIndex
+from labelgrove.nn.heads.candidates import AllowedNodes, TreeIndex
 
 WIDTH, DOCUMENTS = 4, 3
 

@@ -1,4 +1,4 @@
-"""Three ways to shortlisted logits give the same numbers and touch the same rows."""
+"""Two ways to shortlisted logits give the same numbers and touch the same rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from labelgrove.nn.heads.layers import (  # noqa: E402
     used_rows,
 )
 
-FORMS = ("auto", "union", "gather", "full")
+FORMS = ("auto", "union", "full")
 
 
 class CopiedRows(torch.nn.Module):
@@ -94,13 +94,12 @@ def test_rows_off_the_lists_get_no_gradient(form):
     assert touched == used
 
 
-@pytest.mark.parametrize("form", ["union", "gather"])
-def test_tables_that_hand_out_rows_are_read_only_where_needed(form):
+def test_tables_that_hand_out_rows_are_read_only_where_needed():
     torch.manual_seed(0)
     ids, mask, hidden, factors = problem(2)
     table = CopiedRows(30, 5)
     assert isinstance(table, Rows)
-    logits = shortlist_logits(hidden, table, ids, mask, form=form)
+    logits = shortlist_logits(hidden, table, ids, mask)
     plain = LabelTable(30, 5)
     with torch.no_grad():
         plain.weight.copy_(table.weight)

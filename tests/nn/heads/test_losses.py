@@ -125,13 +125,10 @@ def test_losses_are_float32_also_for_half_precision_logits():
 
 
 def test_relevance_weights():
-    counts = torch.tensor([[3, 0, 1, 4], [0, 0, 0, 0]])
-    mask = torch.tensor([[True, True, True, False], [True] * 4])
-    assert relevance_weights(counts, mask).tolist()[0][:3] == [3.0, 1.0, 1.0]
-    assert relevance_weights(counts, mask, norm="l1").tolist()[0][:3] == [0.75, 1.0, 0.25]
-    largest = relevance_weights(counts, mask, norm="max", negative_weight=0.5)
-    assert largest[0, :3].tolist() == [1.0, 0.5, pytest.approx(1 / 3)]
-    assert largest[1].tolist() == [0.5] * 4
+    counts = torch.tensor([[3, 0, 1], [0, 0, 0]])
+    assert relevance_weights(counts).tolist() == [[3.0, 1.0, 1.0], [1.0] * 3]
+    shares = relevance_weights(counts, norm="l1", negative_weight=0.5)
+    assert shares.tolist() == [[0.75, 0.5, 0.25], [0.5] * 3]
 
 
 @pytest.mark.parametrize(("norm", "negative"), [("none", 1.0), ("l1", 0.25)])
@@ -150,7 +147,7 @@ def test_a_level_of_xr_transformer(norm, negative, reduction):
     kept = RaggedLabels.from_rows(clusters).padded()
     listed = shortlist(index, 1, kept, valid_nodes(kept), truth)
     weights = relevance_weights(
-        occurrences(truth[1], listed.ids), listed.mask, norm=norm, negative_weight=negative
+        occurrences(truth[1], listed.ids) * listed.mask, norm=norm, negative_weight=negative
     )
     losses = document_losses(
         shortlist_logits(hidden, table, listed.ids, listed.mask),

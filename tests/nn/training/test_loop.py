@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from labelgrove.core.callbacks import Event, Reporter  # noqa: E402
-from labelgrove.disk.part import Part  # noqa: E402
+from labelgrove.core.part import Part  # noqa: E402
 from labelgrove.disk.run_folder import RunFolder, run_status  # noqa: E402
 from labelgrove.disk.tensors import read_tensors  # noqa: E402
 from labelgrove.errors import ConfigError, DataError, ModelFormatError  # noqa: E402
@@ -222,7 +222,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> Non
     said: list[Any] = []
     reporter = Reporter([lambda event: said.append(event.values.get("text"))])
     assert run(resumed, params, folder=tmp_path, reporter=reporter).resumed_from == 3
-    assert "train: goes on after 3 of 36 updates" in said
+    assert "train: continues after 3 of 36 updates" in said
     assert_same_bits(whole, resumed)
 
 

@@ -118,7 +118,7 @@ def test_patience_waits_for_averaging_to_begin(kind: Any) -> None:
 
 
 def test_averaging_that_would_never_begin_is_refused() -> None:
-    with pytest.raises(ConfigError, match="begin after 5,000 updates, and training has 36"):
+    with pytest.raises(ConfigError, match="begin after 5,000 updates, but training has only 36"):
         run(Model(), replace(PARAMS, average="ema", swa_start=5000))
 
 

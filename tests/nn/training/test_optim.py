@@ -14,7 +14,6 @@ from labelgrove.nn.training.optim import (  # noqa: E402
     adamw,
     clip_gradients,
     parameter_groups,
-    split_parameters,
 )
 from labelgrove.nn.training.params import LoopParams  # noqa: E402
 
@@ -29,7 +28,7 @@ class Model(nn.Module):
 def test_each_parameter_has_the_rate_and_decay_of_its_place() -> None:
     model = Model()
     params = LoopParams(lr=1e-4, head_lr=1e-3, weight_decay=0.05, head_weight_decay=0.005)
-    groups = parameter_groups(*split_parameters(model), params)
+    groups = parameter_groups(model, params)
     found = {id(p): (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
     names = {name: found.pop(id(p)) for name, p in model.named_parameters()}
     assert found == {}
@@ -47,9 +46,11 @@ def test_each_parameter_has_the_rate_and_decay_of_its_place() -> None:
 def test_frozen_parameters_are_in_no_group() -> None:
     model = Model()
     model.encoder.requires_grad_(False)
-    groups = parameter_groups(*split_parameters(model), LoopParams())
-    assert {group["part"] for group in groups} == {"head"}
-    assert adamw(groups, LoopParams()) is not None
+    groups = parameter_groups(model, LoopParams())
+    assert {(group["part"], group["peak"]) for group in groups} == {("head", LoopParams().lr)}
+    optimizer = adamw(model, LoopParams(beta1=0.7, beta2=0.9, eps=1e-3))
+    assert optimizer.defaults["betas"] == (0.7, 0.9) and optimizer.defaults["eps"] == 1e-3
+    assert adamw(model.requires_grad_(False), LoopParams()) is None
 
 
 def test_clipping_agrees_with_torch_and_leaves_small_gradients_alone() -> None:

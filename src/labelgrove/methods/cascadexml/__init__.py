@@ -1,3 +1,1 @@
 """CascadeXML: all resolutions of a label tree learnt at once."""
-
-from labelgrove.methods.cascadexml.method import CascadeXML as CascadeXML

@@ -1,13 +1,14 @@
-"""CascadeXML's network: coarse label clusters read early layers, labels the last, all at once.
+"""CascadeXML's network: coarse label clusters read early encoder layers, labels the last.
 
-Every level scores only what the level above kept. In training, true nodes are brought into the
-lists; at prediction nobody knows them. A level's loss reaches the layers it reads and those below.
+All levels are trained together. Each level scores only the children of the nodes that the level
+above kept. Training adds the true nodes to the lists; prediction does not know them. A level's loss
+reaches the layers it reads and those below.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +20,8 @@ from labelgrove.core.arrays import CSR, Float32
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.cascadexml.params import CascadeParams
-from labelgrove.nn.heads.allowed import AllowedNodes
 from labelgrove.nn.heads.candidates import (
+    AllowedNodes,
     Candidates,
     TreeIndex,
     best,
@@ -34,6 +35,8 @@ from labelgrove.nn.heads.layers import (
     NodeLogit,
     Rows,
     TopLabels,
+    as_numpy,
+    check_shape,
     full_logits,
     log_odds,
     per_level,
@@ -47,7 +50,7 @@ ROWS_PER_COPY = 1 << 16
 
 
 class Level(NamedTuple):
-    """What one level made of a batch: its candidates, their logits, and what it kept of them."""
+    """One level's result for a batch: its candidates, their logits, and the nodes it kept."""
 
     listed: Candidates
     logits: Tensor
@@ -59,13 +62,8 @@ class Level(NamedTuple):
 class CascadeNet(nn.Module):
     """From pooled layer states to labels, level by level down a tree.
 
-    The first two states are the first level's, then comes one per level: see
-    :func:`cascade_layers`. ``table`` brings a label table for the last level, its rows in the order
-    of the tree's leaves.
-
-    >>> net = CascadeNet(4, LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
-    >>> net.predict([torch.ones(1, 4)] * 3, k=2).columns.shape
-    torch.Size([1, 2])
+    The first level reads two states and every other level one; see :func:`cascade_layers`.
+    ``table`` is a label table for the last level, with its rows in the order of the tree's leaves.
     """
 
     def __init__(
@@ -88,18 +86,14 @@ class CascadeNet(nn.Module):
         tables: list[Any] = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]
         tables.append(table or LabelTable(tree.labels, width))
         self.tables = nn.ModuleList(tables)
-        if tuple(tables[-1].weight.shape) != (tree.labels, width):
-            raise ConfigError(
-                f"the label table must be {tree.labels} x {width}, "
-                f"got {tuple(tables[-1].weight.shape)}"
-            )
+        check_shape(tables[-1], tree.labels, width)
 
     @torch.no_grad()
     def start_from(self, labels: CSR) -> None:
-        """Sets the biases by the training documents' labels, unless ``priors`` is off.
+        """Sets the biases from the labels of the training documents, unless ``priors`` is off.
 
-        On the first level every document is scored on every node. Below, a node is scored where its
-        parent is kept: in as many documents as a parent is on average, and where it is true.
+        On the first level every document is scored on every node. Below it, a node is scored where
+        its parent is kept, so in an average share of the documents, and where it is true.
         """
         if not self.params.priors:
             return
@@ -112,42 +106,36 @@ class CascadeNet(nn.Module):
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Mean loss of the documents, and what to watch of each level.
+        """Mean loss of the documents, and statistics of each level.
 
-        ``recall.1`` is the share of true labels whose cluster the first level would keep by itself,
-        of lists with the true nodes brought in; :meth:`shortlist_recall` is without that.
+        ``recall.1`` is the share of true labels whose cluster the first level would keep without
+        forcing, but from lists that include the true nodes; :meth:`shortlist_recall` uses lists
+        without them.
         """
         truth = self.index.true_nodes(positives)
         levels = self._levels(states, truth, dropout=self.training)
+        reduction = self.params.reduction
         stats: dict[str, Tensor] = {}
         losses, sizes = [], []
         for number, level in enumerate(levels):
-            listed = level.listed
-            losses.append(
-                document_losses(
-                    level.logits,
-                    listed.targets,
-                    mask=listed.mask,
-                    reduction=self.params.reduction,
-                )
-            )
-            sizes.append(listed.mask.sum(1))
+            _, mask, _, targets = level.listed
+            losses.append(document_losses(level.logits, targets, mask=mask, reduction=reduction))
+            sizes.append(mask.sum(1))
             stats[f"loss.{number + 1}"] = losses[-1].detach().mean()
             stats[f"candidates.{number + 1}"] = sizes[-1].float().mean()
             if number < len(self.kept):
-                found = self._unforced(level, self.kept[number], truth[number])
-                stats[f"recall.{number + 1}"] = found[0] / found[1].clamp(min=1)
+                hits, true = self._unforced(level, self.kept[number], truth[number])
+                stats[f"recall.{number + 1}"] = hits / true.clamp(min=1)
         fewest = torch.stack(sizes).amin(0).clamp(min=1)
         total = torch.zeros_like(losses[0])
-        rescaled = self.params.rescale and self.params.reduction == "mean"
+        rescaled = self.params.rescale and reduction == "mean"
         for factor, size, values in zip(self.weights, sizes, losses, strict=True):
-            scaled = values * (size / fewest) if rescaled else values
-            total = total + factor * scaled
+            total = total + factor * (values * (size / fewest) if rescaled else values)
         mean = total.mean()
         return mean, {"loss": mean.detach()} | stats
 
     def allowing(self, allowed: npt.NDArray[np.bool_]) -> AllowedNodes:
-        """What :meth:`predict` takes as ``allowed``, from a flag per label column."""
+        """The argument ``allowed`` of :meth:`predict`, from a flag per label column."""
         return AllowedNodes(self.index, allowed)
 
     def predict(
@@ -155,14 +143,13 @@ class CascadeNet(nn.Module):
         states: Sequence[Tensor],
         k: int,
         *,
-        score: Literal["level", "weighted"] | None = None,
         enough: bool = False,
         allowed: AllowedNodes | None = None,
     ) -> TopLabels:
-        """The best ``k`` labels, by the rule of the settings or another; never any dropout.
+        """The best ``k`` labels by ``params.score``, without dropout.
 
-        With ``enough``, more clusters are kept where fewer would not have ``k`` labels for certain.
-        ``allowed`` is what :meth:`allowing` made: clusters without allowed labels are passed over.
+        With ``enough``, enough clusters are kept to have ``k`` labels. ``allowed`` is from
+        :meth:`allowing`; clusters without allowed labels are skipped.
         """
         with torch.no_grad():
             kept = self.kept
@@ -171,14 +158,14 @@ class CascadeNet(nn.Module):
                 kept = [max(pair) for pair in zip(kept, needed, strict=True)]
             levels = self._levels(states, None, dropout=False, kept=kept, allowed=allowed)
             listed, scores = levels[-1].listed, levels[-1].logits.sigmoid()
-            if len(levels) > 1 and (score or self.params.score) == "weighted":
+            if len(levels) > 1 and self.params.score == "weighted":
                 scores = scores * levels[-2].kept_logits.sigmoid().gather(1, listed.slots)
             return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
-        """Per cluster level (true labels still in the shortlist, true labels) at prediction.
+        """Per cluster level (true labels still in the shortlist of prediction, true labels).
 
-        The last row is what can be found at all; counts of batches add up.
+        The last row counts the labels that prediction can find at all.
         """
         with torch.no_grad():
             levels = self._levels(states, None, dropout=False)
@@ -192,11 +179,11 @@ class CascadeNet(nn.Module):
             return torch.stack(rows)
 
     def text(self, states: Sequence[Tensor]) -> Tensor:
-        """What the labels' level reads, without dropout."""
+        """What the level of the labels reads, without dropout."""
         return self._vectors(states, dropout=False)[-1]
 
     def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]:
-        """Logits on the way to a label, be it on the documents' shortlists or not."""
+        """Logits on the path to a label, even if it is on no shortlist."""
         nodes = [int(self.index.leaf_positions[column])]
         for level in range(len(self.tables) - 1, 0, -1):
             nodes.insert(0, int(self.index.parents(level)[nodes[0]]))
@@ -204,13 +191,11 @@ class CascadeNet(nn.Module):
         steps = []
         for level, vectors in enumerate(self._vectors(states, dropout=False)):
             table: Any = self.tables[level]
-            weight, bias = (
-                value[nodes[level]].detach().float() for value in (table.weight, table.bias)
-            )
-            logit = vectors.float() @ weight + bias
+            node, width = nodes[level], self.index.widths[level]
+            bias = float(table.bias[node].detach())
+            logit = vectors.float() @ table.weight[node].detach().float() + bias
             counts = level >= len(nodes) - counted
-            width = self.index.widths[level]
-            steps.append(NodeLogit(level + 1, nodes[level], width, logit, float(bias), counts))
+            steps.append(NodeLogit(level + 1, node, width, logit, bias, counts))
         return steps
 
     def output_layer(self) -> tuple[Float32, Float32]:
@@ -219,11 +204,11 @@ class CascadeNet(nn.Module):
         columns = self.index.leaf_labels.cpu().numpy()
         weights = np.empty(tuple(table.weight.shape), np.float32)
         biases = np.empty(len(columns), np.float32)
-        # In pieces: a table of millions of rows has no room for a second one beside it on a GPU.
+        # In pieces: a GPU has no memory for a second table of millions of rows.
         for start in range(0, len(columns), ROWS_PER_COPY):
             piece = slice(start, start + ROWS_PER_COPY)
-            weights[columns[piece]] = table.weight[piece].detach().float().cpu().numpy()
-            biases[columns[piece]] = table.bias[piece].detach().float().cpu().numpy()
+            weights[columns[piece]] = as_numpy(table.weight[piece])
+            biases[columns[piece]] = as_numpy(table.bias[piece])
         return weights, biases
 
     def _levels(
@@ -276,13 +261,12 @@ class CascadeNet(nn.Module):
     def _vectors(self, states: Sequence[Tensor], *, dropout: bool) -> list[Tensor]:
         """What each level's head reads."""
         if len(states) != len(self.tables) + 1:
-            raise ConfigError(f"{len(self.tables) + 1} layer states wanted, got {len(states)}")
+            raise ConfigError(
+                f"the heads read {len(self.tables) + 1} layer states, got {len(states)}"
+            )
         pair = functional.dropout(torch.cat(list(states[:2]), 1), self.params.mix_dropout, dropout)
-        vectors = [self.mix(pair), *states[2:]]
-        return [
-            functional.dropout(vector, share, dropout)
-            for vector, share in zip(vectors, self.dropout, strict=True)
-        ]
+        pairs = zip([self.mix(pair), *states[2:]], self.dropout, strict=True)
+        return [functional.dropout(vector, share, dropout) for vector, share in pairs]
 
     def _unforced(self, level: Level, keep: int, true: Tensor) -> Tensor:
         kept, mask = level.kept, level.kept_mask

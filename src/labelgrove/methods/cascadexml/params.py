@@ -1,4 +1,4 @@
-"""CascadeXML's settings, and what they make of an encoder's layers and a label set."""
+"""CascadeXML's settings, and which layers and clusters follow from them."""
 
 from __future__ import annotations
 
@@ -18,53 +18,35 @@ FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
 
 @dataclass
 class CascadeParams(Params):
-    """CascadeXML's levels; a list has one value per level, a single value serves all.
+    """CascadeXML's levels; a list has one value per level, a single value serves all."""
 
-    >>> CascadeParams(truth="joined", kept=[128, 256, 400]).validate().score
-    'level'
-    """
-
-    standardise: bool = param(
-        True,
-        help="states begin at mean 0 and spread 1 before a head reads them; false = as published",
-    )
-    priors: bool = param(
-        True, help="biases begin at the log odds of a candidate being true; false = 0, as published"
-    )
+    standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")
+    priors: bool = param(True, help="biases start from log odds; published: false")
     layers: Literal["spread", "last"] = param(
-        "spread",
-        help="spread: coarse levels read earlier layers; last: all read the last, as an ablation",
+        "spread", help="spread: coarse levels read earlier layers; last: all read the last"
     )
     clusters: list[int] = param(
         [],
         ge=1,
-        help="nodes of cluster levels: powers of two, evenly apart; levels no coarser than the "
-        "labels are left out; empty = by the number of labels, 8 times apart",
+        help="nodes of the cluster levels: powers of two that grow by the same factor; levels with "
+        "as many nodes as labels are left out; empty = by the number of labels, with a factor of 8",
     )
-    row_table_from: int = param(
-        300_000, ge=0, help="from so many labels on, an update touches only the rows in use"
-    )
-    kept: int | list[int] = param(
-        128, ge=1, help="best clusters of each cluster level whose children are candidates"
-    )
+    row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
+    kept: int | list[int] = param(128, ge=1, help="best clusters kept on each cluster level")
     dropout: float | list[float] | None = param(
         None, ge=0, le=1, help="dropout before each level's head; none = as published for the depth"
     )
-    mix_dropout: float = param(
-        0.2, ge=0, le=1, help="dropout before the first level's two layers mix"
-    )
+    mix_dropout: float = param(0.2, ge=0, le=1, help="dropout before the first level's layers mix")
     truth: Literal["forced", "joined"] = param(
         "forced",
-        help="forced: true clusters are always kept (code); joined: true nodes join the children "
-        "of the clusters that look best (paper)",
+        help="forced: true clusters are always kept (code); joined: true nodes are added to the "
+        "children of the best clusters (paper)",
     )
-    reduction: Literal["mean", "sum"] = param(
-        "mean", help="of a document's losses over the candidates of a level"
-    )
+    reduction: Literal["mean", "sum"] = param("mean", help="of the losses over candidates")
     rescale: bool = param(
         True,
-        help="a level's mean loss times its candidates / the fewest of any level (paper); false = "
-        "means count alike (code); sums need no rescaling",
+        help="multiply a level's mean loss by its candidates / the fewest of any level (paper); "
+        "false = all means count the same (code); sums need no rescaling",
     )
     level_weights: list[float] = param([], ge=0, help="factor on each level's loss; empty = 1")
     score: Literal["level", "weighted"] = param(
@@ -78,14 +60,14 @@ def cascade_layers(
 ) -> list[tuple[int, ...]]:
     """Which layers of an encoder each level reads; layer ``depth`` is the last, 0 the embeddings.
 
-    Levels lie a sixth of the depth apart, the labels' at the end; the first reads two layers. Or
-    all lie at the end (``kind="last"``).
+    Levels are a sixth of the depth apart, with the labels at the end; the first level reads two
+    layers. With ``kind="last"``, all are at the end.
 
     >>> cascade_layers(12, 4), cascade_layers(6, 3)
     ([(5, 6), (8,), (10,), (12,)], [(3, 4), (5,), (6,)])
     """
     if depth < 1 or levels < 1:
-        raise ConfigError(f"a cascade needs layers and levels, got {depth} and {levels}")
+        raise ConfigError(f"CascadeXML needs layers and levels, got {depth} and {levels}")
     apart = 1 / 6 if kind == "spread" else 0.0
     shares = [1 - (levels - 1 - level) * apart for level in range(levels)]
     layers = [max(1, math.floor(depth * share + 0.5)) for share in shares]
@@ -93,11 +75,7 @@ def cascade_layers(
 
 
 def cascade_clusters(labels: int) -> tuple[int, ...]:
-    """Clusters per cluster level for so many labels; powers of two, none for a small label set.
-
-    >>> cascade_clusters(670_091), cascade_clusters(30_938), cascade_clusters(500)
-    ((1024, 8192, 65536), (512, 4096), ())
-    """
+    """Clusters per cluster level: powers of two; a small label set has none."""
     if labels < FEWEST_CLUSTERS * LABELS_PER_CLUSTER:
         return ()
     widths = [2 ** round(math.log2(labels / LABELS_PER_CLUSTER))]
@@ -109,13 +87,9 @@ def cascade_clusters(labels: int) -> tuple[int, ...]:
 
 
 def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) -> TreeParams:
-    """``tree`` with the levels that ``params.clusters`` or :func:`cascade_clusters` wants.
-
-    >>> cascade_tree_params(670_091, CascadeParams(), TreeParams()).max_leaf_size
-    11
-    """
+    """``tree`` with the levels of ``params.clusters`` or :func:`cascade_clusters`."""
     if tree.kind != "balanced":
-        raise ConfigError(f"tree.kind: a cascade's levels are a balanced tree's, got {tree.kind!r}")
+        raise ConfigError(f"tree.kind: CascadeXML needs a balanced tree, got {tree.kind!r}")
     widths = params.clusters or cascade_clusters(labels)
     shape: dict[str, Any] = {"max_leaf_size": max(1, labels)}
     coarser = [width for width in widths if width < labels]
@@ -134,7 +108,7 @@ def cascade_tree_params(labels: int, params: CascadeParams, tree: TreeParams) ->
 
 
 def idle_settings(params: CascadeParams, labels: int) -> list[str]:
-    """Names of settings that were changed and that so few labels have no clusters for.
+    """Names of changed settings that have no effect, because so few labels get no clusters.
 
     >>> idle_settings(CascadeParams(clusters=[512], kept=64), 100)
     ['heads.clusters', 'heads.kept']
@@ -145,13 +119,13 @@ def idle_settings(params: CascadeParams, labels: int) -> list[str]:
 
 
 def _check_lists(params: CascadeParams, clusters: int, labels: int) -> None:
-    """Refuses lists that do not fit the levels that so many labels get, before any training."""
-    wanted = {"kept": clusters, "dropout": clusters + 1, "level_weights": clusters + 1}
-    for name, levels in wanted.items():
-        given = getattr(params, name)
-        if isinstance(given, list) and given and len(given) != levels:
+    """Refuses, before any training, lists that do not fit the number of levels."""
+    lengths = {"kept": clusters, "dropout": clusters + 1, "level_weights": clusters + 1}
+    for name, levels in lengths.items():
+        values = getattr(params, name)
+        if isinstance(values, list) and values and len(values) != levels:
             raise ConfigError(
-                f"heads.{name}: {levels} values wanted, got {len(given)}: {labels:,} labels get "
-                f"{clusters} levels of clusters (heads.clusters), and the labels are one more "
-                f"level; {'[]' if name == 'level_weights' else 'a single number'} is for all levels"
+                f"heads.{name}: must have {levels} values, got {len(values)}: {labels:,} labels "
+                f"get {clusters} levels of clusters (heads.clusters), and the labels are one more "
+                f"level; {'[]' if name == 'level_weights' else 'a single number'} serves all levels"
             )

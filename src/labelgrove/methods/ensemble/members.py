@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,26 +14,24 @@ from labelgrove.core.params import unknown_key
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.methods import create, method_class
+from labelgrove.model.interface import Model
 
 
-def with_members(cls: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+def with_members(own: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
     """Config tables of an ensemble with models in place of ``[[members]]``.
 
-    Keys that are no arguments of the ensemble, and ``random_state`` and ``n_jobs``, are defaults
-    for the members that know them.
+    Keys that are not among the ensemble's ``own``, and ``random_state`` and ``n_jobs``, are
+    defaults for the members that know them.
 
     >>> other = {"method": "linear", "ranker": {"C": 3.0}}
     >>> tables = {"members": [{"method": "linear"}, other], "ranker": {"C": 2.0}}
-    >>> from labelgrove import Ensemble
-    >>> [member.ranker.C for member in with_members(Ensemble, tables)["members"]]
+    >>> [member.ranker.C for member in with_members(["members"], tables)["members"]]
     [2.0, 3.0]
     """
-    from labelgrove.methods import create, method_class
-
     tables = config.get("members", [])
     if not isinstance(tables, Sequence) or not all(isinstance(t, Mapping) for t in tables):
         raise ConfigError("members: must be tables, [[members]], each with a method")
-    own = list(inspect.signature(cls).parameters)
     defaults = {
         key: value
         for key, value in config.items()
@@ -45,7 +42,7 @@ def with_members(cls: Any, config: Mapping[str, Any]) -> dict[str, Any]:
         if "method" not in table:
             raise ConfigError(f"members: number {number} has no method")
         named = table["method"]
-        arguments = list(inspect.signature(method_class(named)).parameters)
+        arguments = method_class(named)._get_param_names()
         known.update(arguments)
         settings = {key: value for key, value in defaults.items() if key in arguments}
         for key, value in table.items():
@@ -60,7 +57,7 @@ def with_members(cls: Any, config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key in own} | {"members": members}
 
 
-def check_kinds(members: Sequence[Any], rule: str) -> None:
+def check_kinds(members: Sequence[Model], rule: str) -> None:
     """Refuses the mean of scores that have none, before anything is trained.
 
     >>> from labelgrove import Linear, SearchParams
@@ -71,7 +68,7 @@ def check_kinds(members: Sequence[Any], rule: str) -> None:
     """
     kinds: dict[bool, str] = {}
     for number, member in enumerate(members, 1):
-        kind = _kind_of(member)
+        kind = "probability" if member.calibration_ is not None else member.score_kind
         if kind is not None:
             kinds.setdefault(kind == "margin", f"{number} {member.method}")
     if rule == "mean" and len(kinds) > 1:
@@ -79,16 +76,6 @@ def check_kinds(members: Sequence[Any], rule: str) -> None:
             f"rule: {kinds[True]} gives margins and {kinds[False]} scores between 0 and 1, whose "
             "mean says nothing; choose rank, softmax, sigmoid, round-robin or learnt"
         )
-
-
-def _kind_of(member: Any) -> str | None:
-    """What a member's scores are by its settings; None where only a prediction tells."""
-    if getattr(member, "calibration_", None) is not None:
-        return "probability"
-    says = getattr(member, "ranking", None) or getattr(member, "search", None)
-    if says is not None:
-        return str(says.score_kind)
-    return "product" if hasattr(member, "heads") else None
 
 
 def check_same_labels(first: LabelIndex, other: LabelIndex, who: str) -> None:
@@ -104,17 +91,6 @@ def check_same_labels(first: LabelIndex, other: LabelIndex, who: str) -> None:
         f"{who} has other labels than member 1, or another order: column {column} is "
         f"{there} there and {here} here; {advice}"
     )
-
-
-def understood(number: int, member: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the given arguments that a member's ``predict`` has."""
-    asked = {name: value for name, value in given.items() if value is not None}
-    if not asked:
-        return {}  # reading a signature takes as long as a quick prediction
-    known = inspect.signature(member.predict).parameters
-    if "allow" in asked and "allow" not in known:
-        raise ConfigError(f"allow, deny: member {number} ({member.method}) cannot use them")
-    return {name: value for name, value in asked.items() if name in known}
 
 
 @contextmanager

@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast, get_args
+from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
 
 import numpy as np
 from sklearn.base import clone
 
 from labelgrove.core.callbacks import Callback, Reporter, Timing
-from labelgrove.core.params import Params
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.disk.part import Part
+from labelgrove.data.inputs import hold_out, training_corpus
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
-from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.base import (
-    TrainingFacts,
-    check_fitted,
-    check_params,
-    hold_out,
-    load,
-    load_estimator,
-    save_estimator,
-    training_corpus,
+from labelgrove.errors import (
+    ConfigError,
+    DataError,
+    ModelFormatError,
+    NotFittedError,
+    UnsupportedError,
 )
+from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import LabelTree
+from labelgrove.methods import load_folder
 from labelgrove.methods.ensemble.members import (
     check_kinds,
     check_same_labels,
     prefixed,
     stages_in,
-    understood,
+    with_members,
 )
 from labelgrove.methods.estimator import Estimator
-from labelgrove.methods.requests import MinScore
+from labelgrove.model.interface import Model
+from labelgrove.model.settings import check_settings
+from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.scores.merging import (
     MEASURED_AT,
     Learnt,
@@ -48,6 +49,7 @@ from labelgrove.scores.predictions import Predictions
 MEMBERS = "members"  # the folder of the members' own model folders, numbered from 1
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Ensemble(Estimator):
     """Several models, trained by ``fit`` or brought by :meth:`join`, that predict together.
 
@@ -67,26 +69,15 @@ class Ensemble(Estimator):
     """
 
     method: ClassVar[str] = "ensemble"
-    groups: ClassVar[dict[str, type[Params]]] = {}
+    reads_dense: ClassVar[bool] = True  # for the members that read it
 
-    def __init__(
-        self,
-        members: Sequence[Any] = (),
-        *,
-        rule: Rule | Literal["learnt"] = "mean",
-        weights: Sequence[float] | None = None,
-        candidates: int = 100,
-        held_out: float = 0.05,
-        random_state: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.members = members
-        self.rule = rule
-        self.weights = weights
-        self.candidates = candidates
-        self.held_out = held_out
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    members: Sequence[Model] = field(default=(), kw_only=False)
+    rule: Rule | Literal["learnt"] = "mean"
+    weights: Sequence[float] | None = None
+    candidates: int = 100
+    held_out: float = 0.05
+    random_state: int = 0
+    n_jobs: int | None = None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Arguments by name, those of members as ``members__NUMBER__NAME``.
@@ -154,10 +145,8 @@ class Ensemble(Estimator):
                     learnt_from, callbacks=[prefixed(name, c) for c in callbacks], run=shared
                 )
                 timings |= {f"{name}: {stage}": t for stage, t in member.timings_.items()}
+        self._remember(corpus, timings)
         self._take(members, held_out, Reporter(callbacks))
-        self.facts_ = TrainingFacts.of(corpus)
-        self.calibration_ = None
-        self.timings_ = timings
         return self
 
     def join(self, held_out: Any = None, y: Any = None) -> Self:
@@ -174,7 +163,7 @@ class Ensemble(Estimator):
         """
         self._check()
         for number, member in enumerate(self.members, 1):
-            if not hasattr(member, "index_"):
+            if not member.fitted:
                 raise NotFittedError(
                     f"member {number} ({member.method}) is not fitted; fit it first, "
                     "or fit the whole ensemble"
@@ -191,16 +180,16 @@ class Ensemble(Estimator):
         self.timings_ = {}
         return self
 
-    def _take(self, members: list[Any], held_out: Corpus | None, reporter: Reporter) -> None:
+    def _take(self, members: list[Model], held_out: Corpus | None, reporter: Reporter) -> None:
         """Makes fitted models the members, and settles rule and weights."""
         first = members[0].index_
         for number, member in enumerate(members[1:], 2):
             check_same_labels(first, member.index_, f"member {number} ({member.method})")
-            member.index_ = first  # one object, so that nobody compares the labels again
+            member.index_ = first  # one object, so that the labels are not compared again
         self.members_ = members
         self.index_ = first
         self.dev_metrics_ = None
-        self.report_: dict[str, Any] = {}
+        self.report_ = {}
         # Where nothing can be learnt, ranks: they go together whatever scores the members have.
         self.rule_: Rule = "rank" if self.rule == "learnt" else self.rule
         given = [1.0] * len(members) if self.weights is None else self.weights
@@ -214,7 +203,7 @@ class Ensemble(Estimator):
             reporter.message(_sentence(learnt, alone))
 
     def _learn(self, held_out: Corpus) -> tuple[Learnt, dict[str, Any]]:
-        places = self._places(1)
+        places = self._ranks(1)
         found = [member.predict(held_out, k=places) for member in self.members_]
         learnt = learn_weights(found, held_out.labels, places=places, threads=self.n_jobs)
         alone = {
@@ -223,93 +212,102 @@ class Ensemble(Estimator):
         }
         return learnt, alone
 
-    def _places(self, k: int) -> int:
+    def _ranks(self, k: int) -> int:
         """How many labels each member is asked for."""
         return min(max(k, self.candidates), len(self.index_))
 
-    def predict(
-        self,
-        X: Any,
-        k: int = 5,
-        *,
-        dense: Any = None,
-        allow: Any = None,
-        deny: Any = None,
-        min_score: MinScore = None,
-        diversity: float = 0.0,
-        raw: bool = False,
-        threads: int | None = None,
-    ) -> Predictions:
-        """The k best labels of each document by all members together.
+    def submodels(self) -> list[Model]:
+        """The members, fitted or not."""
+        return list(self.members_ if self.fitted else self.members)
 
-        ``dense`` goes to the members that read it; ``allow`` and ``deny`` need members that all
-        know them. ``min_score`` and ``diversity`` are as for the linear method.
-        """
-        return self._answer(
-            X,
-            k,
-            threads=threads,
-            beside={"dense": dense},
-            allow=allow,
-            deny=deny,
-            min_score=min_score,
-            diversity=diversity,
-            raw=raw,
+    def encoders(self) -> list[EncoderParams]:
+        """Those of all members."""
+        return [encoder for member in self.submodels() for encoder in member.encoders()]
+
+    def use_device(self, device: str) -> None:
+        """All members run there."""
+        for member in self.members:
+            member.use_device(device)
+
+    @property
+    def score_kind(self) -> None:
+        """Only a prediction tells."""
+        return
+
+    def trees(self) -> dict[str, LabelTree]:
+        """Those of all members."""
+        return {
+            f"{number} {member.method}, {name}": tree
+            for number, member in enumerate(self.members_, 1)
+            for name, tree in member.trees().items()
+        }
+
+    def pieces(self) -> NoReturn:
+        """Refused."""
+        raise UnsupportedError(
+            "an ensemble cannot be exported as a whole; export its neural members one by one"
         )
 
     def _best_labels(
-        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None, dense: Any = None
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        places = self._places(k)
-        given = {"dense": dense, "allow": mask}
-        asked = [i for i, weight in enumerate(self.weights_) if weight]  # 0 would count for nothing
-        found = [
-            self.members_[i].predict(
-                X, k=places, threads=threads, **understood(i + 1, self.members_[i], given)
+        ranks = self._ranks(k)
+        # A member whose weight is 0 would count for nothing.
+        asked = [(m, w) for m, w in zip(self.members_, self.weights_, strict=True) if w]
+        lists = [
+            member.predict(
+                X,
+                k=ranks,
+                threads=threads,
+                allow=mask,
+                dense=dense if member.reads_dense else None,
             )
-            for i in asked
+            for member, _ in asked
         ]
-        weights = None if self.rule_ == "round-robin" else [self.weights_[i] for i in asked]
-        return merge(found, k=k, rule=self.rule_, weights=weights, places=places, threads=threads)
+        weights = None if self.rule_ == "round-robin" else [weight for _, weight in asked]
+        return merge(lists, k=k, rule=self.rule_, weights=weights, places=ranks, threads=threads)
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes that fitting will need at its peak: members are trained one after the other."""
         self._check()
         return max(int(member.estimate_memory(corpus)) for member in self.members)
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes a model folder; each member is a model folder of its own inside it."""
-        check_fitted(self)
-        part = Part({"rule": self.rule_, "weights": self.weights_, "report": self.report_})
+    def parts(self) -> dict[str, Part]:
+        """Rule and weights; the members have folders of their own."""
+        report = dict(self.report_)
+        return {"ensemble": Part({"rule": self.rule_, "weights": self.weights_, "report": report})}
 
-        def write_members(folder: Path) -> None:
-            for number, member in enumerate(self.members_, 1):
-                member.save(folder / MEMBERS / str(number))
+    def _write_files(self, folder: Path) -> None:
+        for number, member in enumerate(self.members_, 1):
+            member.save(folder / MEMBERS / str(number))
 
-        save_estimator(self, path, {"ensemble": part}, files=write_members, overwrite=overwrite)
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        config = parts["ensemble"].config
+        self.rule_, self.weights_ = config["rule"], config["weights"]
+        self.report_ = config["report"]
+        # The manifest of the whole lists the members' files, so these were checked already.
+        self.members = [
+            load_folder(folder / MEMBERS / str(number), verify="none")
+            for number in range(1, len(self.members) + 1)
+        ]
+        for member in self.members:
+            if len(member.index_) != len(self.index_):
+                raise ModelFormatError(f"{folder}: its members were trained on other labels")
+            member.index_ = self.index_
+        self.members_ = self.members
 
     @classmethod
-    def load(cls, path: str | Path, **options: Any) -> Self:
-        """Reads a model folder that :meth:`save` wrote."""
-        model, parts = load_estimator(cls, path, **options)
-        settled = parts["ensemble"].config
-        model.rule_, model.weights_ = settled["rule"], settled["weights"]
-        model.report_ = settled["report"]
-        # The manifest of the whole lists the members' files, so these were checked already.
-        model.members = [
-            load(Path(path) / MEMBERS / str(number), verify="none")
-            for number in range(1, len(model.members) + 1)
-        ]
-        for member in model.members:
-            if len(member.index_) != len(model.index_):
-                raise ModelFormatError(f"{path}: its members were trained on other labels")
-            member.index_ = model.index_
-        model.members_ = model.members
-        return cast(Self, model)
+    def _read_config(cls, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        return with_members(cls._get_param_names(), config)
+
+    def to_config(self) -> dict[str, Any]:
+        """Members become tables of their own."""
+        tables = [{"method": member.method} | member.to_config() for member in self.members]
+        return super().to_config() | {"members": tables}
 
     def _check(self) -> None:
         """Validates the arguments; those of members are checked by their own ``fit``."""
-        check_params(self)
+        check_settings(self)
         if isinstance(self.members, str) or not isinstance(self.members, Sequence):
             raise ConfigError(f"members: must be a list of models, got {self.members!r}")
         if not self.members:
@@ -318,8 +316,7 @@ class Ensemble(Estimator):
                 "[[members]] table with its method"
             )
         for number, member in enumerate(self.members, 1):
-            wanted = all(hasattr(member, name) for name in ("method", "fit", "predict", "save"))
-            if not wanted or isinstance(member, type):
+            if not isinstance(member, Model):
                 raise ConfigError(f"members: number {number} is no labelgrove model: {member!r}")
         check_rule(self.rule, self.weights, len(self.members))
         if self.rule == "learnt" and self.held_out == 0:

@@ -3,96 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 
 from labelgrove.core.callbacks import Callback, Reporter
-from labelgrove.core.params import Params
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.inputs import training_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
-from labelgrove.labels.masks import LabelMask
-from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.base import (
-    check_fitted,
-    check_params,
-    load_estimator,
-    save_estimator,
-    training_corpus,
-)
-from labelgrove.methods.estimator import Estimator
+from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams, idle_settings
-from labelgrove.methods.neural import (
-    estimate_memory,
-    network_parts,
-    network_stage,
-    predict_texts,
-    report,
-    rerank_stage,
-    restore_network,
-)
-from labelgrove.methods.preparation import prepare, tree_stage
-from labelgrove.methods.reranking import RerankParams, check_reranking
+from labelgrove.methods.networks import NetworkEstimator, layer_arrays
+from labelgrove.methods.reranking import check_reranking
+from labelgrove.model.outline import Outline, expected_widths
+from labelgrove.model.settings import check_settings, group
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.heads.rows import RowTable
-from labelgrove.nn.network import MakeHeads, network_from_part
-from labelgrove.nn.training.devices import choose_device
-from labelgrove.nn.training.params import LoopParams
-from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions
-from labelgrove.text.tfidf import TfidfParams
 
 
-class LightXML(Estimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LightXML(NetworkEstimator):
     """The last layers of an encoder, read by one head over all labels, or by groups and labels.
 
-    Scores are probabilities of labels (``heads.score``). ``held_out`` is the share of the documents
-    that choose the checkpoint; nothing is learnt from them. ``baseline`` trains the linear method,
-    too, and reports both on them.
+    Scores are probabilities of labels (``heads.score``).
     """
 
     method: ClassVar[str] = "lightxml"
-    groups: ClassVar[dict[str, type[Params]]] = {
-        "encoder": EncoderParams,
-        "heads": LightXmlParams,
-        "training": LoopParams,
-        "tfidf": TfidfParams,
-        "tree": TreeParams,
-        "rerank": RerankParams,
-        "ranker": RankerParams,
-    }
 
-    def __init__(
-        self,
-        *,
-        encoder: EncoderParams | None = None,
-        heads: LightXmlParams | None = None,
-        training: LoopParams | None = None,
-        tfidf: TfidfParams | None = None,
-        tree: TreeParams | None = None,
-        rerank: RerankParams | None = None,
-        ranker: RankerParams | None = None,
-        held_out: float = 0.05,
-        baseline: bool = True,
-        device: str = "auto",
-        random_state: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.encoder = EncoderParams() if encoder is None else encoder
-        self.heads = LightXmlParams() if heads is None else heads
-        self.training = LoopParams() if training is None else training
-        self.tfidf = TfidfParams() if tfidf is None else tfidf
-        self.tree = TreeParams() if tree is None else tree
-        self.rerank = RerankParams() if rerank is None else rerank
-        self.ranker = RankerParams() if ranker is None else ranker
-        self.held_out = held_out
-        self.baseline = baseline
-        self.device = device
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    heads: LightXmlParams = group(LightXmlParams)
 
     def fit(
         self,
@@ -103,79 +45,94 @@ class LightXML(Estimator):
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
     ) -> Self:
-        """Fine-tunes from texts and labels; with a ``run`` folder, goes on where it stopped."""
-        check_params(self)
+        """Fine-tunes from texts and labels; with a ``run`` folder, continues where it stopped."""
+        check_settings(self)
         check_reranking(self.rerank, self.ranker)
         corpus = training_corpus(X, y, index)
-        reporter = Reporter(callbacks)
-        stages = Stages(reporter, run)
+        stages = Stages(Reporter(callbacks), run)
         grouped = len(corpus.index) > self.heads.one_head_up_to
         if idle := idle_settings(self.heads, grouped=grouped):
             form = "groups" if grouped else "one head without groups"
-            reporter.message(
-                f"{', '.join(idle)}: without effect, {len(corpus.index):,} labels get {form} "
+            stages.reporter.message(
+                f"{', '.join(idle)}: no effect; {len(corpus.index):,} labels get {form} "
                 f"(heads.one_head_up_to={self.heads.one_head_up_to})"
             )
-        data = prepare(self, corpus, stages)
-        depth = data.encoder.depth
+        data = self._prepare(corpus, stages, baseline=self.baseline)
+        depth = data.encoder.value.depth
         if self.heads.layers > max(depth, LightXmlParams().layers):
-            reporter.message(f"heads.layers: the encoder has {depth}, and all of them are read")
-        tree = None  # of the groups, or for the ranker alone
-        if grouped or self.rerank.enabled:
-            tree = tree_stage(
-                stages,
-                data.features,
-                data.learnt_from,
-                self.tree,
-                seed=self.random_state,
-                threads=self.n_jobs,
+            stages.reporter.message(
+                f"heads.layers: the encoder has {depth} layers, and all of them are read"
             )
-        groups = tree if grouped else None
-        # A large label table is drawn where it is trained.
-        heads = self._heads(len(corpus.index), groups, choose_device(self.device))
-        trained = network_stage(self, data, heads, {"tree": groups, "heads": self.heads}, stages)
-        self.tree_ = groups
-        self.network_ = network_from_part(trained, self._heads(len(corpus.index), groups))
-        self.story_ = trained.config["story"]
-        self._remember(corpus)
-        self.reranker_ = rerank_stage(self, data, tree, stages)
-        self.report_ = report(self, data, reporter)
-        self.timings_ = reporter.timings
+        tree = None
+        if grouped or self.rerank.enabled:  # of the groups, or for the ranker alone
+            tree = data.tree(stages, self.tree, seed=self.random_state, threads=self.n_jobs)
+        groups = tree.value if tree is not None and grouped else None
+        heads = self._heads(len(corpus.index), groups)
+        self._train(data, stages, heads, searched=groups, tree=tree)
         return self
 
-    def _heads(
-        self, labels: int, tree: LabelTree | None, device: torch.device | None = None
-    ) -> MakeHeads:
-        def make(encoder: Encoder) -> tuple[torch.nn.Module, Sequence[int]]:
-            layers = min(self.heads.layers, encoder.depth)
-            params = LightXmlParams(**self.heads.get_params() | {"layers": layers})
-            table = None
-            if tree is not None and labels >= params.row_table_from:
-                table = RowTable(labels, params.bottleneck, device=device)
-            heads = LightXmlNet(encoder.width, labels, tree, params, table=table)
-            return heads, range(-layers, 0)
+    def _heads(self, labels: int, tree: LabelTree | None) -> LightXmlHeads:
+        return LightXmlHeads(labels, tree, self.heads)
 
-        return make
+    def _exported_heads(self) -> dict[str, Part]:
+        heads = self.network_.heads
+        if heads.index is None:
+            weight, bias = heads.output_layer()
+            config = {"reads": "joined", "sigmoid": False, "probabilities": True, "kept": None}
+            arrays = {"tables/0/weight": weight, "tables/0/bias": bias}
+            return {"heads": Part(config, arrays)}
+        config = {
+            "reads": "bottleneck",
+            "sigmoid": heads.params.bottleneck_sigmoid,
+            "probabilities": True,
+            "kept": [heads.params.groups_kept],
+            "weighted": heads.params.score == "weighted",
+        }
+        arrays = layer_arrays("read", heads.bottleneck) | layer_arrays("tables/0", heads.groups)
+        assert self.tree_ is not None
+        return {
+            "heads": Part(config, arrays | layer_arrays("tables/1", heads.table)),
+            "tree": two_levels(self.tree_).state(),
+        }
 
-    def _best_labels(
-        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        return predict_texts(self, X, k, mask=mask, threads=threads)
+    def outline(self, documents: int, labels: int) -> Outline:
+        """One head, or groups below a tree."""
+        one_head = labels <= self.heads.one_head_up_to
+        widths = (labels,) if one_head else expected_widths(self.tree, labels)
+        return self._outline(documents, widths, has_tree=not one_head or self.rerank.enabled)
+
+    def search_space(self) -> dict[str, Any]:
+        """The training and the dropout of the heads."""
+        return super().search_space() | {"heads.dropout": {"low": 0.0, "high": 0.6}}
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes of main memory that fitting will need at its peak, a cautious guess."""
         one_head = len(corpus.index) <= self.heads.one_head_up_to
-        return estimate_memory(self, corpus, layers=self.heads.layers if one_head else 1)
+        return self._memory(corpus, layers=self.heads.layers if one_head else 1)
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes a model folder that needs no other file, the encoder included."""
-        check_fitted(self)
-        save_estimator(self, path, network_parts(self), overwrite=overwrite)
 
-    @classmethod
-    def load(cls, path: str | Path, **options: Any) -> Self:
-        """Reads a model folder that :meth:`save` wrote."""
-        model, parts = load_estimator(cls, path, **options)
-        model.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
-        restore_network(model, parts, model._heads(len(model.index_), model.tree_))
-        return cast(Self, model)
+@dataclass(frozen=True)
+class LightXmlHeads:
+    """Makes the heads over so many labels; with a ``tree``, its last clusters are the groups."""
+
+    labels: int
+    tree: LabelTree | None
+    params: LightXmlParams
+
+    def __call__(
+        self, encoder: Encoder, device: torch.device | None = None
+    ) -> tuple[torch.nn.Module, Sequence[int]]:
+        layers = min(self.params.layers, encoder.depth)
+        params = replace(self.params, layers=layers)
+        table = None
+        if self.tree is not None and self.labels >= params.row_table_from:
+            table = RowTable(self.labels, params.bottleneck, device=device)
+        net = LightXmlNet(encoder.width, self.labels, self.tree, params, table=table)
+        return net, range(-layers, 0)
+
+
+def two_levels(tree: LabelTree) -> LabelTree:
+    """The labels and the groups above them, which are all that the heads search."""
+    if len(tree.widths) == 2:
+        return tree
+    return LabelTree([np.zeros(tree.widths[-2], np.int32), tree.parents[-1]], tree.leaf_labels)

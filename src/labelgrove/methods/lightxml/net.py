@@ -1,8 +1,8 @@
-"""LightXML's network: groups of labels and labels learn together, groups choose the candidates.
+"""LightXML's network: heads over groups and over labels that learn together.
 
-Small label sets get one head over all labels. Large ones get a head over groups and a table of
-label vectors behind a bottleneck. In training, candidates are the labels of the groups that look
-best at this moment, so negatives grow harder as the model learns.
+Small label sets get one head over all labels. Large ones get a head over groups of labels, which
+chooses the candidates, and a table of label vectors behind a bottleneck. In training, candidates
+are the labels of the groups that score best at the moment, so negatives become harder over time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.nn.heads.allowed import AllowedNodes
 from labelgrove.nn.heads.candidates import (
+    AllowedNodes,
     TreeIndex,
     best,
     contains,
@@ -37,6 +37,8 @@ from labelgrove.nn.heads.layers import (
     NodeLogit,
     Rows,
     TopLabels,
+    as_numpy,
+    check_shape,
     log_odds,
     shortlist_logits,
     top_labels,
@@ -53,59 +55,42 @@ _OF_ONE_HEAD = ("full_chunk",)
 
 @dataclass
 class LightXmlParams(Params):
-    """LightXML's heads: forms of the paper and of its code, by default what did better.
+    """LightXML's heads: the forms of the paper and of its code; defaults are what did better.
 
-    ``standardise``, ``priors`` and ``score`` are as in neither.
-
-    >>> LightXmlParams(reduction="mean", truth="joined").validate().groups_kept
-    75
+    The defaults of ``standardise``, ``priors`` and ``score`` are in neither.
     """
 
-    layers: int = param(5, ge=1, help="last encoder layers whose states are put side by side")
+    layers: int = param(5, ge=1, help="number of last encoder layers whose states are joined")
     dropout: float = param(0.5, ge=0, le=1, help="share of these states dropped in training")
     one_head_up_to: int = param(
         100_000, ge=0, help="label sets up to this size get one head; larger ones get groups"
     )
-    standardise: bool = param(
-        True,
-        help="states begin at mean 0 and spread 1 before a head reads them; false = as published",
-    )
-    priors: bool = param(
-        True, help="biases begin at the log odds of labels and groups; false = 0, as published"
-    )
-    bottleneck: int = param(400, ge=1, help="width of label vectors; label sets with groups only")
-    bottleneck_sigmoid: bool = param(
-        False, help="sigmoid on the bottleneck: in the paper, not in its code"
-    )
-    row_table_from: int = param(
-        300_000, ge=0, help="from so many labels on, an update touches only the rows in use"
-    )
-    groups_kept: int = param(75, ge=1, help="best groups whose labels are candidates")
+    standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")
+    priors: bool = param(True, help="biases start from log odds; published: false")
+    bottleneck: int = param(400, ge=1, help="width of label vectors, for label sets with groups")
+    bottleneck_sigmoid: bool = param(False, help="sigmoid on the bottleneck (paper, not code)")
+    row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
+    groups_kept: int = param(75, ge=1, help="number of best groups whose labels are candidates")
     truth: Literal["forced", "joined"] = param(
         "forced",
-        help="forced: true groups are always among the best (code); joined: the best groups as "
-        "they are, and the true labels (paper)",
+        help="forced: true groups are always among the best (code); joined: true labels are added "
+        "to those of the best groups (paper)",
     )
     reduction: Literal["mean", "sum"] = param(
-        "sum", help="of a document's losses over groups, and over labels: mean (code), sum (paper)"
+        "sum", help="how losses over groups, and over labels, add up: mean (code), sum (paper)"
     )
     score: Literal["level", "weighted"] = param(
-        "level",
-        help="with groups; level: the label's probability; weighted: times its group's (published)",
+        "level", help="level: the label's probability; weighted: times its group's (published)"
     )
-    max_candidates: int | None = param(
-        None, ge=1, help="most labels scored per training document, true ones first; none = all"
-    )
+    max_candidates: int | None = param(None, ge=1, help="most labels per document, true ones first")
     full_chunk: int | None = param(
-        None,
-        ge=1,
-        help="labels that a head without groups scores at a time, to save memory; none = all",
+        None, ge=1, help="without groups, labels to score at a time, to save memory; none = all"
     )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
 
 def idle_settings(params: LightXmlParams, *, grouped: bool) -> list[str]:
-    """Names of settings that were changed and that this form of the heads does not read.
+    """Names of changed settings that this form of the heads ignores.
 
     >>> idle_settings(LightXmlParams(groups_kept=150), grouped=False)
     ['heads.groups_kept']
@@ -116,14 +101,9 @@ def idle_settings(params: LightXmlParams, *, grouped: bool) -> list[str]:
 class LightXmlNet(nn.Module):
     """From the pooled states of the last layers to labels.
 
-    ``tree`` gives the groups: the level above the labels. Without one (or with labels only) every
-    label is scored. ``table`` brings a label table of bottleneck width, its rows in the order of
-    the tree's leaves.
-
-    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
-    >>> net = LightXmlNet(4, 3, tree, LightXmlParams(layers=2, bottleneck=3))
-    >>> net.predict([torch.ones(1, 4), torch.ones(1, 4)], k=2).columns.shape
-    torch.Size([1, 2])
+    The groups are the level above the labels of ``tree``. Without a tree, or with one level, one
+    head scores every label. ``table`` is a label table of the bottleneck's width, with its rows in
+    the order of the tree's leaves.
     """
 
     def __init__(
@@ -149,18 +129,14 @@ class LightXmlNet(nn.Module):
         self.groups = nn.Linear(wide, len(groups))
         self.bottleneck = nn.Linear(wide, self.params.bottleneck)
         self.table = table or LabelTable(labels, self.params.bottleneck, bias=False)
-        if tuple(self.table.weight.shape) != (labels, self.params.bottleneck):
-            raise ConfigError(
-                f"the label table must be {labels} x {self.params.bottleneck}, "
-                f"got {tuple(self.table.weight.shape)}"
-            )
+        check_shape(self.table, labels, self.params.bottleneck)
 
     @torch.no_grad()
     def start_from(self, labels: CSR) -> None:
-        """Sets the biases by the training documents' labels, unless ``priors`` is off.
+        """Sets the biases from the labels of the training documents, unless ``priors`` is off.
 
-        Behind a bottleneck labels have no biases: its first number begins as a constant, and the
-        labels' first numbers as what their biases would be where their group is kept.
+        Labels behind a bottleneck have no biases. So the bottleneck's first unit starts as a
+        constant, and the labels' weights for it as their log odds where their group is kept.
         """
         if not self.params.priors:
             return
@@ -179,9 +155,9 @@ class LightXmlNet(nn.Module):
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Mean loss of the documents, and what to watch: parts of it, recall, candidates.
+        """Mean loss of the documents, and statistics: parts of the loss, recall, candidates.
 
-        ``recall`` is the share of true labels in the best groups when nobody tells these.
+        ``recall`` is the share of true labels in the best groups without forcing.
         """
         params, index = self.params, self.index
         text = self._text(states, dropout=self.training)
@@ -209,40 +185,35 @@ class LightXmlNet(nn.Module):
             logits, listed.targets, mask=listed.mask, reduction=params.reduction
         ).mean()
         total = group_loss + label_loss
-        found = found_labels(plain, plain_mask, groups)
+        hits, true = found_labels(plain, plain_mask, groups)
         return total, {
             "loss": total.detach(),
             "loss.groups": group_loss.detach(),
             "loss.labels": label_loss.detach(),
-            "recall": found[0] / found[1].clamp(min=1),
+            "recall": hits / true.clamp(min=1),
             "candidates": listed.mask.sum(1).float().mean(),
         }
 
     def allowing(self, allowed: npt.NDArray[np.bool_]) -> AllowedNodes | Tensor:
-        """What :meth:`predict` takes as ``allowed``, from a flag per label column."""
+        """The argument ``allowed`` of :meth:`predict`, from a flag per label column."""
         if self.index is not None:
             return AllowedNodes(self.index, allowed)
         return torch.from_numpy(allowed).to(self.full.weight.device)
 
     def predict(
-        self,
-        states: Sequence[Tensor],
-        k: int,
-        *,
-        enough: bool = False,
-        allowed: Any = None,
+        self, states: Sequence[Tensor], k: int, *, enough: bool = False, allowed: Any = None
     ) -> TopLabels:
-        """The best ``k`` labels by ``params.score``; never any dropout.
+        """The best ``k`` labels by ``params.score``, without dropout.
 
-        With ``enough``, more groups are kept where fewer would not have ``k`` labels for certain.
-        ``allowed`` is what :meth:`allowing` made: groups without allowed labels are passed over.
+        With ``enough``, enough groups are kept to have ``k`` labels. ``allowed`` is from
+        :meth:`allowing`; groups without allowed labels are skipped.
         """
         with torch.no_grad():
             text = self._text(states, dropout=False)
             if self.index is None:
                 chunk = self.params.full_chunk or self.full.out_features
-                found = full_head_best(text, self.full, k, chunk=chunk, allowed=allowed)
-                return TopLabels(found.columns, found.scores.sigmoid())
+                top = full_head_best(text, self.full, k, chunk=chunk, allowed=allowed)
+                return TopLabels(top.columns, top.scores.sigmoid())
             at_least = (allowed or self.index).needed(k)[0] if enough else 1
             group_logits, kept, kept_mask = self._best_groups(text, at_least, allowed)
             listed = shortlist(self.index, 1, kept, kept_mask)
@@ -255,7 +226,7 @@ class LightXmlNet(nn.Module):
             return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
-        """(true labels in the shortlists of prediction, true labels) as one row: counts add up."""
+        """One row (true labels in the shortlists of prediction, true labels)."""
         with torch.no_grad():
             if self.index is None:
                 count = positives.indptr[-1]
@@ -264,7 +235,7 @@ class LightXmlNet(nn.Module):
             return found_labels(kept, kept_mask, self.index.true_nodes(positives)[0])[None]
 
     def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]:
-        """Logits on the way to a label, be it on the documents' shortlists or not."""
+        """Logits on the path to a label, even if it is on no shortlist."""
         text = self._text(states, dropout=False)
         if self.index is None:
             logit = text @ self.full.weight[column] + self.full.bias[column]
@@ -294,13 +265,15 @@ class LightXmlNet(nn.Module):
     def output_layer(self) -> tuple[Float32, Float32]:
         """Weights (labels x width) and biases of the labels, in the order of their columns."""
         if self.index is None:
-            return _numpy(self.full.weight), _numpy(self.full.bias)
+            return as_numpy(self.full.weight), as_numpy(self.full.bias)
         leaves = self.index.leaf_positions
-        return _numpy(self.table.weight[leaves]), np.zeros(len(leaves), np.float32)
+        return as_numpy(self.table.weight[leaves]), np.zeros(len(leaves), np.float32)
 
     def _text(self, states: Sequence[Tensor], *, dropout: bool) -> Tensor:
         if len(states) != self.params.layers:
-            raise ConfigError(f"states of {self.params.layers} layers wanted, got {len(states)}")
+            raise ConfigError(
+                f"the heads read the states of {self.params.layers} layers, got {len(states)}"
+            )
         return functional.dropout(torch.cat(list(states), 1), self.params.dropout, dropout)
 
     def _best_groups(
@@ -316,8 +289,3 @@ class LightXmlNet(nn.Module):
     def _hidden(self, text: Tensor) -> Tensor:
         hidden: Tensor = self.bottleneck(text)
         return hidden.sigmoid() if self.params.bottleneck_sigmoid else hidden
-
-
-def _numpy(values: Tensor) -> Float32:
-    array: Float32 = values.detach().float().cpu().numpy()
-    return array

@@ -1,65 +1,66 @@
 """The linear method: tf-idf, a tree over the labels, one linear classifier per tree node.
 
-XR-Linear, Parabel, Bonsai and one-versus-all are settings of it. Prediction walks the tree from the
-root and keeps the best few nodes of every level (beam search); several trees are averaged.
+XR-Linear, Parabel, Bonsai and one-versus-all are settings of it. Prediction goes down the tree from
+the root and keeps the best few nodes of every level (beam search); several trees are averaged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
-from labelgrove.core.arrays import as_csr
+from labelgrove.core.arrays import CsrParts, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
-from labelgrove.core.params import Params
+from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, Strings
-from labelgrove.data.features import Features
-from labelgrove.disk.hashing import content_hash
+from labelgrove.data.features import FeatureParts, Features
+from labelgrove.data.inputs import training_corpus
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import Stages
+from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
-from labelgrove.labels.features import describe_labels, label_strings
-from labelgrove.labels.masks import LabelMask, columns_of
-from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
-from labelgrove.methods.base import (
-    check_fitted,
-    check_params,
-    load_estimator,
-    save_estimator,
-    training_corpus,
-)
+from labelgrove.explaining.rankers import tree_paths
+from labelgrove.explaining.spans import terms_by_column
+from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.inputs import (
     check_dense_norm,
+    described_labels,
     document_parts,
-    terms_stage,
-    training_features,
+    features_of,
+    features_stage,
+    tree_stage,
 )
-from labelgrove.methods.requests import MinScore, probabilities_of
+from labelgrove.model.explanation import Paths, Question
+from labelgrove.model.growth import GrowthView, Read
+from labelgrove.model.outline import Outline, expected_widths
+from labelgrove.model.settings import check_settings, group
+from labelgrove.model.spaces import linear_space
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.forest import search_trees
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions
+from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.updating.views import routed_documents
 
 # What the interpreter with its libraries takes before any data is there.
 BASE_BYTES = 160 << 20
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Linear(Estimator):
     """Tree of linear classifiers on tf-idf features; fast on any CPU, the default method.
 
     ``fit`` takes texts (or ready features: a sparse matrix, a dense array, or both as Features) and
-    one list of labels per document, or a ``Corpus``. A dense block beside sparse
-    features has its rows scaled to unit length, unless ``dense_norm`` is "none".
+    one list of labels per document, or a ``Corpus``. Rows of a dense block beside sparse features
+    are scaled to unit length, unless ``dense_norm`` is "none".
 
     >>> texts = ["red shoes", "blue hat", "red hat"]
     >>> model = Linear().fit(texts, [["shoes"], ["hats"], ["hats", "red things"]])
@@ -68,33 +69,16 @@ class Linear(Estimator):
     """
 
     method: ClassVar[str] = "linear"
-    groups: ClassVar[dict[str, type[Params]]] = {
-        "tfidf": TfidfParams,
-        "tree": TreeParams,
-        "ranker": RankerParams,
-        "search": SearchParams,
-    }
+    reads_dense: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        tfidf: TfidfParams | None = None,
-        tree: TreeParams | None = None,
-        ranker: RankerParams | None = None,
-        search: SearchParams | None = None,
-        n_trees: int = 1,
-        dense_norm: str | None = "l2",
-        random_state: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.tfidf = TfidfParams() if tfidf is None else tfidf
-        self.tree = TreeParams() if tree is None else tree
-        self.ranker = RankerParams() if ranker is None else ranker
-        self.search = SearchParams() if search is None else search
-        self.n_trees = n_trees
-        self.dense_norm = dense_norm
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    tfidf: TfidfParams = group(TfidfParams)
+    tree: TreeParams = group(TreeParams)
+    ranker: RankerParams = group(RankerParams)
+    search: SearchParams = group(SearchParams)
+    n_trees: int = 1
+    dense_norm: str | None = "l2"
+    random_state: int = 0
+    n_jobs: int | None = None
 
     def fit(
         self,
@@ -111,111 +95,177 @@ class Linear(Estimator):
     ) -> Self:
         """Trains from scratch. With a ``run`` folder, finished stages are reused.
 
-        ``dense`` has a row of numbers per document, such as an embedding, to stand beside the
-        features; ``sample_weight`` says how much each document counts; ``label_tree`` is used in
-        place of a grown one; ``negatives`` is a documents x labels matrix of labels that other
-        means proposed, whose clusters shall learn from the document (see ``ranker.negatives``).
+        ``dense`` has a row of numbers per document, such as an embedding, that is used beside the
+        features; ``sample_weight`` says how much each document counts; ``label_tree`` replaces the
+        grown tree; ``negatives`` is a documents x labels matrix of labels proposed by other means,
+        whose clusters should learn from the document (see ``ranker.negatives``).
 
         >>> Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]).index_
         LabelIndex(2 labels)
         """
-        check_params(self)
+        check_settings(self)
         _check_trees(self.n_trees, label_tree)
         check_dense_norm(self.dense_norm)
         corpus = training_corpus(X, y, index, dense=dense)
         proposed = None if negatives is None else as_csr(negatives, name="negatives")
-        reporter = Reporter(callbacks)
-        stages = Stages(reporter, run)
-        threads = self.n_jobs
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        stages = Stages(Reporter(callbacks), run)
 
-        made, features_key = terms_stage(stages, corpus, self.tfidf, self.dense_norm, threads)
-        features = training_features(corpus, made, self.dense_norm)
-        vectorizer = None if corpus.texts is None else Tfidf.from_state(made)
-        trees = [(label_tree, content_hash(label_tree))] if label_tree is not None else []
-        trees = trees or self._grow_trees(stages, corpus, features, features_key, vectorizer)
-
-        rankers = []
-        for number, (tree, tree_key) in enumerate(trees):
-            seed = _tree_seed(self.random_state, number)
-            trained = stages(
+        features, vectorizer = features_stage(
+            stages, corpus, self.tfidf, self.dense_norm, self.n_jobs
+        )
+        if label_tree is None:
+            trees = self._grow_trees(stages, corpus, features, vectorizer)
+        else:
+            trees = [stages.derive(lambda: label_tree, tree=label_tree)]
+        rankers = [
+            stages(
                 f"ranker{_suffix(number)}",
-                {
-                    "features": features_key,
-                    "labels": corpus.labels,
-                    "tree": tree_key,
-                    "weights": None if sample_weight is None else np.asarray(sample_weight),
-                    "negatives": proposed,
-                    "ranker": self.ranker,
-                    "search": self.search if "man" in self.ranker.negatives else None,
-                    "seed": seed,
-                },
-                lambda progress, tree=tree, seed=seed: train_ranker(  # type: ignore[misc]
-                    features,
-                    corpus.labels,
-                    tree,
-                    self.ranker,
-                    sample_weight=sample_weight,
-                    negatives=proposed,
-                    search=self.search,
-                    seed=seed,
-                    threads=threads,
-                    progress=progress.update,
-                ).state(),
-            )
-            rankers.append(Ranker.from_state(trained))
+                train_ranker,
+                features=features,
+                labels=corpus.labels,
+                tree=tree,
+                params=self.ranker,
+                sample_weight=weights,
+                negatives=proposed,
+                search=self.search if "man" in self.ranker.negatives else None,
+                seed=_tree_seed(self.random_state, number),
+                threads=self.n_jobs,
+            ).value
+            for number, tree in enumerate(trees)
+        ]
         self.vectorizer_ = vectorizer
         self.rankers_ = rankers
-        self._remember(corpus)
-        self.timings_ = reporter.timings
+        self._remember(corpus, stages.reporter.timings)
         return self
 
     def _grow_trees(
         self,
         stages: Stages,
         corpus: Corpus,
-        features: Features,
-        features_key: Any,
+        features: Made[Features],
         vectorizer: Tfidf | None,
-    ) -> list[tuple[LabelTree, str]]:
-        """The trees, each with its stage's key; what describes the labels is gone afterwards."""
-        strings = label_strings(self.tree, corpus.index)
-
-        @cache  # all trees grow from the same description, and none needs it when all are there
-        def described() -> Features:
-            return describe_labels(
+    ) -> list[Made[LabelTree]]:
+        described = described_labels(
+            stages,
+            features,
+            corpus,
+            self.tree,
+            transform=None if vectorizer is None else vectorizer.transform,
+            seed=self.random_state,
+            threads=self.n_jobs,
+        )
+        return [
+            tree_stage(
+                stages,
+                described,
                 self.tree,
-                features,
-                corpus.labels,
-                transform=None if vectorizer is None else vectorizer.transform,
-                strings=strings,
-                seed=self.random_state,
+                seed=_tree_seed(self.random_state, number),
                 threads=self.n_jobs,
+                name=f"tree{_suffix(number)}",
             )
+            for number in range(self.n_trees)
+        ]
 
-        trees = []
-        for number in range(self.n_trees):
-            seed = _tree_seed(self.random_state, number)
-            name = f"tree{_suffix(number)}"
-            grown = stages(
-                name,
-                {
-                    "features": features_key,
-                    "labels": corpus.labels,
-                    "strings": strings,
-                    "tree": self.tree,
-                    "seed": [self.random_state, seed] if number else seed,
-                },
-                lambda progress, seed=seed: build_tree(  # type: ignore[misc]
-                    described(), self.tree, seed=seed, threads=self.n_jobs
-                ).state(),
-            )
-            trees.append((LabelTree.from_state(grown), stages.key(name)))
-        return trees
+    def rankers(self) -> list[Ranker]:
+        """One per tree."""
+        return self.rankers_
 
     @property
-    def ranker_(self) -> Ranker:
-        """The ranker of the only, or the first, tree."""
-        return self.rankers_[0]
+    def score_kind(self) -> ScoreKind:
+        """As ``search`` says."""
+        return self.search.score_kind
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        documents = self._document_parts(X, dense, threads)
+        return Predictions(
+            *search_trees(
+                self.rankers_, documents, k=k, params=self.search, allow=mask, threads=threads
+            ),
+            self.index_,
+            self.search.score_kind,
+        )
+
+    def _label_scores(self, X: Any, labels: Any, *, dense: Any, threads: int | None) -> Any:
+        """The mean over all trees."""
+        documents = self._document_parts(X, dense, threads)
+        scores = [
+            ranker.score(documents, labels, params=self.search, threads=threads)
+            for ranker in self.rankers_
+        ]
+        return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
+
+    def _document_parts(self, X: Any, dense: Any, threads: int | None) -> CsrParts | FeatureParts:
+        return document_parts(
+            X,
+            dense,
+            vectorizer=self.vectorizer_,
+            terms=self.rankers_[0].features,
+            width=self.facts_.width,
+            dense_norm=self.dense_norm,
+            threads=threads,
+        )
+
+    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+        """tf-idf rows, or the given matrix, and the dense block."""
+        return features_of(self._document_parts(X, dense, threads))
+
+    def paths(self, question: Question) -> Paths:
+        """Down each tree."""
+        text, vectorizer = question.document, self.vectorizer_
+        documents = text if vectorizer is None else [text]
+        return tree_paths(
+            self.rankers_,
+            self._document_parts(documents, question.dense, 1),
+            question,
+            search=self.search,
+            terms=None if vectorizer is None else terms_by_column(text, vectorizer),
+        )
+
+    def growth(self) -> GrowthView:
+        """Labels get a place in each tree."""
+
+        def read(documents: Any, threads: int | None) -> Read:
+            features = self.read(documents, threads=threads)
+            return routed_documents(features, self.rankers_, self.ranker, self.search, threads)
+
+        return GrowthView(
+            self.rankers_,
+            self.ranker,
+            self.tree.max_leaf_size,
+            read,
+            lambda rankers: {"rankers_": rankers},
+            reads_names=self.facts_.from_text and not self.facts_.width,
+        )
+
+    def outline(self, documents: int, labels: int) -> Outline:
+        """tf-idf, trees and rankers."""
+        return Outline(
+            self.tfidf,
+            self.tree,
+            self.ranker,
+            expected_widths(self.tree, labels),
+            search=self.search,
+            trees=self.n_trees,
+        )
+
+    def search_space(self) -> dict[str, Any]:
+        """The ranker, the tree and the search."""
+        return linear_space(self.tree)
+
+    def parts(self) -> dict[str, Part]:
+        """The rankers with their trees, and tf-idf."""
+        parts = {f"ranker{_suffix(t)}": ranker.state() for t, ranker in enumerate(self.rankers_)}
+        if self.vectorizer_ is not None:
+            parts["tfidf"] = self.vectorizer_.state()
+        return parts
+
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
+        names = [f"ranker{_suffix(number)}" for number in range(self.n_trees)]
+        self.rankers_ = [Ranker.from_state(parts[name]) for name in names]
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes that fitting on ``corpus`` will need at its peak, a cautious guess from its size.
@@ -249,125 +299,6 @@ class Linear(Estimator):
         everything = {"min_df": "auto", "max_df": 1.0, "max_features": None}
         params = TfidfParams(**self.tfidf.get_params() | everything)
         return float(Tfidf(params).fit_transform(sample).nnz) / len(sample)
-
-    def predict(
-        self,
-        X: Any,
-        k: int = 5,
-        *,
-        dense: Any = None,
-        allow: Any = None,
-        deny: Any = None,
-        min_score: MinScore = None,
-        diversity: float = 0.0,
-        raw: bool = False,
-        threads: int | None = None,
-    ) -> Predictions:
-        """The k best labels of each document, as names, ids and scores.
-
-        A model that was fitted with ``dense`` needs the same of these documents.
-        ``allow`` and ``deny`` are lists of label ids, names or names of the index's groups (or
-        ``allow`` is a ``LabelMask``). Labels outside are left out before the
-        search, so that k labels come back whenever k remain. Labels below ``min_score`` are left
-        out after it; ``diversity`` (up to 1) pushes back labels like those before them. Scores of
-        a calibrated model are probabilities, unless ``raw`` ones are wanted, and ``min_score`` may
-        be "auto" (see ``calibrate``).
-
-        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-        >>> model.predict(["hat"], k=1)[0][0].name
-        'hats'
-        >>> model.predict(["hat"], k=1, deny=["hats"]).names()
-        [['shoes']]
-        """
-        return self._answer(
-            X,
-            k,
-            threads=threads,
-            beside={"dense": dense},
-            allow=allow,
-            deny=deny,
-            min_score=min_score,
-            diversity=diversity,
-            raw=raw,
-        )
-
-    def _best_labels(
-        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None, dense: Any = None
-    ) -> Predictions:
-        columns, scores, counts = search_trees(
-            self.rankers_,
-            self._vectors(X, dense, threads),
-            k=k,
-            params=self.search,
-            allow=mask,
-            threads=threads,
-        )
-        return Predictions(columns, scores, counts, self.index_, self.search.score_kind)
-
-    def score_labels(
-        self,
-        X: Any,
-        labels: Any,
-        *,
-        dense: Any = None,
-        raw: bool = False,
-        threads: int | None = None,
-    ) -> Any:
-        """Scores of given labels, the numbers that :meth:`predict` gives them (their mean over
-        all trees, where there are several).
-
-        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
-        sparse documents x labels pattern over the columns of ``index_``, for a sparse matrix.
-
-        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-        >>> scores = model.score_labels(["hat"], ["hats", "shoes"])
-        >>> bool(scores[0, 0] > scores[0, 1])
-        True
-        """
-        check_fitted(self)
-        if not sparse.issparse(labels):
-            labels = columns_of(self.index_, labels, name="labels")
-        threads = self.n_jobs if threads is None else threads
-        vectors = self._vectors(X, dense, threads)
-        scores = [
-            ranker.score(vectors, labels, params=self.search, threads=threads)
-            for ranker in self.rankers_
-        ]
-        found = scores[0] if len(scores) == 1 else sum(scores) / len(scores)
-        if raw:
-            return found
-        if not sparse.issparse(found):
-            return probabilities_of(self, found, labels)
-        found.data = probabilities_of(self, found.data, found.indices)
-        return found
-
-    def _vectors(self, X: Any, dense: Any, threads: int | None) -> Any:
-        return document_parts(
-            X,
-            dense,
-            vectorizer=self.vectorizer_,
-            terms=self.ranker_.features,
-            width=self.facts_.width,
-            dense_norm=self.dense_norm,
-            threads=threads,
-        )
-
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes a model folder: a manifest and arrays that are memory-mapped when loaded."""
-        check_fitted(self)
-        parts = {f"ranker{_suffix(t)}": ranker.state() for t, ranker in enumerate(self.rankers_)}
-        if self.vectorizer_ is not None:
-            parts["tfidf"] = self.vectorizer_.state()
-        save_estimator(self, path, parts, overwrite=overwrite)
-
-    @classmethod
-    def load(cls, path: str | Path, **options: Any) -> Self:
-        """Reads a model folder that :meth:`save` wrote."""
-        model, parts = load_estimator(cls, path, **options)
-        model.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
-        names = [f"ranker{_suffix(number)}" for number in range(model.n_trees)]
-        model.rankers_ = [Ranker.from_state(parts[name]) for name in names]
-        return cast(Self, model)
 
 
 def _suffix(number: int) -> str:

@@ -1,63 +1,63 @@
 """The linear method on text vectors that it makes itself: the baselines of the neural papers.
 
 Vectors come from an encoder as it is, from one that was fine-tuned as X-Transformer's matcher is,
-or from word2vec on the corpus; they stand alone or beside tf-idf.
+or from word2vec on the corpus; they are used alone or beside tf-idf.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import Params, param
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import DenseBlock, Features
-from labelgrove.disk.part import Part
+from labelgrove.data.inputs import check_texts_alone, texts_only, training_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
+from labelgrove.errors import UnsupportedError
+from labelgrove.explaining.networks import Reading, vector_paths
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
-from labelgrove.methods.base import (
-    check_fitted,
-    check_params,
-    check_texts_alone,
-    load_estimator,
-    save_estimator,
-    texts_of,
-    training_corpus,
-)
-from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.inputs import scaled, terms_stage
 from labelgrove.methods.linear.method import Linear
-from labelgrove.methods.neural import estimate_memory, make_runner
-from labelgrove.methods.preparation import prepare, tfidf_stage, tokens_stage
+from labelgrove.methods.networks import network_pieces
+from labelgrove.methods.neural import NeuralEstimator, estimate_memory, make_runner
+from labelgrove.methods.preparation import tokens_stage
 from labelgrove.methods.xtransformer.indexing import IndexingParams
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
-    indexed_labels,
+    Matcher,
     match,
-    matcher_stage,
-    matching_stage,
     stored_matcher,
 )
 from labelgrove.methods.xtransformer.net import MatcherParams
+from labelgrove.model.explanation import Paths, Question
+from labelgrove.model.growth import GrowthView, Read
+from labelgrove.model.interface import Pieces
+from labelgrove.model.outline import Outline, expected_widths
+from labelgrove.model.settings import check_settings, group
+from labelgrove.model.spaces import linear_space
 from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
-from labelgrove.nn.encoders.tokens import tokenize
+from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import Network, network_part
 from labelgrove.nn.training.devices import choose_device
-from labelgrove.nn.training.params import LoopParams
 from labelgrove.ranking.beam import SearchParams
+from labelgrove.ranking.forest import search_trees
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions
-from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.scores.predictions import Predictions, ScoreKind
+from labelgrove.text.tfidf import Tfidf
 from labelgrove.text.word2vec import Word2vec, Word2vecParams
+from labelgrove.updating.views import routed_documents
 
 _PRECISIONS: dict[str, Precision] = {
     "auto": "auto",
@@ -65,15 +65,12 @@ _PRECISIONS: dict[str, Precision] = {
     "bf16": "bfloat16",
     "fp16": "float16",
 }
+Embedder = Word2vec | Encoder | Network
 
 
 @dataclass
 class VectorParams(Params):
-    """Where text vectors come from.
-
-    >>> VectorParams(kind="word2vec").validate().beside_tfidf
-    True
-    """
+    """Where text vectors come from."""
 
     kind: Literal["pretrained", "fine-tuned", "word2vec"] = param(
         "pretrained",
@@ -83,62 +80,24 @@ class VectorParams(Params):
     beside_tfidf: bool = param(True, help="tf-idf features besides; false = vectors alone")
 
 
-class LinearVectors(Estimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearVectors(NeuralEstimator):
     """A linear model, such as Parabel's, on text vectors with or without tf-idf.
 
-    ``held_out`` documents choose the checkpoint where an encoder is fine-tuned; otherwise all
+    ``held_out`` documents choose the checkpoint if an encoder is fine-tuned; otherwise all
     documents are learnt from. Scores are those of the linear method.
     """
 
     method: ClassVar[str] = "linear-vectors"
-    groups: ClassVar[dict[str, type[Params]]] = {
-        "vectors": VectorParams,
-        "encoder": EncoderParams,
-        "word2vec": Word2vecParams,
-        "indexing": IndexingParams,
-        "heads": MatcherParams,
-        "training": LoopParams,
-        "tfidf": TfidfParams,
-        "tree": TreeParams,
-        "ranker": RankerParams,
-        "search": SearchParams,
-    }
-    baseline: ClassVar[bool] = False  # this is one
 
-    def __init__(
-        self,
-        *,
-        vectors: VectorParams | None = None,
-        encoder: EncoderParams | None = None,
-        word2vec: Word2vecParams | None = None,
-        indexing: IndexingParams | None = None,
-        heads: MatcherParams | None = None,
-        training: LoopParams | None = None,
-        tfidf: TfidfParams | None = None,
-        tree: TreeParams | None = None,
-        ranker: RankerParams | None = None,
-        search: SearchParams | None = None,
-        n_trees: int = 1,
-        held_out: float = 0.05,
-        device: str = "auto",
-        random_state: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.vectors = VectorParams() if vectors is None else vectors
-        self.encoder = EncoderParams() if encoder is None else encoder
-        self.word2vec = Word2vecParams() if word2vec is None else word2vec
-        self.indexing = IndexingParams() if indexing is None else indexing
-        self.heads = MatcherParams() if heads is None else heads
-        self.training = LoopParams() if training is None else training
-        self.tfidf = TfidfParams() if tfidf is None else tfidf
-        self.tree = TreeParams() if tree is None else tree
-        self.ranker = RankerParams() if ranker is None else ranker
-        self.search = SearchParams() if search is None else search
-        self.n_trees = n_trees
-        self.held_out = held_out
-        self.device = device
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    vectors: VectorParams = group(VectorParams)
+    word2vec: Word2vecParams = group(Word2vecParams)
+    indexing: IndexingParams = group(IndexingParams)
+    heads: MatcherParams = group(MatcherParams)
+    tree: TreeParams = group(TreeParams)
+    ranker: RankerParams = group(RankerParams)
+    search: SearchParams = group(SearchParams)
+    n_trees: int = 1
 
     def fit(
         self,
@@ -150,106 +109,185 @@ class LinearVectors(Estimator):
         run: RunFolder | None = None,
     ) -> Self:
         """Makes the vectors, then trains the linear model; a ``run`` folder keeps both."""
-        check_params(self)
+        check_settings(self)
         corpus = training_corpus(X, y, index)
         check_texts_alone(self.method, corpus)
-        reporter = Reporter(callbacks)
-        stages = Stages(reporter, run)
+        stages = Stages(Reporter(callbacks), run)
         make = {
             "word2vec": self._from_words,
             "pretrained": self._from_pretrained,
             "fine-tuned": self._from_fine_tuned,
         }[self.vectors.kind]
         embedder, learnt_from, dense = make(corpus, stages)
-        terms = None
+        rows, vectorizer = None, None
         if self.vectors.beside_tfidf:
-            terms = tfidf_stage(stages, learnt_from.texts, self.tfidf, threads=self.n_jobs)
-        features = Features(None if terms is None else terms.rows, dense)
-        linear = self._linear().fit(
-            Corpus(None, learnt_from.labels, corpus.index, features=features),
-            callbacks=callbacks,
-            run=run,
-        )
-        self.embedder_ = embedder
-        self.vectorizer_ = None if terms is None else terms.vectorizer
-        self.linear_ = linear
-        self._remember(corpus)
-        self.facts_ = replace(self.facts_, width=features.width)
-        self.timings_ = reporter.timings | linear.timings_
-        return self
-
-    def _from_words(self, corpus: Corpus, stages: Stages) -> tuple[Any, Corpus, DenseBlock]:
-        texts = corpus.texts
-        assert texts is not None
-
-        def compute(progress: Any) -> Part:
-            return Word2vec.fit(
-                texts,
-                self.word2vec,
-                seed=self.random_state,
-                threads=self.n_jobs,
-                progress=progress.update,
-            ).state()
-
-        inputs = {"texts": texts, "word2vec": self.word2vec, "seed": self.random_state}
-        words = Word2vec.from_state(stages("word2vec", inputs, compute))
-        return words, corpus, words.transform(texts)
-
-    def _from_pretrained(self, corpus: Corpus, stages: Stages) -> tuple[Any, Corpus, DenseBlock]:
-        encoder = load_encoder(self.encoder)
-        tokens = tokens_stage(stages, "tokens", corpus.texts, encoder, threads=self.n_jobs)
-
-        def compute(progress: Any) -> Part:
-            return Part({}, {"dense": self._embed(encoder, tokens, progress=progress.update)})
-
-        inputs = {"tokens": stages.key("tokens"), "encoder": EncoderContent(self.encoder)}
-        return encoder, corpus, stages("vectors", inputs, compute).arrays["dense"]
-
-    def _from_fine_tuned(self, corpus: Corpus, stages: Stages) -> tuple[Any, Corpus, DenseBlock]:
-        data = prepare(self, corpus, stages)
-        tree = indexed_labels(self, data, stages)
-        network, self.story_ = matcher_stage(self, data, tree, stages)
-        matched = matching_stage(self, data.tokens, network, stages)
-        return network, data.learnt_from, matched.vectors
-
-    def _embed(self, encoder: Encoder, tokens: Any, **options: Any) -> DenseBlock:
-        vectors = embed(
-            encoder,
-            tokens,
-            device=choose_device(self.device),
-            precision=_PRECISIONS[self.training.precision],
-            **options,
-        )
-        return np.asarray(vectors, np.float16)  # unit length: half precision tells them apart
-
-    def _linear(self) -> Linear:
-        return Linear(
+            terms = terms_stage(stages, learnt_from.texts, self.tfidf, threads=self.n_jobs).value
+            rows, vectorizer = terms.rows, terms.vectorizer
+        features = Features(rows, dense)
+        linear = Linear(
             tree=self.tree,
             ranker=self.ranker,
             search=self.search,
             n_trees=self.n_trees,
             random_state=self.random_state,
             n_jobs=self.n_jobs,
+        ).fit(
+            Corpus(None, learnt_from.labels, corpus.index, features=features),
+            callbacks=callbacks,
+            run=run,
         )
+        self.embedder_: Embedder = embedder
+        self.vectorizer_ = vectorizer
+        self.rankers_ = linear.rankers()
+        self._remember(corpus, {**stages.reporter.timings, **linear.timings_})
+        self.facts_ = replace(self.facts_, width=features.width)
+        return self
+
+    def _from_words(self, corpus: Corpus, stages: Stages) -> tuple[Embedder, Corpus, DenseBlock]:
+        words = stages(
+            "word2vec",
+            Word2vec.fit,
+            texts=corpus.texts,
+            params=self.word2vec,
+            seed=self.random_state,
+            threads=self.n_jobs,
+        ).value
+        return words, corpus, words.transform(corpus.texts)
+
+    def _from_pretrained(
+        self, corpus: Corpus, stages: Stages
+    ) -> tuple[Embedder, Corpus, DenseBlock]:
+        encoder = load_encoder(self.encoder)
+        vectors = stages(
+            "vectors",
+            embed_texts,
+            encoder=stages.derive(lambda: encoder, content=EncoderContent(self.encoder)),
+            tokens=tokens_stage(stages, "tokens", corpus.texts, encoder, threads=self.n_jobs),
+            precision=self.training.precision,
+            device=self.device,
+        )
+        return encoder, corpus, vectors.value.arrays["dense"]
+
+    def _from_fine_tuned(
+        self, corpus: Corpus, stages: Stages
+    ) -> tuple[Embedder, Corpus, DenseBlock]:
+        data = self._prepare(corpus, stages, baseline=False)  # this method is a baseline itself
+        training = Matcher(
+            data,
+            stages,
+            self.encoder,
+            self.indexing,
+            self.heads,
+            self.training,
+            self.device,
+            self.random_state,
+            self.n_jobs,
+        )
+        matcher = training.train(training.index_labels())
+        self.story_ = matcher.value.story
+        vectors = training.match(matcher, data.tokens).value.vectors
+        return matcher.value.network, data.learnt_from, vectors
+
+    def encoders(self) -> list[EncoderParams]:
+        """None for word vectors."""
+        return [] if self.vectors.kind == "word2vec" else [self.encoder]
+
+    @property
+    def score_kind(self) -> ScoreKind:
+        """As ``search`` says."""
+        return self.search.score_kind
+
+    def rankers(self) -> list[Ranker]:
+        """One per tree."""
+        return self.rankers_
 
     def _best_labels(
-        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        texts = texts_of(self, X)
-        dense = self._vectors_of(texts, threads=threads or self.n_jobs)
-        terms = None if self.vectorizer_ is None else self.vectorizer_.transform(texts)
-        features = Features(terms, dense)
-        return self.linear_.predict(features, k, allow=mask, threads=threads)
+        documents = self.read(X, threads=threads)
+        best = search_trees(
+            self.rankers_, documents, k=k, params=self.search, allow=mask, threads=threads
+        )
+        return Predictions(*best, self.index_, self.search.score_kind)
 
-    def _vectors_of(self, texts: Any, *, threads: int | None) -> DenseBlock:
-        if isinstance(self.embedder_, Word2vec):
-            return self.embedder_.transform(texts)
-        network = self.embedder_ if isinstance(self.embedder_, Network) else None
-        encoder = self.embedder_ if network is None else network.encoder
+    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+        """tf-idf rows, if there are any, and text vectors."""
+        texts = texts_only(self.method, X)
+        terms = None if self.vectorizer_ is None else self.vectorizer_.transform(texts)
+        return scaled(Features(terms, self._vectors_of(texts, threads)), "l2")
+
+    def _vectors_of(self, texts: Any, threads: int | None) -> DenseBlock:
+        embedder = self.embedder_
+        if isinstance(embedder, Word2vec):
+            return embedder.transform(texts)
+        encoder = embedder.encoder if isinstance(embedder, Network) else embedder
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
-        if network is None:
-            return self._embed(encoder, tokens)
-        return match(make_runner(network, self), tokens, 1).vectors
+        precision = self.training.precision
+        if isinstance(embedder, Network):
+            return match(make_runner(embedder, self.device, precision), tokens, 1).vectors
+        return embed_texts(embedder, tokens, precision, device=self.device).arrays["dense"]
+
+    def paths(self, question: Question) -> Paths:
+        """Down each tree; vectors of an encoder are traced back to words."""
+        embedder, reading = self.embedder_, None
+        if not isinstance(embedder, Word2vec):
+            network = embedder if isinstance(embedder, Network) else None
+            encoder = embedder.encoder if isinstance(embedder, Network) else embedder
+            reading = Reading(encoder, network, question, choose_device(self.device))
+        return vector_paths(
+            self.rankers_,
+            self.read([question.document], threads=1),
+            question,
+            search=self.search,
+            vectorizer=self.vectorizer_,
+            reading=reading,
+        )
+
+    def growth(self) -> GrowthView:
+        """Labels get a place in each tree."""
+
+        def read(documents: Any, threads: int | None) -> Read:
+            features = self.read(documents, threads=threads)
+            return routed_documents(features, self.rankers_, self.ranker, self.search, threads)
+
+        def replaced(rankers: list[Ranker]) -> dict[str, Any]:
+            return {"rankers_": rankers}
+
+        return GrowthView(self.rankers_, self.ranker, self.tree.max_leaf_size, read, replaced)
+
+    def pieces(self) -> Pieces:
+        """The encoder for the graph; rankers and tf-idf beside it."""
+        if isinstance(self.embedder_, Word2vec):
+            raise UnsupportedError(
+                f"a {self.method} model on word2vec has no encoder to export: its model folder "
+                "needs no transformers as it is"
+            )
+        if isinstance(self.embedder_, Network):
+            return network_pieces(self.embedder_, self._ranking_parts())
+        return Pieces(self.embedder_, (-1,), self._ranking_parts())
+
+    def outline(self, documents: int, labels: int) -> Outline:
+        """Vectors, trees and rankers."""
+        encoder, notes = None, ()
+        if self.vectors.kind == "word2vec":
+            notes = ("learning word vectors takes more time than stated here",)
+        else:
+            fine_tuned = 1.0 if self.vectors.kind == "fine-tuned" else 0.0
+            encoder = self._encoder_work(documents, trainings=fine_tuned, reads=1)
+        return Outline(
+            self.tfidf,
+            self.tree,
+            self.ranker,
+            expected_widths(self.tree, labels),
+            search=self.search,
+            trees=self.n_trees,
+            encoder=encoder,
+            notes=notes,
+        )
+
+    def search_space(self) -> dict[str, Any]:
+        """The ranker, the tree and the search."""
+        return linear_space(self.tree) | {"ranker.dense_C": [None, 0.3, 1.0, 3.0, 10.0]}
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes of main memory that fitting will need at its peak, a cautious guess."""
@@ -258,36 +296,43 @@ class LinearVectors(Estimator):
             return Linear(tfidf=self.tfidf).estimate_memory(corpus) + vectors
         return estimate_memory(self, corpus) + vectors
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes a model folder that needs no other file, the encoder included."""
-        check_fitted(self)
-        parts = {f"ranker-{n}": ranker.state() for n, ranker in enumerate(self.linear_.rankers_)}
-        if isinstance(self.embedder_, Network):
-            parts["embedder"] = network_part(self.embedder_, self.story_)
-        else:
-            parts["embedder"] = self.embedder_.state()
+    def _ranking_parts(self) -> dict[str, Part]:
+        parts = {f"ranker-{n}": ranker.state() for n, ranker in enumerate(self.rankers_)}
         if self.vectorizer_ is not None:
             parts["tfidf"] = self.vectorizer_.state()
-        save_estimator(self, path, parts, overwrite=overwrite)
+        return parts
 
-    @classmethod
-    def load(cls, path: str | Path, **options: Any) -> Self:
-        """Reads a model folder that :meth:`save` wrote."""
-        model, parts = load_estimator(cls, path, **options)
-        model.device = "auto"  # whatever it was trained on
-        stored = parts["embedder"]
-        if model.vectors.kind == "word2vec":
-            model.embedder_ = Word2vec.from_state(stored)
-        elif model.vectors.kind == "pretrained":
-            model.embedder_ = Encoder.from_state(stored)
+    def parts(self) -> dict[str, Part]:
+        """What makes vectors, the rankers, and tf-idf."""
+        if isinstance(self.embedder_, Network):
+            assert self.story_ is not None
+            embedder = network_part(self.embedder_, self.story_)
         else:
-            model.embedder_ = stored_matcher(stored, model.heads)
-            model.story_ = stored.config["story"]
-        model.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
-        linear = model._linear()
-        linear.vectorizer_ = None
-        linear.rankers_ = [Ranker.from_state(parts[f"ranker-{n}"]) for n in range(model.n_trees)]
-        linear.index_ = model.index_
-        linear.facts_ = replace(model.facts_, from_text=False)
-        model.linear_ = linear
-        return cast(Self, model)
+            embedder = self.embedder_.state()
+        return {"embedder": embedder} | self._ranking_parts()
+
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        stored = parts["embedder"]
+        if self.vectors.kind == "word2vec":
+            self.embedder_ = Word2vec.from_state(stored)
+        elif self.vectors.kind == "pretrained":
+            self.embedder_ = Encoder.from_state(stored)
+        else:
+            self.embedder_ = stored_matcher(stored, self.heads)
+            self.story_ = stored.config["story"]
+        self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
+        self.rankers_ = [Ranker.from_state(parts[f"ranker-{n}"]) for n in range(self.n_trees)]
+
+
+def embed_texts(
+    encoder: Encoder, tokens: Tokens, precision: str, *, device: str, progress: Any = None
+) -> Part:
+    """Unit vectors of texts by an encoder as it is; half precision is enough for them."""
+    vectors = embed(
+        encoder,
+        tokens,
+        device=choose_device(device),
+        precision=_PRECISIONS[precision],
+        progress=progress,
+    )
+    return Part({}, {"dense": np.asarray(vectors, np.float16)})

@@ -6,127 +6,87 @@ from what it makes of the texts, and a linear ranker learns on tf-idf and text v
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 from labelgrove.core.callbacks import Callback, Reporter
-from labelgrove.core.params import Params
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
-from labelgrove.disk.part import Part
+from labelgrove.data.inputs import texts_only, training_corpus
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import Stages
+from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
-from labelgrove.labels.features import describe_labels, label_strings
+from labelgrove.explaining.networks import Reading, vector_paths
 from labelgrove.labels.masks import LabelMask
-from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
-from labelgrove.methods.base import (
-    check_fitted,
-    check_params,
-    load_estimator,
-    save_estimator,
-    texts_of,
-    training_corpus,
-)
-from labelgrove.methods.estimator import Estimator
-from labelgrove.methods.neural import comparison, estimate_memory
-from labelgrove.methods.preparation import measured, prepare, tree_stage
+from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.inputs import described_labels, tree_stage
+from labelgrove.methods.neural import NeuralEstimator, comparison, estimate_memory
+from labelgrove.methods.preparation import held_out_measures
 from labelgrove.methods.xrtransformer.descending import found_share
 from labelgrove.methods.xrtransformer.net import XrParams, fine_tuned_levels, level_training
 from labelgrove.methods.xrtransformer.stages import (
     Descent,
     Shortlists,
     Vectors,
-    bootstrap_stage,
-    level_stage,
-    matcher_stage,
-    vectors_stage,
+    embed_documents,
+    fine_tune,
+    shortlist_nodes,
+    start_head,
 )
 from labelgrove.methods.xrtransformer.vectors import (
     Standard,
     beside,
     embedded,
     restore,
-    standard_stage,
+    standardise,
 )
+from labelgrove.model.explanation import Paths, Question
+from labelgrove.model.growth import GrowthView, Read
+from labelgrove.model.interface import Pieces
+from labelgrove.model.outline import Outline, expected_widths
+from labelgrove.model.settings import check_settings, group
+from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.files import EncoderParams, find_encoder
+from labelgrove.nn.encoders.files import find_encoder, states_width
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.layers import per_level
-from labelgrove.nn.training.params import LoopParams
+from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
-from labelgrove.scores.predictions import Predictions
-from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.scores.predictions import Predictions, ScoreKind
+from labelgrove.text.tfidf import Tfidf
+from labelgrove.updating.views import extended_tree, routed_documents
 
 
-class XRTransformer(Estimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class XRTransformer(NeuralEstimator):
     """Fine-tunes an encoder level by level, then ranks labels linearly on tf-idf and its vectors.
 
     ``tree`` is the preliminary tree whose levels the encoder learns, ``refined`` the one that the
     ranker descends; without ``refine`` the ranker keeps the preliminary one. ``ranker_input`` is
     "both" or "vectors": the ranker and its tree may do without tf-idf. ``matcher`` are the linear
-    models that shortlist for the next level. ``held_out`` is the share of the documents that
-    choose the checkpoints; nothing is learnt from them. ``baseline`` trains the linear method, too,
-    and reports both on them. Scores are margins, or products as ``search`` says.
+    models that shortlist for the next level. ``baseline`` also trains the linear method and reports
+    both on the held-out documents. Scores are margins, or products as ``search`` says.
     """
 
     method: ClassVar[str] = "xrtransformer"
-    groups: ClassVar[dict[str, type[Params]]] = {
-        "encoder": EncoderParams,
-        "heads": XrParams,
-        "training": LoopParams,
-        "tfidf": TfidfParams,
-        "tree": TreeParams,
-        "matcher": RankerParams,
-        "refined": TreeParams,
-        "ranker": RankerParams,
-        "search": SearchParams,
-    }
 
-    def __init__(
-        self,
-        *,
-        encoder: EncoderParams | None = None,
-        heads: XrParams | None = None,
-        training: LoopParams | None = None,
-        tfidf: TfidfParams | None = None,
-        tree: TreeParams | None = None,
-        matcher: RankerParams | None = None,
-        refined: TreeParams | None = None,
-        ranker: RankerParams | None = None,
-        search: SearchParams | None = None,
-        refine: bool = True,
-        ranker_input: str = "both",
-        held_out: float = 0.05,
-        baseline: bool = True,
-        device: str = "auto",
-        random_state: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.encoder = EncoderParams() if encoder is None else encoder
-        self.heads = XrParams() if heads is None else heads
-        self.training = LoopParams() if training is None else training
-        self.tfidf = TfidfParams() if tfidf is None else tfidf
-        self.tree = TreeParams(max_leaf_size=16) if tree is None else tree
-        self.matcher = RankerParams() if matcher is None else matcher
-        self.refined = TreeParams() if refined is None else refined
-        if ranker is None:
-            ranker = RankerParams(mined_nodes=20, threshold=0.02)
-        if search is None:  # labels by their own margins: the tree only says which to look at
-            search = SearchParams(beam=20, post_processor="l3-hinge", last_level="noop")
-        self.ranker = ranker
-        self.search = search
-        self.refine = refine
-        self.ranker_input = ranker_input
-        self.held_out = held_out
-        self.baseline = baseline
-        self.device = device
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    heads: XrParams = group(XrParams)
+    tree: TreeParams = group(TreeParams, max_leaf_size=16)
+    matcher: RankerParams = group(RankerParams)
+    refined: TreeParams = group(TreeParams)
+    ranker: RankerParams = group(RankerParams, mined_nodes=20, threshold=0.02)
+    # Labels by their own margins: the tree only says which to look at.
+    search: SearchParams = group(
+        SearchParams, beam=20, post_processor="l3-hinge", last_level="noop"
+    )
+    refine: bool = True
+    ranker_input: str = "both"
+    baseline: bool = True
 
     def fit(
         self,
@@ -137,8 +97,114 @@ class XRTransformer(Estimator):
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
     ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, goes on where it stopped."""
-        check_params(self)
+        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
+        check_settings(self)
+        self._check()
+        corpus = training_corpus(X, y, index)
+        stages = Stages(Reporter(callbacks), run)
+        data = self._prepare(corpus, stages, baseline=self.baseline)
+        seed, threads, device = self.random_state, self.n_jobs, self.device
+        precision = self.training.precision
+        tree = data.tree(stages, self.tree, seed=seed, threads=threads)
+        standard: Made[Standard] | None = None
+        if self.heads.standardise:
+            standard = stages(
+                "standard",
+                standardise,
+                encoder=data.encoder,
+                tokens=data.tokens,
+                precision=precision,
+                device=device,
+            )
+        examples = data.examples(stages)
+        descent = stages.derive(
+            lambda: Descent(
+                examples.value,
+                data.terms.value,
+                data.encoder.value,
+                tree.value,
+                None if standard is None else standard.value,
+                precision,
+                device,
+                seed,
+                threads,
+            ),
+            examples=examples,
+            terms=data.terms,
+            encoder=data.encoder,
+            tree=tree,
+            standard=standard,
+            precision=precision,
+            seed=seed,
+        )
+
+        def vectors_stage(level: int, network: Made[Part] | None) -> Made[Vectors]:
+            return stages(
+                f"vectors-{level}",
+                embed_documents,
+                encoder=data.encoder,
+                network=network,
+                tokens=data.tokens,
+                held_out_tokens=data.held_out_tokens,
+                standard=standard,
+                precision=precision,
+                device=device,
+            )
+
+        network, vectors, shortlists, stories = self._go_down(stages, descent, vectors_stage)
+        self.encoder_ = restore(data.encoder.value, network.value).eval()
+        self.standard_ = None if standard is None else standard.value
+        self.vectorizer_ = data.terms.value.vectorizer
+        features = stages.derive(
+            lambda: self._seen(descent.value.features(vectors.value)),
+            terms=data.terms,
+            vectors=vectors,
+            input=self.ranker_input,
+        )
+        searched = tree
+        if self.refine:
+            described = described_labels(
+                stages,
+                features,
+                data.learnt_from,
+                self.refined,
+                transform=lambda texts: self._features(texts, threads),
+                seed=seed,
+                threads=threads,
+            )
+            searched = tree_stage(
+                stages, described, self.refined, seed=seed, threads=threads, name="refined-tree"
+            )
+        ranker = stages(
+            "ranker",
+            train_ranker,
+            features=features,
+            labels=data.learnt_from.labels,
+            tree=searched,
+            params=self.ranker,
+            search=self.search if "man" in self.ranker.negatives else None,
+            seed=seed,
+            threads=threads,
+        )
+        self.rankers_ = [ranker.value]
+        self.tree_ = tree.value
+        self._remember(corpus, stages.reporter.timings)
+        self.story_ = joined_stories(stories)
+        self.report_ = {}
+        if data.held_out is not None:
+            seen = self._seen(descent.value.features(vectors.value, held_out=True))
+            predictions = self._search(seen, 10, mask=None, threads=threads)
+            ours = held_out_measures(predictions, data.held_out, data.learnt_from)
+            stages.reporter.message(comparison(self.method, ours, data.linear))
+            recall = _recall(shortlists, descent.value)
+            self.report_ = {
+                self.method: ours,
+                "linear": data.linear,
+                "shortlist_recall": recall,
+            }
+        return self
+
+    def _check(self) -> None:
         if self.ranker_input not in ("both", "vectors"):
             raise ConfigError(
                 f"ranker_input: must be 'both' or 'vectors', got {self.ranker_input!r}"
@@ -148,140 +214,100 @@ class XRTransformer(Estimator):
         why = "nodes learn from the documents that heads.kept brings them"
         refuse_idle(self.matcher, "matcher", NEGATIVE_SETTINGS, why)
         refuse_idle(self.matcher, "matcher", ["label_C"], "nodes of one level have the same C")
-        corpus = training_corpus(X, y, index)
-        reporter = Reporter(callbacks)
-        stages = Stages(reporter, run)
-        data = prepare(self, corpus, stages)
-        tree = tree_stage(
-            stages,
-            data.features,
-            data.learnt_from,
-            self.tree,
-            seed=self.random_state,
-            threads=self.n_jobs,
-        )
-        standard = standard_stage(self, data, stages)
-        descent = Descent(self, data, tree, stages, standard)
-        levels = fine_tuned_levels(tree, self.heads.max_clusters)
-        loops = level_training(self.heads, self.training, levels)
-        per_level(self.heads.kept, levels - 1, "kept")  # refuses a list of another length now
 
-        network: Part | None = None
-        vectors: Vectors | None = None
-        if self.heads.bootstrap_first and "linear" in self.heads.bootstrap:
-            vectors = vectors_stage(descent, 0, None)
-        above: Shortlists | None = None
+    def _go_down(
+        self, stages: Stages, descent: Made[Descent], vectors_stage: Any
+    ) -> tuple[Made[Part], Made[Vectors], list[Shortlists], list[dict[str, Any]]]:
+        """Fine-tunes level by level; the last network, its vectors, and what was shortlisted."""
+        heads = self.heads
+        levels = fine_tuned_levels(descent.value.tree, heads.max_clusters)
+        loops = level_training(heads, self.training, levels)
+        per_level(heads.kept, levels - 1, "kept")  # refuses a list of another length now
+        network: Made[Part] | None = None
+        vectors: Made[Vectors] | None = None
+        if heads.bootstrap_first and "linear" in heads.bootstrap:
+            vectors = vectors_stage(0, None)
+        above: Made[Shortlists] | None = None
         shortlists, stories = [], []
         for level, loop in enumerate(loops, 1):
-            start = bootstrap_stage(descent, level, network, vectors, above)
-            network = level_stage(descent, level, loop, before=network, start=start, above=above)
-            vectors = vectors_stage(descent, level, network)
-            stories.append(network.config["story"])
-            if level < levels:
-                above = matcher_stage(descent, level, network, vectors, above)
-                shortlists.append(above)
-        assert network is not None and vectors is not None
-
-        self.encoder_ = restore(data.encoder, network).eval()
-        self.standard_ = standard
-        self.vectorizer_ = data.features.vectorizer
-        refined = self._refined_tree(descent, levels, vectors) if self.refine else tree
-        self.ranker_ = self._ranker(descent, levels, vectors, refined)
-        self.tree_ = tree
-        self._remember(corpus)
-        self.story_ = joined_stories(stories)
-        self.report_ = self._report(descent, vectors, shortlists, reporter)
-        self.timings_ = reporter.timings
-        return self
-
-    def _refined_tree(self, descent: Descent, levels: int, vectors: Vectors) -> LabelTree:
-        """A tree grown from the labels' documents as tf-idf and the fine-tuned encoder see them."""
-        labels, stages = descent.data.learnt_from.labels, descent.stages
-        strings = label_strings(self.refined, descent.data.corpus.index)
-
-        def compute(_: Any) -> Part:
-            described = describe_labels(
-                self.refined,
-                self._seen(vectors.features),
-                labels,
-                transform=self._features,
-                strings=strings,
-                seed=self.random_state,
-                threads=self.n_jobs,
+            negatives = () if above is None else ("negatives",)
+            start = None
+            inherits = heads.bootstrap == "inherit"
+            if heads.bootstrap != "none" and vectors is not None and (network or not inherits):
+                solved = () if inherits else ("bootstrap_C", "bootstrap_scaled", *negatives)
+                start = stages(
+                    f"bootstrap-{level}",
+                    start_head,
+                    descent=descent,
+                    level=level,
+                    before=network,
+                    vectors=vectors,
+                    above=above,
+                    heads=heads.only("bootstrap", *solved),
+                )
+            network = stages(
+                f"network-{level}",
+                fine_tune,
+                descent=descent,
+                level=level,
+                before=network,
+                start=start,
+                above=above,
+                heads=heads.only(
+                    *("loss", "relevance", "alpha", "reduction", "dropout", "logits"),
+                    *("max_candidates", "row_table_from", *negatives),
+                ),
+                training=loop,
+                reporter=stages.reporter,
             )
-            return build_tree(
-                described, self.refined, seed=self.random_state, threads=self.n_jobs
-            ).state()
+            vectors = vectors_stage(level, network)
+            stories.append(network.value.config["story"])
+            if level < levels:
+                above = stages(
+                    f"matcher-{level}",
+                    shortlist_nodes,
+                    descent=descent,
+                    level=level,
+                    network=network,
+                    vectors=vectors,
+                    above=above,
+                    keep=heads.kept[level - 1] if isinstance(heads.kept, list) else heads.kept,
+                    heads=heads.only("matcher", *negatives),
+                    matcher=None if heads.matcher == "head" else self.matcher,
+                )
+                shortlists.append(above.value)
+        assert network is not None and vectors is not None
+        return network, vectors, shortlists, stories
 
-        inputs = {
-            "features": stages.key("tfidf"),
-            "vectors": stages.key(f"vectors-{levels}"),
-            "labels": labels,
-            "strings": strings,
-            "refined": self.refined,
-            "input": self.ranker_input,
-            "seed": self.random_state,
-        }
-        return LabelTree.from_state(stages("refined-tree", inputs, compute))
+    @property
+    def score_kind(self) -> ScoreKind:
+        """As ``search`` says."""
+        return self.search.score_kind
 
-    def _ranker(self, descent: Descent, levels: int, vectors: Vectors, tree: LabelTree) -> Ranker:
-        labels, stages = descent.data.learnt_from.labels, descent.stages
-
-        def compute(progress: Any) -> Part:
-            return train_ranker(
-                self._seen(vectors.features),
-                labels,
-                tree,
-                self.ranker,
-                search=self.search,
-                seed=self.random_state,
-                threads=self.n_jobs,
-                progress=progress.update,
-            ).state()
-
-        inputs = {
-            "features": stages.key("tfidf"),
-            "vectors": stages.key(f"vectors-{levels}"),
-            "labels": labels,
-            "tree": stages.key("refined-tree" if self.refine else "tree"),
-            "ranker": self.ranker,
-            "input": self.ranker_input,
-            "search": self.search if "man" in self.ranker.negatives else None,
-            "seed": self.random_state,
-        }
-        return Ranker.from_state(stages("ranker", inputs, compute))
-
-    def _report(
-        self,
-        descent: Descent,
-        vectors: Vectors,
-        shortlists: Sequence[Shortlists],
-        reporter: Reporter,
-    ) -> dict[str, Any]:
-        """The method beside the linear one on the held-out part; says so when it is worse."""
-        data = descent.data
-        if data.held_out is None:
-            return {}
-        found = self._search(self._seen(vectors.held_out_features), 10)
-        ours = measured(found, data.held_out, data.learnt_from)
-        reporter.message(comparison(self.method, ours, data.linear))
-        recall = [
-            found_share(shortlist.held_out, counts)
-            for shortlist, counts in zip(shortlists, descent.held_out_counts, strict=False)
-        ]
-        return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}
+    def rankers(self) -> list[Ranker]:
+        """The one that goes down the refined tree."""
+        return self.rankers_
 
     def _best_labels(
-        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        documents = self._features(texts_of(self, X), threads=threads)
-        return self._search(documents, k, allow=mask, threads=threads)
+        return self._search(self.read(X, threads=threads), k, mask=mask, threads=threads)
 
-    def _features(self, texts: Any, *, threads: int | None = None) -> Features:
+    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""
-        encoder: Encoder = self.encoder_
-        tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads or self.n_jobs)
-        vectors = embedded(self, encoder, tokens, self.standard_)
+        return self._features(texts_only(self.method, X), threads)
+
+    def _features(self, texts: Any, threads: int | None) -> Features:
+        encoder = self.encoder_
+        tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
+        vectors = embedded(
+            encoder,
+            tokens,
+            self.standard_,
+            device=self.device,
+            precision=self.training.precision,
+        )
+        assert self.vectorizer_ is not None
         return self._seen(beside(self.vectorizer_.transform(texts), vectors))
 
     def _seen(self, features: Features) -> Features:
@@ -289,53 +315,107 @@ class XRTransformer(Estimator):
         return features if self.ranker_input == "both" else Features(dense=features.dense)
 
     def _search(
-        self, documents: Features, k: int, *, threads: int | None = None, **masks: Any
+        self, documents: Features, k: int, *, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        columns, scores, counts = self.ranker_.search(
-            documents, k=k, params=self.search, threads=threads or self.n_jobs, **masks
+        best = self.rankers_[0].search(
+            documents, k=k, params=self.search, allow=mask, threads=threads
         )
-        return Predictions(columns, scores, counts, self.index_, self.search.score_kind)
+        return Predictions(*best, self.index_, self.search.score_kind)
+
+    def paths(self, question: Question) -> Paths:
+        """Down the refined tree; text vectors are traced back to words."""
+        reading = Reading(self.encoder_, None, question, choose_device(self.device))
+        return vector_paths(
+            self.rankers_,
+            self._features([reading.text], 1),
+            question,
+            search=self.search,
+            vectorizer=self.vectorizer_,
+            reading=reading,
+        )
+
+    def growth(self) -> GrowthView:
+        """Labels get a place in both trees."""
+        (ranker,) = self.rankers_
+
+        def read(documents: Any, threads: int | None) -> Read:
+            features = self.read(documents, threads=threads)
+            return routed_documents(features, [ranker], self.ranker, self.search, threads)
+
+        def replaced(rankers: list[Ranker]) -> dict[str, Any]:
+            grown = rankers[0].tree
+            tree = grown if self.tree_ == ranker.tree else extended_tree(self.tree_, grown)
+            return {"rankers_": rankers, "tree_": tree}
+
+        leaf_size = (self.refined if self.refine else self.tree).max_leaf_size
+        return GrowthView([ranker], self.ranker, leaf_size, read, replaced)
+
+    def pieces(self) -> Pieces:
+        """The encoder for the graph; the ranker and tf-idf beside it."""
+        parts = {"ranker-0": self.rankers_[0].state()}
+        if self.ranker_input == "both":
+            assert self.vectorizer_ is not None
+            parts["tfidf"] = self.vectorizer_.state()
+        if self.standard_ is None:
+            return Pieces(self.encoder_, (-1,), parts)
+        return Pieces(self.encoder_, (-1,), parts, self.standard_.mean, self.standard_.scale)
+
+    def outline(self, documents: int, labels: int) -> Outline:
+        """A tree for the encoder; the refined one costs about as much."""
+        return Outline(
+            self.tfidf,
+            self.tree,
+            self.ranker,
+            expected_widths(self.tree, labels),
+            search=self.search,
+            has_baseline=self.baseline and bool(self.held_out),
+            # Vectors are made after each level, and for the first heads.
+            encoder=self._encoder_work(documents, reads=3),
+        )
+
+    def search_space(self) -> dict[str, Any]:
+        """The training, the shortlists, the ranker and the search."""
+        own = {"heads.kept": [10, 20, 40], "search.beam": [10, 20, 40]}
+        return TRAINING_SPACE | C_SPACE | own
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes of main memory that fitting will need at its peak, a cautious guess."""
-        settings = json.loads((find_encoder(self.encoder.encoder) / "config.json").read_text())
-        width = next((settings[n] for n in ("hidden_size", "d_model", "dim") if n in settings), 768)
+        width = states_width(find_encoder(self.encoder.encoder))
         # Vectors as they are and scaled; what describes the labels, and their weights.
         vectors = width * (8 * len(corpus) + 10 * len(corpus.index))
-        return estimate_memory(self, corpus) + int(vectors)
+        return estimate_memory(self, corpus) + vectors
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes a model folder that needs no other file, the encoder included."""
-        check_fitted(self)
+    def parts(self) -> dict[str, Part]:
+        """The encoder, tf-idf, the preliminary tree, and the ranker with its own."""
         encoder = self.encoder_.state()
-        standard = {}
-        if self.standard_ is not None:
-            standard = {"mean": self.standard_.mean, "scale": self.standard_.scale}
-        config = {"encoder": encoder.config, "story": self.story_, "report": self.report_}
-        parts = {
+        standard = {} if self.standard_ is None else self.standard_.state().arrays
+        config = {"encoder": encoder.config, "story": self.story_, "report": dict(self.report_)}
+        assert self.vectorizer_ is not None
+        return {
             "encoder": Part(config, encoder.arrays | standard),
             "tfidf": self.vectorizer_.state(),
             "tree": self.tree_.state(),
-            "ranker": self.ranker_.state(),
+            "ranker": self.rankers_[0].state(),
         }
-        save_estimator(self, path, parts, overwrite=overwrite)
 
-    @classmethod
-    def load(cls, path: str | Path, **options: Any) -> Self:
-        """Reads a model folder that :meth:`save` wrote."""
-        model, parts = load_estimator(cls, path, **options)
-        model.device = "auto"  # whatever it was trained on
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         stored = parts["encoder"]
-        model.encoder_ = Encoder.from_state(Part(stored.config["encoder"], stored.arrays)).eval()
-        model.standard_ = None
-        if "mean" in stored.arrays:
-            model.standard_ = Standard(stored.arrays["mean"], stored.arrays["scale"])
-        model.vectorizer_ = Tfidf.from_state(parts["tfidf"])
-        model.tree_ = LabelTree.from_state(parts["tree"])
-        model.ranker_ = Ranker.from_state(parts["ranker"])
-        model.story_ = stored.config["story"]
-        model.report_ = stored.config["report"]
-        return cast(Self, model)
+        self.encoder_ = Encoder.from_state(Part(stored.config["encoder"], stored.arrays)).eval()
+        self.standard_ = Standard.from_state(stored) if "mean" in stored.arrays else None
+        self.vectorizer_ = Tfidf.from_state(parts["tfidf"])
+        self.tree_ = LabelTree.from_state(parts["tree"])
+        self.rankers_ = [Ranker.from_state(parts["ranker"])]
+        self.story_ = stored.config["story"]
+        self.report_ = stored.config["report"] or {}
+
+
+def _recall(shortlists: Sequence[Shortlists], descent: Descent) -> list[float]:
+    """Share of the held-out documents' labels below the shortlisted nodes, level by level."""
+    return [
+        found_share(shortlist.held_out, counts)
+        for shortlist, counts in zip(shortlists, descent.held_out_counts, strict=False)
+        if shortlist.held_out is not None
+    ]
 
 
 def joined_stories(levels: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""XR-Transformer's network: an encoder under one level of a label tree at a time.
+"""XR-Transformer's network: an encoder with a head for one level of a label tree at a time.
 
-A level's head scores a document on the children of the nodes above that were shortlisted for it;
-the first level is scored on all its nodes. Which nodes above these are comes with the batch.
+A level's head scores a document on the children of the nodes shortlisted for it on the level above;
+the first level is scored on all its nodes. Batches bring the shortlisted nodes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
-from labelgrove.nn.batches.padded import Batch, Batches
+from labelgrove.nn.batches.packing import PackedBatches
+from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.heads.candidates import (
     TreeIndex,
     first_occurrences,
@@ -32,6 +32,7 @@ from labelgrove.nn.heads.candidates import (
 from labelgrove.nn.heads.layers import (
     LabelTable,
     LogitForm,
+    as_numpy,
     full_logits,
     per_level,
     shortlist_logits,
@@ -39,89 +40,60 @@ from labelgrove.nn.heads.layers import (
 from labelgrove.nn.heads.losses import LossKind, document_losses, full_losses, relevance_weights
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
-from labelgrove.nn.network import labels_of
+from labelgrove.nn.network import LabelledBatch, LabelledBatches, labels_of
 from labelgrove.nn.training.params import LoopParams
 
-FIRST_STD = 0.02  # of weights that nothing is known of
+FIRST_STD = 0.02  # of random weights
 
 
 @dataclass
 class XrParams(Params):
-    """XR-Transformer's levels; defaults are the public code's, the paper's forms are switches.
+    """XR-Transformer's levels; defaults follow the published code, switches give the paper's forms.
 
     A list has one value per level that is fine-tuned.
-
-    >>> XrParams(relevance="l1", alpha=0.25, reduction="sum").validate().bootstrap
-    'weighted-linear'
     """
 
-    max_clusters: int = param(
-        32_768, ge=1, help="levels of the tree with more nodes than this are not fine-tuned"
-    )
+    max_clusters: int = param(32_768, ge=1, help="fine-tune levels with at most this many nodes")
     steps: list[int] = param(
-        [],
-        ge=1,
-        help="updates on each level; empty = half of the training on the last level, the rest "
-        "shared by the others",
+        [], ge=1, help="updates per level; empty = half on the last level, the rest on the others"
     )
     lr: list[float] = param([], gt=0, help="learning rate of each level; empty = training.lr")
     negatives: Literal["tfn", "man", "tfn+man"] = param(
         "tfn+man",
-        help="whose children are candidates: true nodes of the level above (tfn), those predicted "
-        "for the document (man), or both",
+        help="whose children are candidates: those of the true nodes of the level above (tfn), of "
+        "the nodes predicted for the document (man), or of both",
     )
     matcher: Literal["linear", "head", "mean"] = param(
         "linear",
-        help="who predicts the nodes of a level: a linear model on tf-idf and text vectors, the "
+        help="what predicts the nodes of a level: a linear model on tf-idf and text vectors, the "
         "level's own head, or the mean of both",
     )
-    kept: int | list[int] = param(
-        20, ge=1, help="nodes predicted per document on each level but the last"
-    )
+    kept: int | list[int] = param(20, ge=1, help="nodes predicted on each level but the last")
     bootstrap: Literal["linear", "weighted-linear", "inherit", "none"] = param(
         "weighted-linear",
-        help="where a level's head begins: at a linear model on the text vectors of the level "
-        "before (weighted: by how many labels lie below a node), at its parents' weights, anywhere",
+        help="where a level's head starts: from a linear model on the text vectors of the level "
+        "before (weighted by the labels below a node), from its parents' weights, or at random",
     )
     bootstrap_C: float = param(1.0, gt=0, help="C of that linear model (code: 100, not scaled)")
-    bootstrap_scaled: bool = param(
-        True,
-        help="whether this C is for vectors of length 1; false: for the encoder's as they are",
-    )
-    bootstrap_first: bool = param(
-        False, help="whether the first level begins so, too, with the vectors before fine-tuning"
-    )
-    standardise: bool = param(
-        False,
-        help="whether text vectors are shifted and scaled as the pretrained encoder's ask for: "
-        "each number 0 on average and 1 in spread",
-    )
+    bootstrap_scaled: bool = param(True, help="this C is for vectors of length 1, not for raw ones")
+    bootstrap_first: bool = param(False, help="also bootstrap level 1, from pretrained vectors")
+    standardise: bool = param(False, help="text vectors start at mean 0 and deviation 1")
     loss: LossKind = param("squared_hinge", help="loss of a document on one node")
     relevance: Literal["count", "l1", "none"] = param(
-        "count",
-        help="cost of a true node: how many of the document's labels lie below it (code), their "
-        "share (paper), or 1",
+        "count", help="cost of a true node: its number of labels (code), their share (paper), or 1"
     )
     alpha: float = param(1.0, gt=0, help="cost of a node that is not true")
     reduction: Literal["mean", "sum"] = param(
-        "mean", help="of a document's losses over its candidates: mean (code), sum (paper)"
+        "mean", help="how a document's losses over its candidates add up: mean (code), sum (paper)"
     )
     dropout: float = param(0.1, ge=0, le=1, help="share of the text vector dropped in training")
-    max_candidates: int | None = param(
-        None, ge=1, help="most nodes scored per training document, true ones first; none = all"
-    )
-    row_table_from: int = param(
-        300_000, ge=0, help="from so many nodes on, an update touches only the rows in use"
-    )
+    max_candidates: int | None = param(None, ge=1, help="most nodes per document, true ones first")
+    row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
 
 def fine_tuned_levels(tree: LabelTree, max_clusters: int) -> int:
-    """How many of a tree's levels, from the first, have at most so many nodes.
-
-    >>> fine_tuned_levels(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]), 2)
-    1
-    """
+    """How many of a tree's levels, from the first, have at most ``max_clusters`` nodes."""
     count = sum(width <= max_clusters for width in tree.widths)
     if count == 0:
         raise ConfigError(
@@ -132,11 +104,7 @@ def fine_tuned_levels(tree: LabelTree, max_clusters: int) -> int:
 
 
 def level_training(params: XrParams, training: LoopParams, levels: int) -> list[LoopParams]:
-    """What the loop shall do on each level; the schedule begins anew on each.
-
-    >>> [loop.max_steps for loop in level_training(XrParams(), LoopParams(max_steps=10), 3)]
-    [2, 3, 5]
-    """
+    """The loop's parameters for each level; each level has its own schedule."""
     shares = [1.0] if levels == 1 else [0.5 / (levels - 1)] * (levels - 1) + [0.5]
     if params.steps:
         steps: Sequence[int | None] = per_level(params.steps, levels, "steps")
@@ -153,11 +121,7 @@ def level_training(params: XrParams, training: LoopParams, levels: int) -> list[
 
 
 def level_tree(tree: LabelTree, level: int) -> LabelTree:
-    """The nodes of a level under those of the level above, as a tree of their own.
-
-    >>> level_tree(LabelTree([[0, 0], [0, 0, 1], [0, 1, 2, 2]], [0, 1, 2, 3]), 2)
-    LabelTree(3-4)
-    """
+    """The nodes of a level below those of the level above, as a separate tree."""
     nodes = np.arange(tree.widths[level])
     if level == 0:
         return LabelTree([tree.parents[0]], nodes)
@@ -165,12 +129,7 @@ def level_tree(tree: LabelTree, level: int) -> LabelTree:
 
 
 def nodes_of_labels(labels: CSR, tree: LabelTree, level: int) -> CSR:
-    """Documents x nodes: the node above each label of a document, as often as it has labels there.
-
-    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
-    >>> nodes_of_labels(sparse.csr_array([[1, 0, 1]]), tree, 0).indices.tolist()
-    [0, 0]
-    """
+    """Documents x nodes: the node above each label of a document; nodes repeat for each label."""
     above = tree.leaf_positions
     for parents in tree.parents[:level:-1]:
         above = parents[above]
@@ -181,60 +140,34 @@ def nodes_of_labels(labels: CSR, tree: LabelTree, level: int) -> CSR:
 
 
 @dataclass(frozen=True)
-class LevelBatch:
-    """A batch with what a level's head needs: true nodes, and the shortlisted nodes above."""
+class LevelBatch(LabelledBatch):
+    """A batch whose labels are the true nodes of a level, with the shortlisted nodes above."""
 
-    batch: Batch | PackedBatch
-    true: RaggedLabels
     above: RaggedLabels | None
 
     @property
-    def rows(self) -> Any:
-        return self.batch.rows
-
-    @property
-    def tokens(self) -> int:
-        return self.batch.tokens
-
-    def __len__(self) -> int:
-        return len(self.batch)
-
-    def to(self, device: str | torch.device) -> LevelBatch:
-        above = None if self.above is None else self.above.to(device)
-        return LevelBatch(self.batch.to(device), self.true.to(device), above)
-
-    def pin(self) -> LevelBatch:
-        above = None if self.above is None else self.above.pin()
-        return LevelBatch(self.batch.pin(), self.true.pin(), above)
+    def true(self) -> RaggedLabels:
+        return self.labels
 
 
-class LevelBatches:
-    """Batches that bring along their documents' rows of ``true`` and ``above``."""
+class LevelBatches(LabelledBatches):
+    """Batches with their documents' rows of ``true`` and ``above``."""
 
     def __init__(self, batches: Batches | PackedBatches, true: CSR, above: CSR | None) -> None:
-        self.batches = batches
-        self.true = true
+        super().__init__(batches, true)
         self.above = above
 
-    def __len__(self) -> int:
-        return len(self.batches)
-
     def epoch(self, number: int, *, start: int = 0) -> Iterator[LevelBatch]:
-        """As :meth:`Batches.epoch`."""
-        for batch in self.batches.epoch(number, start=start):
+        """Like :meth:`Batches.epoch`."""
+        for batch in super().epoch(number, start=start):
             above = None if self.above is None else labels_of(self.above, batch.rows)
-            yield LevelBatch(batch, labels_of(self.true, batch.rows), above)
+            yield LevelBatch(batch.batch, batch.labels, above)
 
 
 class XrHead(nn.Module):
     """The head of one level: a weight vector and a bias for each of its nodes.
 
     ``tree`` is a :func:`level_tree`.
-
-    >>> head = XrHead(4, LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]))
-    >>> true, above = RaggedLabels.from_rows([[2]]), RaggedLabels.from_rows([[1]])
-    >>> head.loss([torch.ones(1, 4)], true, above)[1]["candidates"].item()
-    1.0
     """
 
     def __init__(self, width: int, tree: LabelTree, params: XrParams | None = None) -> None:
@@ -251,7 +184,7 @@ class XrHead(nn.Module):
 
     @torch.no_grad()
     def start_from(self, weights: Any, bias: Any) -> None:
-        """Begins at the weights (nodes x width) and biases of another model."""
+        """Starts from the weights (nodes x width) and biases of another model."""
         for target, values in ((self.table.weight, weights), (self.table.bias, bias)):
             assert target is not None
             target.copy_(torch.from_numpy(np.array(values, np.float32)))
@@ -259,10 +192,10 @@ class XrHead(nn.Module):
     def loss(
         self, states: Sequence[Tensor], true: RaggedLabels, above: RaggedLabels | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Mean loss of the documents, and what to watch of it.
+        """Mean loss of the documents, and statistics.
 
-        ``true`` names the node above each label, so a node may be there several times; ``above``
-        are the nodes whose children are candidates (None on the first level: all are).
+        ``true`` has the node above each label, so nodes may repeat; ``above`` are the nodes whose
+        children are candidates (None on the first level, where all nodes are).
         """
         params = self.params
         text = functional.dropout(states[-1], params.dropout, self.training)
@@ -280,15 +213,9 @@ class XrHead(nn.Module):
         else:
             assert above is not None
             nodes = above.padded()
-            there = valid_nodes(nodes)
-            listed = shortlist(
-                self.index,
-                1,
-                nodes.masked_fill(~there, 0),
-                there,
-                truth,
-                most=params.max_candidates,
-            )
+            mask = valid_nodes(nodes)
+            kept = nodes.masked_fill(~mask, 0)
+            listed = shortlist(self.index, 1, kept, mask, truth, most=params.max_candidates)
             logits = shortlist_logits(text, self.table, listed.ids, listed.mask, form=params.logits)
             losses = document_losses(
                 logits,
@@ -303,7 +230,7 @@ class XrHead(nn.Module):
         return mean, {"loss": mean.detach(), "candidates": size.mean()}
 
     def _costs(self, counts: Tensor) -> Tensor:
-        """Costs of nodes of which so many true labels are below; rows hold all true nodes."""
+        """Costs of nodes by the number of true labels below them; rows have all true nodes."""
         norm: Literal["l1", "none"] = "l1" if self.params.relevance == "l1" else "none"
         if self.params.relevance == "none":
             counts = counts.clamp(max=1)
@@ -312,10 +239,9 @@ class XrHead(nn.Module):
     def weights(self) -> tuple[Float32, Float32]:
         """Weights (nodes x width) and biases of the nodes."""
         assert self.table.bias is not None
-        found = self.table.weight.detach(), self.table.bias.detach()
-        return found[0].float().cpu().numpy(), found[1].float().cpu().numpy()
+        return as_numpy(self.table.weight), as_numpy(self.table.bias)
 
 
 def _counts(truth: Tensor) -> Tensor:
-    """How often each node of sorted rows is there, where it is there first; elsewhere 0."""
+    """How often each node of sorted rows occurs, at its first occurrence; 0 elsewhere."""
     return occurrences(truth, truth) * (first_occurrences(truth) & valid_nodes(truth))

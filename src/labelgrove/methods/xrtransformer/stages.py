@@ -1,7 +1,7 @@
 """The stages of XR-Transformer's fine-tuning: each level's start, network, vectors and shortlists.
 
-Each is kept in the run folder under the content of what it depends on. So a killed run goes on in
-the middle of a level, and a run with another ranker finds tokens, tf-idf and vectors as they were.
+Each is kept in the run folder. A killed run continues in the middle of a level, and a run with
+another ranker finds tokens, tf-idf and vectors as they were.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from scipy import sparse
 
 from labelgrove.core.arrays import CSR, Float32, csr_arrays, csr_from_arrays
 from labelgrove.core.callbacks import Reporter
+from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
-from labelgrove.disk.part import Part
-from labelgrove.disk.stages import Stages
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.inputs import Terms
 from labelgrove.methods.neural import make_batches
-from labelgrove.methods.preparation import CHOSEN_BY, Prepared
+from labelgrove.methods.preparation import CHOSEN_BY, Examples
 from labelgrove.methods.xrtransformer.descending import (
     Margins,
     below_root,
@@ -35,79 +35,80 @@ from labelgrove.methods.xrtransformer.descending import (
     linear_margins,
     train_level,
 )
-from labelgrove.methods.xrtransformer.net import LevelBatches, XrHead, level_tree, nodes_of_labels
+from labelgrove.methods.xrtransformer.net import (
+    LevelBatches,
+    XrHead,
+    XrParams,
+    level_tree,
+    nodes_of_labels,
+)
 from labelgrove.methods.xrtransformer.vectors import Standard, beside, embedded, network_of, restore
 from labelgrove.metrics import evaluate
 from labelgrove.nn.batches.padded import prefetched
-from labelgrove.nn.encoders.files import EncoderContent
+from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import Network, network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
 from labelgrove.nn.training.loop import LoopParams, LoopResult, train
 from labelgrove.ranking.relevance import relevance
+from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.predictions import Predictions
 
 
 @dataclass(frozen=True)
 class Descent:
-    """What all levels share: the method's settings, the documents, and the tree to go down."""
+    """What all levels share: the documents, the tree to go down, and how the encoder runs."""
 
-    model: Any
-    data: Prepared
+    examples: Examples
+    terms: Terms
+    encoder: Encoder
     tree: LabelTree
-    stages: Stages
     standard: Standard | None
+    precision: str
+    device: str
+    seed: int
+    threads: int | None
 
     @cached_property
     def counts(self) -> list[CSR]:
         """Per level, documents x nodes: how many of a document's labels lie below a node."""
-        return relevance(_ones(self.data.learnt_from.labels), self.tree)
+        return relevance(_ones(self.examples.labels), self.tree)
 
     @cached_property
     def held_out_counts(self) -> list[CSR]:
-        """The same of the held-out documents."""
-        assert self.data.held_out is not None
-        return relevance(_ones(self.data.held_out.labels), self.tree)
+        """The same for the held-out documents."""
+        assert self.examples.held_out is not None
+        return relevance(_ones(self.examples.held_out.labels), self.tree)
 
     @cached_property
     def held_out_terms(self) -> CSR:
         """tf-idf rows of the held-out documents."""
-        assert self.data.held_out is not None and self.data.held_out.texts is not None
-        return self.data.features.vectorizer.transform(self.data.held_out.texts)
+        held_out = self.examples.held_out
+        assert held_out is not None and held_out.texts is not None
+        return self.terms.vectorizer.transform(held_out.texts)
 
-    def settings(self, *names: str) -> dict[str, Any]:
-        """Some of the levels' settings, for a stage that depends on these alone."""
-        return {name: getattr(self.model.heads, name) for name in names}
-
-    @property
-    def keys(self) -> dict[str, Any]:
-        """What stands for documents, labels and tree among the inputs of a stage."""
-        return {
-            "tokens": self.stages.key("tokens"),
-            "held_out": self.stages.key("held-out-tokens"),
-            "labels": self.data.corpus.labels,
-            "tree": self.stages.key("tree"),
-            "seed": self.model.random_state,
-        }
+    def features(self, vectors: Vectors, *, held_out: bool = False) -> Features:
+        """tf-idf and unit-length vectors of documents."""
+        if held_out:
+            return beside(self.held_out_terms, vectors.held_out)
+        return beside(self.terms.rows, vectors.train)
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """The documents' text vectors as an encoder gave them, not scaled; and what rankers read."""
+    """The documents' text vectors as an encoder gave them, not scaled."""
 
-    descent: Descent
     train: Float32
     held_out: Float32 | None
 
-    @cached_property
-    def features(self) -> Features:
-        """tf-idf and unit-length vectors of the documents to learn from."""
-        return beside(self.descent.data.features.rows, self.train)
+    def state(self) -> Part:
+        """For the run folder."""
+        return Part({}, {name: rows for name, rows in vars(self).items() if rows is not None})
 
-    @cached_property
-    def held_out_features(self) -> Features:
-        """tf-idf and unit-length vectors of the held-out documents."""
-        assert self.held_out is not None
-        return beside(self.descent.held_out_terms, self.held_out)
+    @classmethod
+    def from_state(cls, part: Part) -> Vectors:
+        """From the run folder."""
+        return cls(part.arrays["train"], part.arrays.get("held_out"))
 
 
 @dataclass(frozen=True)
@@ -117,139 +118,130 @@ class Shortlists:
     train: CSR
     held_out: CSR | None
 
-
-def vectors_stage(descent: Descent, level: int, network: Part | None) -> Vectors:
-    """Text vectors by the encoder as level ``level`` (from 1) left it; by the pretrained for 0."""
-    model, data = descent.model, descent.data
-    stages, standard = descent.stages, descent.standard
-
-    def compute(progress: Any) -> Part:
-        encoder = data.encoder if network is None else restore(data.encoder, network)
-        arrays = {"train": embedded(model, encoder, data.tokens, standard, progress.update)}
-        if data.held_out_tokens is not None:
-            arrays["held_out"] = embedded(model, encoder, data.held_out_tokens, standard)
+    def state(self) -> Part:
+        """For the run folder."""
+        arrays = csr_arrays(self.train, "train")
+        if self.held_out is not None:
+            arrays |= csr_arrays(self.held_out, "held_out")
         return Part({}, arrays)
 
-    inputs = {
-        "network": stages.key(f"network-{level}") if network else EncoderContent(model.encoder),
-        "tokens": stages.key("tokens"),
-        "held_out": stages.key("held-out-tokens"),
-        "precision": model.training.precision,
-        "standard": stages.key("standard"),
-    }
-    made = stages(f"vectors-{level}", inputs, compute)
-    return Vectors(descent, made.arrays["train"], made.arrays.get("held_out"))
+    @classmethod
+    def from_state(cls, part: Part) -> Shortlists:
+        """From the run folder."""
+        held_out = None
+        if any(name.startswith("held_out") for name in part.arrays):
+            held_out = csr_from_arrays(part.arrays, "held_out")
+        return cls(csr_from_arrays(part.arrays, "train"), held_out)
 
 
-def bootstrap_stage(
+def embed_documents(
+    encoder: Encoder,
+    network: Part | None,
+    tokens: Tokens,
+    held_out_tokens: Tokens | None,
+    standard: Standard | None,
+    precision: str,
+    *,
+    device: str,
+    progress: Any = None,
+) -> Vectors:
+    """Text vectors by the encoder as a level's ``network`` left it, or as it was pretrained."""
+    reader = encoder if network is None else restore(encoder, network)
+    options = {"device": device, "precision": precision}
+    held_out = None
+    train_rows = embedded(reader, tokens, standard, progress=progress, **options)
+    if held_out_tokens is not None:
+        held_out = embedded(reader, held_out_tokens, standard, **options)
+    return Vectors(train_rows, held_out)
+
+
+def start_head(
     descent: Descent,
     level: int,
     before: Part | None,
-    vectors: Vectors | None,
+    vectors: Vectors,
     above: Shortlists | None,
-) -> Part | None:
-    """Where the head of level ``level`` (from 1) begins; None: anywhere.
+    heads: XrParams,
+) -> Part:
+    """Weights and bias that the head of level ``level`` (from 1) starts from.
 
     ``before`` is the network of the level before, ``vectors`` are those that it gave.
     """
-    model, stages = descent.model, descent.stages
-    kind = model.heads.bootstrap
-    if kind == "none" or vectors is None or (kind == "inherit" and before is None):
-        return None
-
-    def compute(_: Any) -> Part:
-        if kind == "inherit":
-            assert before is not None
-            parents = descent.tree.parents[level - 1]
-            weights, bias = (before.arrays[f"heads/table.{n}"][parents] for n in ("weight", "bias"))
-        else:
-            weights, bias = bootstrapped(
-                vectors.train,
-                descent.counts[level - 1],
-                level_tree(descent.tree, level - 1),
-                C=model.heads.bootstrap_C,
-                scaled=model.heads.bootstrap_scaled,
-                weighted=kind == "weighted-linear",
-                above=_chosen(descent, level, above),
-                seed=model.random_state,
-                threads=model.n_jobs,
-            )
-        return Part({}, {"weights": weights, "bias": bias})
-
-    solved = () if kind == "inherit" else ("bootstrap_C", "bootstrap_scaled", "negatives")
-    inputs = descent.keys | {
-        "network": stages.key(f"network-{level - 1}"),
-        "vectors": stages.key(f"vectors-{level - 1}"),
-        "shortlists": stages.key(f"matcher-{level - 1}"),
-        "heads": descent.settings("bootstrap", *solved),
-    }
-    return stages(f"bootstrap-{level}", inputs, compute)
+    if heads.bootstrap == "inherit":
+        assert before is not None
+        parents = descent.tree.parents[level - 1]
+        weights, bias = (before.arrays[f"heads/table.{n}"][parents] for n in ("weight", "bias"))
+    else:
+        weights, bias = bootstrapped(
+            vectors.train,
+            descent.counts[level - 1],
+            level_tree(descent.tree, level - 1),
+            C=heads.bootstrap_C,
+            scaled=heads.bootstrap_scaled,
+            weighted=heads.bootstrap == "weighted-linear",
+            above=_chosen(descent, level, above, heads),
+            seed=descent.seed,
+            threads=descent.threads,
+        )
+    return Part({}, {"weights": weights, "bias": bias})
 
 
-def level_stage(
+def fine_tune(
     descent: Descent,
     level: int,
-    loop: LoopParams,
-    *,
     before: Part | None,
     start: Part | None,
     above: Shortlists | None,
+    heads: XrParams,
+    training: LoopParams,
+    *,
+    reporter: Reporter,
+    checkpoints: Path | None = None,
 ) -> Part:
     """Fine-tunes the encoder under the head of level ``level`` (from 1); gives a network's part."""
-    model, data, stages = descent.model, descent.data, descent.stages
-    name = f"network-{level}"
-
-    def compute(_: Any) -> Part:
-        encoder = data.encoder if before is None else restore(data.encoder, before)
-        with torch.random.fork_rng([]):
-            torch.manual_seed(derived_seed(model.random_state, level))
-            head = XrHead(encoder.width, level_tree(descent.tree, level - 1), model.heads)
-        if start is not None:
-            head.start_from(start.arrays["weights"], start.arrays["bias"])
-        network = network_of(encoder, head, descent.standard)
-        folder = stages.checkpoint_folder(name)
-        result = _train_level(descent, level, network, loop, above, folder)
-        return network_part(network, result.story())
-
-    inputs = descent.keys | {
-        "encoder": EncoderContent(model.encoder),
-        "standard": stages.key("standard"),
-        "training": loop.identity(),
-        "before": stages.key(f"network-{level - 1}"),
-        "start": stages.key(f"bootstrap-{level}") if start is not None else None,
-        "shortlists": stages.key(f"matcher-{level - 1}"),
-        "heads": descent.settings(
-            *("loss", "relevance", "alpha", "reduction", "dropout", "logits"),
-            *("max_candidates", "row_table_from", *(["negatives"] if level > 1 else [])),
-        ),
-    }
-    return stages(name, inputs, compute)
+    encoder = descent.encoder if before is None else restore(descent.encoder, before)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(derived_seed(descent.seed, level))
+        head = XrHead(encoder.width, level_tree(descent.tree, level - 1), heads)
+    if start is not None:
+        head.start_from(start.arrays["weights"], start.arrays["bias"])
+    network = network_of(encoder, head, descent.standard)
+    chosen = _chosen(descent, level, above, heads)
+    result = _train(descent, level, network, training, above, chosen, reporter, checkpoints)
+    return network_part(network, result.story())
 
 
-def _train_level(
+def _train(
     descent: Descent,
     level: int,
     network: Network,
-    loop: LoopParams,
+    training: LoopParams,
     above: Shortlists | None,
+    chosen: CSR | None,
+    reporter: Reporter,
     folder: Path | None,
 ) -> LoopResult:
     """Trains in place; the checkpoint that is best on the held-out documents' nodes is kept."""
-    model, data, encoder = descent.model, descent.data, network.encoder
-    device = choose_device(model.device)
-    seed = derived_seed(model.random_state, level)
-    batches = make_batches(data.tokens, encoder, loop, device, seed)
-    true = nodes_of_labels(data.learnt_from.labels, descent.tree, level - 1)
+    examples, encoder = descent.examples, network.encoder
+    device = choose_device(descent.device)
+    seed = derived_seed(descent.seed, level)
+    batches = make_batches(examples.tokens, encoder, training, device, seed)
+    true = nodes_of_labels(examples.labels, descent.tree, level - 1)
     nodes = LabelIndex([str(node) for node in range(descent.tree.widths[level - 1])])
 
     def score() -> float:
-        assert data.held_out_tokens is not None
-        vectors = embedded(model, encoder, data.held_out_tokens, descent.standard)
+        assert examples.held_out_tokens is not None
+        vectors = embedded(
+            encoder,
+            examples.held_out_tokens,
+            descent.standard,
+            device=descent.device,
+            precision=descent.precision,
+        )
         weights, bias = network.heads.weights()
         children = descent.tree.children(level - 1)
         margins = head_margins(vectors, weights, bias, children, device)
-        found = _predicted(descent, level, [margins], above, keep=5, held_out=True)
-        best = top_k(found, 5)
+        best = top_k(_predicted(descent, level, [margins], above, keep=5, held_out=True), 5)
         predictions = Predictions(best.columns, best.scores, best.counts, nodes, "margin")
         truth = _ones(descent.held_out_counts[level - 1])
         values = evaluate(predictions, truth, metrics=CHOSEN_BY)
@@ -257,12 +249,12 @@ def _train_level(
 
     return train(
         network,
-        LevelBatches(batches, true, _chosen(descent, level, above)),
+        LevelBatches(batches, true, chosen),
         lambda net, batch: net.heads.loss(net.states(batch.batch), batch.true, batch.above)[0],
-        loop,
-        evaluate=None if data.held_out is None else score,
+        training,
+        evaluate=None if examples.held_out is None else score,
         folder=folder,
-        reporter=Reporter(descent.stages.reporter.callbacks),  # the stage counts its seconds
+        reporter=Reporter(reporter.callbacks),  # the stage counts its seconds
         device=device,
         seed=seed,
         prefetch=prefetched,
@@ -270,56 +262,46 @@ def _train_level(
     )
 
 
-def matcher_stage(
-    descent: Descent, level: int, network: Part, vectors: Vectors, above: Shortlists | None
+def shortlist_nodes(
+    descent: Descent,
+    level: int,
+    network: Part,
+    vectors: Vectors,
+    above: Shortlists | None,
+    keep: int,
+    heads: XrParams,
+    matcher: RankerParams | None,
 ) -> Shortlists:
-    """The nodes of level ``level`` (from 1) that are predicted for each document."""
-    model, stages = descent.model, descent.stages
-    keep = model.heads.kept
-    keep = keep[level - 1] if isinstance(keep, list) else keep
+    """The nodes of level ``level`` (from 1) that are predicted for each document.
 
-    def compute(_: Any) -> Part:
-        linear = None
-        if model.heads.matcher != "head":
-            linear = train_level(
-                vectors.features,
-                descent.counts[level - 1],
-                level_tree(descent.tree, level - 1),
-                model.matcher,
-                weighted=False,
-                above=_chosen(descent, level, above),
-                seed=model.random_state,
-                threads=model.n_jobs,
-            )
+    ``matcher`` are the settings of a linear model; None if the level's head predicts alone.
+    """
+    linear = None
+    if matcher is not None:
+        linear = train_level(
+            descent.features(vectors),
+            descent.counts[level - 1],
+            level_tree(descent.tree, level - 1),
+            matcher,
+            weighted=False,
+            above=_chosen(descent, level, above, heads),
+            seed=descent.seed,
+            threads=descent.threads,
+        )
 
-        def predicted(held_out: bool) -> CSR:
-            models: list[Margins] = []
-            if linear is not None:
-                features = vectors.held_out_features if held_out else vectors.features
-                models.append(linear_margins(features, linear, threads=model.n_jobs))
-            if model.heads.matcher != "linear":
-                weights, bias = (network.arrays[f"heads/table.{n}"] for n in ("weight", "bias"))
-                texts = vectors.held_out if held_out else vectors.train
-                children, device = descent.tree.children(level - 1), choose_device(model.device)
-                models.append(head_margins(texts, weights, bias, children, device))
-            return _predicted(descent, level, models, above, keep=keep, held_out=held_out)
+    def predicted(held_out: bool) -> CSR:
+        models: list[Margins] = []
+        if linear is not None:
+            features = descent.features(vectors, held_out=held_out)
+            models.append(linear_margins(features, linear, threads=descent.threads))
+        if heads.matcher != "linear":
+            weights, bias = (network.arrays[f"heads/table.{n}"] for n in ("weight", "bias"))
+            texts = vectors.held_out if held_out else vectors.train
+            children, device = descent.tree.children(level - 1), choose_device(descent.device)
+            models.append(head_margins(texts, weights, bias, children, device))
+        return _predicted(descent, level, models, above, keep=keep, held_out=held_out)
 
-        arrays = csr_arrays(predicted(False), "train")
-        if vectors.held_out is not None:
-            arrays |= csr_arrays(predicted(True), "held_out")
-        return Part({}, arrays)
-
-    inputs = descent.keys | {
-        "features": stages.key("tfidf"),
-        "vectors": stages.key(f"vectors-{level}"),
-        "above": stages.key(f"matcher-{level - 1}"),
-        "heads": descent.settings("matcher", *(("negatives",) if level > 1 else ()))
-        | {"kept": keep},
-        "matcher": None if model.heads.matcher == "head" else model.matcher,
-    }
-    made = stages(f"matcher-{level}", inputs, compute)
-    held_out = None if vectors.held_out is None else csr_from_arrays(made.arrays, "held_out")
-    return Shortlists(csr_from_arrays(made.arrays, "train"), held_out)
+    return Shortlists(predicted(False), None if vectors.held_out is None else predicted(True))
 
 
 def _predicted(
@@ -335,16 +317,18 @@ def _predicted(
     counts = descent.held_out_counts if held_out else descent.counts
     over = below_root(counts[0].shape[0])
     if above is not None:
-        over = above.held_out if held_out else above.train
+        shortlist = above.held_out if held_out else above.train
+        assert shortlist is not None
+        over = shortlist
     children = descent.tree.children(level - 1)
-    return best_nodes(models, over, children, keep, threads=descent.model.n_jobs)
+    return best_nodes(models, over, children, keep, threads=descent.threads)
 
 
-def _chosen(descent: Descent, level: int, above: Shortlists | None) -> CSR | None:
+def _chosen(descent: Descent, level: int, above: Shortlists | None, heads: XrParams) -> CSR | None:
     """Nodes above a level whose children see a document in training; None on the first level."""
     if above is None:
         return None
-    return chosen_nodes(descent.counts[level - 2], above.train, descent.model.heads.negatives)
+    return chosen_nodes(descent.counts[level - 2], above.train, heads.negatives)
 
 
 def _ones(matrix: CSR) -> CSR:

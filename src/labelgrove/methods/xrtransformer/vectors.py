@@ -9,25 +9,31 @@ import numpy as np
 import torch
 
 from labelgrove.core.arrays import CSR, Float32
+from labelgrove.core.part import Part
 from labelgrove.data.features import Features
-from labelgrove.disk.part import Part
-from labelgrove.disk.stages import Stages
 from labelgrove.methods.inputs import beside_terms
-from labelgrove.methods.preparation import Prepared
+from labelgrove.methods.neural import make_runner
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.files import EncoderContent
 from labelgrove.nn.encoders.tokens import Tokens
-from labelgrove.nn.network import Network, Runner
+from labelgrove.nn.network import Network
 from labelgrove.nn.training.checkpoint import fill
-from labelgrove.nn.training.devices import choose_device, choose_precision
 
 
 @dataclass(frozen=True)
 class Standard:
-    """What is taken off text vectors, and what the rest is multiplied with."""
+    """What is subtracted from text vectors, and what the rest is multiplied with."""
 
     mean: Float32
     scale: Float32
+
+    def state(self) -> Part:
+        """For the run folder."""
+        return Part({}, dict(vars(self)))
+
+    @classmethod
+    def from_state(cls, part: Part) -> Standard:
+        """From the run folder."""
+        return cls(part.arrays["mean"], part.arrays["scale"])
 
 
 def beside(terms: CSR, vectors: Any) -> Features:
@@ -44,38 +50,25 @@ def network_of(encoder: Encoder, head: torch.nn.Module, standard: Standard | Non
     return network
 
 
-def standard_stage(model: Any, data: Prepared, stages: Stages) -> Standard | None:
-    """How text vectors are standardised on all levels, where the settings want it."""
-    if not model.heads.standardise:
-        return None
-
-    def compute(_: Any) -> Part:
-        device = choose_device(model.device)
-        precision = choose_precision(model.training.precision, device)
-        network = network_of(data.encoder, torch.nn.Identity(), None).to(device)
-        Runner(network, device=device, precision=precision).standardise(data.tokens)
-        return Part({}, {n: getattr(network, n).cpu().numpy() for n in ("mean", "scale")})
-
-    inputs = {
-        "encoder": EncoderContent(model.encoder),
-        "tokens": stages.key("tokens"),
-        "precision": model.training.precision,
-    }
-    made = stages("standard", inputs, compute)
-    return Standard(made.arrays["mean"], made.arrays["scale"])
+def standardise(encoder: Encoder, tokens: Tokens, precision: str, *, device: str) -> Standard:
+    """How text vectors are standardised on all levels."""
+    network = network_of(encoder, torch.nn.Identity(), None)
+    make_runner(network, device, precision).standardise(tokens)
+    return Standard(network.mean.cpu().numpy(), network.scale.cpu().numpy())
 
 
 def embedded(
-    model: Any,
     encoder: Encoder,
     tokens: Tokens,
     standard: Standard | None,
+    *,
+    device: str,
+    precision: str,
     progress: Any = None,
 ) -> Float32:
     """Text vectors on the device and in the arithmetic that the method asks for."""
-    device = choose_device(model.device)
-    precision = choose_precision(model.training.precision, device)
-    network = network_of(encoder, torch.nn.Identity(), standard).to(device).train(encoder.training)
+    network = network_of(encoder, torch.nn.Identity(), standard)
+    runner = make_runner(network.train(encoder.training), device, precision)
     vectors = np.zeros((len(tokens), encoder.width), np.float32)
     done = 0
 
@@ -86,7 +79,7 @@ def embedded(
         if progress is not None:
             progress(done, len(tokens))
 
-    Runner(network, device=device, precision=precision).each(tokens, use)
+    runner.each(tokens, use)
     return vectors
 
 

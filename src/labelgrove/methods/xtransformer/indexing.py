@@ -7,7 +7,6 @@ fine-tuned encoder makes of their documents (pifa-neural), or off their own name
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,8 +15,6 @@ import numpy as np
 from labelgrove.core.params import Params, param
 from labelgrove.data.corpus import Strings
 from labelgrove.data.features import Features
-from labelgrove.disk.part import Part
-from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
 from labelgrove.labels.features import l2_normalised, pifa
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
@@ -89,25 +86,6 @@ def cluster_tree(
     if len(grown.parents) > 1:
         return grown
     return LabelTree([np.zeros(1, np.int32), grown.parents[0]], grown.leaf_labels)
-
-
-def cluster_stage(
-    stages: Stages,
-    params: IndexingParams,
-    describe: Callable[[], Features],
-    inputs: dict[str, Any],
-    *,
-    seed: int,
-    threads: int | None,
-) -> LabelTree:
-    """The clusters as a stage of a run; ``describe`` is called only where they must be made."""
-
-    def compute(_: Any) -> Part:
-        return cluster_tree(describe(), params, seed=seed, threads=threads).state()
-
-    # Of the params, only what the clusters themselves depend on: the vectors are in the inputs.
-    shape = {"clusters": params.clusters, "iterations": params.kmeans_iterations}
-    return LabelTree.from_state(stages("clusters", inputs | shape | {"seed": seed}, compute))
 
 
 def by_documents(features: Any, labels: Any, *, threads: int | None = None) -> Features:

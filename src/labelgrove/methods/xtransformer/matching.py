@@ -1,37 +1,39 @@
-"""Neural matching: an encoder learns which clusters of labels a document needs.
-
-To the training loop a matcher is a classifier whose labels are clusters. What it makes of the
-training documents (their best clusters and their vectors) is a stage of its own, so that rankers
-can be trained anew without the encoder.
-"""
+"""The matcher of X-Transformer: clusters of labels, and a network that finds a text's clusters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.core.arrays import CSR
+from labelgrove.core.part import Part
+from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.features import Features
-from labelgrove.disk.part import Part
-from labelgrove.disk.stages import Stages
+from labelgrove.disk.stages import Made, Stages
 from labelgrove.labels.features import l2_normalised, label_strings
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.neural import make_runner, network_stage
-from labelgrove.methods.preparation import Prepared
-from labelgrove.methods.xtransformer.indexing import by_documents, by_own_text, cluster_stage
+from labelgrove.methods.neural import make_runner, train_heads
+from labelgrove.methods.preparation import Examples, Prepared
+from labelgrove.methods.xtransformer.indexing import (
+    IndexingParams,
+    by_documents,
+    by_own_text,
+    cluster_tree,
+)
 from labelgrove.methods.xtransformer.net import MatcherNet, MatcherParams
 from labelgrove.methods.xtransformer.ranking import Matched
 from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
 from labelgrove.nn.encoders.tokens import Tokens
-from labelgrove.nn.network import MakeHeads, Network, Runner, network_from_part
+from labelgrove.nn.network import Network, Runner, network_from_part
 from labelgrove.nn.training.devices import choose_device
+from labelgrove.nn.training.params import LoopParams
 from labelgrove.ranking.relevance import targets
 
 # Best clusters that are remembered of a document: fewer can be tried without the encoder.
@@ -41,135 +43,219 @@ REMEMBERED = 100
 BYTES_PER_VECTOR = 10 * 1024
 
 
-def matcher_heads(clusters: int, params: MatcherParams) -> MakeHeads:
-    """The head over so many clusters, on the encoder's last layer."""
+@dataclass(frozen=True)
+class MatcherHeads:
+    """Makes the head over so many clusters, on the encoder's last layer."""
 
-    def make(encoder: Encoder) -> tuple[torch.nn.Module, Sequence[int]]:
-        return MatcherNet(encoder.width, clusters, params), (-1,)
+    clusters: int
+    params: MatcherParams
 
-    return make
+    def __call__(
+        self, encoder: Encoder, device: torch.device | None = None
+    ) -> tuple[torch.nn.Module, Sequence[int]]:
+        return MatcherNet(encoder.width, self.clusters, self.params), (-1,)
 
 
 def stored_matcher(part: Part, params: MatcherParams) -> Network:
     """A matcher out of its ``network_part``."""
-    return network_from_part(part, matcher_heads(len(part.arrays["heads/clusters.bias"]), params))
+    return network_from_part(part, MatcherHeads(len(part.arrays["heads/clusters.bias"]), params))
 
 
-def indexed_labels(model: Any, data: Prepared, stages: Stages) -> LabelTree:
-    """The clusters that ``model.indexing`` asks for.
+@dataclass(frozen=True)
+class Matcher:
+    """Trains matchers on prepared documents, with the settings of a method."""
 
-    For fine-tuned pifa-neural a matcher of pifa-tfidf clusters is trained first; in a run folder it
-    is the one that a pifa-tfidf model with the same settings trains.
-    """
-    params, labels, threads = model.indexing, data.learnt_from.labels, model.n_jobs
+    data: Prepared
+    stages: Stages
+    encoder: EncoderParams
+    indexing: IndexingParams
+    heads: MatcherParams
+    training: LoopParams
+    device: str
+    seed: int
+    threads: int | None
 
-    def clusters(describe: Any, **inputs: Any) -> LabelTree:
-        return cluster_stage(
-            stages, params, describe, inputs, seed=model.random_state, threads=threads
-        )
+    def index_labels(self) -> Made[LabelTree]:
+        """The clusters that ``indexing`` asks for.
 
-    if params.vectors == "text-emb":
-        encoder = EncoderParams(**model.encoder.get_params())
-        if params.text_encoder is not None:
-            encoder.encoder = params.text_encoder
-        index = data.corpus.index
+        For fine-tuned pifa-neural a matcher of pifa-tfidf clusters is trained first; in a run
+        folder it is the one that a pifa-tfidf model with the same settings trains.
+        """
+        data, stages, labels = self.data, self.stages, self.data.learnt_from.labels
+        if self.indexing.vectors == "text-emb":
+            encoder, strings = self._label_texts()
+            return self._clusters(
+                stages(
+                    "label-vectors",
+                    embed_strings,
+                    strings=strings,
+                    encoder=stages.derive(lambda: encoder, content=EncoderContent(encoder)),
+                    device=self.device,
+                    threads=self.threads,
+                )
+            )
+        if self.indexing.vectors == "pifa-neural" and self.indexing.embeddings == "pretrained":
+            vectors = stages(
+                "pretrained-vectors",
+                embed_documents,
+                encoder=data.encoder,
+                tokens=data.tokens,
+                device=self.device,
+            )
+            return self._clusters(vectors, labels)
+        terms = data.terms
+        first = self._clusters(Made(lambda: terms.value.rows, terms.key), labels)
+        if self.indexing.vectors == "pifa-tfidf":
+            return first
+        matched = self.match(self.train(first), data.tokens)
+        return self._clusters(Made(lambda: matched.value.vectors, matched.key), labels)
+
+    def _label_texts(self) -> tuple[EncoderParams, Strings]:
+        encoder = EncoderParams(**self.encoder.get_params())
+        if self.indexing.text_encoder is not None:
+            encoder.encoder = self.indexing.text_encoder
+        index = self.data.corpus.index
         if index.names is index.ids and index.texts is None:
-            stages.reporter.message(
+            self.stages.reporter.message(
                 "labels have no names: text-emb reads their ids in place of them"
             )
         strings = label_strings(TreeParams(label_features="text"), index)
         assert strings is not None
-        vectors = _vectors_stage(
-            stages,
-            "label-vectors",
-            {"strings": strings, "encoder": EncoderContent(encoder)},
-            lambda: by_own_text(strings, encoder, device=model.device, threads=threads).dense,
-        )
-        return clusters(lambda: Features(None, vectors), vectors=stages.key("label-vectors"))
-    if params.vectors == "pifa-neural" and params.embeddings == "pretrained":
-        device = choose_device(model.device)
-        vectors = _vectors_stage(
-            stages,
-            "pretrained-vectors",
-            {"tokens": stages.key("tokens"), "encoder": EncoderContent(model.encoder)},
-            lambda: embed(data.encoder, data.tokens, device=device),
-        )
-        return clusters(
-            lambda: by_documents(vectors, labels, threads=threads),
+        return encoder, strings
+
+    def _clusters(self, vectors: Made[Any], labels: CSR | None = None) -> Made[LabelTree]:
+        return self.stages(
+            "clusters",
+            cluster_labels,
+            vectors=vectors,
             labels=labels,
-            vectors=stages.key("pretrained-vectors"),
+            clusters=self.indexing.clusters,
+            iterations=self.indexing.kmeans_iterations,
+            seed=self.seed,
+            threads=self.threads,
         )
-    first = clusters(
-        lambda: by_documents(data.features.rows, labels, threads=threads),
-        labels=labels,
-        features=stages.key("tfidf"),
-    )
-    if params.vectors == "pifa-tfidf":
-        return first
-    network, _ = matcher_stage(model, data, first, stages)
-    matched = matching_stage(model, data.tokens, network, stages)
-    return clusters(
-        lambda: by_documents(matched.vectors, labels, threads=threads),
-        labels=labels,
-        matching=stages.key("matching"),
-    )
+
+    def train(self, tree: Made[LabelTree]) -> Made[TrainedMatcher]:
+        """A matcher of the tree's clusters, trained from the pretrained encoder.
+
+        The checkpoint with the best mean of P@1, P@3 and P@5 over clusters is kept.
+        """
+        examples = self.data.examples(self.stages)
+        lifted = self.stages.derive(
+            lambda: lifted_examples(examples.value, tree.value), examples=examples, tree=tree
+        )
+        # Training changes the encoder it is given, and another matcher may have used it before.
+        fresh = Made(lambda: load_encoder(self.encoder), self.data.encoder.key)
+        trained = self.stages(
+            "network",
+            train_heads,
+            examples=lifted,
+            encoder=fresh,
+            heads=MatcherHeads(tree.value.widths[0], self.heads),
+            training=self.training,
+            seed=self.seed,
+            device=self.device,
+            reporter=self.stages.reporter,
+        )
+        return Made(lambda: TrainedMatcher.of(trained.value, self.heads), trained.key)
+
+    def match(
+        self,
+        matcher: Made[TrainedMatcher],
+        tokens: Made[Tokens],
+        *,
+        at_least: int = 1,
+        part: str = "",
+    ) -> Made[Matched]:
+        """What the matcher makes of documents: their vectors and best clusters, more than needed.
+
+        ``part`` is the beginning of the stage's name: "held-out-" for the documents held out.
+        """
+        return self.stages(
+            f"{part}matching",
+            match_documents,
+            matcher=matcher,
+            tokens=tokens,
+            most=max(REMEMBERED, at_least),
+            precision=self.training.precision,
+            device=self.device,
+        )
 
 
-def _vectors_stage(
-    stages: Stages, name: str, inputs: dict[str, Any], compute: Callable[[], Any]
-) -> Any:
-    """Text vectors as a stage of their own: other clusters of them need no encoder."""
-    return stages(name, inputs, lambda _: Part({}, {"vectors": compute()})).arrays["vectors"]
+@dataclass(frozen=True)
+class TrainedMatcher:
+    """A trained network over clusters, and how its training went."""
+
+    network: Network
+    story: dict[str, Any]
+
+    @classmethod
+    def of(cls, part: Part, heads: MatcherParams) -> TrainedMatcher:
+        """From the part that training gave."""
+        return cls(stored_matcher(part, heads), part.config["story"])
 
 
-def matcher_stage(
-    model: Any, data: Prepared, tree: LabelTree, stages: Stages
-) -> tuple[Network, dict[str, Any]]:
-    """A matcher of the tree's clusters, trained from the pretrained encoder, and how that went.
-
-    The checkpoint with the best mean of P@1, P@3 and P@5 over clusters is kept.
-    """
-    heads = matcher_heads(tree.widths[0], model.heads)
-    # Training changes the encoder it is given, and another matcher may have been trained before.
-    fresh = replace(clustered(data, tree), encoder=load_encoder(model.encoder))
-    trained = network_stage(model, fresh, heads, {"heads": model.heads}, stages)
-    return stored_matcher(trained, model.heads), trained.config["story"]
-
-
-def clustered(data: Prepared, tree: LabelTree) -> Prepared:
+def lifted_examples(examples: Examples, tree: LabelTree) -> Examples:
     """The same documents with clusters in place of labels: there or not, however many labels."""
     index = LabelIndex([str(number) for number in range(tree.widths[0])])
-
-    def lifted(corpus: Corpus) -> Corpus:
-        return Corpus(corpus.texts, targets(corpus.labels, tree)[0], index)
-
-    held_out = None if data.held_out is None else lifted(data.held_out)
-    return replace(
-        data, corpus=lifted(data.corpus), learnt_from=lifted(data.learnt_from), held_out=held_out
-    )
+    held_out = examples.held_out
+    if held_out is not None:
+        held_out = Corpus(held_out.texts, targets(held_out.labels, tree)[0], index)
+    labels = targets(examples.labels, tree)[0]
+    return replace(examples, labels=labels, index=index, held_out=held_out)
 
 
-def matching_stage(
-    model: Any,
-    tokens: Tokens,
-    network: Network,
-    stages: Stages,
+def embed_strings(
+    strings: Strings, encoder: EncoderParams, *, device: str, threads: int | None
+) -> TextVectors:
+    """Vectors of the labels' own texts."""
+    return TextVectors(by_own_text(strings, encoder, device=device, threads=threads).dense)
+
+
+def embed_documents(encoder: Encoder, tokens: Tokens, *, device: str) -> TextVectors:
+    """Vectors of documents by an encoder as it is."""
+    return TextVectors(embed(encoder, tokens, device=choose_device(device)))
+
+
+@dataclass(frozen=True)
+class TextVectors:
+    """Text vectors as a stage of their own: other clusters of them need no encoder."""
+
+    rows: Any
+
+    def state(self) -> Part:
+        """For the run folder."""
+        return Part({}, {"vectors": self.rows})
+
+    @classmethod
+    def from_state(cls, part: Part) -> TextVectors:
+        """From the run folder."""
+        return cls(part.arrays["vectors"])
+
+
+def cluster_labels(
+    vectors: Any,
+    labels: CSR | None,
+    clusters: Any,
+    iterations: int,
+    seed: int,
     *,
-    at_least: int = 1,
-    part: str = "",
+    threads: int | None,
+) -> LabelTree:
+    """Clusters of labels by their documents' ``vectors``, or, without ``labels``, by their own."""
+    rows = vectors.rows if isinstance(vectors, TextVectors) else vectors
+    params = IndexingParams(clusters=clusters, kmeans_iterations=iterations)
+    described = Features(None, rows)
+    if labels is not None:
+        described = by_documents(rows, labels, threads=threads)
+    return cluster_tree(described, params, seed=seed, threads=threads)
+
+
+def match_documents(
+    matcher: TrainedMatcher, tokens: Tokens, most: int, precision: str, *, device: str
 ) -> Matched:
-    """What the matcher makes of documents: their vectors and best clusters, more than are needed.
-
-    ``part`` goes before the names of the stages: "held-out-" for the documents held out.
-    """
-    most = max(REMEMBERED, at_least)
-
-    def compute(_: Any) -> Part:
-        return Part({}, vars(match(make_runner(network, model), tokens, most)))
-
-    read = stages.key(f"{part}tokens")
-    inputs = {"network": stages.key("network"), "tokens": read, "most": most}
-    return Matched(**stages(f"{part}matching", inputs, compute).arrays)
+    """The best clusters of documents."""
+    return match(make_runner(matcher.network, device, precision), tokens, most)
 
 
 def match(runner: Runner, tokens: Tokens, most: int, *, mask: LabelMask | None = None) -> Matched:

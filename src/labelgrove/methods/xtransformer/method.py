@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
+import numpy as np
+
+from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Callback, Reporter
-from labelgrove.core.params import Params
+from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.disk.part import Part
+from labelgrove.data.features import Features
+from labelgrove.data.inputs import texts_only, training_corpus
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import Stages
+from labelgrove.disk.stages import Made, Stages
 from labelgrove.labels.masks import LabelMask
-from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.base import (
-    check_fitted,
-    check_params,
-    load_estimator,
-    save_estimator,
-    texts_of,
-    training_corpus,
-)
-from labelgrove.methods.estimator import Estimator
-from labelgrove.methods.neural import (
-    comparison,
-    estimate_memory,
-    prediction_runner,
-)
-from labelgrove.methods.preparation import Prepared, measured, prepare
-from labelgrove.methods.xtransformer.indexing import IndexingParams
+from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.inputs import Terms
+from labelgrove.methods.networks import network_pieces
+from labelgrove.methods.neural import NeuralEstimator, comparison, estimate_memory, make_runner
+from labelgrove.methods.preparation import Prepared, held_out_measures
+from labelgrove.methods.xtransformer.explaining import matcher_paths
+from labelgrove.methods.xtransformer.indexing import IndexingParams, cluster_count
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
-    indexed_labels,
+    Matcher,
+    TrainedMatcher,
     match,
-    matcher_stage,
-    matching_stage,
     stored_matcher,
 )
 from labelgrove.methods.xtransformer.net import MatcherParams
@@ -49,66 +42,42 @@ from labelgrove.methods.xtransformer.ranking import (
     ranker_features,
     train_cluster_ranker,
 )
+from labelgrove.model.explanation import Paths, Question
+from labelgrove.model.growth import GrowthView, Read
+from labelgrove.model.interface import Pieces
+from labelgrove.model.outline import Outline
+from labelgrove.model.settings import check_settings, group
+from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize
-from labelgrove.nn.network import network_part
-from labelgrove.nn.training.params import LoopParams
+from labelgrove.nn.network import Runner, network_part
+from labelgrove.nn.training.devices import choose_device
+from labelgrove.ranking.beam import transformed
+from labelgrove.ranking.growing import Routed
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions
-from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.scores.predictions import Predictions, ScoreKind
+from labelgrove.text.tfidf import Tfidf
 
 
-class XTransformer(Estimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class XTransformer(NeuralEstimator):
     """An encoder finds the clusters of labels that a text needs; linear rankers order their labels.
 
     ``indexing`` says what labels are clustered by, ``ranking`` what the rankers read and how both
     margins become a score, ``ranker.negatives`` what a label learns from. One model is one indexing
-    and one encoder; the paper's nine are an ensemble of such models.
-    ``held_out`` is the share of the documents that choose the checkpoint; nothing is learnt from
-    them but the two weights of ``ranking.combine="learnt"``. ``baseline`` trains the linear method,
-    too, and reports both on them.
+    and one encoder; the paper's nine are an ensemble of such models. With
+    ``ranking.combine="learnt"``, the two weights are learnt from the ``held_out`` documents.
+    ``baseline`` also trains the linear method and reports both on them.
     """
 
     method: ClassVar[str] = "xtransformer"
-    groups: ClassVar[dict[str, type[Params]]] = {
-        "encoder": EncoderParams,
-        "indexing": IndexingParams,
-        "heads": MatcherParams,
-        "training": LoopParams,
-        "tfidf": TfidfParams,
-        "ranking": RankingParams,
-        "ranker": RankerParams,
-    }
 
-    def __init__(
-        self,
-        *,
-        encoder: EncoderParams | None = None,
-        indexing: IndexingParams | None = None,
-        heads: MatcherParams | None = None,
-        training: LoopParams | None = None,
-        tfidf: TfidfParams | None = None,
-        ranking: RankingParams | None = None,
-        ranker: RankerParams | None = None,
-        held_out: float = 0.05,
-        baseline: bool = True,
-        device: str = "auto",
-        random_state: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.encoder = EncoderParams() if encoder is None else encoder
-        self.indexing = IndexingParams() if indexing is None else indexing
-        self.heads = MatcherParams() if heads is None else heads
-        self.training = LoopParams() if training is None else training
-        self.tfidf = TfidfParams() if tfidf is None else tfidf
-        self.ranking = RankingParams() if ranking is None else ranking
-        self.ranker = RankerParams() if ranker is None else ranker
-        self.held_out = held_out
-        self.baseline = baseline
-        self.device = device
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    indexing: IndexingParams = group(IndexingParams)
+    heads: MatcherParams = group(MatcherParams)
+    ranking: RankingParams = group(RankingParams)
+    ranker: RankerParams = group(RankerParams)
+    baseline: bool = True
 
     def fit(
         self,
@@ -119,121 +88,226 @@ class XTransformer(Estimator):
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
     ) -> Self:
-        """Indexes, fine-tunes and ranks; with a ``run`` folder, goes on where it stopped."""
-        check_params(self)
+        """Indexes, fine-tunes and ranks; with a ``run`` folder, continues where it stopped."""
+        check_settings(self)
         corpus = training_corpus(X, y, index)
-        reporter = Reporter(callbacks)
-        stages = Stages(reporter, run)
-        data = prepare(self, corpus, stages)
+        stages = Stages(Reporter(callbacks), run)
+        data = self._prepare(corpus, stages, baseline=self.baseline)
         check_ranking(self.ranking, self.ranker, held_out=data.held_out is not None)
-        tree = indexed_labels(self, data, stages)
-        network, self.story_ = matcher_stage(self, data, tree, stages)
-        matched = matching_stage(
-            self, data.tokens, network, stages, at_least=self.ranking.clusters_kept
+        training = Matcher(
+            data,
+            stages,
+            self.encoder,
+            self.indexing,
+            self.heads,
+            self.training,
+            self.device,
+            self.random_state,
+            self.n_jobs,
         )
-        ranker = self._train_ranker(data, tree, matched, stages)
-        self.network_ = network
-        self.vectorizer_ = data.features.vectorizer
-        self.ranker_ = ClusterRanker(ranker, self.ranking)
-        self._remember(corpus)
-        self.report_ = self._held_out_report(data, stages)
-        self.timings_ = reporter.timings
+        tree = training.index_labels()
+        matcher = training.train(tree)
+        matched = training.match(matcher, data.tokens, at_least=self.ranking.clusters_kept)
+        mines = "man" in self.ranker.negatives
+        ranker = stages(
+            "ranker",
+            rank_clusters,
+            terms=data.terms,
+            matched=matched,
+            labels=data.learnt_from.labels,
+            tree=tree,
+            features=self.ranking.features,
+            scale=self.ranking.scale,
+            clusters_kept=self.ranking.clusters_kept if mines else None,
+            ranker=self.ranker,
+            seed=self.random_state,
+            threads=self.n_jobs,
+        )
+        self.network_ = matcher.value.network
+        self.story_ = matcher.value.story
+        self.vectorizer_ = data.terms.value.vectorizer
+        self.orderer_ = ClusterRanker(ranker.value, self.ranking)
+        self._remember(corpus, stages.reporter.timings)
+        self.report_ = self._held_out_report(data, training, matcher)
         return self
 
-    def _train_ranker(
-        self, data: Prepared, tree: LabelTree, matched: Matched, stages: Stages
-    ) -> Ranker:
-        def compute(progress: Any) -> Part:
-            return train_cluster_ranker(
-                ranker_features(data.features.rows, matched.vectors, self.ranking),
-                data.learnt_from.labels,
-                tree,
-                matched,
-                self.ranking,
-                self.ranker,
-                seed=self.random_state,
-                threads=self.n_jobs,
-                progress=progress.update,
-            ).state()
-
-        inputs = {
-            "tfidf": stages.key("tfidf"),
-            "matching": stages.key("matching"),
-            "clusters": stages.key("clusters"),
-            "labels": data.learnt_from.labels,
-            "reads": [self.ranking.features, self.ranking.scale],
-            "kept": self.ranking.clusters_kept if "man" in self.ranker.negatives else None,
-            "ranker": self.ranker,
-            "seed": self.random_state,
-        }
-        return Ranker.from_state(stages("ranker", inputs, compute))
-
-    def _held_out_report(self, data: Prepared, stages: Stages) -> dict[str, Any]:
-        """This method beside the linear one on the held-out part, where there is one."""
+    def _held_out_report(
+        self, data: Prepared, training: Matcher, matcher: Made[TrainedMatcher]
+    ) -> dict[str, Any]:
+        """This method beside the linear one on the held-out part, if there is one."""
         if data.held_out is None or data.held_out_tokens is None:
             return {}
         threads = self.n_jobs
-        matched = matching_stage(
-            self,
+        matched = training.match(
+            matcher,
             data.held_out_tokens,
-            self.network_,
-            stages,
-            at_least=self.ranker_.clusters_for(10),
+            at_least=self.orderer_.clusters_for(10),
             part="held-out-",
-        )
-        assert data.held_out.texts is not None
+        ).value
+        assert data.held_out.texts is not None and self.vectorizer_ is not None
         terms = self.vectorizer_.transform(data.held_out.texts)
         if self.ranking.combine == "learnt":
-            self.ranker_.learn(terms, matched, data.held_out.labels, threads=threads)
-        found = self.ranker_.best_labels(terms, matched, 10, threads=threads)
-        kind = self.ranking.score_kind
-        found_labels = Predictions(*found, self.index_, kind)
-        ours = measured(found_labels, data.held_out, data.learnt_from)
-        stages.reporter.message(comparison(self.method, ours, data.linear))
-        recall = [self.ranker_.recall(matched, data.held_out.labels)]
+            self.orderer_.learn(terms, matched, data.held_out.labels, threads=threads)
+        best = self.orderer_.best_labels(terms, matched, 10, threads=threads)
+        predictions = Predictions(*best, self.index_, self.score_kind)
+        ours = held_out_measures(predictions, data.held_out, data.learnt_from)
+        training.stages.reporter.message(comparison(self.method, ours, data.linear))
+        recall = [self.orderer_.recall(matched, data.held_out.labels)]
         return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}
 
-    def _best_labels(
-        self, X: Any, k: int, *, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        texts = texts_of(self, X)
+    def encoders(self) -> list[EncoderParams]:
+        """The one that is fine-tuned, and the one that reads the labels' names."""
+        own = self.indexing.text_encoder
+        if own is None:
+            return [self.encoder]
+        return [self.encoder, EncoderParams(**self.encoder.get_params() | {"encoder": own})]
+
+    @property
+    def score_kind(self) -> ScoreKind:
+        """As ``ranking.combine`` says."""
+        return self.ranking.score_kind
+
+    def rankers(self) -> list[Ranker]:
+        """The one that orders the labels of clusters."""
+        return [self.orderer_.ranker]
+
+    def _runner(self) -> Runner:
+        return make_runner(self.network_, self.device, self.training.precision)
+
+    def _matched(
+        self, texts: Any, most: int, threads: int | None, mask: LabelMask | None = None
+    ) -> tuple[CSR, Matched]:
+        """tf-idf rows of texts, and what the matcher makes of them."""
+        assert self.vectorizer_ is not None
         encoder = self.network_.encoder
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
-        runner = prediction_runner(self)
-        most = self.ranker_.clusters_for(k, mask)
-        matched = match(runner, tokens, most, mask=self.ranker_.cluster_mask(mask))
-        terms = self.vectorizer_.transform(texts)
-        found = self.ranker_.best_labels(terms, matched, k, mask=mask, threads=threads)
-        return Predictions(*found, self.index_, self.ranking.score_kind)
+        matched = match(self._runner(), tokens, most, mask=mask)
+        return self.vectorizer_.transform(texts), matched
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        most = self.orderer_.clusters_for(k, mask)
+        clusters = self.orderer_.cluster_mask(mask)
+        terms, matched = self._matched(texts_only(self.method, X), most, threads, clusters)
+        best = self.orderer_.best_labels(terms, matched, k, mask=mask, threads=threads)
+        return Predictions(*best, self.index_, self.score_kind)
+
+    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+        """tf-idf rows and text vectors, scaled as ``ranking`` says."""
+        terms, matched = self._matched(texts_only(self.method, X), 1, threads)
+        return ranker_features(terms, np.asarray(matched.vectors), self.ranking)
+
+    def paths(self, question: Question) -> Paths:
+        """The matcher's margin for the label's cluster, the ranker's for the label."""
+        assert self.vectorizer_ is not None
+        return matcher_paths(
+            self.network_, self.orderer_, self.vectorizer_, question, choose_device(self.device)
+        )
+
+    def growth(self) -> GrowthView:
+        """Labels get a place in the matcher's clusters."""
+        ranker = self.orderer_.ranker
+        mined = self.ranker.mined_nodes
+        mined = mined if isinstance(mined, int) else self.ranking.clusters_kept
+
+        def read(documents: Any, threads: int | None) -> Read:
+            most = max(mined, self.ranking.clusters_kept)
+            terms, matched = self._matched(texts_only(self.method, documents), most, threads)
+            features = ranker_features(terms, np.asarray(matched.vectors), self.ranking)
+            scores = transformed(matched.margins, "sigmoid")
+            return Read(features, [Routed(matched.clusters, scores)], mined)
+
+        def replaced(rankers: list[Ranker]) -> dict[str, Any]:
+            return {"orderer_": ClusterRanker(rankers[0], self.ranking, self.orderer_.learnt)}
+
+        sizes = np.diff(ranker.tree.children(len(ranker.tree.parents) - 1))
+        leaf_size = max(1, round(float(np.mean(sizes))))
+        return GrowthView([ranker], self.ranker, leaf_size, read, replaced)
+
+    def pieces(self) -> Pieces:
+        """The encoder for the graph; the head over clusters, tf-idf and the ranker beside it."""
+        weight, bias = self.network_.heads.output_layer()
+        config = {"reads": "single", "sigmoid": False, "probabilities": False, "kept": None}
+        heads = Part(config, {"tables/0/weight": weight, "tables/0/bias": bias})
+        return network_pieces(self.network_, {"heads": heads} | self._ranking_parts())
+
+    def outline(self, documents: int, labels: int) -> Outline:
+        """One level of clusters, and labels below them."""
+        indexing = self.indexing
+        twice = indexing.vectors == "pifa-neural" and indexing.embeddings == "fine-tuned"
+        passes = 2 if twice else 1
+        return Outline(
+            self.tfidf,
+            TreeParams(),
+            self.ranker,
+            (cluster_count(labels, indexing.clusters), labels),
+            has_baseline=self.baseline and bool(self.held_out),
+            encoder=self._encoder_work(documents, trainings=passes, reads=passes),
+        )
+
+    def search_space(self) -> dict[str, Any]:
+        """The training, the shortlist and the ranker."""
+        heads = {"heads.dropout": {"low": 0.0, "high": 0.5}}
+        return TRAINING_SPACE | C_SPACE | heads | {"ranking.clusters_kept": [5, 10, 20, 40]}
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Bytes of main memory that fitting will need at its peak, a cautious guess."""
         return estimate_memory(self, corpus) + BYTES_PER_VECTOR * len(corpus)
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes a model folder that needs no other file, the encoder included."""
-        check_fitted(self)
-        learnt = self.ranker_.learnt
-        parts = {
-            "network": network_part(self.network_, self.story_, self.report_),
+    def _ranking_parts(self) -> dict[str, Part]:
+        learnt = self.orderer_.learnt
+        assert self.vectorizer_ is not None
+        return {
             "tfidf": self.vectorizer_.state(),
-            "ranker": self.ranker_.ranker.state(),
+            "ranker": self.orderer_.ranker.state(),
             "score": Part({"learnt": None if learnt is None else asdict(learnt)}),
         }
-        save_estimator(self, path, parts, overwrite=overwrite)
 
-    @classmethod
-    def load(cls, path: str | Path, **options: Any) -> Self:
-        """Reads a model folder that :meth:`save` wrote."""
-        model, parts = load_estimator(cls, path, **options)
-        model.device = "auto"  # whatever it was trained on
-        ranker = Ranker.from_state(parts["ranker"])
+    def parts(self) -> dict[str, Part]:
+        """The matcher, tf-idf, the ranker, and how both margins become a score."""
+        assert self.story_ is not None
+        network = network_part(self.network_, self.story_, dict(self.report_))
+        return {"network": network} | self._ranking_parts()
+
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         learnt = parts["score"].config["learnt"]
-        model.ranker_ = ClusterRanker(
-            ranker, model.ranking, None if learnt is None else LearntScore(**learnt)
+        self.orderer_ = ClusterRanker(
+            Ranker.from_state(parts["ranker"]),
+            self.ranking,
+            None if learnt is None else LearntScore(**learnt),
         )
-        model.network_ = stored_matcher(parts["network"], model.heads)
-        model.vectorizer_ = Tfidf.from_state(parts["tfidf"])
-        model.story_ = parts["network"].config["story"]
-        model.report_ = parts["network"].config["report"]
-        return cast(Self, model)
+        self.network_ = stored_matcher(parts["network"], self.heads)
+        self.vectorizer_ = Tfidf.from_state(parts["tfidf"])
+        self.story_ = parts["network"].config["story"]
+        self.report_ = parts["network"].config["report"] or {}
+
+
+def rank_clusters(
+    terms: Terms,
+    matched: Matched,
+    labels: CSR,
+    tree: LabelTree,
+    features: Any,
+    scale: Any,
+    clusters_kept: int | None,
+    ranker: RankerParams,
+    seed: int,
+    *,
+    threads: int | None,
+    progress: Any = None,
+) -> Ranker:
+    """The ranker of the labels of all clusters; ``clusters_kept`` is None if none are mined."""
+    kept = RankingParams().clusters_kept if clusters_kept is None else clusters_kept
+    params = RankingParams(features=features, scale=scale, clusters_kept=kept)
+    return train_cluster_ranker(
+        ranker_features(terms.rows, matched.vectors, params),
+        labels,
+        tree,
+        matched,
+        params,
+        ranker,
+        seed=seed,
+        threads=threads,
+        progress=progress,
+    )

@@ -1,7 +1,7 @@
 """The matcher of X-Transformer: which clusters of labels a text needs.
 
-It knows clusters only, so its "labels" are the numbers of clusters. A linear ranker puts the labels
-of the best clusters in order; that is another file's work.
+It only knows clusters, so its "labels" are the numbers of clusters. A linear ranker then orders the
+labels of the best clusters (``ranking.py``).
 """
 
 from __future__ import annotations
@@ -18,42 +18,25 @@ from torch.nn import functional
 from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError
-from labelgrove.nn.heads.layers import NodeLogit, TopLabels, log_odds, top_labels
+from labelgrove.nn.heads.layers import NodeLogit, TopLabels, as_numpy, log_odds, top_labels
 from labelgrove.nn.heads.losses import LossKind, full_losses
 from labelgrove.nn.heads.ragged import RaggedLabels
 
 
 @dataclass
 class MatcherParams(Params):
-    """The head over clusters.
+    """The head over clusters."""
 
-    >>> MatcherParams(dropout=0.0).validate().loss
-    'squared_hinge'
-    """
-
-    loss: LossKind = param(
-        "squared_hinge", help="loss of one cluster: squared_hinge (published) or bce"
-    )
+    loss: LossKind = param("squared_hinge", help="loss per cluster; published: squared_hinge")
     dropout: float = param(0.1, ge=0, le=1, help="share of the text vector dropped in training")
     standardise: bool = param(
-        True,
-        help="text vectors begin at mean 0 and spread 1 before the head and the ranker read them; "
-        "false = as published",
+        True, help="text vectors start at mean 0, deviation 1; published: false"
     )
-    priors: bool = param(
-        True,
-        help="biases begin where a cluster's frequency alone would put them; false = 0, as "
-        "published",
-    )
+    priors: bool = param(True, help="biases start from frequencies; published: false")
 
 
 class MatcherNet(nn.Module):
-    """From a text's vector to a margin for each cluster.
-
-    >>> net = MatcherNet(4, 3)
-    >>> net.predict([torch.ones(2, 4)], k=2).columns.shape
-    torch.Size([2, 2])
-    """
+    """From a text's vector to a margin for each cluster."""
 
     def __init__(self, width: int, clusters: int, params: MatcherParams | None = None) -> None:
         super().__init__()
@@ -71,20 +54,20 @@ class MatcherNet(nn.Module):
         if self.params.loss == "bce":
             self.clusters.bias.copy_(log_odds(counts, labels.shape[0]))
             return
-        # p (1 - z)^2 + (1 - p) (1 + z)^2 is least at 2 p - 1.
+        # p (1 - z)^2 + (1 - p) (1 + z)^2 has its minimum at z = 2 p - 1.
         self.clusters.bias.copy_(torch.as_tensor(2.0 * counts / max(labels.shape[0], 1) - 1.0))
 
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Mean loss over documents and clusters; a cluster is needed or not, however often."""
+        """Mean loss over documents and clusters; it does not count labels in a cluster."""
         text = functional.dropout(self.text(states), self.params.dropout, self.training)
         truth = positives.padded().sort(dim=1).values
         total = full_losses(self.clusters(text), truth, kind=self.params.loss).mean()
         return total, {"loss": total.detach()}
 
     def allowing(self, allowed: npt.NDArray[np.bool_]) -> Tensor:
-        """What :meth:`predict` takes as ``allowed``, from a flag per cluster."""
+        """The argument ``allowed`` of :meth:`predict`, from a flag per cluster."""
         return torch.from_numpy(allowed).to(self.clusters.weight.device)
 
     def predict(
@@ -95,7 +78,7 @@ class MatcherNet(nn.Module):
         enough: bool = False,
         allowed: Tensor | None = None,
     ) -> TopLabels:
-        """The ``k`` best of the ``allowed`` clusters and their margins; never any dropout."""
+        """The ``k`` best of the ``allowed`` clusters and their margins, without dropout."""
         with torch.no_grad():
             return top_labels(self.clusters(self.text(states)), None, allowed, k)
 
@@ -107,7 +90,7 @@ class MatcherNet(nn.Module):
         return [NodeLogit(1, column, width, margins, float(bias.detach()), True)]
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
-        """All clusters are looked at: (true ones, true ones)."""
+        """(true clusters, true clusters): the matcher scores all of them."""
         count = positives.indptr[-1]
         return torch.stack([count, count])[None]
 
@@ -119,11 +102,9 @@ class MatcherNet(nn.Module):
     def text(self, states: Sequence[Tensor]) -> Tensor:
         """What the head reads, without dropout: the text vector."""
         if len(states) != 1:
-            raise ConfigError(f"states of one layer wanted, got {len(states)}")
+            raise ConfigError(f"the matcher reads the states of one layer, got {len(states)}")
         return states[0]
 
     def output_layer(self) -> tuple[Float32, Float32]:
         """Weights (clusters x width) and biases."""
-        weight: Float32 = self.clusters.weight.detach().float().cpu().numpy()
-        bias: Float32 = self.clusters.bias.detach().float().cpu().numpy()
-        return weight, bias
+        return as_numpy(self.clusters.weight), as_numpy(self.clusters.bias)

@@ -17,6 +17,7 @@ from scipy.special import expit
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, offsets
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
+from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.errors import ConfigError, DataError
@@ -44,6 +45,15 @@ class Matched:
     clusters: Int32
     margins: Float32
     vectors: DenseBlock
+
+    def state(self) -> Part:
+        """For the run folder."""
+        return Part({}, dict(vars(self)))
+
+    @classmethod
+    def from_state(cls, part: Part) -> Matched:
+        """From the run folder."""
+        return cls(**part.arrays)
 
 
 @dataclass

@@ -1,46 +1,61 @@
-"""Batches of token numbers: of similar lengths, in a random order that can be had again.
+"""Batches of documents of similar lengths, in a random order that can be repeated.
 
-An epoch's order follows from (seed, epoch) alone, so that a run continues in the middle of one.
-Documents are sorted by their padded length, shuffled among those of equal length, cut into batches,
-and the batches are shuffled. Where the cuts are depends on the lengths only: every epoch has the
-same number of batches, of the same shapes.
+An epoch's order depends only on (seed, epoch), so a run can continue in the middle of an epoch.
+Documents are sorted by padded length, shuffled among those of equal length and cut into batches;
+then the batches are shuffled. The cuts depend only on the lengths, so every epoch has the same
+number of batches, with the same shapes.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from labelgrove.core.arrays import Int64
 from labelgrove.core.strings import row_numbers
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.nn.encoders.tokens import Tokens
-
-try:
-    import torch
-    from torch import Tensor
-except ImportError as missing:
-    raise MissingExtraError("torch", "batches for a neural encoder") from missing
 
 _SHUFFLE, _BATCHES = 0, 1  # names of random streams
 
 
+class Movable:
+    """Base of dataclasses whose tensors, and those of their parts, move to a device together."""
+
+    def to(self, device: str | torch.device) -> Self:
+        """A copy on ``device``; copying from pinned memory does not block."""
+        return _with_tensors(self, lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin(self) -> Self:
+        """A copy in pinned memory, which a GPU can read by itself."""
+        return _with_tensors(self, lambda tensor: tensor.pin_memory())
+
+
+AnyBatch = TypeVar("AnyBatch", bound=Movable)
+
+
+def _with_tensors(batch: AnyBatch, change: Callable[[Tensor], Tensor]) -> AnyBatch:
+    copies = {
+        name: change(value) if isinstance(value, Tensor) else _with_tensors(value, change)
+        for name, value in vars(batch).items()
+        if isinstance(value, Tensor | Movable)
+    }
+    return replace(batch, **copies)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class Batch:
-    """Documents ``rows`` as padded token numbers; ``mask`` is 1 where a token is.
+class Batch(Movable):
+    """Documents ``rows`` as padded token numbers; ``mask`` is 1 for tokens and 0 for padding.
 
-    ``tokens`` counts what is not padding. ``attention`` is the mask to give to an encoder: None
-    where nothing is padded, so that nobody has to ask the GPU whether a mask is needed.
-
-    >>> batch = Batch(np.array([4]), torch.tensor([[5, 7]]), torch.ones(1, 2), tokens=2)
-    >>> len(batch), batch.attention is None
-    (1, True)
+    ``tokens`` counts what is not padding.
     """
 
     rows: Int64
@@ -53,38 +68,20 @@ class Batch:
 
     @property
     def attention(self) -> Tensor | None:
-        """The mask, or None where it would be all ones."""
+        """The mask for an encoder; None if nothing is padded, so no one has to ask the GPU."""
         return None if self.tokens == self.ids.numel() else self.mask
-
-    def to(self, device: str | torch.device) -> Batch:
-        """The batch on ``device``; from pinned memory the copy does not make anybody wait.
-
-        >>> Batch(np.array([4]), torch.tensor([[5]]), torch.ones(1, 1), tokens=1).to("cpu").rows
-        array([4])
-        """
-        ids = self.ids.to(device, non_blocking=True)
-        return replace(self, ids=ids, mask=self.mask.to(device, non_blocking=True))
-
-    def pin(self) -> Batch:
-        """The batch in memory that a GPU can read by itself.
-
-        >>> batch = Batch(np.array([4]), torch.tensor([[5]]), torch.ones(1, 1), tokens=1)
-        >>> batch.pin().tokens if torch.cuda.is_available() else batch.tokens
-        1
-        """
-        return replace(self, ids=self.ids.pin_memory(), mask=self.mask.pin_memory())
 
 
 class Batches:
     """Cuts documents into batches, epoch by epoch; every document is in one batch of an epoch.
 
-    A batch has at most ``size`` documents and, with ``max_tokens``, at most so many tokens
-    including padding: short texts then come in larger batches (``size`` may be None). Without
-    ``bucketed``, lengths mix; without ``shuffle``, every epoch is the same (longest texts first if
-    bucketed, else in document order). ``rows`` restricts the batches to some documents.
+    A batch has at most ``size`` documents and at most ``max_tokens`` tokens, padding included; one
+    of the two may be None. Without ``bucketed``, a batch mixes lengths. Without ``shuffle``, every
+    epoch is the same (longest texts first if bucketed, else in document order). ``rows`` restricts
+    the batches to some documents.
 
-    Of ``world`` processes each gets as many batches, step by step of nearly equal length, and
-    together they see every document once. A step is one batch in each process.
+    A step is one batch in each of ``world`` processes. All processes get the same number of
+    batches, of nearly equal length in each step, and together they see every document once.
 
     Lengths are padded to a multiple of ``multiple``, so that shapes repeat.
 
@@ -112,9 +109,7 @@ class Batches:
     ) -> None:
         if size is None and max_tokens is None:
             raise ConfigError("batches need a size, a number of tokens (max_tokens), or both")
-        for name, value in (("size", size), ("max_tokens", max_tokens), ("multiple", multiple)):
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}: must be at least 1, got {value}")
+        check_sizes(size=size, max_tokens=max_tokens, multiple=multiple)
         if not 0 <= rank < world:
             raise ConfigError(f"rank: must be from 0 to {world - 1}, got {rank}")
         self.tokens = tokens
@@ -126,15 +121,12 @@ class Batches:
         if self._rows is not None and len(np.unique(self._rows)) < len(self._rows):
             raise DataError("rows: a document occurs twice")
         lengths = tokens.lengths if self._rows is None else tokens.lengths[self._rows]
-        # Not beyond the longest text: the encoder may have no position for what would follow.
+        # Padding ends at the longest text: the encoder may have no positions beyond it.
         self._limit = int(lengths.max(initial=0))
         self._padded = self._round_up(lengths)
         if len(self._padded) < world:
             raise DataError(f"{len(self._padded)} documents are too few for {world} processes")
-        if max_tokens is not None and self._limit > max_tokens:
-            raise ConfigError(
-                f"max_tokens: a batch of {max_tokens} tokens cannot hold a text of {self._limit}"
-            )
+        check_longest(self._limit, max_tokens)
         descending = (
             np.sort(self._padded)[::-1] if bucketed else np.full_like(self._padded, self._limit)
         )
@@ -145,34 +137,11 @@ class Batches:
         return len(self._bounds) - 1
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, from batch ``start`` on.
-
-        >>> tokens = Tokens(np.arange(4, dtype=np.int32), np.arange(5))
-        >>> batches = Batches(tokens, 1, pad_id=0, seed=3)
-        >>> whole = [batch.rows.tolist() for batch in batches.epoch(7)]
-        >>> [batch.rows.tolist() for batch in batches.epoch(7, start=2)] == whole[2:]
-        True
-        """
+        """The batches of an epoch, from batch ``start`` on."""
         order = self._order(number)
         for step in self._steps(number)[start:].tolist():
             begin, end = self._bounds[step], self._bounds[step + 1]
             yield self._batch(order[begin + self.rank : end : self.world])
-
-    def padding(self) -> float:
-        """The share of an epoch's numbers that are padding, of all processes together.
-
-        >>> tokens = Tokens(np.arange(3, dtype=np.int32), np.array([0, 2, 3]))
-        >>> Batches(tokens, 2, pad_id=0, multiple=1).padding()
-        0.25
-        """
-        real = padded = 0
-        lengths = self.tokens.lengths[self._order(0)]
-        for begin, end in zip(self._bounds, self._bounds[1:], strict=False):
-            for rank in range(self.world):
-                part = lengths[begin + rank : end : self.world]
-                real += int(part.sum())
-                padded += len(part) * int(self._round_up(part.max()))
-        return 1 - real / padded if padded else 0.0
 
     def _round_up(self, lengths: Any) -> Any:
         return np.minimum(-(-lengths // self._multiple) * self._multiple, self._limit)
@@ -191,7 +160,7 @@ class Batches:
         steps = np.arange(len(self))
         if self.shuffle and len(steps):
             steps = self._random(epoch, _BATCHES).permutation(len(steps))
-            # The largest first: what does not fit the GPU fails now and not in an hour.
+            # The largest first: if it does not fit the GPU, it fails now and not in an hour.
             sizes = np.diff(self._bounds) * self._first_lengths
             largest = int(np.flatnonzero(steps == sizes.argmax())[0])
             steps[[0, largest]] = steps[[largest, 0]]
@@ -218,16 +187,31 @@ class Batches:
         )
 
 
+def check_sizes(**sizes: int | None) -> None:
+    """Refuses sizes below 1; None is no limit."""
+    for name, value in sizes.items():
+        if value is not None and value < 1:
+            raise ConfigError(f"{name}: must be at least 1, got {value}")
+
+
+def check_longest(longest: int, max_tokens: int | None) -> None:
+    """Refuses a limit on tokens that the longest text exceeds."""
+    if max_tokens is not None and longest > max_tokens:
+        raise ConfigError(
+            f"max_tokens: a batch of {max_tokens} tokens cannot hold a text of {longest}"
+        )
+
+
 def _cut(descending: Any, size: int, max_tokens: int | None, world: int) -> Int64:
-    """Where steps begin and end among documents whose padded lengths never rise."""
+    """Bounds of the steps among documents in descending order of padded length."""
     count = len(descending)
     bounds = [0]
     while bounds[-1] < count:
         fit = size if max_tokens is None else max_tokens // int(max(descending[bounds[-1]], 1))
         bounds.append(min(bounds[-1] + max(1, min(size, fit)) * world, count))
     if len(bounds) > 2 and bounds[-1] - bounds[-2] < world:
-        # Too few documents are left for a batch in each process: they get some of the step before,
-        # or join it where it has none to spare.
+        # Too few documents are left for a batch in each process: they take some from the step
+        # before, or join it if it has none to spare.
         if count - world - bounds[-3] >= world:
             bounds[-2] = count - world
         else:
@@ -235,29 +219,13 @@ def _cut(descending: Any, size: int, max_tokens: int | None, world: int) -> Int6
     return np.array(bounds, dtype=np.int64)
 
 
-class Moving(Protocol):
-    """What goes to a device: by pinned memory, if it is a GPU."""
-
-    def to(self, device: str | torch.device) -> Self: ...
-
-    def pin(self) -> Self: ...
-
-
-AnyBatch = TypeVar("AnyBatch", bound=Moving)
-
-
 def prefetched(
     batches: Iterable[AnyBatch], device: str | torch.device, *, depth: int = 2
 ) -> Iterator[AnyBatch]:
     """The batches on ``device``, made by a thread that stays ``depth`` batches ahead.
 
-    For a GPU they go through pinned memory: it copies while it computes, and Python does not wait.
-    What goes wrong in the thread is raised here; leaving the loop ends the thread.
-
-    >>> tokens = Tokens(np.arange(4, dtype=np.int32), np.arange(5))
-    >>> batches = Batches(tokens, 2, shuffle=False, pad_id=0)
-    >>> [batch.rows.tolist() for batch in prefetched(batches.epoch(0), "cpu")]
-    [[0, 1], [2, 3]]
+    On the way to a GPU they go through pinned memory, so that it copies while it computes. Errors
+    in the thread are raised here; leaving the loop ends the thread.
     """
     target = torch.device(device)
     pin = target.type == "cuda"
@@ -279,7 +247,7 @@ def prefetched(
                 if stop.is_set():
                     return
             hand_over(None)
-        except BaseException as error:  # to be raised where somebody can hear it
+        except BaseException as error:  # raised again in the caller's thread
             hand_over(error)
 
     thread = threading.Thread(target=produce, name="labelgrove-batches", daemon=True)

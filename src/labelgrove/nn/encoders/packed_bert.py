@@ -1,32 +1,41 @@
-"""The forward pass of BERT and its kin over packed texts: no padding, one stream of tokens.
+"""The forward pass of BERT and its relatives over packed texts: one stream without padding.
 
-It reads the weights of a transformers model and computes what that model computes. All states are
-kept in the precision of the matrix products, which halves what the GPU has to move; weights stay in
-float32. Written without branches on data, so that it compiles to one graph.
+It uses the weights of a transformers model and computes the same as that model. All states are in
+the precision of the matrix products, which halves what the GPU has to move; weights stay in
+float32. No branch depends on the data, so it compiles to one graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-# Families with BERT's layers and the names that transformers gives to their parts.
+# Families with BERT's layers whose parts have the same names in transformers.
 FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert")
 
 
-def can_pack(model: Any) -> bool:
-    """Whether :func:`packed_states` knows this model.
+class PackedTexts(Protocol):
+    """What :func:`packed_states` needs of a ``PackedBatch``."""
 
-    >>> import transformers
-    >>> shape = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
-    >>> can_pack(transformers.BertModel(transformers.BertConfig(num_hidden_layers=1, **shape)))
-    True
-    """
+    @property
+    def ids(self) -> Tensor: ...
+    @property
+    def positions(self) -> Tensor: ...
+    @property
+    def bounds(self) -> Tensor: ...
+    @property
+    def longest(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+
+def can_pack(model: Any) -> bool:
+    """Whether :func:`packed_states` supports this model."""
     config = model.config
     return (
         config.model_type in FAMILIES
@@ -48,30 +57,22 @@ def packed_states(
 ) -> list[Tensor]:
     """Pooled states after each of ``layers`` (0 = embeddings), one row per pair of ``bounds``.
 
-    Arguments are those of ``PackedBatch``, ``dtype`` is that of the
-    matrix products, ``pooling`` is first or mean. Rows of documents without tokens mean nothing.
-
-    >>> import transformers
-    >>> shape = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
-    >>> model = transformers.BertModel(transformers.BertConfig(num_hidden_layers=1, **shape))
-    >>> ids, bounds = torch.tensor([5, 6, 7]), torch.tensor([0, 2, 3])
-    >>> states = packed_states(model, ids, torch.tensor([0, 1, 0]), bounds, 2, [1], torch.float32)
-    >>> states[0].shape
-    torch.Size([2, 8])
+    ``ids`` to ``longest`` are those of a ``PackedBatch``, ``dtype`` is that of the matrix products,
+    ``pooling`` is first or mean. Rows of documents without tokens are meaningless.
     """
     states = _embedded(model.embeddings, ids, positions, dtype)
-    found = {0: _pooled(states, bounds, pooling)} if 0 in layers else {}
+    pooled = {0: _pooled(states, bounds, pooling)} if 0 in layers else {}
     for number, layer in enumerate(model.encoder.layer[: max(layers)], start=1):
         states = _layer(layer, states, bounds, longest)
         if number in layers:
-            found[number] = _pooled(states, bounds, pooling)
-    return [found[number] for number in layers]
+            pooled[number] = _pooled(states, bounds, pooling)
+    return [pooled[number] for number in layers]
 
 
 def _pooled(states: Tensor, bounds: Tensor, pooling: str) -> Tensor:
     if pooling == "first":
         return states[bounds[:-1].long().clamp(max=len(states) - 1)].float()
-    # A product with zeros and ones adds up each document's tokens, always in the same order.
+    # A product with zeros and ones sums each document's tokens, always in the same order.
     places = torch.arange(len(states), device=states.device)
     begins, ends = bounds[:-1, None], bounds[1:, None]
     inside = ((places >= begins) & (places < ends)).to(states.dtype)
@@ -80,7 +81,7 @@ def _pooled(states: Tensor, bounds: Tensor, pooling: str) -> Tensor:
 
 
 def _embedded(embeddings: Any, ids: Tensor, positions: Tensor, dtype: torch.dtype) -> Tensor:
-    # RoBERTa and its kin start to count after the number of the padding token.
+    # RoBERTa and its relatives number positions from after the padding token on.
     padding = embeddings.position_embeddings.padding_idx
     offset = 0 if padding is None else padding + 1
     states = (
@@ -94,7 +95,7 @@ def _embedded(embeddings: Any, ids: Tensor, positions: Tensor, dtype: torch.dtyp
 def _layer(layer: Any, states: Tensor, bounds: Tensor, longest: int) -> Tensor:
     own, after = layer.attention.self, layer.attention.output
     parts = (own.query, own.key, own.value)
-    # One product in place of three.
+    # One product instead of three.
     weight = torch.cat([part.weight for part in parts]).to(states.dtype)
     bias = torch.cat([part.bias for part in parts]).to(states.dtype)
     heads = (len(states), 3, own.num_attention_heads, own.attention_head_size)
@@ -134,7 +135,7 @@ def _attention(
             query, key, value, bounds, bounds, longest, longest, dropout, False, False
         )[0]
         return result
-    # torch has this kernel for GPUs and half precision alone. Here: document by document.
+    # torch has this kernel only for GPUs and half precision; elsewhere, document by document.
     pieces = [
         functional.scaled_dot_product_attention(
             _heads_first(query[begin:end]),

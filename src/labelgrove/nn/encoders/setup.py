@@ -1,23 +1,25 @@
-"""What is settled in a transformers model before it is used: length, dropout, frozen parts."""
+"""Settings applied to a transformers model before it is used: length, dropout, frozen parts."""
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from labelgrove.errors import ConfigError
 from labelgrove.nn.encoders.files import Pooling
 
-# Dropout rates of heads that AutoModel does not have; they are left alone.
+# Dropout rates of heads that AutoModel does not have; they stay as they are.
 _HEAD_DROPOUTS = ("classifier", "summary", "qa", "seq_classif", "pooler")
 
 
 def check_length(model: Any, max_tokens: int) -> None:
-    """Refuses texts for which the model has no positions."""
+    """Refuses texts longer than the model has positions for."""
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
-            # RoBERTa and its kin start to count after the number of the padding token.
+            # RoBERTa and its relatives number positions from after the padding token on.
             unused = 0 if module.padding_idx is None else module.padding_idx + 1
             limit = module.num_embeddings - unused
             if max_tokens > limit:
@@ -28,17 +30,17 @@ def check_length(model: Any, max_tokens: int) -> None:
 
 
 def drop_unused(model: Any, pooling: Pooling) -> None:
-    """Takes out weights that can get no gradient: distributed training waits for them in vain."""
+    """Removes weights that never get a gradient, because distributed training waits for it."""
     if pooling != "pooler" and getattr(model, "pooler", None) is not None:
         model.pooler = None
     if pooling == "pooler" and getattr(model, "pooler", None) is None:
         raise ConfigError("encoder.pooling: this encoder has no pooler; choose first, mean or last")
-    if hasattr(model, "mask_emb"):  # XLNet's; used in pretraining alone
+    if hasattr(model, "mask_emb"):  # XLNet uses it only in pretraining
         model.mask_emb.requires_grad_(False)
 
 
 def freeze(model: Any, part: str | int | None) -> None:
-    """Takes the gradients from the whole model, its embeddings, or these and so many layers."""
+    """Turns gradients off: for all weights, the embeddings, or these and some first layers."""
     if part is None:
         return
     if part == "all":
@@ -46,7 +48,7 @@ def freeze(model: Any, part: str | int | None) -> None:
         return
     embeddings = getattr(model, "embeddings", None) or model.get_input_embeddings()
     embeddings.requires_grad_(False)
-    wider = getattr(model, "embeddings_project", None)  # ELECTRA's, where embeddings are narrower
+    wider = getattr(model, "embeddings_project", None)  # in ELECTRA, if embeddings are narrower
     if wider is not None:
         wider.requires_grad_(False)
     if isinstance(part, int) and part > 0:
@@ -63,23 +65,52 @@ def freeze(model: Any, part: str | int | None) -> None:
 
 
 def checkpoint_gradients(model: Any) -> None:
-    """Trades time for memory: states are computed again for the backward pass."""
+    """Makes the backward pass recompute states, which takes more time and less memory."""
     try:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     except ValueError as error:
         raise ConfigError(
-            f"encoder.gradient_checkpointing: {model.config.model_type} encoders do not offer it"
+            f"encoder.gradient_checkpointing: {model.config.model_type} encoders do not support it"
         ) from error
 
 
 def set_dropout(config: Any, rate: float | None) -> None:
-    """Gives one rate to all dropouts of the encoder itself, whatever its family calls them."""
+    """Sets all dropout rates of the encoder itself, whatever its family calls them."""
     if rate is None:
         return
     for name, value in config.to_dict().items():
-        if (
-            "dropout" in name
-            and not name.startswith(_HEAD_DROPOUTS)
-            and isinstance(value, (int, float))
-        ):
+        is_head = name.startswith(_HEAD_DROPOUTS)
+        if "dropout" in name and not is_head and isinstance(value, (int, float)):
             setattr(config, name, rate)
+
+
+def fuse_attention(model: Any) -> None:
+    """Makes an MPNet ``model`` use torch's fused attention; its weights stay as they are.
+
+    MPNet adds a learnt bias for the distance between two tokens to the scores, and transformers
+    computes that step by step. The fused kernel takes the bias and the padding as one mask of
+    numbers and computes its gradient, too.
+    """
+    for layer in model.encoder.layer:
+        attention = layer.attention.attn
+        attention.forward = MethodType(_attend, attention)
+
+
+def _attend(
+    self: Any, hidden_states: Tensor, attention_mask: Tensor | None = None, *rest: Any, **_: Any
+) -> tuple[Tensor]:
+    # Older versions pass a mask of heads, always None here, before the bias of positions.
+    bias = next(value for value in rest if value is not None)
+    shape = (*hidden_states.shape[:-1], -1, self.attention_head_size)
+    query, key, value = (
+        part(hidden_states).view(shape).transpose(1, 2) for part in (self.q, self.k, self.v)
+    )
+    mask = bias if attention_mask is None else bias + attention_mask
+    context = torch.nn.functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=mask.to(query.dtype),
+        dropout_p=self.dropout.p if self.training else 0.0,
+    )
+    return (self.o(context.transpose(1, 2).reshape(hidden_states.shape)),)

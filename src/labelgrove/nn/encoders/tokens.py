@@ -1,7 +1,7 @@
-"""Texts as token numbers: cut up once, kept flat, mapped from disk. Needs no torch.
+"""Texts as token numbers: two flat arrays that can be mapped from disk. Needs no torch.
 
-Ten million documents are two arrays, never ten million lists. The work is done by the fast
-tokenizer's own threads, a chunk of documents at a time.
+Ten million documents never become ten million lists. The fast tokenizer does the work with its own
+threads, a chunk of documents at a time.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from labelgrove.core.arrays import Int32, Int64
-from labelgrove.disk.part import Part
+from labelgrove.core.part import Part
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 
 Progress = Callable[[float, float], None]
 
 _TEXTS_PER_CHUNK = 4096
-_CHARACTERS_PER_TOKEN = 8  # generous: 4 to 5 in most languages with spaces
+_CHARACTERS_PER_TOKEN = 8  # generous: most languages with spaces have 4 to 5
 
 _Prepared: TypeAlias = tuple[Any, Callable[[str], str]]
-_KEPT: WeakKeyDictionary[Any, dict[int, _Prepared]] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[Any, dict[int, _Prepared]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token numbers of all documents one after the other; document i is ``offsets[i : i + 2]``.
+    """Token numbers of all documents in one array; ``offsets[i : i + 2]`` bounds document i.
 
     >>> tokens = Tokens(np.array([5, 7, 9], np.int32), np.array([0, 2, 3]))
     >>> len(tokens), tokens.row(0).tolist(), tokens.longest
@@ -54,11 +54,7 @@ class Tokens:
         return len(self.offsets) - 1
 
     def row(self, i: int) -> Int32:
-        """Document i's token numbers.
-
-        >>> Tokens(np.array([5, 7], np.int32), np.array([0, 2])).row(0).tolist()
-        [5, 7]
-        """
+        """Document i's token numbers."""
         return self.ids[self.offsets[i] : self.offsets[i + 1]]
 
     @cached_property
@@ -72,30 +68,17 @@ class Tokens:
         return int(self.lengths.max(initial=0))
 
     def take(self, rows: Int64) -> Tokens:
-        """Some of the documents, in the order of ``rows``.
-
-        >>> Tokens(np.array([5, 7, 9], np.int32), np.array([0, 2, 3])).take(np.array([1])).ids
-        array([9], dtype=int32)
-        """
+        """Some of the documents, in the order of ``rows``."""
         offsets = np.concatenate([[0], np.cumsum(self.lengths[rows], dtype=np.int64)])
         return Tokens(np.concatenate([self.ids[:0], *map(self.row, rows)]), offsets)
 
     def state(self) -> Part:
-        """The two arrays; see :meth:`from_state`.
-
-        >>> sorted(Tokens(np.array([], np.int32), np.array([0])).state().arrays)
-        ['ids', 'offsets']
-        """
+        """The two arrays; see :meth:`from_state`."""
         return Part({}, {"ids": self.ids, "offsets": self.offsets})
 
     @classmethod
     def from_state(cls, part: Part) -> Tokens:
-        """What :meth:`state` stored; mapped arrays stay mapped.
-
-        >>> part = Tokens(np.array([5, 7], np.int32), np.array([0, 2])).state()
-        >>> Tokens.from_state(part).row(0).tolist()
-        [5, 7]
-        """
+        """The tokens that :meth:`state` stored; mapped arrays stay mapped."""
         return cls(part.arrays["ids"], part.arrays["offsets"])
 
 
@@ -109,23 +92,16 @@ def tokenize(
 ) -> Tokens:
     """Every text's first ``max_tokens`` token numbers, the encoder's special tokens included.
 
-    ``tokenizer`` is an ``Encoder``, a fast tokenizer of transformers or
-    a ``Tokenizer``. All cores work unless ``threads`` is 1; other numbers count only
-    when the process tokenises for the first time (the tokenizer's threads are then started).
-    ``progress(done, total)`` is told the number of documents; the total is 0 when it is not known.
-
-    >>> from tokenizers import Tokenizer, models, pre_tokenizers
-    >>> words = Tokenizer(models.WordLevel({"?": 0, "red": 1, "shoe": 2}, unk_token="?"))
-    >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
-    >>> tokens = tokenize(["red shoe", "a shoe"], words, max_tokens=8)
-    >>> tokens.row(0).tolist(), tokens.row(1).tolist()
-    ([1, 2], [0, 2])
+    ``tokenizer`` is an ``Encoder``, a fast tokenizer of transformers or a ``Tokenizer``. All cores
+    work unless ``threads`` is 1; other numbers only matter when the process tokenises for the
+    first time, because that starts the tokenizer's threads. ``progress(done, total)`` gets numbers
+    of documents; the total is 0 if it is unknown.
     """
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
     cutter, shorten = _prepared(tokenizer, max_tokens)
     total = len(texts) if isinstance(texts, Sized) else 0
-    ids, offsets = bytearray(), array("q", [0])  # one growing block each: no pieces to join later
+    ids, offsets = bytearray(), array("q", [0])  # one growing block each, no pieces to join
     source, done = iter(texts), 0
     with _rayon(threads):
         while chunk := list(islice(source, _TEXTS_PER_CHUNK)):
@@ -136,12 +112,11 @@ def tokenize(
             done += len(chunk)
             if progress is not None:
                 progress(done, total)
-    flat = np.frombuffer(ids, dtype=np.int32)
-    return Tokens(flat, np.frombuffer(offsets, dtype=np.int64))
+    return Tokens(np.frombuffer(ids, dtype=np.int32), np.frombuffer(offsets, dtype=np.int64))
 
 
 class TokenPlace(NamedTuple):
-    """Where a token stands in its text, and in which word; -1: a special token, in none."""
+    """The position of a token in its text, and its word; -1 for special tokens."""
 
     start: int
     end: int
@@ -149,23 +124,17 @@ class TokenPlace(NamedTuple):
 
 
 def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, list[TokenPlace]]:
-    """The token numbers that :func:`tokenize` gives a text, and the place of each of them.
+    """The token numbers of a text as by :func:`tokenize`, and the place of each token.
 
-    Places count characters; white space around a token is left out.
-
-    >>> from tokenizers import Tokenizer, models, pre_tokenizers
-    >>> words = Tokenizer(models.WordLevel({"?": 0, "red": 1, "shoe": 2}, unk_token="?"))
-    >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
-    >>> [tuple(place) for place in token_places("a red shoe", words, max_tokens=8)[1]]
-    [(0, 1, 0), (2, 5, 1), (6, 10, 2)]
+    Places count characters and exclude white space around a token.
     """
     cutter, _ = _prepared(tokenizer, max_tokens)
     ids = tokenize([text], tokenizer, max_tokens, threads=1).row(0)
     with _rayon(1):
         encoding = cutter.encode(text.encode("utf-8", "replace").decode())
-    found = zip(encoding.offsets, encoding.word_ids, encoding.special_tokens_mask, strict=True)
+    marks = zip(encoding.offsets, encoding.word_ids, encoding.special_tokens_mask, strict=True)
     places = []
-    for (start, end), word, special in found:
+    for (start, end), word, special in marks:
         piece = text[start:end]
         inside = len(piece.strip())
         start += len(piece) - len(piece.lstrip())
@@ -175,16 +144,16 @@ def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, lis
 
 
 def _prepared(tokenizer: Any, max_tokens: int) -> _Prepared:
-    """A tokenizer set to cut at ``max_tokens``, and what shortens texts for it.
+    """A tokenizer that cuts at ``max_tokens``, and a function that shortens texts for it.
 
-    Making one takes a tenth of a second, too long for a single text; an Encoder's are kept.
+    Making one takes a tenth of a second, too long for a single text, so an Encoder's are cached.
     """
     if not hasattr(tokenizer, "tokenizer"):
         return _prepare(tokenizer, max_tokens)
-    kept = _KEPT.setdefault(tokenizer, {})
-    if max_tokens not in kept:
-        kept[max_tokens] = _prepare(tokenizer.tokenizer, max_tokens)
-    return kept[max_tokens]
+    cache = _CACHE.setdefault(tokenizer, {})
+    if max_tokens not in cache:
+        cache[max_tokens] = _prepare(tokenizer.tokenizer, max_tokens)
+    return cache[max_tokens]
 
 
 def _prepare(tokenizer: Any, max_tokens: int) -> _Prepared:
@@ -195,15 +164,15 @@ def _prepare(tokenizer: Any, max_tokens: int) -> _Prepared:
     inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not isinstance(inner, Tokenizer):
         raise ConfigError(
-            f"a {type(tokenizer).__name__} is no fast tokenizer; give an Encoder, a fast tokenizer "
-            "of transformers or a tokenizers.Tokenizer"
+            f"a {type(tokenizer).__name__} is not a fast tokenizer; give an Encoder, a fast "
+            "tokenizer of transformers or a tokenizers.Tokenizer"
         )
-    # Where to cut is a setting of the object, and the caller's must not change.
+    # The length is a setting of the object, and the caller's object must not change.
     cutter = Tokenizer.from_str(inner.to_str())
     special = cutter.num_special_tokens_to_add(False)
     if max_tokens <= special:
         raise ConfigError(
-            f"encoder.max_tokens: {max_tokens} leaves no room beside the encoder's "
+            f"encoder.max_tokens: {max_tokens} leaves no room for text beside the encoder's "
             f"{special} special tokens"
         )
     cutter.no_padding()
@@ -212,11 +181,10 @@ def _prepare(tokenizer: Any, max_tokens: int) -> _Prepared:
 
 
 def _shortener(cutter: Any, max_tokens: int) -> Callable[[str], str]:
-    """Cuts what can no longer matter off long texts: a page takes ten times as long as its first
-    128 tokens.
+    """A function that shortens long texts: a page takes ten times as long as 128 tokens.
 
-    This is exact where the tokenizer handles words one by one: the pieces before a space do not
-    depend on what follows. Texts that give too few tokens when cut are done again whole.
+    This is exact if the tokenizer handles words one by one: the pieces before a space do not depend
+    on what follows. Texts that give too few tokens when cut are tokenised again as a whole.
     """
     splitter = cutter.pre_tokenizer
     if splitter is None or len(splitter.pre_tokenize_str("ab cd")) < 2:
@@ -244,7 +212,7 @@ def _encoded(
     ]
     for i, encoding in zip(again, _encode_batch(cutter, [chunk[i] for i in again]), strict=True):
         encodings[i] = encoding
-    # A tokenizer without special tokens leaves nothing of an empty text; an encoder needs a token.
+    # Without special tokens an empty text has no token, but an encoder needs one.
     empty = array("i", [(cutter.padding or {}).get("pad_id", 0)]).tobytes()
     for encoding in encodings:
         yield array("i", encoding.ids).tobytes() or empty
@@ -255,7 +223,7 @@ def _encode_batch(cutter: Any, texts: list[str]) -> list[Any]:
     try:
         return encode(texts)  # type: ignore[no-any-return]
     except (TypeError, UnicodeEncodeError):
-        # Half of a surrogate pair cannot be UTF-8; a document is not lost for one such character.
+        # Half of a surrogate pair is not UTF-8; replace it rather than lose the document.
         return encode([t.encode("utf-8", "replace").decode() for t in texts])  # type: ignore[no-any-return]
 
 
@@ -267,12 +235,12 @@ def _check_strings(chunk: list[Any], first: int) -> None:
 
 @contextmanager
 def _rayon(threads: int | None) -> Iterator[None]:
-    """The tokenizer's threads are ruled by the environment alone."""
-    wanted = {"TOKENIZERS_PARALLELISM": "false" if threads == 1 else "true"}
+    """Only the environment controls the tokenizer's threads."""
+    variables = {"TOKENIZERS_PARALLELISM": "false" if threads == 1 else "true"}
     if threads and threads > 1:
-        wanted["RAYON_NUM_THREADS"] = str(threads)
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+        variables["RAYON_NUM_THREADS"] = str(threads)
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:

@@ -1,8 +1,8 @@
 """Which labels of a tree a document is scored on: shortlists for a batch, as padded tensors.
 
-All is done with nodes of one tree level, a batch at a time, and nothing of the size documents x
-labels is ever made. Widths follow from the tree and the settings alone, so no step has to ask the
-device how long a list became. A list's padding is marked in a mask and stands for no label.
+Everything works on the nodes of one tree level, one batch at a time; nothing has the size
+documents x labels. Widths depend only on the tree and the settings, so no step has to ask the
+device how long a list became. Padding is marked in a mask and stands for no label.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -20,10 +21,10 @@ from labelgrove.nn.heads.ragged import NO_NODE, RaggedLabels, round_up
 
 
 class Candidates(NamedTuple):
-    """Nodes of one level per document: ``ids`` where ``mask`` is on, and 0 elsewhere.
+    """Nodes of one level per document: ``ids`` where ``mask`` is true, and 0 elsewhere.
 
-    ``slots`` says under which of the document's kept parents a candidate hangs; ``targets`` which
-    candidates are true (all false where nobody said what is true).
+    ``slots`` is the position of a candidate's parent among the document's kept nodes. ``targets``
+    marks the true candidates; without labels it is all false.
     """
 
     ids: Tensor
@@ -33,13 +34,9 @@ class Candidates(NamedTuple):
 
 
 class TreeIndex(nn.Module):
-    """A label tree as tensors that move with the model; not saved with it, for the tree is.
+    """A label tree as tensors that move with the model but are not saved with it.
 
-    Labels are numbered by their leaf's position, so that children of a node are a range.
-
-    >>> index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
-    >>> index.widths, index.most_children(1, kept=1)
-    ((2, 3), 8)
+    Labels are numbered by the position of their leaf, so the children of a node are a range.
     """
 
     leaf_labels: Tensor
@@ -63,19 +60,11 @@ class TreeIndex(nn.Module):
         self.register_buffer(name, torch.from_numpy(values.astype(np.int64)), persistent=False)
 
     def parents(self, level: int) -> Tensor:
-        """The parent of each node of a level.
-
-        >>> TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])).parents(1).tolist()
-        [0, 0, 1]
-        """
+        """The parent of each node of a level."""
         return self.get_buffer(f"parents_{level}")
 
     def starts(self, level: int) -> Any:
-        """Where the children of each node above ``level`` begin, as a NumPy array.
-
-        >>> TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])).starts(1).tolist()
-        [0, 2, 3]
-        """
+        """Where the children of each node above ``level`` begin, as a NumPy array."""
         return self._starts[level]
 
     def most_children(self, level: int, *, kept: int) -> int:
@@ -84,27 +73,11 @@ class TreeIndex(nn.Module):
         return round_up(int(sizes[min(kept, len(sizes)) - 1]))
 
     def needed(self, k: int) -> list[int]:
-        """Per cluster level, how many nodes must be kept so that k labels are below for certain.
-
-        >>> TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])).needed(2)
-        [2]
-        """
-        counts: list[int] = []
-        wanted = k
-        for level in range(len(self.widths) - 1, 0, -1):
-            fewest = np.cumsum(np.sort(np.diff(self._starts[level])))
-            wanted = min(len(fewest), int(np.searchsorted(fewest, wanted)) + 1)
-            counts.insert(0, wanted)
-        return counts
+        """Per cluster level, how many nodes to keep so that at least k labels are below them."""
+        return _nodes_needed([np.diff(starts) for starts in self._starts[1:]], k)
 
     def bearers(self, labels: CSR) -> list[Any]:
-        """Per level, how many of the documents (rows of ``labels``) have a label below each node.
-
-        >>> from scipy import sparse
-        >>> index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
-        >>> [counts.tolist() for counts in index.bearers(sparse.csr_array([[1, 0, 1], [0, 1, 0]]))]
-        [[1, 1], [1, 1, 1]]
-        """
+        """Per level, the number of documents (rows of ``labels``) with a label below each node."""
         rows = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
         nodes = self.leaf_positions.cpu().numpy()[labels.indices]
         counts = []
@@ -127,9 +100,9 @@ class TreeIndex(nn.Module):
         ([0, 1], [0, 2])
         """
         columns = positives.padded()
-        given = columns < NO_NODE
-        leaves = self.leaf_positions[columns.masked_fill(~given, 0)].masked_fill(~given, NO_NODE)
-        # Parents ascend with their children: what is sorted at the leaves is sorted everywhere.
+        real = valid_nodes(columns)
+        leaves = self.leaf_positions[columns.masked_fill(~real, 0)].masked_fill(~real, NO_NODE)
+        # Parents ascend with their children, so rows sorted at the leaves are sorted everywhere.
         levels = [leaves.sort(dim=1).values]
         for level in range(len(self.widths) - 1, 0, -1):
             nodes = levels[-1]
@@ -139,13 +112,7 @@ class TreeIndex(nn.Module):
         return levels[::-1]
 
     def below(self, level: int, kept: Tensor, kept_mask: Tensor) -> Candidates:
-        """All nodes of ``level`` below the ``kept`` nodes, in the order of these.
-
-        >>> index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]))
-        >>> found = index.below(1, torch.tensor([[1, 0]]), torch.tensor([[True, True]]))
-        >>> found.ids[found.mask].tolist()
-        [2, 0, 1]
-        """
+        """All nodes of ``level`` below the ``kept`` nodes, in the order of those."""
         starts = self.get_buffer(f"starts_{level}")
         kept = kept.masked_fill(~kept_mask, 0)
         first = starts[kept]
@@ -161,6 +128,42 @@ class TreeIndex(nn.Module):
         )
 
 
+class AllowedNodes:
+    """A label mask inside the search: per level of a tree, the nodes with an allowed label below.
+
+    ``allowed`` has a flag for each label column. Other nodes are never kept or scored, so if few
+    labels are allowed, the whole shortlist goes to the nodes above them.
+    """
+
+    def __init__(self, index: TreeIndex, allowed: npt.NDArray[np.bool_]) -> None:
+        device = index.leaf_labels.device
+        levels = [allowed[index.leaf_labels.cpu().numpy()]]
+        self._children: list[Any] = []  # of the allowed nodes above each level but the first
+        for level in range(len(index.widths) - 1, 0, -1):
+            before = np.concatenate([[0], np.cumsum(levels[0])])
+            counts = np.diff(before[index.starts(level)])
+            self._children.insert(0, counts[counts > 0])
+            levels.insert(0, counts > 0)
+        self.levels: list[Tensor] = [torch.from_numpy(flags).to(device) for flags in levels]
+
+    def needed(self, k: int) -> list[int]:
+        """Per cluster level, how many allowed nodes to keep to have k allowed labels, or all."""
+        return _nodes_needed(self._children, k)
+
+    def only(self, level: int, listed: Candidates) -> Candidates:
+        """The candidates of a level without those that lead to no allowed label."""
+        return listed._replace(mask=listed.mask & self.levels[level][listed.ids])
+
+
+def _nodes_needed(children: Sequence[Any], k: int) -> list[int]:
+    """Nodes to keep per level from numbers of children, even if the smallest nodes are kept."""
+    counts: list[int] = []
+    for sizes in reversed(children):
+        k = min(len(sizes), int(np.searchsorted(np.cumsum(np.sort(sizes)), k)) + 1)
+        counts.insert(0, k)
+    return counts
+
+
 def shortlist(
     index: TreeIndex,
     level: int,
@@ -172,9 +175,9 @@ def shortlist(
 ) -> Candidates:
     """Candidates on ``level``: the children of the kept nodes above it, and the true nodes.
 
-    ``truth`` is what :meth:`TreeIndex.true_nodes` gives; a true node that is a child already is not
-    listed again. ``most`` limits the list: true nodes stay, then come children of the nodes that
-    were kept first.
+    ``truth`` comes from :meth:`TreeIndex.true_nodes`; a true node that is a child already is not
+    listed again. ``most`` limits the list: true nodes stay, then come the children of the nodes
+    that were kept first.
 
     >>> index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]))
     >>> truth = index.true_nodes(RaggedLabels.from_rows([[1, 2]]))
@@ -182,41 +185,36 @@ def shortlist(
     >>> listed.ids[listed.mask].tolist(), listed.targets[listed.mask].tolist()
     ([0, 1, 2], [False, True, True])
     """
-    found = index.below(level, kept, kept_mask)
+    children = index.below(level, kept, kept_mask)
     if truth is None:
-        return found if most is None else _cut(found, most, most)
+        return children if most is None else _cut(children, most, most)
     true = truth[level]
     listed = contains(sorted_nodes(kept, kept_mask), truth[level - 1])
     missing = valid_nodes(true) & first_occurrences(true) & ~listed
-    ids = torch.cat([found.ids, true.masked_fill(~missing, 0)], 1)
-    mask = torch.cat([found.mask, missing], 1)
-    slots = torch.cat([found.slots, torch.zeros_like(true)], 1)
+    ids = torch.cat([children.ids, true.masked_fill(~missing, 0)], 1)
+    mask = torch.cat([children.mask, missing], 1)
+    slots = torch.cat([children.slots, torch.zeros_like(true)], 1)
     joined = Candidates(ids, mask, slots, contains(true, ids) & mask)
     return joined if most is None else _cut(joined, most, max(most, true.shape[1]))
 
 
-def _cut(found: Candidates, most: int, width: int) -> Candidates:
+def _cut(listed: Candidates, most: int, width: int) -> Candidates:
     """True nodes first, then the others in their order; ``most`` of them, or all the true ones."""
-    if found.ids.shape[1] <= width:
-        return found
-    columns = found.ids.shape[1]
-    places = torch.arange(columns, device=found.ids.device)
-    order = torch.where(found.targets, places - columns, places).masked_fill(~found.mask, columns)
-    chosen = order.argsort(1)[:, :width]
-    allowed = found.targets.sum(1, keepdim=True).clamp(min=most)
-    mask = found.mask.gather(1, chosen) & (places[:width] < allowed)
-    ids = found.ids.gather(1, chosen).masked_fill(~mask, 0)
-    slots = found.slots.gather(1, chosen).masked_fill(~mask, 0)
-    return Candidates(ids, mask, slots, found.targets.gather(1, chosen) & mask)
+    columns = listed.ids.shape[1]
+    if columns <= width:
+        return listed
+    places = torch.arange(columns, device=listed.ids.device)
+    order = torch.where(listed.targets, places - columns, places)
+    chosen = order.masked_fill(~listed.mask, columns).argsort(1)[:, :width]
+    limit = listed.targets.sum(1, keepdim=True).clamp(min=most)
+    mask = listed.mask.gather(1, chosen) & (places[:width] < limit)
+    ids = listed.ids.gather(1, chosen).masked_fill(~mask, 0)
+    slots = listed.slots.gather(1, chosen).masked_fill(~mask, 0)
+    return Candidates(ids, mask, slots, listed.targets.gather(1, chosen) & mask)
 
 
 def best(scores: Tensor, mask: Tensor | None, keep: int) -> tuple[Tensor, Tensor]:
-    """Columns of the ``keep`` best scores per row, best first, and which of them are real.
-
-    >>> scores, mask = torch.tensor([[0.1, 0.9, 0.5]]), torch.tensor([[True, False, True]])
-    >>> [part.tolist() for part in best(scores, mask, 3)]
-    [[[2, 0, 1]], [[True, True, False]]]
-    """
+    """Columns of the ``keep`` best scores per row, best first, and which of them are real."""
     scores = scores.detach().float()
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
@@ -225,69 +223,41 @@ def best(scores: Tensor, mask: Tensor | None, keep: int) -> tuple[Tensor, Tensor
 
 
 def favour(logits: Tensor, targets: Tensor) -> Tensor:
-    """Scores in which every true candidate is above all others: teacher forcing.
-
-    >>> favour(torch.tensor([[3.0, -1.0]]), torch.tensor([[False, True]])).tolist()
-    [[3.0, 9999.0]]
-    """
+    """Scores in which every true candidate is above all others: teacher forcing."""
     # The papers' code adds 1 to a probability; logits keep their order where sigmoids round to 1.
     return logits.detach().float() + 1e4 * targets
 
 
 def found_labels(kept: Tensor, kept_mask: Tensor, truth: Tensor) -> Tensor:
-    """(true labels whose node is kept, true labels): two counts for recall over many batches.
-
-    >>> found_labels(torch.tensor([[5]]), torch.tensor([[True]]), torch.tensor([[4, 5]])).tolist()
-    [1, 2]
-    """
+    """(true labels whose node is kept, true labels): counts that add up to a recall."""
     valid = valid_nodes(truth)
     hits = contains(sorted_nodes(kept, kept_mask), truth) & valid
     return torch.stack([hits.sum(), valid.sum()])
 
 
 def occurrences(truth: Tensor, ids: Tensor) -> Tensor:
-    """How often each of ``ids`` stands in the sorted rows: labels of the document below a node.
-
-    >>> occurrences(torch.tensor([[2, 2, 5]]), torch.tensor([[5, 2, 0]])).tolist()
-    [[1, 2, 0]]
-    """
+    """How often each of ``ids`` is in its sorted row: the document's labels below a node."""
     ids = ids.contiguous()
     return torch.searchsorted(truth, ids, right=True) - torch.searchsorted(truth, ids)
 
 
 def contains(rows: Tensor, values: Tensor) -> Tensor:
-    """Which values stand in the sorted row beside them; ``NO_NODE`` never does.
-
-    >>> contains(torch.tensor([[2, 5, NO_NODE]]), torch.tensor([[5, 3, NO_NODE]])).tolist()
-    [[True, False, False]]
-    """
+    """Which values are in the sorted row of the same number; ``NO_NODE`` never is."""
     places = torch.searchsorted(rows, values.contiguous()).clamp(max=rows.shape[1] - 1)
     return (rows.gather(1, places) == values) & valid_nodes(values)
 
 
 def valid_nodes(truth: Tensor) -> Tensor:
-    """Where rows of true nodes are not padding.
-
-    >>> valid_nodes(torch.tensor([[2, NO_NODE]])).tolist()
-    [[True, False]]
-    """
+    """Where rows of true nodes are not padding."""
     return truth < NO_NODE
 
 
 def first_occurrences(truth: Tensor) -> Tensor:
-    """Where a sorted row's entry differs from the one before it.
-
-    >>> first_occurrences(torch.tensor([[2, 2, 5]])).tolist()
-    [[True, False, True]]
-    """
+    """Where an entry of a sorted row differs from the one before it."""
     same = truth[:, 1:] == truth[:, :-1]
     return torch.cat([torch.ones_like(truth[:, :1], dtype=torch.bool), ~same], 1)
 
 
 def sorted_nodes(nodes: Tensor, mask: Tensor) -> Tensor:
-    """Rows in ascending order, what is masked out as ``NO_NODE`` at the end.
-
-    >>> sorted_nodes(torch.tensor([[7, 3]]), torch.tensor([[True, True]])).tolist()
-    [[3, 7]]
-    """
+    """Rows in ascending order; nodes off the mask become ``NO_NODE`` at the end."""
     return nodes.masked_fill(~mask, NO_NODE).sort(dim=1).values

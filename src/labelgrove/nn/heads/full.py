@@ -1,7 +1,7 @@
-"""A head over all labels that never holds documents x labels: loss and best labels by chunks.
+"""A head over all labels, one chunk of labels at a time: it never holds documents x labels.
 
-Logits, losses and gradients of a chunk of rows are made together and forgotten, so memory is what
-the table, its gradient and one chunk take. Nothing is approximated: the numbers are those of
+The logits, losses and gradients of a chunk are computed together and dropped, so memory is that of
+the table, its gradient and one chunk. Nothing is approximated: the results equal
 ``losses.full_losses`` over all logits.
 """
 
@@ -29,14 +29,8 @@ def full_head_loss(
 ) -> Tensor:
     """Mean loss of the documents over all rows of the table, ``chunk`` rows at a time.
 
-    ``truth`` lists each document's true rows, sorted and padded. Gradients are worked out along
-    with the loss (unless switched off), so ``backward`` can be called once.
-
-    >>> from labelgrove.nn.heads.layers import LabelTable
-    >>> table, truth = LabelTable(5, 3), torch.tensor([[1], [4]])
-    >>> loss = full_head_loss(torch.zeros(2, 3), table, truth, chunk=2, kind="squared_hinge")
-    >>> loss.item()
-    1.0
+    ``truth`` lists each document's true rows, sorted and padded. Gradients are computed together
+    with the loss (unless they are off), so ``backward`` can be called only once.
     """
     weight, bias = weight_and_bias(table)
     size = len(hidden) * (len(weight) if reduction == "mean" else 1)
@@ -55,13 +49,9 @@ def full_head_best(
     chunk: int = 65536,
     allowed: Tensor | None = None,
 ) -> TopLabels:
-    """The ``k`` rows with the largest logits per document, with these; a chunk of rows at a time.
+    """The ``k`` rows with the largest logits per document, and these logits, chunk by chunk.
 
-    Only rows that are marked in ``allowed`` (None: all) are found; column -1 is no row.
-
-    >>> from labelgrove.nn.heads.layers import LabelTable
-    >>> full_head_best(torch.ones(2, 3), LabelTable(5, 3), 2, chunk=3).columns.shape
-    torch.Size([2, 2])
+    Only rows marked in ``allowed`` (None: all) can be returned; column -1 is no row.
     """
     weight, bias = table.weight, table.bias
     scores = hidden.new_empty((len(hidden), 0), dtype=torch.float32)
@@ -71,8 +61,8 @@ def full_head_best(
             logits = _logits(hidden, weight, bias, start, chunk)
             if allowed is not None:
                 logits = logits.masked_fill(~allowed[start : start + chunk], -torch.inf)
-            found, places = logits.topk(min(k, logits.shape[1]), dim=1)
-            scores, columns = torch.cat([scores, found], 1), torch.cat([columns, places + start], 1)
+            top, places = logits.topk(min(k, logits.shape[1]), dim=1)
+            scores, columns = torch.cat([scores, top], 1), torch.cat([columns, places + start], 1)
             scores, best = scores.topk(min(k, scores.shape[1]), dim=1)
             columns = columns.gather(1, best)
     if allowed is not None:
@@ -113,7 +103,7 @@ class _ChunkedLoss(torch.autograd.Function):
             total += entry_loss(-logits, kind).sum() + change.masked_fill(~here, 0.0).sum()
             if of_weight is None:
                 continue
-            # A negative's slope is that of a positive with the opposite logit, turned around.
+            # A negative's slope is minus that of a positive with the opposite logit.
             slopes = entry_slope(-logits, kind).neg_()
             change = entry_slope(picked, kind) + entry_slope(-picked, kind)
             slopes.scatter_add_(1, places, change.masked_fill(~here, 0.0))
@@ -127,9 +117,9 @@ class _ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, outer: Tensor) -> tuple[Any, ...]:
-        # A gradient that nobody else holds becomes the parameter's; otherwise it would be copied.
+        # If nothing else holds a gradient, autograd gives it to the parameter without a copy.
         gradients, ctx.gradients = ctx.gradients, None
-        # Only now, with the loss scale: small shares alone would be 0 in float16.
+        # Only here, together with the loss scale: small shares alone would be 0 in float16.
         share = outer * ctx.scale
         hidden, *tables = gradients
         tables = [None if gradient is None else gradient.mul_(share) for gradient in tables]

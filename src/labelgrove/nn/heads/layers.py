@@ -1,9 +1,9 @@
 """Label tables and logits: over all rows, or over each document's shortlist of rows.
 
 A table is anything with ``weight`` (rows x width), ``bias`` (or None), and ``rows(ids)`` and
-``biases(ids)``, which give those of distinct rows as tensors that take gradients.
-:class:`LabelTable` is the plain one, with a gradient of its own size; a table whose optimiser
-touches only the rows in use has the same names.
+``biases(ids)``, which return those of distinct rows as tensors that take gradients.
+:class:`LabelTable` is the plain one, whose gradient is as large as the table. In a ``RowTable``
+(``rows.py``) an update touches only the rows in use.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from labelgrove.core.arrays import Float32
 from labelgrove.errors import ConfigError
 
 Number = TypeVar("Number", int, float)
-LogitForm: TypeAlias = Literal["auto", "union", "gather", "full"]
+LogitForm: TypeAlias = Literal["auto", "union", "full"]
 
-# Lists that are together so many times as long as the table use most of it: then marking, copying
-# and picking out the rows in use costs more than multiplying with them all.
+# If all lists together are this many times as long as the table, they use most of its rows. Then
+# finding and copying the rows in use costs more than multiplying with all of them.
 LISTS_PER_TABLE = 4
 
 
@@ -41,11 +42,7 @@ class Rows(Protocol):
 
 
 class LabelTable(nn.Module):
-    """One weight vector per row, and a bias; gradients are as large as the table.
-
-    >>> LabelTable(5, 3).rows(torch.tensor([1, 4])).shape
-    torch.Size([2, 3])
-    """
+    """One weight vector per row, and a bias; gradients are as large as the table."""
 
     bias: nn.Parameter | None
 
@@ -59,29 +56,29 @@ class LabelTable(nn.Module):
             self.register_parameter("bias", None)
 
     def rows(self, ids: Tensor) -> Tensor:
-        """The weights of some rows.
-
-        >>> LabelTable(5, 3, bias=False).rows(torch.tensor([2])).shape
-        torch.Size([1, 3])
-        """
+        """The weights of some rows."""
         return self.weight.index_select(0, ids)
 
     def biases(self, ids: Tensor) -> Tensor:
-        """The biases of some rows, 0 where the table has none.
-
-        >>> LabelTable(5, 3).biases(torch.tensor([2])).tolist()
-        [0.0]
-        """
+        """The biases of some rows; 0 if the table has none."""
         return (
             self.weight.new_zeros(len(ids)) if self.bias is None else self.bias.index_select(0, ids)
         )
 
 
-def log_odds(counts: Any, documents: Any) -> Tensor:
-    """Logits of how often something occurs, a little towards rare: 0 and all are finite, too.
+def check_shape(table: Rows, rows: int, width: int) -> None:
+    """Refuses a label table of another shape."""
+    if tuple(table.weight.shape) != (rows, width):
+        raise ConfigError(
+            f"the label table must be {rows} x {width}, got {tuple(table.weight.shape)}"
+        )
 
-    A head whose biases begin here does not have to learn first that nearly all labels are absent.
-    Adam moves a bias by its learning rate per update, so that took thousands of them.
+
+def log_odds(counts: Any, documents: Any) -> Tensor:
+    """Logits of smoothed frequencies, which are finite even for a count of 0 or of all.
+
+    A head whose biases start here does not have to learn first that nearly all labels are absent.
+    Adam moves a bias by its learning rate per update, so that would take thousands of updates.
 
     >>> log_odds(np.array([0, 50]), 99)
     tensor([-5.3033,  0.0000])
@@ -90,17 +87,23 @@ def log_odds(counts: Any, documents: Any) -> Tensor:
     return torch.as_tensor(np.log(share / (1 - share)), dtype=torch.float32)
 
 
+def as_numpy(values: Tensor) -> Float32:
+    """A float32 array of a weight, without its gradient."""
+    array: Float32 = values.detach().float().cpu().numpy()
+    return array
+
+
 class TopLabels(NamedTuple):
-    """The best label columns per document and their scores, best first; column -1 is no label."""
+    """The best label columns per document and their scores, best first; -1 is no label."""
 
     columns: Tensor
     scores: Tensor
 
 
 class NodeLogit(NamedTuple):
-    """A node on the way to a label: its number, the documents' logits and these logits' bias.
+    """A node on the path to a label: its number, the documents' logits and their bias.
 
-    ``level`` counts from 1; ``counts`` says whether the node's probability enters the score.
+    ``level`` counts from 1; ``counts`` tells whether the node's probability enters the score.
     """
 
     level: int
@@ -114,11 +117,8 @@ class NodeLogit(NamedTuple):
 def top_labels(scores: Tensor, columns: Tensor | None, mask: Tensor | None, k: int) -> TopLabels:
     """The ``k`` best scores per row with their label columns; equal scores in any order.
 
-    ``columns`` names the labels of the scores (None: as they are numbered). A row with fewer than
+    ``columns`` has the label of each score (None: score j is of label j). A row with fewer than
     ``k`` candidates ends with column -1 and score 0; the result may be narrower than ``k``.
-
-    >>> top_labels(torch.tensor([[0.2, 0.7]]), torch.tensor([[5, 3]]), None, 1).columns.tolist()
-    [[3]]
     """
     scores = scores.float()
     if mask is not None:
@@ -130,24 +130,16 @@ def top_labels(scores: Tensor, columns: Tensor | None, mask: Tensor | None, k: i
 
 
 def full_logits(hidden: Tensor, table: Rows) -> Tensor:
-    """Logits of every row of the table: documents x rows, in float32.
-
-    >>> full_logits(torch.ones(2, 3), LabelTable(5, 3)).shape
-    torch.Size([2, 5])
-    """
+    """Logits of every row of the table: documents x rows, in float32."""
     weight, bias = weight_and_bias(table)
     return functional.linear(hidden, weight.to(hidden.dtype), bias).float()
 
 
 def weight_and_bias(table: Rows | nn.Linear) -> tuple[Tensor, Tensor | None]:
-    """The whole table as tensors that take gradients where gradients are wanted.
-
-    >>> weight_and_bias(LabelTable(5, 3))[0].requires_grad
-    True
-    """
+    """The whole table as tensors that take gradients, unless gradients are off."""
     weight, bias = table.weight, table.bias
     if torch.is_grad_enabled() and not isinstance(table, (LabelTable, nn.Linear)):
-        # A table that hands out rows takes gradients on these only, be they all of its rows.
+        # Such a table takes gradients only on the rows it hands out, even if these are all rows.
         everything = torch.arange(len(weight), device=weight.device)
         weight = table.rows(everything)
         bias = None if bias is None else table.biases(everything)
@@ -159,40 +151,26 @@ def shortlist_logits(
 ) -> Tensor:
     """Logits of the rows ``ids`` (documents x candidates) in float32; meaningless off the mask.
 
-    ``union`` multiplies once with all rows that anyone in the batch needs and picks; it waits for
-    the device once, to learn how many these are. ``gather`` looks up each document's own rows, with
-    memory for documents x candidates x width. ``full`` multiplies with the whole table and picks:
-    it never waits, and suits tables of which a batch needs a good part. ``auto`` takes ``full`` for
-    these and ``union`` for others. All give the same logits, and no row that is not on a list gets
-    a gradient (``full`` gives it zeros).
-
-    >>> hidden, ids = torch.ones(1, 3), torch.tensor([[4, 0]])
-    >>> shortlist_logits(hidden, LabelTable(5, 3), ids, torch.ones(1, 2, dtype=torch.bool)).shape
-    torch.Size([1, 2])
+    ``union`` multiplies once with all rows that any document of the batch needs; it waits for the
+    device once, to learn how many these are. ``full`` multiplies with the whole table and never
+    waits; it suits tables of which a batch needs a large part. ``auto`` uses ``full`` for these and
+    ``union`` for others. All give the same logits, and rows that are on no list get no gradient
+    (``full`` gives them zeros).
     """
     if form == "auto":
         plain = isinstance(table, LabelTable)
         form = "full" if plain and ids.numel() >= LISTS_PER_TABLE * len(table.weight) else "union"
     if form == "full":
         return full_logits(hidden, table).gather(1, ids)
-    if form == "gather" and isinstance(table, LabelTable):
-        return _own_rows(hidden, table.weight, table.bias, ids)
     used, places = used_rows(ids, mask, len(table.weight))
     weights = table.rows(used)
     bias = None if table.bias is None else table.biases(used)
-    if form == "gather":
-        return _own_rows(hidden, weights, bias, places)
     return functional.linear(hidden, weights, bias).gather(1, places).float()
 
 
 def used_rows(ids: Tensor, mask: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """The distinct ``ids`` under the mask, ascending, and where each of ``ids`` is among them.
-
-    >>> ids, mask = torch.tensor([[7, 2], [2, 0]]), torch.tensor([[True, True], [True, False]])
-    >>> [part.tolist() for part in used_rows(ids, mask, 9)]
-    [[2, 7], [[1, 0], [0, 0]]]
-    """
-    # Marking rows costs less than sorting the lists, which repeat each row many times.
+    """The distinct ``ids`` under the mask, ascending, and where each of ``ids`` is among them."""
+    # Marking rows is faster than sorting the lists, which repeat each row many times.
     present = torch.zeros(rows + 1, dtype=torch.bool, device=ids.device)
     present[ids.masked_fill(~mask, rows)] = True
     present[rows] = False
@@ -202,18 +180,11 @@ def used_rows(ids: Tensor, mask: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     return (used if len(used) else used.new_zeros(1)), places
 
 
-def _own_rows(hidden: Tensor, weights: Tensor, bias: Tensor | None, ids: Tensor) -> Tensor:
-    logits = torch.bmm(functional.embedding(ids, weights), hidden[:, :, None]).squeeze(-1).float()
-    return logits if bias is None else logits + bias[ids]
-
-
 def per_level(value: Number | list[Number], levels: int, name: str) -> list[Number]:
-    """One value for each level.
-
-    >>> per_level(5, 2, "kept")
-    [5, 5]
-    """
+    """A list of one value per level; a single value serves all levels."""
     values = list(value) if isinstance(value, list) else [value] * levels
     if len(values) != levels:
-        raise ConfigError(f"heads.{name}: {levels} values wanted, one per level, got {len(values)}")
+        raise ConfigError(
+            f"heads.{name}: must have {levels} values, one per level, got {len(values)}"
+        )
     return values

@@ -1,7 +1,7 @@
-"""Losses per document: over a shortlist with padding, or over all labels; in float32 always.
+"""Losses per document, over a shortlist with padding or over all labels; always in float32.
 
-A document's loss is the sum or the mean over the labels it was scored on. Padding is left out of
-both, so a document's loss does not depend on the batch it happens to be in.
+A document's loss is the sum or the mean over the labels it was scored on. Neither counts padding,
+so a document's loss does not depend on its batch.
 """
 
 from __future__ import annotations
@@ -27,18 +27,13 @@ def document_losses(
     kind: LossKind = "bce",
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Loss of each row of ``logits`` against true/false ``targets``; where ``mask`` is off: none.
+    """Loss of each row of ``logits`` against boolean ``targets``; ``mask`` is false for padding.
 
-    ``weights`` multiply the loss of single entries, as the relevance costs of XR-Transformer do.
-    The mean is over the entries that count, whatever their weights.
-
-    >>> logits, targets = torch.tensor([[2.0, 9.0]]), torch.tensor([[False, True]])
-    >>> mask = torch.tensor([[True, False]])
-    >>> document_losses(logits, targets, mask=mask, kind="squared_hinge").tolist()
-    [9.0]
+    ``weights`` multiply the loss of single entries, for example by XR-Transformer's relevance
+    costs. The mean divides by the number of entries, whatever their weights.
     """
     scores = logits.float()
-    if mask is not None:  # before the loss, too: whatever stands in padding, its gradient is 0
+    if mask is not None:  # before the loss, too: then even nan in padding has a gradient of 0
         scores = scores.masked_fill(~mask, 0.0)
     values = entry_loss(torch.where(targets, scores, -scores), kind)
     if weights is not None:
@@ -60,13 +55,8 @@ def full_losses(
 ) -> Tensor:
     """Loss of each row over all its columns; ``truth`` lists the true ones, sorted and padded.
 
-    No rows x columns array of targets is made: every column is taken for a negative first, and the
-    true ones are corrected. ``positive_weights`` has the shape of ``truth``.
-
-    >>> from labelgrove.nn.heads.ragged import NO_NODE
-    >>> truth = torch.tensor([[1, NO_NODE]])
-    >>> full_losses(torch.tensor([[-3.0, 0.0]]), truth, kind="squared_hinge").tolist()
-    [0.5]
+    This needs no rows x columns array of targets: it first treats every column as a negative and
+    then corrects the true ones. ``positive_weights`` has the shape of ``truth``.
     """
     scores = logits.float()
     counts = valid_nodes(truth) & first_occurrences(truth)
@@ -81,48 +71,28 @@ def full_losses(
 
 
 def relevance_weights(
-    counts: Tensor,
-    mask: Tensor | None = None,
-    *,
-    norm: Literal["none", "l1", "max"] = "none",
-    negative_weight: float = 1.0,
+    counts: Tensor, *, norm: Literal["none", "l1"] = "none", negative_weight: float = 1.0
 ) -> Tensor:
-    """Costs of errors from how many of a document's labels lie below each candidate node.
+    """Costs of errors from how many of a document's labels are below each candidate node.
 
-    A true node costs its count (``none``: what XR-Transformer's code does), its share of the row's
-    sum (``l1``: its paper) or of the row's largest; a node that is not true costs
-    ``negative_weight``.
-
-    >>> relevance_weights(torch.tensor([[3, 0, 1]]), norm="l1").tolist()
-    [[0.75, 1.0, 0.25]]
+    A true node costs its count (``none``, as in XR-Transformer's code) or its share of the row's
+    sum (``l1``, as in its paper); other nodes cost ``negative_weight``.
     """
-    values = counts.float() if mask is None else counts.float() * mask
+    costs = counts.float()
     if norm == "l1":
-        shares = values / values.sum(1, keepdim=True).clamp(min=1.0)
-    elif norm == "max":
-        shares = values / values.amax(1, keepdim=True).clamp(min=1.0)
-    else:
-        shares = values
-    return torch.where(values > 0, shares, negative_weight)
+        costs = costs / costs.sum(1, keepdim=True).clamp(min=1.0)
+    return torch.where(counts > 0, costs, negative_weight)
 
 
 def entry_loss(logits: Tensor, kind: LossKind) -> Tensor:
-    """Loss of positives with these logits; a negative costs what a positive with -logit does.
-
-    >>> entry_loss(torch.tensor([1.0, 0.0, -1.0]), "squared_hinge").tolist()
-    [0.0, 1.0, 4.0]
-    """
+    """Loss of positives with these logits; a negative costs as much as a positive with -logit."""
     if kind == "bce":
         return functional.softplus(-logits)
     return functional.relu(1.0 - logits).square()
 
 
 def entry_slope(logits: Tensor, kind: LossKind) -> Tensor:
-    """Derivative of :func:`entry_loss`.
-
-    >>> entry_slope(torch.tensor([1.0, 0.0, -1.0]), "squared_hinge").tolist()
-    [-0.0, -2.0, -4.0]
-    """
+    """Derivative of :func:`entry_loss`."""
     if kind == "bce":
         return torch.sigmoid(-logits).neg_()
     return functional.relu(1.0 - logits).mul_(-2.0)

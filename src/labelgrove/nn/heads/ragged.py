@@ -10,19 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-NO_NODE = 2**62  # fills rows of true nodes; larger than any node, so that sorted rows end with it
-WIDTH_MULTIPLE = 8  # lists are as wide as a multiple of this, so that shapes recur
+from labelgrove.nn.batches.padded import Movable
+
+NO_NODE = 2**62  # pads rows of true nodes; larger than any node, so that it sorts to the end
+WIDTH_MULTIPLE = 8  # widths of lists are multiples of this, so that shapes repeat
 
 
 @dataclass(frozen=True)
-class RaggedLabels:
+class RaggedLabels(Movable):
     """The label columns of a batch of documents, row after row.
 
-    ``width`` is at least the longest row. It is known where the batch is put together, so that the
-    device need not be asked for it.
-
-    >>> RaggedLabels.from_rows([[4, 2], [], [7]]).indptr.tolist()
-    [0, 2, 2, 3]
+    ``width`` is at least the length of the longest row. It is computed on the CPU, where the batch
+    is made, so that nobody has to ask the device for it.
     """
 
     indptr: Tensor
@@ -31,67 +30,31 @@ class RaggedLabels:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int]]) -> RaggedLabels:
-        """From one list of columns per document.
-
-        >>> RaggedLabels.from_rows([[4, 2], [7]]).indices.tolist()
-        [4, 2, 7]
-        """
+        """From one list of columns per document."""
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
         flat = [column for row in rows for column in row]
         return cls.from_arrays(indptr, np.array(flat, np.int64))
 
     @classmethod
     def from_csr(cls, matrix: Any) -> RaggedLabels:
-        """From some rows of a CSR matrix; its values are not looked at.
-
-        >>> from scipy import sparse
-        >>> RaggedLabels.from_csr(sparse.csr_array([[0, 1], [1, 0]])).indices.tolist()
-        [1, 0]
-        """
+        """From a CSR matrix; its values are ignored."""
         return cls.from_arrays(matrix.indptr, matrix.indices)
 
     @classmethod
     def from_arrays(cls, indptr: Any, indices: Any) -> RaggedLabels:
-        """From the arrays of a CSR matrix.
-
-        >>> RaggedLabels.from_arrays(np.array([0, 1]), np.array([3])).width
-        8
-        """
+        """From the two arrays of a CSR matrix."""
         pointers = np.asarray(indptr, np.int64)
         longest = int(np.diff(pointers).max(initial=1))
-        return cls(
-            torch.from_numpy(pointers),
-            torch.from_numpy(np.asarray(indices, np.int64)),
-            round_up(longest),
-        )
+        columns = torch.from_numpy(np.asarray(indices, np.int64))
+        return cls(torch.from_numpy(pointers), columns, round_up(longest))
 
     @property
     def batch(self) -> int:
-        """Number of documents.
-
-        >>> RaggedLabels.from_rows([[4], []]).batch
-        2
-        """
+        """Number of documents."""
         return len(self.indptr) - 1
 
-    def to(self, device: torch.device | str) -> RaggedLabels:
-        """The same labels on another device.
-
-        >>> RaggedLabels.from_rows([[4]]).to("cpu").indices.tolist()
-        [4]
-        """
-        return RaggedLabels(
-            self.indptr.to(device, non_blocking=True),
-            self.indices.to(device, non_blocking=True),
-            self.width,
-        )
-
-    def pin(self) -> RaggedLabels:
-        """The same labels in memory that a GPU can read by itself."""
-        return RaggedLabels(self.indptr.pin_memory(), self.indices.pin_memory(), self.width)
-
     def padded(self) -> Tensor:
-        """Documents x width, each row as it is, then ``NO_NODE``.
+        """Documents x width: the columns in the order of their row, then ``NO_NODE``.
 
         >>> (RaggedLabels.from_rows([[4, 2], [7]]).padded()[:, :3] < NO_NODE).tolist()
         [[True, True, False], [True, False, False]]
@@ -109,9 +72,5 @@ class RaggedLabels:
 
 
 def round_up(width: int) -> int:
-    """The next multiple of ``WIDTH_MULTIPLE``, at least one of them.
-
-    >>> round_up(9)
-    16
-    """
+    """The next multiple of ``WIDTH_MULTIPLE``, at least one of them."""
     return max(1, -(-width // WIDTH_MULTIPLE)) * WIDTH_MULTIPLE

@@ -1,7 +1,7 @@
-"""Adam on some rows of a large table as one GPU kernel, where Triton is installed.
+"""Adam on some rows of a large table as one GPU kernel, if Triton is installed.
 
-Looking up rows and moments, changing them and writing them back are seven copies of the rows with
-torch. The kernel reads and writes each row where it lies: nothing is copied.
+With torch, looking up rows and moments, changing them and writing them back takes seven copies of
+the rows. The kernel changes each row in place.
 """
 
 from __future__ import annotations
@@ -12,17 +12,12 @@ import logging
 import math
 from typing import Any
 
-from labelgrove.errors import MissingExtraError
-
-try:
-    import torch
-    from torch import Tensor
-except ImportError as missing:
-    raise MissingExtraError("torch", "training a neural model") from missing
+import torch
+from torch import Tensor
 
 triton: Any
 tl: Any
-try:  # by name, because type checkers find it on some machines only
+try:  # by name, because type checkers find it only on some machines
     triton, tl = importlib.import_module("triton"), importlib.import_module("triton.language")
 except ImportError:
     triton = tl = None
@@ -44,15 +39,9 @@ def adam_rows(
     weight_decay: float,
     updates: int,
 ) -> bool:
-    """AdamW's update number ``updates`` on the rows ``ids``, each named once, in place.
+    """AdamW's update number ``updates`` on the distinct rows ``ids``, in place.
 
-    False where there is no kernel for these tensors; then nothing has changed.
-
-    >>> import torch
-    >>> table, row = torch.zeros(3, 2), torch.tensor([1])
-    >>> options = dict(lr=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0, updates=1)
-    >>> adam_rows(table, table, table, row, torch.ones(1, 2, device="meta"), **options)
-    False
+    Returns False and changes nothing if there is no kernel for these tensors.
     """
     global _kernel
     tensors = (weight, first, second, gradient)
@@ -61,7 +50,7 @@ def adam_rows(
         return False
     width = weight.shape[1]
     try:
-        # Triton would start it on whatever GPU is the current one.
+        # Triton starts kernels on the current GPU.
         with torch.cuda.device(weight.device) if weight.is_cuda else contextlib.nullcontext():
             _kernel[(len(ids),)](
                 weight,
@@ -79,8 +68,8 @@ def adam_rows(
                 WIDTH=width,
                 BLOCK=triton.next_power_of_2(width),
             )
-    except Exception as error:  # Triton needs a C compiler, and a GPU that it knows
-        _LOGGER.warning("row updates take several kernels, because Triton failed: %s", error)
+    except Exception as error:  # Triton needs a C compiler and a GPU that it knows
+        _LOGGER.warning("Triton failed, so row updates use several torch kernels: %s", error)
         _kernel = None
         return False
     return True
@@ -89,7 +78,7 @@ def adam_rows(
 def _reachable(tensors: tuple[Tensor, ...]) -> bool:
     if all(t.device.type == "cuda" for t in tensors):
         return True
-    # Triton's interpreter, with which tests run the kernel, works on the CPU.
+    # Tests run the kernel on the CPU with Triton's interpreter.
     return type(_kernel).__name__ == "InterpretedFunction" and all(t.is_cpu for t in tensors)
 
 

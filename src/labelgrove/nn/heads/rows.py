@@ -1,37 +1,29 @@
 """Label tables with millions of rows, of which an update reads and changes only a few.
 
 A :class:`RowTable` hands out copies of the rows that a batch needs. The backward pass leaves
-gradients on the copies, and a :class:`RowOptimizer` changes just those rows: weights, moments and
-decay. Nothing in an update has the size of the table.
+gradients on the copies, and a :class:`RowOptimizer` changes only these rows and their moments.
+Nothing in an update has the size of the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Literal
 
-from labelgrove.errors import ConfigError, MissingExtraError
-from labelgrove.nn.training.devices import Workers
+import torch
+from torch import Tensor, nn
 
-try:
-    import torch
-    from torch import Tensor, nn
-except ImportError as missing:
-    raise MissingExtraError("torch", "training a neural model") from missing
+from labelgrove.errors import ConfigError
+
+Combine = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of row ids and gradients
 
 
 class RowTable(nn.Module):
     """A ``rows x width`` weight, optionally with a bias per row, trained row by row.
 
-    The tensors are buffers, not parameters: they are saved and moved with the model, while the
-    optimiser of the dense parameters does not see them. ``device`` is where they are made: random
-    numbers for millions of rows are drawn in a moment on a GPU, and need no main memory then.
-
-    >>> table = RowTable(1000, 4)
-    >>> table.rows(torch.tensor([7, 512])).sum().backward()
-    >>> ids, gradient = table.pending()
-    >>> ids.tolist(), gradient.tolist()
-    ([7, 512], [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
+    The tensors are buffers, not parameters: they are saved and moved with the model, but the
+    optimiser of the dense parameters does not see them. They are created on ``device``: a GPU draws
+    random numbers for millions of rows in a moment, without using main memory.
     """
 
     weight: Tensor
@@ -64,10 +56,10 @@ class RowTable(nn.Module):
         return len(self.weight)
 
     def rows(self, ids: Tensor) -> Tensor:
-        """The rows ``ids`` as float32; where gradients are wanted, they are kept for the optimiser.
+        """The rows ``ids`` as float32; unless gradients are off, the optimiser gets theirs.
 
-        Ids that repeat are allowed in different calls but not within one: their gradients add up,
-        while a row named twice in one call would be updated by only one of its gradients.
+        The ids of one call must be distinct: a row that occurs twice would be updated by only one
+        of its gradients. Gradients of the same row in different calls add up.
         """
         return self._gathered("weight", ids)
 
@@ -76,9 +68,9 @@ class RowTable(nn.Module):
         return self._gathered("bias", ids)
 
     def pending(self, name: str = "weight") -> tuple[Tensor, Tensor]:
-        """Ids and gradients since the last :meth:`clear`, each id once; empty without any."""
-        found = [(ids, copy.grad) for part, ids, copy in self._read if part == name]
-        parts = [(ids, grad) for ids, grad in found if grad is not None]
+        """Ids and gradients since the last :meth:`clear`, each id once; may be empty."""
+        copies = [(ids, copy.grad) for part, ids, copy in self._read if part == name]
+        parts = [(ids, grad) for ids, grad in copies if grad is not None]
         if not parts:
             values = self.get_buffer(name)
             return torch.empty(0, dtype=torch.int64, device=values.device), values[:0].float()
@@ -90,9 +82,6 @@ class RowTable(nn.Module):
         """Forgets which rows were read."""
         self._read.clear()
 
-    def extra_repr(self) -> str:
-        return f"rows={len(self)}, width={self.weight.shape[1]}, bias={self.bias is not None}"
-
     def _gathered(self, name: str, ids: Tensor) -> Tensor:
         copy = self.get_buffer(name).index_select(0, ids).float()
         if torch.is_grad_enabled():
@@ -102,42 +91,25 @@ class RowTable(nn.Module):
 
 
 def sum_by_row(ids: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Each id once, in order, with the sum of its rows.
-
-    >>> sum_by_row(torch.tensor([5, 2, 5]), torch.tensor([[1.0], [2.0], [3.0]]))
-    (tensor([2, 5]), tensor([[2.],
-            [4.]]))
-    """
+    """Each id once, in order, with the sum of its rows."""
     unique, places = torch.unique(ids, return_inverse=True)
     total = values.new_zeros((len(unique), *values.shape[1:]))
     return unique, total.index_add_(0, places, values)
 
 
 def row_tables(model: nn.Module) -> dict[str, RowTable]:
-    """The tables inside a model, by their names.
-
-    >>> list(row_tables(nn.ModuleDict({"labels": RowTable(3, 2)})))
-    ['labels']
-    """
+    """The tables inside a model, by name."""
     return {name: m for name, m in model.named_modules() if isinstance(m, RowTable)}
 
 
 class RowOptimizer:
-    """Adam, Adagrad or plain descent on the touched rows of tables.
+    """Adam, Adagrad or plain descent on the rows of tables that have gradients.
 
-    ``adam`` keeps two moments per weight, as float32 or, at half the size, as bfloat16 rounded at
-    random so that small changes are not lost. ``adagrad`` keeps one number per row, ``sgd`` none.
-    Moments of untouched rows stay as they are (lazy Adam, as ``torch.optim.SparseAdam`` does).
-    ``steps="row"`` corrects Adam's bias by how often a row was touched, not by all updates: the
-    first updates of a rare row are then no larger than those of a common one.
-
-    >>> table = RowTable(1000, 4, std=0)
-    >>> optimizer = RowOptimizer({"labels": table})
-    >>> table.rows(torch.tensor([7])).sum().backward()
-    >>> optimizer.collect()
-    >>> optimizer.step(lr=0.5)
-    >>> [round(value, 3) for value in table.weight[6:9, 0].tolist()]
-    [0.0, -0.5, 0.0]
+    ``adam`` stores two moments per weight, as float32 or, at half the size, as bfloat16 with
+    stochastic rounding, so that small changes are not lost. ``adagrad`` stores one number per row,
+    ``sgd`` none. Moments of other rows stay as they are, as in ``torch.optim.SparseAdam``. With
+    ``steps="row"``, Adam's bias correction counts the updates of a row, not all updates: then the
+    first updates of a rare row are no larger than those of a common one.
     """
 
     def __init__(
@@ -166,44 +138,40 @@ class RowOptimizer:
                 if torch.bfloat16 in (values.dtype, state_dtype):
                     self._random[values.device] = torch.Generator(values.device)
 
-    def collect(self, workers: Workers | None = None) -> None:
-        """Takes over the tables' gradients, their mean where several processes train together."""
+    def collect(self, combine: Combine | None = None) -> None:
+        """Takes over the tables' gradients; ``combine`` puts those of all processes together."""
         for name, table in self._tables.items():
             for part in ("weight", "bias") if table.bias is not None else ("weight",):
-                ids, gradient = table.pending(part)
-                if workers is not None and workers.count > 1:
-                    ids, gradient = sum_by_row(*workers.gather_rows(ids, gradient))
-                    gradient /= workers.count
-                self._gradients[f"{name}.{part}"] = ids, gradient
+                rows = table.pending(part)
+                self._gradients[f"{name}.{part}"] = rows if combine is None else combine(*rows)
             table.clear()
 
     def gradients(self) -> list[Tensor]:
-        """What was collected, to be measured or scaled in place."""
+        """The collected gradients, to be measured or scaled in place."""
         return [gradient for _, gradient in self._gradients.values() if len(gradient)]
 
     def step(
         self, *, lr: float, weight_decay: float = 0.0, beta1: float = 0.9, seed: int = 0
     ) -> None:
-        """Changes the rows that were collected; ``seed`` is for rounding bfloat16."""
+        """Changes the collected rows; ``seed`` is for the rounding of bfloat16."""
         self.updates += 1
         self._random = {device: g.manual_seed(seed) for device, g in self._random.items()}
         with torch.no_grad():
             for name, (ids, gradient) in self._gradients.items():
                 if len(ids):
                     decay = 0.0 if name.endswith(".bias") else weight_decay
-                    self._change(name, ids, gradient, lr, beta1, decay)
+                    rates = {"lr": lr, "beta1": beta1, "weight_decay": decay}
+                    fused = self.kind == "adam" and not self.by_row
+                    change = self._fused_adam if fused else self._change
+                    change(self._values[name], self._state[name], ids, gradient, **rates)
         self._gradients.clear()
 
     def clear(self) -> None:
-        """Drops what was collected."""
+        """Drops the collected gradients."""
         self._gradients.clear()
 
     def state(self) -> dict[str, Tensor]:
-        """Moments and counts by name; together with ``updates`` all there is to restore.
-
-        >>> sorted(RowOptimizer({"t": RowTable(3, 2)}).state())
-        ['t.weight.first', 't.weight.second']
-        """
+        """Moments and counts by name; together with ``updates``, all there is to restore."""
         return {f"{n}.{key}": value for n, s in self._state.items() for key, value in s.items()}
 
     def _fresh_state(self, values: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -218,17 +186,16 @@ class RowOptimizer:
 
     def _change(
         self,
-        name: str,
+        values: Tensor,
+        state: dict[str, Tensor],
         ids: Tensor,
         gradient: Tensor,
+        *,
         lr: float,
         beta1: float,
         weight_decay: float,
     ) -> None:
-        values, state = self._values[name], self._state[name]
-        if self.kind == "adam" and not self.by_row:
-            self._adam(values, state, ids, gradient, lr, beta1, weight_decay)
-            return
+        """Adam with bias corrections by row, Adagrad, plain descent."""
         rows = values.index_select(0, ids).float()
         if weight_decay:
             rows.mul_(1 - lr * weight_decay)
@@ -245,76 +212,52 @@ class RowOptimizer:
             first = state["first"].index_select(0, ids).float().lerp_(gradient, 1 - beta1)
             second = state["second"].index_select(0, ids).float().mul_(self.beta2)
             second.addcmul_(gradient, gradient, value=1 - self.beta2)
-            _write(state["first"], ids, first, self._random)
-            _write(state["second"], ids, second, self._random)
+            self._write(state["first"], ids, first)
+            self._write(state["second"], ids, second)
             counts = state["count"].index_select(0, ids).add_(1)
             state["count"].index_copy_(0, ids, counts)
             counts = _column(counts.double(), gradient)
             first.div_((1 - beta1**counts).float())
             second.div_((1 - self.beta2**counts).float())
             rows.addcdiv_(first, second.sqrt_().add_(self.eps), value=-lr)
-        _write(values, ids, rows, self._random)
+        self._write(values, ids, rows)
 
-    def _adam(
+    def _fused_adam(
         self,
         values: Tensor,
         state: dict[str, Tensor],
         ids: Tensor,
         gradient: Tensor,
-        lr: float,
-        beta1: float,
-        weight_decay: float,
+        **options: float,
     ) -> None:
-        """AdamW, whose bias corrections count all updates."""
-        options: dict[str, Any] = {"lr": lr, "beta1": beta1, "weight_decay": weight_decay}
+        """AdamW with bias corrections that count all updates."""
+        tables = values, state["first"], state["second"]
         options |= {"beta2": self.beta2, "eps": self.eps}
         if values.is_cuda:
             from labelgrove.nn.heads.row_kernels import adam_rows  # brings a compiler along
 
-            moments = state["first"], state["second"]
-            if adam_rows(values, *moments, ids, gradient, updates=self.updates, **options):
+            if adam_rows(*tables, ids, gradient, updates=self.updates, **options):
                 return
-        # The rows of a batch may be a gigabyte. This kernel reads and writes them once, where
-        # separate operations go over them a dozen times.
-        rows, first, second = (
-            source.index_select(0, ids).float()
-            for source in (values, state["first"], state["second"])
-        )
+        # The rows of a batch may be a gigabyte. This kernel reads and writes them once; separate
+        # operations would do so a dozen times.
+        rows, first, second = (table.index_select(0, ids).float() for table in tables)
         steps = torch.full((), float(self.updates), device=rows.device)
-        torch._fused_adamw_(
-            [rows],
-            [gradient],
-            [first],
-            [second],
-            [],
-            [steps],
-            amsgrad=False,
-            maximize=False,
-            **options,
-        )
-        _write(state["first"], ids, first, self._random)
-        _write(state["second"], ids, second, self._random)
-        _write(values, ids, rows, self._random)
+        flags = {"amsgrad": False, "maximize": False}
+        torch._fused_adamw_([rows], [gradient], [first], [second], [], [steps], **flags, **options)
+        self._write(state["first"], ids, first)
+        self._write(state["second"], ids, second)
+        self._write(values, ids, rows)
+
+    def _write(self, target: Tensor, ids: Tensor, rows: Tensor) -> None:
+        if target.dtype == torch.bfloat16:
+            # bfloat16 has 8 bits of precision: rounding would drop any change below a 256th.
+            # Rounding up with the probability of the part that is cut off keeps the mean.
+            bits = rows.view(torch.int32)
+            source = self._random[bits.device]
+            noise = torch.empty_like(bits).random_(0, 1 << 16, generator=source)
+            rows = noise.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).bfloat16()
+        target.index_copy_(0, ids, rows)
 
 
 def _column(numbers: Tensor, like: Tensor) -> Tensor:
     return numbers if like.ndim == 1 else numbers.unsqueeze(1)
-
-
-def _write(
-    target: Tensor, ids: Tensor, rows: Tensor, random: dict[torch.device, torch.Generator]
-) -> None:
-    if target.dtype == torch.bfloat16:
-        # bfloat16 has 8 bits of precision: a change below a 256th would always be rounded away.
-        # Rounding up with the probability of the cut-off part keeps it in the mean.
-        bits = rows.view(torch.int32)
-        noise = torch.randint(
-            0,
-            1 << 16,
-            bits.shape,
-            dtype=torch.int32,
-            device=bits.device,
-            generator=random[bits.device],
-        )
-        rows = noise.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).bfloat16()
-    target.index_copy_(0, ids, rows)

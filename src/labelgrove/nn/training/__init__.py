@@ -1,1 +1,5 @@
-"""The training loop and what it stands on."""
+"""The training loop and its parts."""
+
+from labelgrove.nn import need_torch
+
+need_torch("training a neural model")

@@ -1,4 +1,4 @@
-"""Running means of weights, kept in float32: stochastic weight averaging and exponential means."""
+"""Running means of weights, in float32: stochastic weight averaging and exponential means."""
 
 from __future__ import annotations
 
@@ -6,31 +6,16 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from labelgrove.errors import MissingExtraError
-
-try:
-    import torch
-    from torch import Tensor
-except ImportError as missing:
-    raise MissingExtraError("torch", "training a neural model") from missing
+import torch
+from torch import Tensor
 
 
 class Average:
     """The mean of tensors over the steps of training.
 
-    ``swa``: the plain mean of samples taken every ``every`` steps from ``start`` on. ``ema``: an
-    exponential mean from ``start`` on that keeps ``decay`` of itself at each step, less at first
-    ((1 + n) / (10 + n) after n steps), so that the starting point is soon forgotten.
-
-    >>> weight = torch.zeros(1)
-    >>> average = Average({"weight": weight}, "swa")
-    >>> for step in (1, 2, 3):
-    ...     _ = weight.fill_(step); average.update(step)
-    >>> with average.applied():
-    ...     weight.item()
-    2.0
-    >>> weight.item()
-    3.0
+    ``swa`` is the plain mean of samples taken every ``every`` steps from ``start`` on. ``ema`` is
+    an exponential mean from ``start`` on. It keeps ``decay`` of itself at each step, and less at
+    first ((1 + n) / (10 + n) after n steps), so that it soon forgets the starting point.
     """
 
     def __init__(
@@ -48,30 +33,33 @@ class Average:
         self._mean: dict[str, Tensor] = {}
 
     def update(self, step: int) -> None:
-        """Takes the tensors after ``step`` into the mean, when it is time to."""
+        """Adds the tensors after ``step`` to the mean, if a sample is due."""
         if step < self.start or (self.kind == "swa" and (step - self.start) % self.every):
             return
         if not self._mean:
             self._mean = {n: t.to(torch.float32, copy=True) for n, t in self._live.items()}
         else:
-            self._mix(1 / (self.samples + 1) if self.kind == "swa" else 1 - self._kept())
+            n = self.samples
+            weight = 1 / (n + 1) if self.kind == "swa" else 1 - min(self.decay, (1 + n) / (10 + n))
+            latest = [self._live[name].float() for name in self._mean]
+            torch._foreach_lerp_(list(self._mean.values()), latest, weight)
         self.samples += 1
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """The tensors hold the mean in here, and what they held before afterwards."""
-        held: dict[str, Tensor] = {}
+        """A context in which the tensors hold the mean; afterwards they are as before."""
+        originals: dict[str, Tensor] = {}
         try:
             for name, mean in self._mean.items():
-                held[name] = self._exchange(name, mean)
+                originals[name] = self._exchange(name, mean)
             yield
         finally:
-            for name, before in held.items():
+            for name, original in originals.items():
                 mean = self._mean[name]
-                if before is mean:  # they were exchanged: exchange them back
+                if original is mean:  # they were exchanged: exchange them back
                     self._exchange(name, mean)
                 else:
-                    self._live[name].copy_(before)
+                    self._live[name].copy_(original)
 
     def apply(self) -> None:
         """Puts the mean into the tensors for good."""
@@ -79,25 +67,18 @@ class Average:
             self._live[name].copy_(mean)
 
     def state(self) -> dict[str, Tensor]:
-        """The means by name; together with ``samples`` all there is to restore."""
+        """The means by name; together with ``samples``, all there is to restore."""
         return self._mean
 
     def load(self, means: Mapping[str, Tensor], samples: int) -> None:
-        """Continues from means that :meth:`state` gave."""
+        """Continues from the means that :meth:`state` returned."""
         self.samples = samples
         self._mean = {n: means[n].to(self._live[n].device, copy=True) for n in means}
 
-    def _kept(self) -> float:
-        return min(self.decay, (1 + self.samples) / (10 + self.samples))
-
-    def _mix(self, weight: float) -> None:
-        means = list(self._mean.values())
-        torch._foreach_lerp_(means, [self._live[n].float() for n in self._mean], weight)
-
     def _exchange(self, name: str, mean: Tensor) -> Tensor:
-        """Puts the mean into a tensor; says where its content went.
+        """Puts the mean into a tensor and returns the tensor that now has its former content.
 
-        Float32 changes places with the mean, so that only one tensor at a time is held twice.
+        Float32 tensors swap content with the mean, so only one of them is held twice at a time.
         """
         live = self._live[name]
         before = live.clone()

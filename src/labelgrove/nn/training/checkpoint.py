@@ -10,27 +10,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor, nn
 
+from labelgrove.core.part import Part
 from labelgrove.disk.bundle import read_bundle, write_bundle
-from labelgrove.disk.part import Part
-from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
+from labelgrove.errors import ConfigError, ModelFormatError
 
-try:
-    import torch
-    from torch import Tensor, nn
-except ImportError as missing:
-    raise MissingExtraError("torch", "training a neural model") from missing
-
-_BF16 = "bf16:"  # NumPy has no bfloat16: its bits travel as int16 under a marked name
+_BF16 = "bf16:"  # NumPy has no bfloat16, so its bits are stored as int16 under a marked name
 
 
 def to_part(config: dict[str, Any], groups: Mapping[str, Mapping[str, Tensor]]) -> Part:
-    """A part made of groups of named tensors; on the CPU they are not copied.
-
-    >>> part = to_part({"step": 3}, {"model": {"weight": torch.ones(2)}})
-    >>> part.arrays
-    {'model/weight': array([1., 1.], dtype=float32)}
-    """
+    """A part with groups of named tensors; tensors on the CPU are not copied."""
     arrays: dict[str, npt.NDArray[Any]] = {}
     for group, tensors in groups.items():
         for name, tensor in tensors.items():
@@ -43,32 +34,22 @@ def to_part(config: dict[str, Any], groups: Mapping[str, Mapping[str, Tensor]]) 
 
 
 def from_part(part: Part, group: str) -> dict[str, Tensor]:
-    """One group of tensors of a part; they share the part's memory and must not be written to.
-
-    >>> from_part(to_part({}, {"model": {"weight": torch.ones(2)}}), "model")
-    {'weight': tensor([1., 1.])}
-    """
+    """One group of a part's tensors; they share the part's memory, so do not write to them."""
     tensors = {}
     for name, array in part.arrays.items():
         plain = name.removeprefix(_BF16)
         if plain.startswith(f"{group}/"):
             tensor = _tensor(array)
-            bits = tensor.view(torch.bfloat16) if plain != name else tensor
-            tensors[plain.removeprefix(f"{group}/")] = bits
+            values = tensor.view(torch.bfloat16) if plain != name else tensor
+            tensors[plain.removeprefix(f"{group}/")] = values
     return tensors
 
 
 def fill(targets: Mapping[str, Tensor], sources: Mapping[str, Tensor], what: str) -> None:
-    """Copies tensors into those of the same names; anything that does not fit is an error.
-
-    >>> weight = torch.zeros(2)
-    >>> fill({"weight": weight}, {"weight": torch.ones(2)}, "the checkpoint")
-    >>> weight
-    tensor([1., 1.])
-    """
+    """Copies tensors into those of the same names; a name or shape that differs is an error."""
     if targets.keys() != sources.keys():
-        differ = sorted(targets.keys() ^ sources.keys())
-        raise ModelFormatError(f"{what}: does not hold this model's tensors ({differ[0]} differs)")
+        name = min(targets.keys() ^ sources.keys())
+        raise ModelFormatError(f"{what}: does not hold this model's tensors ({name} differs)")
     with torch.no_grad():
         for name, target in targets.items():
             if target.shape != sources[name].shape:
@@ -80,11 +61,7 @@ def fill(targets: Mapping[str, Tensor], sources: Mapping[str, Tensor], what: str
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
-    """A dense optimiser's state by "number.key".
-
-    >>> optimizer_tensors(None)
-    {}
-    """
+    """The state of a dense optimiser by "number.key"; empty if there is none."""
     if optimizer is None:
         return {}
     state = optimizer.state_dict()["state"]
@@ -92,10 +69,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> dict[str, Tens
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer | None, tensors: Mapping[str, Tensor]) -> None:
-    """Gives a dense optimiser the state that :func:`optimizer_tensors` took.
-
-    >>> load_optimizer(None, {})
-    """
+    """Restores the state that :func:`optimizer_tensors` returned."""
     if optimizer is None:
         return
     state: dict[int, dict[str, Tensor]] = {}
@@ -106,16 +80,9 @@ def load_optimizer(optimizer: torch.optim.Optimizer | None, tensors: Mapping[str
 
 
 class BestWeights:
-    """The weights of the best evaluation so far: in a folder, or in memory without one.
+    """The weights of the best evaluation so far, in a folder or, without one, in memory.
 
     A checkpoint names the step of its best weights, so they stay until no checkpoint needs them.
-
-    >>> model = nn.Linear(1, 1)
-    >>> best = BestWeights(None)
-    >>> best.save(model, 10)
-    >>> _ = nn.init.constant_(model.weight, 7.0)
-    >>> best.load(model, 10); model.weight.item() == 7.0
-    False
     """
 
     def __init__(self, folder: Path | None, *, writes: bool = True) -> None:
@@ -125,16 +92,14 @@ class BestWeights:
         self._named: list[int] = []
 
     def save(self, model: nn.Module, step: int) -> None:
-        """Keeps the model's weights as those of ``step``."""
+        """Stores the model's weights as those of ``step``."""
         tensors = model.state_dict()
         if self.folder is None:
             self._in_memory = {n: t.detach().to("cpu", copy=True) for n, t in tensors.items()}
         elif self.writes:
-            part = to_part({}, {"model": tensors})
-            fields = {"step": step}
-            write_bundle(
-                self._path(step), kind="weights", fields=fields, parts={"m": part}, replace=True
-            )
+            parts = {"m": to_part({}, {"model": tensors})}
+            path, fields = self._path(step), {"step": step}
+            write_bundle(path, kind="weights", fields=fields, parts=parts, replace=True)
 
     def load(self, model: nn.Module, step: int) -> None:
         """Gives the model the weights of ``step``."""
@@ -146,11 +111,7 @@ class BestWeights:
         fill(model.state_dict(), from_part(part, "model"), str(path))
 
     def readable(self, step: int) -> bool:
-        """Whether the weights of ``step`` are in the folder, and undamaged.
-
-        >>> BestWeights(Path("nowhere")).readable(10)
-        False
-        """
+        """Whether the folder has the weights of ``step``, undamaged."""
         try:
             read_bundle(self._path(step), kind="weights")
         except ModelFormatError:
@@ -158,16 +119,13 @@ class BestWeights:
         return True
 
     def named_by_checkpoint(self, step: int | None) -> None:
-        """Drops all weights that the last two checkpoints, of which this is the last, do not name.
-
-        >>> BestWeights(None).named_by_checkpoint(3)
-        """
+        """Drops all weights but those of ``step`` and of the step that was named before it."""
         self._named = [*self._named[-1:], *([] if step is None else [step])]
         if self.folder is None or not self.writes:
             return
-        kept = {self._path(s) for s in self._named}
+        paths = {self._path(s) for s in self._named}
         for path in self.folder.glob("step-*"):
-            if path not in kept:
+            if path not in paths:
                 shutil.rmtree(path, ignore_errors=True)
 
     def _path(self, step: int) -> Path:

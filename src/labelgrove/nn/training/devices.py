@@ -1,52 +1,40 @@
-"""Where training runs and in what arithmetic: device, precision, seeds, and several processes."""
+"""Where and how training runs: device, precision, seeds, interrupts, several processes."""
 
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from labelgrove.core.processes import process_count
-from labelgrove.errors import ConfigError, MissingExtraError
+from labelgrove.core.processes import join, process_count
+from labelgrove.errors import ConfigError
 
-try:
-    import torch
-    from torch import Tensor, nn
-except ImportError as missing:
-    raise MissingExtraError("torch", "training a neural model") from missing
-
-_COLLECTIVE_TIMEOUT = timedelta(hours=6)  # one process evaluates while the others wait
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def choose_device(name: str | torch.device | None = None) -> torch.device:
-    """The device asked for, or the first GPU, or the CPU.
-
-    >>> choose_device("cpu")
-    device(type='cpu')
-    """
+    """The named device; for None or "auto" the first GPU, or the CPU if there is none."""
     if name is None or name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ConfigError(f"device: {name!r} is not a device; say auto, cpu or cuda") from error
+        raise ConfigError(f"device: {name!r} is not a device; use auto, cpu or cuda") from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device: {name} was asked for, but torch finds no GPU; say auto or cpu")
+        raise ConfigError(f"device: {name} needs a GPU, but torch finds none; use auto or cpu")
     return device
 
 
 def choose_precision(name: str, device: torch.device) -> str:
-    """fp32, bf16 or fp16: what was asked for, or what suits the device.
-
-    >>> choose_precision("auto", torch.device("cpu"))
-    'fp32'
-    """
+    """fp32, bf16 or fp16; for "auto" the one that suits the device."""
     if name != "auto":
         return name
     if device.type != "cuda":
@@ -56,12 +44,7 @@ def choose_precision(name: str, device: torch.device) -> str:
 
 
 def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """A context in which matrix products run in ``precision``.
-
-    >>> with autocast("bf16", torch.device("cpu")):
-    ...     (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
-    torch.bfloat16
-    """
+    """A context in which matrix products run in ``precision``."""
     if precision == "fp32":
         return contextlib.nullcontext()
     context: contextlib.AbstractContextManager[Any] = torch.autocast(device.type, _TYPES[precision])
@@ -70,11 +53,7 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
 
 @contextlib.contextmanager
 def own_settings(device: torch.device) -> Iterator[None]:
-    """TF32 products on, and the caller's random state and settings untouched afterwards.
-
-    >>> with own_settings(torch.device("cpu")):
-    ...     _ = torch.manual_seed(0)
-    """
+    """Turns TF32 products on; restores the caller's random state and settings at the end."""
     gpus = [device] if device.type == "cuda" else []
     products = torch.get_float32_matmul_precision()
     with torch.random.fork_rng(gpus):
@@ -87,44 +66,58 @@ def own_settings(device: torch.device) -> Iterator[None]:
 
 
 def derived_seed(*numbers: int) -> int:
-    """A seed that depends on all the numbers, and on nothing else.
+    """A seed that depends on all the numbers and on nothing else.
 
-    Every update seeds torch with (seed, update, process). So no random state needs to be stored,
-    and nothing that happens between two updates can change the next one.
-
-    >>> derived_seed(0, 1) == derived_seed(0, 1), derived_seed(0, 1) == derived_seed(1, 0)
-    (True, False)
+    Every update seeds torch with (seed, update, process). So no random state has to be stored, and
+    nothing between two updates can change the next one.
     """
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
-    """Seeds the CPU's and the device's random numbers; quicker than seeding every device.
-
-    >>> seed_torch(3, torch.device("cpu"))
-    """
+    """Seeds the random numbers of the CPU and of one device, which is faster than seeding all."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
 
 
 def memory_in_use(device: torch.device) -> int | None:
-    """The most memory that tensors held on a GPU so far, in bytes; None on the CPU.
-
-    >>> memory_in_use(torch.device("cpu")) is None
-    True
-    """
+    """Peak memory of tensors on a GPU so far, in bytes; None on the CPU."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+
+
+@contextlib.contextmanager
+def interrupts_held_back(active: bool = True) -> Iterator[Callable[[], bool]]:
+    """Delays a first Ctrl-C to the end of the context; the yielded function reports it.
+
+    A second Ctrl-C works at once. Nothing is delayed outside the main thread, or if other code
+    handles the signal, or if this is not ``active``.
+    """
+    usual = signal.default_int_handler
+    pressed = False
+
+    def note(number: int, frame: Any) -> None:
+        nonlocal pressed
+        if pressed:
+            usual(number, frame)
+        pressed = True
+
+    on_main = threading.current_thread() is threading.main_thread()
+    if not (active and on_main and signal.getsignal(signal.SIGINT) is usual):
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 @dataclass(frozen=True)
 class Workers:
-    """This process among those that train together; alone, all its methods do nothing.
-
-    >>> workers = Workers.start("cpu")
-    >>> workers.rank, workers.count, workers.agree(3.0)
-    (0, 1, 3.0)
-    """
+    """This process among those that train together; the methods do nothing if it is alone."""
 
     device: torch.device
     rank: int = 0
@@ -133,27 +126,12 @@ class Workers:
 
     @classmethod
     def start(cls, device: str | torch.device | None = None) -> Workers:
-        """Joins the processes that ``torchrun`` or ``accelerate launch`` started, if any did."""
+        """Joins the processes that ``torchrun`` or ``accelerate launch`` started, if any."""
         if process_count() == 1:
             return cls(choose_device(device))
-        try:
-            import accelerate
-        except ImportError as error:
-            raise MissingExtraError("torch", "training in several processes") from error
         on_cpu = choose_device(device).type == "cpu"
-        accelerator = accelerate.Accelerator(
-            cpu=on_cpu,
-            mixed_precision="no",  # the loop casts by itself
-            kwargs_handlers=[
-                accelerate.InitProcessGroupKwargs(timeout=_COLLECTIVE_TIMEOUT),
-                accelerate.DistributedDataParallelKwargs(
-                    # Label tables are buffers: we send them once at the start.
-                    broadcast_buffers=False,
-                    gradient_as_bucket_view=True,
-                ),
-            ],
-        )
-        # accelerate says cpu:0, to which tensors would be copied again and again.
+        accelerator = join(cpu=on_cpu)
+        # accelerate names it cpu:0; every tensor would be copied there again.
         place = torch.device("cpu") if on_cpu else accelerator.device
         return cls(place, accelerator.process_index, accelerator.num_processes, accelerator)
 
@@ -169,14 +147,14 @@ class Workers:
         return wrapped
 
     def apart(self, module: nn.Module) -> contextlib.AbstractContextManager[Any]:
-        """A context in which gradients stay with this process."""
+        """A context in which gradients stay in this process."""
         if self.count == 1:
             return contextlib.nullcontext()
         context: contextlib.AbstractContextManager[Any] = self.accelerator.no_sync(module)
         return context
 
     def agree(self, number: float) -> float:
-        """The first process's number, in all of them."""
+        """The first process's number, in all processes."""
         if self.count == 1:
             return number
         shared = torch.tensor([number], dtype=torch.float64, device=self.device)
@@ -192,12 +170,12 @@ class Workers:
         return total / self.count
 
     def gather_rows(self, ids: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Every process's ids and rows, one process after the other."""
+        """The ids and rows of all processes, in the order of the processes."""
         if self.count == 1:
             return ids, values
-        mine = torch.tensor([len(ids)], device=ids.device)
-        lengths = [torch.zeros_like(mine) for _ in range(self.count)]
-        torch.distributed.all_gather(lengths, mine)
+        own_length = torch.tensor([len(ids)], device=ids.device)
+        lengths = [torch.zeros_like(own_length) for _ in range(self.count)]
+        torch.distributed.all_gather(lengths, own_length)
         sizes = [int(length.item()) for length in lengths]
         return self._gathered(ids, sizes), self._gathered(values, sizes)
 

@@ -1,7 +1,7 @@
-"""The one training loop: every neural method hands it a model, batches and a loss.
+"""The training loop: every neural method gives it a model, batches and a loss.
 
-An update depends on the weights, the batches and the seed alone. So a run that was stopped, however
-it was stopped, continues from its last checkpoint and, on the CPU, ends with the same bits.
+An update depends only on the weights, the batches and the seed. So a run that was stopped in any
+way continues from its last checkpoint and, on the CPU, ends with the same bits.
 """
 
 from __future__ import annotations
@@ -16,34 +16,35 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Reporter, Stage
+from labelgrove.core.part import Part
 from labelgrove.disk.hashing import content_hash
-from labelgrove.disk.part import Part
 from labelgrove.disk.run_folder import Checkpoints
-from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
+from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.nn.training.checkpoint import BestWeights, fill, from_part, to_part
-from labelgrove.nn.training.devices import Workers, memory_in_use, own_settings
-from labelgrove.nn.training.interrupts import interrupts_held_back
+from labelgrove.nn.training.devices import (
+    Workers,
+    interrupts_held_back,
+    memory_in_use,
+    own_settings,
+)
 from labelgrove.nn.training.params import LoopParams
 from labelgrove.nn.training.schedules import rate_factor
-from labelgrove.nn.training.shares import BatchesLike, BatchLike, Share, processes_sharing, shared
+from labelgrove.nn.training.shares import BatchesLike, Share, processes_sharing, shared
 from labelgrove.nn.training.updates import LossOf, Updates
 
-try:
-    import torch
-    from torch import nn
-except ImportError as missing:
-    raise MissingExtraError("torch", "training a neural model") from missing
-
-__all__ = ["BatchLike", "BatchesLike", "LoopParams", "LoopResult", "train"]
+__all__ = ["BatchesLike", "LoopParams", "LoopResult", "train"]
 
 Prefetch = Callable[[Iterator[Any], torch.device], Iterator[Any]]
 
 
 @dataclass(frozen=True)
 class LoopResult:
-    """How training went; ``history`` has a record per log line and evaluation."""
+    """How training went; ``history`` has one record per log line and evaluation."""
 
     steps: int
     best_score: float | None
@@ -56,14 +57,9 @@ class LoopResult:
     resumed_from: int
 
     def story(self) -> dict[str, Any]:
-        """What a model folder remembers of its training."""
-        return {
-            "steps": self.steps,
-            "best_step": self.best_step,
-            "seconds": self.seconds,
-            "tokens_per_second": self.tokens_per_second,
-            "history": self.history,
-        }
+        """What a model folder stores about its training."""
+        names = ("steps", "best_step", "seconds", "tokens_per_second", "history")
+        return {name: getattr(self, name) for name in names}
 
 
 def train(
@@ -80,30 +76,14 @@ def train(
     prefetch: Prefetch | None = None,
     stage: str = "train",
 ) -> LoopResult:
-    """Trains ``model`` in place; at the end it holds the weights to keep, in evaluation mode.
+    """Trains ``model`` in place; at the end it has its final weights and is in evaluation mode.
 
-    ``loss_of(model, batch)`` is the mean loss of a batch; whatever is random in it must come from
-    torch. ``evaluate()`` scores the model on held-out documents, higher is better; it is called in
+    ``loss_of(model, batch)`` is the mean loss of a batch; its random numbers must come from torch.
+    ``evaluate()`` scores the model on held-out documents, higher is better; it is called in
     evaluation mode, without gradients, in the first process only. With a ``folder`` (such as that
     of ``RunFolder.checkpoint``) the run writes checkpoints there and continues from the last one.
-    Parameters of ``model.encoder`` are the encoder's and all others the heads'. ``prefetch`` brings
-    batches to the device ahead of their use.
-
-    >>> model = nn.Sequential(nn.Linear(1, 1))
-    >>> @dataclass
-    ... class Batch:
-    ...     rows: list; tokens: int; x: torch.Tensor
-    ...     def to(self, device): return self
-    >>> class Batches:
-    ...     def __len__(self): return 8
-    ...     def epoch(self, number, start=0):
-    ...         for i in range(start, 8):
-    ...             yield Batch([i], 1, torch.tensor([[i / 8]]))
-    >>> def loss_of(model, batch): return ((model(batch.x) - 2 * batch.x) ** 2).mean()
-    >>> params = LoopParams(epochs=40, lr=0.1, log_every=100, precision="fp32")
-    >>> result = train(model, Batches(), loss_of, params, device="cpu")
-    >>> result.steps, abs(model[0].weight.item() - 2) < 0.1
-    (320, True)
+    Parameters of ``model.encoder`` are the encoder's and all others the heads'. ``prefetch`` moves
+    batches to the device before they are needed.
     """
     workers = Workers.start(device)
     if len(batches) == 0:
@@ -120,8 +100,8 @@ def train(
             workers=workers,
             seed=seed,
         )
-        place = None if folder is None else Path(folder)
-        run = _Run(model, batches, updates, per_epoch, evaluate, place, prefetch or _moved)
+        path = None if folder is None else Path(folder)
+        run = _Run(model, batches, updates, per_epoch, evaluate, path, prefetch or _moved)
         if workers.rank != 0 or reporter is None:
             reporter = Reporter()
         return run.train(reporter, stage)
@@ -129,7 +109,7 @@ def train(
 
 @dataclass
 class _Progress:
-    """Where a run stands: numbers that go into its checkpoints as JSON."""
+    """The state of a run: numbers that its checkpoints store as JSON."""
 
     step: int = 0
     epoch: int = 0
@@ -166,7 +146,7 @@ class _Run:
         self.resumed_from = self.progress.step
         self.seconds_before = self.progress.seconds
         self.started = self.saved = time.monotonic()
-        self.aside = 0.0  # seconds since then that went to evaluation and checkpoints
+        self.aside = 0.0  # seconds since then spent on evaluation and checkpoints
         self.logged_at = 0.0, self.progress.tokens
         self.interrupted: Callable[[], bool] = lambda: False
 
@@ -175,9 +155,14 @@ class _Run:
         if not progress.finished:
             if progress.step:
                 done = f"{progress.step:,} of {self.total:,} updates"
-                reporter.message(f"{stage_name}: goes on after {done}")
+                reporter.message(f"{stage_name}: continues after {done}")
                 self._check_best(reporter)
-            with self._interruptible(), reporter.stage(stage_name, total=self.total) as stage:
+            # Ctrl-C waits for the end of an update if a checkpoint can be saved then.
+            delays = self.checkpoints is not None and self.workers.count == 1
+            with (
+                interrupts_held_back(delays) as self.interrupted,
+                reporter.stage(stage_name, total=self.total) as stage,
+            ):
                 stage.advance(progress.step)
                 while not self._is_over():
                     self._epoch(stage)
@@ -194,15 +179,6 @@ class _Run:
             stopped_early=progress.stopped_early,
             resumed_from=self.resumed_from,
         )
-
-    @contextlib.contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """Ctrl-C waits for the end of an update where its work can be kept."""
-        if self.checkpoints is None or self.workers.count > 1:
-            yield
-            return
-        with interrupts_held_back() as self.interrupted:
-            yield
 
     def _is_over(self) -> bool:
         return self.progress.step >= self.total or self.progress.stopped_early
@@ -232,7 +208,7 @@ class _Run:
                 if self._is_over():
                     return
         finally:
-            # A prefetching thread must not outlive the loop that it works for.
+            # The prefetching thread must not outlive this loop.
             getattr(ahead, "close", lambda: None)()
         if progress.position == 0:
             raise DataError(f"epoch {progress.epoch} has no batches")
@@ -240,12 +216,12 @@ class _Run:
         progress.position = 0
 
     def _look_around(self, stage: Stage) -> None:
-        """What happens between two updates: logging, evaluation, a checkpoint."""
+        """Between two updates: logging, evaluation, a checkpoint."""
         progress, params = self.progress, self.params
         at_end = progress.step >= self.total
         judge = self.evaluate if self._evaluation_is_due() or at_end else None
         if progress.step % params.log_every == 0 or at_end or judge is not None:
-            self._log(stage)  # before a broken network could be judged, and kept
+            self._log(stage)  # first, so that a broken network is neither evaluated nor saved
         before = time.monotonic()
         progress.seconds = self.seconds_before + self._seconds()
         if judge is not None:
@@ -310,7 +286,7 @@ class _Run:
                     if self.params.keep == "best":
                         self.best.save(self.model, progress.step)
         finally:
-            # Public code forgot this once, and trained on without dropout.
+            # Published code forgot this once and went on training without dropout.
             for module, training in modes:
                 module.training = training
         progress.history.append({"step": progress.step, "score": score})
@@ -320,7 +296,7 @@ class _Run:
             progress.stopped_early = progress.step < self.total
 
     def _finish(self) -> None:
-        """Gives the model the weights to keep, and notes that this run came to its end."""
+        """Gives the model its final weights and saves that this run is finished."""
         progress, average = self.progress, self.updates.average
         self.workers.agree(0)  # the best weights are on disk
         if self.params.keep == "best" and progress.best_score is not None:
@@ -332,7 +308,7 @@ class _Run:
         self._save()
 
     def _identity(self) -> dict[str, Any]:
-        """What must be as it was for a checkpoint to be continued."""
+        """What must be the same for a checkpoint to be continued."""
         shapes = {name: list(t.shape) for name, t in self.model.state_dict().items()}
         return {
             **self.params.identity(),
@@ -348,7 +324,7 @@ class _Run:
             return
         progress, updates = self.progress, self.updates
         if not progress.finished and not updates.loss_sum.isfinite().item():
-            return  # the next log line will say that training went wrong
+            return  # the next log line reports that training went wrong
         config = {
             "identity": self._identity(),
             "progress": asdict(progress),
@@ -361,27 +337,27 @@ class _Run:
         self.best.named_by_checkpoint(progress.best_step if needed else None)
 
     def _resume(self) -> _Progress:
-        found = self._latest()
-        if found is None:
+        part = self._latest()
+        if part is None:
             return _Progress()
-        theirs = found.config["identity"]
+        theirs = part.config["identity"]
         for name, value in jsonio.plain(self._identity()).items():
             if theirs.get(name) != value:
                 raise ConfigError(
                     f"{name}: the checkpoint was made with {theirs.get(name)!r}, not {value!r}; "
                     "train with the same settings or choose another folder"
                 )
-        progress = _Progress(**found.config["progress"])
-        fill(self.model.state_dict(), from_part(found, "model"), "the checkpoint")
+        progress = _Progress(**part.config["progress"])
+        fill(self.model.state_dict(), from_part(part, "model"), "the checkpoint")
         if not progress.finished:
-            groups = {name: from_part(found, name) for name in self.updates.tensors()}
-            self.updates.load(groups, found.config["numbers"], "the checkpoint")
+            groups = {name: from_part(part, name) for name in self.updates.tensors()}
+            self.updates.load(groups, part.config["numbers"], "the checkpoint")
             if progress.best_score is not None:
                 self.best.named_by_checkpoint(progress.best_step)
         return progress
 
     def _check_best(self, reporter: Reporter) -> None:
-        """Forgets the best weights where they cannot be read: the end will be judged, too."""
+        """Forgets the best weights if they cannot be read; later evaluations choose new ones."""
         progress = self.progress
         if self.params.keep != "best" or progress.best_score is None:
             return
@@ -389,25 +365,25 @@ class _Run:
             return
         reporter.message(
             f"the best weights so far, of update {progress.best_step:,}, cannot be read any more; "
-            "they are chosen from the rest of the training"
+            "the best ones are chosen from the rest of the training"
         )
         progress.best_score, progress.best_step, progress.not_better = None, 0, 0
 
     def _latest(self) -> Part | None:
         if self.checkpoints is None:
             return None
-        found = self.checkpoints.latest() if self.workers.rank == 0 else None
-        step = int(self.workers.agree(-1 if found is None else found[0]))
+        latest = self.checkpoints.latest() if self.workers.rank == 0 else None
+        step = int(self.workers.agree(-1 if latest is None else latest[0]))
         if step < 0:
             return None
         if self.workers.rank != 0:
-            found = self.checkpoints.latest()
-        if found is None or found[0] != step:
+            latest = self.checkpoints.latest()
+        if latest is None or latest[0] != step:
             raise ModelFormatError(
                 f"{self.checkpoints.folder}: process {self.workers.rank} does not see the "
                 f"checkpoint of step {step}; all processes need the same folder"
             )
-        return found[1]
+        return latest[1]
 
 
 def _moved(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:

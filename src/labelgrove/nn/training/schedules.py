@@ -1,4 +1,4 @@
-"""Learning rates as functions of the update's number: nothing to store, nothing to restore."""
+"""Learning rates as functions of the update's number, so there is no state to store."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ _CASCADE_START, _CASCADE_END = 0.1, 0.001
 
 
 def share_of_steps(amount: float, total: int) -> int:
-    """Steps meant by a parameter that is a fraction below 1 and a number of steps otherwise.
-
-    >>> share_of_steps(0.1, 500), share_of_steps(20, 500), share_of_steps(0, 500)
-    (50, 20, 0)
-    """
+    """A parameter as a number of steps: below 1 it is a fraction of all steps."""
     return min(total, round(amount * total) if amount < 1 else round(amount))
 
 
 def rate_factor(step: int, total: int, params: LoopParams) -> float:
-    """What the learning rates are multiplied by in update ``step`` (0 .. total - 1).
+    """The factor on the learning rates in update ``step`` (0 .. total - 1).
 
     >>> params = LoopParams(schedule="linear", warmup=2)
     >>> [round(rate_factor(step, 6, params), 2) for step in range(6)]
@@ -40,7 +36,7 @@ def rate_factor(step: int, total: int, params: LoopParams) -> float:
 
 
 def first_beta(step: int, total: int, params: LoopParams) -> float:
-    """The first moment's decay in update ``step``: it falls as the rate of cascade rises, and back.
+    """The first moment's decay in update ``step``: with cascade, low while the rate is high.
 
     >>> params = LoopParams(schedule="cascade", beta1=0.95, beta1_low=0.85, warmup=2, cooldown=2)
     >>> [round(first_beta(step, 6, params), 2) for step in range(6)]
@@ -52,7 +48,7 @@ def first_beta(step: int, total: int, params: LoopParams) -> float:
 
 
 def _plateau(step: int, total: int, params: LoopParams) -> float:
-    """Half a cosine from 0 up to 1 over the warm-up, flat, half a cosine down to 0 at the end."""
+    """Half a cosine from 0 to 1 over the warm-up, then flat, then half a cosine down to 0."""
     warmup = share_of_steps(params.warmup, total)
     cooldown = min(share_of_steps(params.cooldown, total), total - warmup)
     if step < warmup:

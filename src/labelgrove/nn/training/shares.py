@@ -1,4 +1,4 @@
-"""How an epoch's batches become updates, alone or shared among processes that train together."""
+"""How an epoch's batches become updates, in one process or in several that train together."""
 
 from __future__ import annotations
 
@@ -7,29 +7,16 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
-
-import numpy.typing as npt
+from typing import Any, Protocol
 
 from labelgrove.errors import ConfigError
 
 
-class BatchLike(Protocol):
-    """What the loop asks of a batch: its documents' numbers, and how many real tokens it has."""
-
-    @property
-    def rows(self) -> npt.NDArray[Any]: ...
-
-    @property
-    def tokens(self) -> int: ...
-
-    def to(self, device: Any) -> Self: ...
-
-
 class BatchesLike(Protocol):
-    """Batches of an epoch, the same ones whenever the same epoch is asked for again.
+    """Batches by epoch; the same epoch always has the same batches.
 
-    They may be one process's share already; then they say of how many (``world``).
+    A batch has ``rows`` (the numbers of its documents), ``tokens`` (how many are no padding) and
+    ``to(device)``. If the batches are one process's share, ``world`` is the number of processes.
     """
 
     def __len__(self) -> int: ...
@@ -39,7 +26,7 @@ class BatchesLike(Protocol):
 
 @dataclass(frozen=True)
 class Share:
-    """One process's part of an update: a weight for each of its batches' mean losses.
+    """One process's part of an update: a weight for the mean loss of each of its batches.
 
     ``batches`` and ``tokens`` count those of all processes.
     """
@@ -50,13 +37,10 @@ class Share:
 
 
 def processes_sharing(batches: BatchesLike, count: int) -> int:
-    """Among how many processes the loop has to share out ``batches``: 1 where that was done before.
+    """The number of processes among which the loop must share out ``batches``.
 
-    Such batches are of nearly equal size in all processes, and count the same.
-
-    >>> from types import SimpleNamespace
-    >>> [processes_sharing(SimpleNamespace(world=world), 2) for world in (1, 2)]
-    [2, 1]
+    This is 1 if they are shared out already. Such batches have nearly the same size in all
+    processes and count the same.
     """
     world = getattr(batches, "world", 1)
     if world not in (1, count):
@@ -67,24 +51,16 @@ def processes_sharing(batches: BatchesLike, count: int) -> int:
 def shared(
     batches: Iterator[Any], shares: deque[Share], *, accumulate: int, count: int = 1, rank: int = 0
 ) -> Iterator[Any]:
-    """The batches of process ``rank`` of ``count``; before an update's first, its share is queued.
+    """The batches of process ``rank`` of ``count``; queues each update's share before its batches.
 
-    Every process sees all batches. So each knows how many documents an update has, and each
-    document counts the same however unequal the batches are.
-
-    >>> from types import SimpleNamespace
-    >>> batches = [SimpleNamespace(rows=[0] * n, tokens=n) for n in (3, 1, 2)]
-    >>> shares = deque()
-    >>> [len(batch.rows) for batch in shared(iter(batches), shares, accumulate=2)]
-    [3, 1, 2]
-    >>> [share.weights for share in shares]
-    [[0.75, 0.25], [1.0]]
+    Every process sees all batches. So each knows how many documents an update has, and every
+    document counts the same even if batches differ in size.
     """
     while together := list(itertools.islice(batches, accumulate * count)):
         documents = sum(len(batch.rows) for batch in together)
         own = [(batch, count * len(batch.rows) / documents) for batch in together[rank::count]]
         if len(own) < math.ceil(len(together) / count):
-            # The others wait for this process's gradients: they get those of nothing.
+            # The other processes wait for gradients from this one: it sends zeros.
             own.append((together[0], 0.0))
         tokens = sum(int(batch.tokens) for batch in together)
         shares.append(Share([weight for _, weight in own], len(together), tokens))

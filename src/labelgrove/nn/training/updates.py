@@ -1,4 +1,4 @@
-"""One update of a model: loss, gradients, clipping, optimisers, and the running mean of weights."""
+"""One update of a model: loss, gradients, clipping, optimisers, and the mean of the weights."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from labelgrove.errors import ConfigError, MissingExtraError
+import torch
+from torch import Tensor, nn
+
+from labelgrove.errors import ConfigError
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables
+from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
 from labelgrove.nn.training.averaging import Average
 from labelgrove.nn.training.checkpoint import fill, load_optimizer, optimizer_tensors
 from labelgrove.nn.training.devices import (
@@ -18,30 +21,18 @@ from labelgrove.nn.training.devices import (
     derived_seed,
     seed_torch,
 )
-from labelgrove.nn.training.optim import (
-    LossScale,
-    adamw,
-    clip_gradients,
-    parameter_groups,
-    split_parameters,
-)
+from labelgrove.nn.training.optim import LossScale, adamw, clip_gradients
 from labelgrove.nn.training.params import LoopParams
 from labelgrove.nn.training.schedules import first_beta, rate_factor, share_of_steps
 from labelgrove.nn.training.shares import Share
 
-FEWEST_SAMPLES = 3  # after the first of a mean of weights; one alone would be all that is kept
-
-try:
-    import torch
-    from torch import Tensor, nn
-except ImportError as missing:
-    raise MissingExtraError("torch", "training a neural model") from missing
+FEWEST_SAMPLES = 3  # of a mean of weights, after the first; one sample alone is no mean
 
 LossOf = Callable[[Any, Any], Tensor]
 
 
 class Updates:
-    """Makes the updates of ``model``, of which there will be ``total``.
+    """Makes the ``total`` updates of ``model``.
 
     ``loss_sum`` adds up the losses on the device, so that no update waits for the GPU.
     """
@@ -60,9 +51,9 @@ class Updates:
         device = workers.device
         self.tables = row_tables(model)
         if not self.tables and not any(p.requires_grad for p in model.parameters()):
-            raise ConfigError("the model has nothing to train: no parameter asks for a gradient")
+            raise ConfigError("the model has nothing to train: no parameter requires a gradient")
         self.precision = choose_precision(params.precision, device)
-        # Gradients that a replayed graph returns would not outlive a second batch of an update.
+        # A second batch of an update would overwrite the gradients that a replayed graph returns.
         alone = params.accumulate == 1 and workers.count == 1 and device.type == "cuda"
         self.graphs = params.compile and params.graphs and alone
         if params.compile:
@@ -71,7 +62,7 @@ class Updates:
             encoder.compile(dynamic=True, **options)
         cast = _WithLoss(model, loss_of, lambda: autocast(self.precision, device))
         self.module = workers.wrap(cast)
-        self.optimizer = adamw(parameter_groups(*split_parameters(model), params), params)
+        self.optimizer = adamw(model, params)
         self.rows = RowOptimizer(
             self.tables,
             kind=params.table_optimizer,
@@ -96,7 +87,7 @@ class Updates:
                 loss = self.module(batch)
                 (loss * (weight * scale)).backward()
             self.loss_sum += loss.detach() * weight
-        self.rows.collect(self.workers)
+        self.rows.collect(self._mean_rows if self.workers.count > 1 else None)
         encoder, head = self._gradients("encoder"), self._gradients("head") + self.rows.gradients()
         if self.scale is None or self.scale.restore(encoder + head):
             if self.params.clip_norm is not None:
@@ -110,9 +101,9 @@ class Updates:
             self.average.update(step + 1)
 
     def tensors(self) -> dict[str, Mapping[str, Tensor]]:
-        """Everything beside the model that an exact continuation needs; see also :meth:`numbers`.
+        """Everything but the model and :meth:`numbers` that an exact continuation needs.
 
-        There is no random state among it: every update seeds torch anew (``derived_seed``).
+        It has no random state, because every update seeds torch (``derived_seed``).
         """
         return {
             "optimizer": optimizer_tensors(self.optimizer),
@@ -134,7 +125,7 @@ class Updates:
     def load(
         self, tensors: Mapping[str, Mapping[str, Tensor]], numbers: Mapping[str, Any], what: str
     ) -> None:
-        """Continues from what :meth:`tensors` and :meth:`numbers` gave."""
+        """Continues from what :meth:`tensors` and :meth:`numbers` returned."""
         load_optimizer(self.optimizer, tensors["optimizer"])
         fill(self.rows.state(), tensors["rows"], what)
         fill({"sum": self.loss_sum}, tensors["loss"], what)
@@ -143,6 +134,11 @@ class Updates:
             self.average.load(tensors["average"], numbers["samples"])
         if self.scale is not None:
             self.scale = LossScale(numbers["scale"], numbers["good_at_scale"])
+
+    def _mean_rows(self, ids: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean over all processes of the gradients of table rows."""
+        ids, total = sum_by_row(*self.workers.gather_rows(ids, gradient))
+        return ids, total / self.workers.count
 
     def _descend(self, step: int) -> None:
         params = self.params
@@ -162,12 +158,12 @@ class Updates:
 
     def _gradients(self, part: str) -> list[Tensor]:
         groups = [] if self.optimizer is None else self.optimizer.param_groups
-        found = [p.grad for g in groups if g["part"] == part for p in g["params"]]
-        return [gradient for gradient in found if gradient is not None]
+        gradients = [p.grad for g in groups if g["part"] == part for p in g["params"]]
+        return [gradient for gradient in gradients if gradient is not None]
 
 
 class _WithLoss(nn.Module):
-    """The model and its loss as one forward pass, which is what distributed training wraps."""
+    """The model and its loss as one forward pass, for distributed training to wrap."""
 
     def __init__(self, model: nn.Module, loss_of: LossOf, cast: Callable[[], Any]) -> None:
         super().__init__()
@@ -189,8 +185,10 @@ def _average(
     for name, table in tables.items() if params.average_tables else ():
         tensors |= {f"{name}.{part}": values for part, values in table.named_buffers()}
     if params.swa_start > total:
-        begin = f"averaging would begin after {params.swa_start:,.0f} updates"
-        raise ConfigError(f"training.swa_start: {begin}, and training has {total:,}")
+        raise ConfigError(
+            f"training.swa_start: averaging would begin after {params.swa_start:,.0f} updates, "
+            f"but training has only {total:,}"
+        )
     start = max(1, share_of_steps(params.swa_start, total))
     return Average(
         tensors,

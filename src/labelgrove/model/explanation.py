@@ -7,17 +7,19 @@ give to it, and everything that is left out of a list is added up beside it: sum
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
+from labelgrove.core.arrays import Int32
 from labelgrove.scores.predictions import ScoreKind
 
 # For neural methods; with a single step, what is found is no better than chance.
 GRADIENT_STEPS = 8
 
 ReasonKind = Literal["term", "token", "feature"]
+Examples = Callable[[Int32], tuple[str, ...]]  # names of some labels, the most frequent ones
 
 
 class Span(NamedTuple):
@@ -104,6 +106,24 @@ class Path:
     weight: float
     score: float
     steps: tuple[Step, ...] = ()
+
+
+class Paths(NamedTuple):
+    """All paths to a label, and what their scores are."""
+
+    paths: list[Path]
+    kind: ScoreKind
+
+
+@dataclass(frozen=True)
+class Question:
+    """Why does this document get the label of this column?"""
+
+    document: Any
+    column: int
+    examples: Examples
+    dense: Any = None
+    gradient_steps: int = GRADIENT_STEPS
 
 
 @dataclass(frozen=True)

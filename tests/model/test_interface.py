@@ -1,35 +1,25 @@
-"""What methods share: settings in and out, training input, and names that lead to classes."""
+"""The interface of every model: settings in and out, model folders, names that lead to classes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from scipy import sparse
 
 import labelgrove
-from labelgrove import Corpus, LabelIndex, Linear
+from labelgrove import Linear
 from labelgrove.core.params import read_toml, to_toml
-from labelgrove.core.strings import StringTable
-from labelgrove.data.features import Features
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.errors import ConfigError
 from labelgrove.methods import METHODS, create, method_class
-from labelgrove.methods.base import (
-    TrainingFacts,
-    checked_inputs,
-    from_config,
-    to_config,
-    training_corpus,
-)
 
 
 def test_config_round_trip_through_toml(tmp_path: Path) -> None:
     model = create("linear", {"random_state": 3, "ranker": {"C": 2}, "tfidf": {"max_df": 0.5}})
     file = tmp_path / "c.toml"
-    file.write_text(to_toml(to_config(model)))
-    again = from_config(Linear, read_toml(file))
-    assert to_config(again) == to_config(model)
+    file.write_text(to_toml(model.to_config()))
+    again = Linear.from_config(read_toml(file))
+    assert again.to_config() == model.to_config()
     assert again.n_jobs is None
 
 
@@ -71,39 +61,15 @@ def test_unknown_methods_are_refused_with_the_nearest() -> None:
         method_class("zzz")
 
 
+def test_a_group_given_as_none_gets_its_defaults() -> None:
+    assert Linear(tree=None).tree == Linear().tree  # type: ignore[arg-type]
+    assert list(Linear.groups) == ["tfidf", "tree", "ranker", "search"]
+
+
 def test_constructors_share_no_groups() -> None:
     first, second = Linear(), Linear()
     first.set_params(ranker__C=9.0)
     assert second.ranker.C != 9.0
-
-
-def test_training_corpus_takes_what_users_have() -> None:
-    index = LabelIndex(["a", "b"])
-    matrix = sparse.csr_matrix(np.array([[1, 0], [0, 1]]))
-    for texts in (["x", "y"], ("x", "y"), np.array(["x", "y"]), iter(["x", "y"])):
-        corpus = training_corpus(texts, [{"a"}, {"b"}])
-        assert corpus.label_lists() == [["a"], ["b"]]
-    assert training_corpus(["x", "y"], matrix, index).index is index
-    assert training_corpus(["x", "y"], matrix).index.ids == ["0", "1"]
-    assert training_corpus(["x", "y"], [[1], [2]]).label_lists() == [["1"], ["2"]]
-    both = training_corpus(["x", "y"], matrix, dense=[[1.0, 2.0, 3.0]] * 2)
-    assert (both.texts, both.width) == (["x", "y"], 3)
-    with pytest.raises(DataError, match="1 dense rows but 2 documents"):
-        training_corpus(["x", "y"], matrix, dense=[[1.0]])
-    with pytest.raises(DataError, match="2 columns"):
-        training_corpus(["x", "y"], matrix, LabelIndex(["a"]))
-    with pytest.raises(DataError, match="positive"):
-        training_corpus(["x", "y"], -matrix)
-
-
-def test_inputs_keep_their_cheap_forms() -> None:
-    table = StringTable.from_strings(["x"])
-    assert checked_inputs(table) is table
-    corpus = Corpus.from_lists(["x"], [["a"]])
-    assert checked_inputs(corpus) is corpus.texts
-    features = Features(dense=[[1.0]])
-    assert checked_inputs(features) is features
-    assert checked_inputs(np.eye(2)).width == checked_inputs(sparse.eye_array(2)).terms == 2
 
 
 def test_training_facts_survive_the_disk(tmp_path: Path) -> None:

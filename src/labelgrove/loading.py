@@ -1,0 +1,44 @@
+"""``labelgrove.load``: any saved model, at the top of the house because it knows every kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from labelgrove.disk.bundle import read_manifest
+from labelgrove.exporting.model import ExportedModel
+from labelgrove.methods import method_class
+from labelgrove.methods.estimator import Estimator
+from labelgrove.publishing.hub import find_model
+
+
+def load(path: str | Path, **options: Any) -> Estimator:
+    """Any saved model, whatever its method; ``options`` go to the store (``verify="none"`` ...).
+
+    >>> import tempfile; from labelgrove import Linear
+    >>> folder = Path(tempfile.mkdtemp()) / "model"
+    >>> Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]).save(folder)
+    >>> load(folder).predict(["hat"], k=1).names()
+    [['hats']]
+    """
+    manifest = read_manifest(path, kind="model")
+    kind = manifest["method"]
+    cls: Any = ExportedModel if "runtime" in manifest.get("metadata", {}) else method_class(kind)
+    model: Estimator = cls.load(path, **options)
+    return model
+
+
+def from_pretrained(
+    repo_id_or_folder: str | Path,
+    *,
+    revision: str | None = None,
+    token: str | None = None,
+    endpoint: str | None = None,
+    **options: Any,
+) -> Estimator:
+    """The model of a Hub repository, or of a folder; ``options`` go to ``labelgrove.load``.
+
+    ``revision`` is a branch, a tag or a commit; with a commit you always get the same model.
+    """
+    folder = find_model(repo_id_or_folder, revision=revision, token=token, endpoint=endpoint)
+    return load(folder, **options)

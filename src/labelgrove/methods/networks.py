@@ -1,0 +1,264 @@
+"""Methods whose labels are scored by a network, with or without a ranker over its shortlists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from labelgrove.core.arrays import CSR
+from labelgrove.core.callbacks import Reporter
+from labelgrove.core.part import Part
+from labelgrove.data.corpus import Corpus
+from labelgrove.data.inputs import texts_only
+from labelgrove.disk.stages import Made, Stages
+from labelgrove.explaining.networks import network_paths
+from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.inputs import Terms
+from labelgrove.methods.neural import (
+    MakeHeads,
+    NeuralEstimator,
+    best_labels,
+    comparison,
+    estimate_memory,
+    make_runner,
+    train_heads,
+)
+from labelgrove.methods.preparation import Prepared, held_out_measures
+from labelgrove.methods.reranking import Reranker, RerankParams, train_reranker
+from labelgrove.model.explanation import Paths, Question
+from labelgrove.model.interface import Pieces
+from labelgrove.model.outline import Outline
+from labelgrove.model.settings import group
+from labelgrove.model.spaces import RERANK_SPACE, TRAINING_SPACE
+from labelgrove.nn.encoders.tokens import Tokens, tokenize
+from labelgrove.nn.network import Network, Runner, network_from_part, network_part
+from labelgrove.nn.training.devices import choose_device
+from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.solver import RankerParams
+from labelgrove.scores.predictions import Predictions
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NetworkEstimator(NeuralEstimator):
+    """What LightXML and CascadeXML share; their files have the heads and ``fit``.
+
+    ``rerank`` adds a linear ranker over the network's shortlists, with settings in ``ranker``.
+    ``baseline`` also trains the linear method and reports both on the held-out documents.
+    """
+
+    tree: TreeParams = group(TreeParams)
+    rerank: RerankParams = group(RerankParams)
+    ranker: RankerParams = group(RankerParams)
+    baseline: bool = True
+
+    def _heads(self, labels: int, tree: LabelTree | None) -> MakeHeads:
+        """The heads that the settings describe."""
+        raise NotImplementedError
+
+    def _exported_heads(self) -> dict[str, Part]:
+        """The heads, and the tree they search, as exported models read them."""
+        raise NotImplementedError
+
+    def _train(
+        self,
+        data: Prepared,
+        stages: Stages,
+        heads: MakeHeads,
+        *,
+        searched: LabelTree | None,
+        tree: Made[LabelTree] | None,
+    ) -> None:
+        """Trains the network, then the ranker over its shortlists, and measures both."""
+        examples = data.examples(stages)
+        trained = stages(
+            "network",
+            train_heads,
+            examples=examples,
+            encoder=data.encoder,
+            heads=heads,
+            training=self.training,
+            seed=self.random_state,
+            device=self.device,
+            reporter=stages.reporter,
+        )
+        network = network_from_part(trained.value, heads)
+        reranker = None
+        if self.rerank.enabled:
+            ranker = stages(
+                "rerank",
+                rerank_shortlists,
+                network=Made(lambda: network, trained.key),
+                tokens=data.tokens,
+                terms=data.terms,
+                labels=data.learnt_from.labels,
+                tree=tree,
+                shortlist=self.rerank.shortlist,
+                start=self.rerank.start,
+                normalise=self.rerank.normalise,
+                ranker=self.ranker,
+                precision=self.training.precision,
+                seed=self.random_state,
+                device=self.device,
+                threads=self.n_jobs,
+            ).value
+            reranker = Reranker(data.terms.value.vectorizer, ranker, self.rerank)
+        self.tree_: LabelTree | None = searched
+        self.network_: Network = network
+        self.reranker_: Reranker | None = reranker
+        self.story_ = trained.value.config["story"]
+        self._remember(data.corpus, stages.reporter.timings)
+        self.report_ = self._report(data, stages.reporter)
+
+    def _report(self, data: Prepared, reporter: Reporter) -> dict[str, Any]:
+        """The method beside the linear one on the held-out part; says so when it is worse."""
+        if data.held_out is None or data.held_out_tokens is None:
+            return {}
+        runner, tokens = self._runner(), data.held_out_tokens.value
+        predictions = self._ranked(
+            runner, data.held_out.texts, tokens, 10, mask=None, threads=self.n_jobs
+        )
+        ours = held_out_measures(predictions, data.held_out, data.learnt_from)
+        reporter.message(comparison(self.method, ours, data.linear))
+        recall = runner.shortlist_recall(tokens, data.held_out.labels)
+        return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}
+
+    def _runner(self) -> Runner:
+        return make_runner(self.network_, self.device, self.training.precision)
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        texts = texts_only(self.method, X)
+        encoder = self.network_.encoder
+        tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
+        return self._ranked(self._runner(), texts, tokens, k, mask=mask, threads=threads)
+
+    def _ranked(
+        self,
+        runner: Runner,
+        texts: Any,
+        tokens: Tokens,
+        k: int,
+        *,
+        mask: LabelMask | None,
+        threads: int | None,
+    ) -> Predictions:
+        """The k best labels by the network and, if there is one, the ranker over its shortlist."""
+        if self.reranker_ is None:
+            return best_labels(runner, tokens, self.index_, k=k, mask=mask)
+        most = min(k, len(self.index_ if mask is None else mask))
+        columns, scores = self.reranker_.best_labels(
+            runner, texts, tokens, most, mask=mask, threads=threads
+        )
+        counts = (columns >= 0).sum(axis=1).astype(np.int32)
+        return Predictions(columns, scores, counts, self.index_, "product")
+
+    def trees(self) -> dict[str, LabelTree]:
+        """The tree of the labels' groups or clusters."""
+        return {} if self.tree_ is None else {"tree": self.tree_}
+
+    def paths(self, question: Question) -> Paths:
+        """The network's own way to the label, and the reranker's."""
+        options: dict[str, Any] = {}
+        if self.reranker_ is not None:
+            params = self.reranker_.params
+            options = {"share": params.share, "unit": params.normalise}
+            options |= {"ranker": self.reranker_.ranker, "vectorizer": self.reranker_.vectorizer}
+        device = choose_device(self.device)
+        return network_paths(self.network_, question, device=device, tree=self.tree_, **options)
+
+    def pieces(self) -> Pieces:
+        """The encoder for the graph; heads and ranker beside it."""
+        parts = self._exported_heads()
+        if self.reranker_ is not None:
+            parts |= self.reranker_.parts()
+        return network_pieces(self.network_, parts)
+
+    def _outline(self, documents: int, widths: tuple[int, ...], *, has_tree: bool) -> Outline:
+        return Outline(
+            self.tfidf,
+            self.tree,
+            self.ranker,
+            widths,
+            has_tree=has_tree,
+            has_ranker=self.rerank.enabled,
+            has_baseline=self.baseline and bool(self.held_out),
+            encoder=self._encoder_work(documents, reads=1.0 if self.rerank.enabled else 0.0),
+        )
+
+    def search_space(self) -> dict[str, Any]:
+        """The training, and the reranker if there is one."""
+        return TRAINING_SPACE | (RERANK_SPACE if self.rerank.enabled else {})
+
+    def _memory(self, corpus: Corpus, *, layers: int = 1) -> int:
+        shortlist = self.rerank.shortlist if self.rerank.enabled else None
+        return estimate_memory(self, corpus, layers=layers, shortlist=shortlist)
+
+    def parts(self) -> dict[str, Part]:
+        """The network, its tree, and the ranker over its shortlists."""
+        assert self.story_ is not None
+        parts = {"network": network_part(self.network_, self.story_, dict(self.report_))}
+        if self.tree_ is not None:
+            parts["tree"] = self.tree_.state()
+        if self.reranker_ is not None:
+            parts |= self.reranker_.parts()
+        return parts
+
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        self.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
+        heads = self._heads(len(self.index_), self.tree_)
+        self.network_ = network_from_part(parts["network"], heads)
+        self.reranker_ = Reranker.from_parts(parts, self.rerank)
+        self.story_ = parts["network"].config["story"]
+        self.report_ = parts["network"].config["report"] or {}
+
+
+def rerank_shortlists(
+    network: Network,
+    tokens: Tokens,
+    terms: Terms,
+    labels: CSR,
+    tree: LabelTree,
+    shortlist: int,
+    start: Literal["none", "initial", "centre"],
+    normalise: bool,
+    ranker: RankerParams,
+    precision: str,
+    seed: int,
+    *,
+    device: str,
+    threads: int | None,
+) -> Ranker:
+    """The ranker that puts a trained network's shortlists in order."""
+    return train_reranker(
+        make_runner(network, device, precision),
+        tokens,
+        terms.rows,
+        labels,
+        tree,
+        RerankParams(shortlist=shortlist, start=start, normalise=normalise),
+        ranker,
+        seed=seed,
+        threads=threads,
+    )
+
+
+def network_pieces(network: Network, parts: dict[str, Part]) -> Pieces:
+    """A network for export, with what else the model needs."""
+    mean, scale = (value.detach().float().cpu().numpy() for value in (network.mean, network.scale))
+    return Pieces(network.encoder, network.layers, parts, mean, scale)
+
+
+def layer_arrays(name: str, layer: Any) -> dict[str, Any]:
+    """A layer's weight and bias under names of an exported model's heads."""
+    arrays = {"weight": layer.weight, "bias": layer.bias}
+    return {
+        f"{name}/{key}": value.detach().float().cpu().numpy()
+        for key, value in arrays.items()
+        if value is not None
+    }

@@ -1,0 +1,375 @@
+"""One interface for every method: what a model is asked by prediction and by all other features.
+
+A method is a keyword-only dataclass over :class:`Model`. It brings ``fit``, its search
+(``_best_labels``) and what is saved of it (``parts``, ``_restore``). The other members have
+defaults that refuse in one sentence; a method overrides those that it supports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from scipy import sparse
+from sklearn.base import BaseEstimator
+
+from labelgrove.calibrating.calibration import Calibration
+from labelgrove.core.arrays import Float32, Int32
+from labelgrove.core.callbacks import Callback, Timing
+from labelgrove.core.params import Params, to_toml, unknown_key
+from labelgrove.core.part import Part
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.data.features import Features
+from labelgrove.data.inputs import check_threads
+from labelgrove.disk.model_folder import load_model, save_model
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.labels.masks import LabelMask, columns_of
+from labelgrove.labels.tree import LabelTree
+from labelgrove.model.explanation import Paths, Question
+from labelgrove.model.growth import GrowthView
+from labelgrove.model.outline import Outline
+from labelgrove.model.requests import MinScore, Request, masked_scores
+from labelgrove.model.settings import Groups, check_settings, fill_groups
+from labelgrove.nn.encoders.files import EncoderParams
+from labelgrove.ranking.ranker import Ranker
+from labelgrove.scores.diversity import label_clusters
+from labelgrove.scores.predictions import Predictions, ScoreKind
+from labelgrove.scores.predictor import check_fitted
+from labelgrove.text.tfidf import Tfidf
+
+if TYPE_CHECKING:  # a model without an encoder needs no torch
+    from labelgrove.nn.encoders.encoder import Encoder
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A model taken apart for export: what the graph holds, and what is kept beside it."""
+
+    encoder: Encoder
+    layers: Sequence[int]
+    parts: dict[str, Part]
+    mean: Float32 | None = None
+    scale: Float32 | None = None
+
+
+class Model(BaseEstimator):
+    """Prediction with masks, thresholds and calibration, over a method's own ``_best_labels``."""
+
+    method: ClassVar[str]
+    groups: ClassVar[Groups] = Groups()
+    reads_dense: ClassVar[bool] = False  # whether dense rows may come beside the documents
+
+    random_state: int
+    n_jobs: int | None
+    candidates: int = 100  # labels per document that are compared where lists are merged
+
+    index_: LabelIndex
+    facts_: TrainingFacts
+    vectorizer_: Tfidf | None = None
+    calibration_: Calibration | None = None
+    dev_metrics_: dict[str, float] | None = None  # measured by the command after training
+    report_: Mapping[str, Any] = {}  # measured by training on held-out documents
+    story_: Mapping[str, Any] | None = None  # how the training of a network went
+    timings_: Mapping[str, Timing] = {}
+
+    def __post_init__(self) -> None:
+        fill_groups(self)
+
+    # ---------------------------------------------------------------- what a method brings
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Trains from scratch on texts and labels; with a ``run`` folder, continues a run."""
+        raise NotImplementedError
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        """The k best labels of each document, of those in ``mask``, with raw scores."""
+        raise NotImplementedError
+
+    def parts(self) -> dict[str, Part]:
+        """What the model folder holds of this method, besides the label index and the facts."""
+        raise NotImplementedError
+
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        """Takes back what :meth:`parts` gave."""
+        raise NotImplementedError
+
+    def estimate_memory(self, corpus: Corpus) -> int:
+        """Bytes of main memory that fitting will need at its peak, a cautious guess."""
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------- what features ask
+
+    @property
+    def fitted(self) -> bool:
+        """Whether ``fit`` or ``load`` has been called."""
+        return "index_" in vars(self)
+
+    @property
+    def score_kind(self) -> ScoreKind | None:
+        """What raw scores are, by the settings; None if only a prediction tells."""
+        return "product"
+
+    def rankers(self) -> list[Ranker]:
+        """The linear rankers of a fitted model, one per tree."""
+        return []
+
+    def trees(self) -> dict[str, LabelTree]:
+        """The label trees that a fitted model searches, by name."""
+        trees = [ranker.tree for ranker in self.rankers()]
+        if len(trees) == 1:
+            return {"tree": trees[0]}
+        return {f"tree {number}": tree for number, tree in enumerate(trees, 1)}
+
+    def submodels(self) -> list[Model]:
+        """The models that this one is made of: the members of an ensemble."""
+        return []
+
+    def encoders(self) -> list[EncoderParams]:
+        """The encoders that training reads."""
+        return []
+
+    def use_device(self, device: str) -> None:
+        """Runs on another device from now on; methods without a network have no choice."""
+
+    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+        """Documents as the rankers of a fitted model read them."""
+        raise UnsupportedError(f"a {self.method} model has no linear ranker that reads features")
+
+    def paths(self, question: Question) -> Paths:
+        """How a fitted model comes to the score of one label for one text."""
+        raise UnsupportedError(
+            f"the method {self.method} cannot be explained; train linear on the same documents "
+            "and ask it"
+        )
+
+    def growth(self) -> GrowthView:
+        """What updating needs of a fitted model."""
+        raise UnsupportedError(
+            f"a {self.method} model cannot take new labels or documents: its output layer was "
+            "learnt as a whole. Train it again with the new documents (a run folder keeps what did "
+            "not change), or update a linear or xrtransformer model until then"
+        )
+
+    def pieces(self) -> Pieces:
+        """A fitted model taken apart for export."""
+        raise UnsupportedError(
+            f"a {self.method} model has no encoder to export: its model folder needs no torch as "
+            "it is"
+        )
+
+    def outline(self, documents: int, labels: int) -> Outline | None:
+        """What training on so many documents and labels consists of, for a plan."""
+        return None
+
+    def search_space(self) -> dict[str, Any]:
+        """The settings worth tuning, as :func:`labelgrove.tune` reads them."""
+        return {}
+
+    # ---------------------------------------------------------------- answers
+
+    def predict(
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        dense: Any = None,
+        allow: Any = None,
+        deny: Any = None,
+        min_score: MinScore = None,
+        diversity: float = 0.0,
+        raw: bool = False,
+        threads: int | None = None,
+    ) -> Predictions:
+        """The k best labels of each document, as names, ids and scores.
+
+        A model that was fitted with ``dense`` rows needs them here, too. ``allow`` and ``deny`` are
+        lists of label ids, names or names of the index's groups (or ``allow`` is a ``LabelMask``).
+        The search skips labels outside, so you get k labels whenever k remain. Labels below
+        ``min_score`` are dropped afterwards. ``diversity`` (up to 1) moves labels back that are
+        similar to better ones. A calibrated model gives probabilities, unless you ask for ``raw``
+        scores, and takes "auto" as ``min_score`` (see ``labelgrove.calibrate``).
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.predict(["hat"], k=1).names()
+        [['hats']]
+        >>> model.predict(["hat"], k=1, deny=["hats"]).names()
+        [['shoes']]
+        """
+        check_fitted(self)
+        self._check_dense(dense)
+        request = Request.of(
+            self.index_,
+            k,
+            None if raw else self.calibration_,
+            allow=allow,
+            deny=deny,
+            min_score=min_score,
+            diversity=diversity,
+        )
+        threads = self.n_jobs if threads is None else check_threads(threads)
+        predictions = self._best_labels(
+            X, request.ranks, dense=dense, mask=request.mask, threads=threads
+        )
+        return request.answer(predictions, self.label_clusters)
+
+    def score_labels(
+        self,
+        X: Any,
+        labels: Any,
+        *,
+        dense: Any = None,
+        raw: bool = False,
+        threads: int | None = None,
+    ) -> Any:
+        """Scores of given labels, the numbers that :meth:`predict` gives them.
+
+        ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
+        sparse documents x labels pattern, for a sparse matrix.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.score_labels(["hat", "shoes"], ["hats"]).shape
+        (2, 1)
+        """
+        check_fitted(self)
+        self._check_dense(dense)
+        if not sparse.issparse(labels):
+            labels = columns_of(self.index_, labels, name="labels")
+        threads = self.n_jobs if threads is None else check_threads(threads)
+        scores = self._label_scores(X, labels, dense=dense, threads=threads)
+        calibration = None if raw else self.calibration_
+        if calibration is None:
+            return scores
+        if not sparse.issparse(scores):
+            return calibration.label_chances(scores, labels)
+        scores.data = calibration.label_chances(scores.data, scores.indices)
+        return scores
+
+    def _label_scores(self, X: Any, labels: Any, *, dense: Any, threads: int | None) -> Any:
+        """Raw scores of label columns or of a sparse pattern."""
+
+        def predict(documents: Any, k: int, mask: LabelMask) -> Predictions:
+            return self._best_labels(documents, k, dense=dense, mask=mask, threads=threads)
+
+        return masked_scores(predict, X, labels, count=len(self.index_))
+
+    def _check_dense(self, dense: Any) -> None:
+        if dense is not None and not self.reads_dense:
+            raise DataError(f"{self.method} reads text alone and cannot use dense=")
+
+    def label_clusters(self) -> Int32:
+        """The cluster of each label in the first tree of a fitted model."""
+        return label_clusters(next(iter(self.trees().values()), None), self.method)
+
+    def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
+        """Makes the model a fitted one; what was measured of an earlier fit is forgotten."""
+        self.index_ = corpus.index
+        self.facts_ = TrainingFacts.of(corpus)
+        self.calibration_ = None
+        self.dev_metrics_ = None
+        self.timings_ = timings
+
+    # ---------------------------------------------------------------- settings and folders
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """An unfitted model from config tables: a table per group, other keys are arguments.
+
+        >>> from labelgrove import Linear
+        >>> Linear.from_config({"ranker": {"C": 2.0}}).ranker.C
+        2.0
+        """
+        groups: Mapping[str, type[Params]] = cls.groups
+        plain = [name for name in cls._get_param_names() if name not in groups]
+        arguments: dict[str, Any] = {}
+        for key, value in cls._read_config(config).items():
+            if key in groups:
+                if not isinstance(value, Mapping):
+                    raise ConfigError(f"{key}: is a table of parameters, got {value!r}")
+                arguments[key] = groups[key].from_dict(value, key)
+            elif key in plain:
+                arguments[key] = None if value == "none" else value  # TOML has no null
+            else:
+                raise ConfigError(unknown_key(key, [*plain, *groups]))
+        model = cls(**arguments)
+        check_settings(model)
+        return model
+
+    @classmethod
+    def _read_config(cls, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The config as :meth:`from_config` reads it; a method may expand tables of its own."""
+        return config
+
+    def to_config(self) -> dict[str, Any]:
+        """The resolved settings as config tables; the inverse of :meth:`from_config`."""
+        return {
+            name: value.get_params() if isinstance(value, Params) else value
+            for name, value in self.get_params(deep=False).items()
+        }
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes a model folder that needs no other file: a manifest, JSON and mapped arrays."""
+        check_fitted(self)
+        parts = {"labels": self.index_.state(), "training": self.facts_.state()}
+        if self.calibration_ is not None:
+            parts["calibration"] = self.calibration_.state()
+        timings = {name: asdict(timing) for name, timing in self.timings_.items()}
+        metadata: dict[str, Any] = {"timings": timings}
+        if self.dev_metrics_:
+            metadata["dev_metrics"] = self.dev_metrics_
+        config = self.to_config()
+
+        def write_more(folder: Path) -> None:
+            text = to_toml({"method": self.method} | config)
+            (folder / "config.toml").write_text(text, encoding="utf-8")
+            self._write_files(folder)
+
+        save_model(
+            path,
+            method=self.method,
+            params=config,
+            metadata=metadata,
+            parts=parts | self.parts(),
+            extra=write_more,
+            overwrite=overwrite,
+        )
+
+    def _write_files(self, folder: Path) -> None:
+        """Writes what is no part into the model folder."""
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> Self:
+        """Reads a model folder that :meth:`save` wrote; ``options`` go to the store."""
+        stored = load_model(path, **options)
+        if stored.method != cls.method:
+            raise ConfigError(
+                f"{path} holds a {stored.method!r} model; load it with labelgrove.load(path)"
+            )
+        if "runtime" in stored.metadata:
+            raise ConfigError(f"{path} holds an exported model; load it with labelgrove.load(path)")
+        model = cls.from_config(stored.params)
+        model.index_ = LabelIndex.from_state(stored.parts["labels"])
+        model.facts_ = TrainingFacts.from_state(stored.parts["training"])
+        if "calibration" in stored.parts:
+            model.calibration_ = Calibration.from_state(stored.parts["calibration"])
+        model.dev_metrics_ = stored.metadata.get("dev_metrics")
+        timings = stored.metadata.get("timings", {})
+        model.timings_ = {name: Timing(**timing) for name, timing in timings.items()}
+        model.use_device("auto")  # whatever it was trained on
+        model._restore(stored.parts, Path(path))
+        return model

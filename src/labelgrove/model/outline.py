@@ -1,0 +1,56 @@
+"""What a training consists of, as far as settings and sizes tell: the basis of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labelgrove.labels.tree import TreeParams, tree_widths
+from labelgrove.nn.encoders.files import EncoderParams
+from labelgrove.nn.training.params import LoopParams
+from labelgrove.ranking.beam import SearchParams
+from labelgrove.ranking.solver import RankerParams
+from labelgrove.text.tfidf import TfidfParams
+
+
+@dataclass(frozen=True)
+class EncoderWork:
+    """How often an encoder learns from all documents, and how often it only reads them."""
+
+    encoder: EncoderParams
+    training: LoopParams
+    device: str
+    learns: float
+    reads: float
+
+
+@dataclass(frozen=True)
+class Outline:
+    """``widths`` are the nodes per level of the tree that the linear work is counted over."""
+
+    tfidf: TfidfParams
+    tree: TreeParams
+    ranker: RankerParams
+    widths: tuple[int, ...]
+    search: SearchParams | None = None
+    trees: int = 1
+    has_tree: bool = True
+    has_ranker: bool = True
+    has_baseline: bool = False
+    encoder: EncoderWork | None = None
+    notes: tuple[str, ...] = ()
+
+
+def expected_widths(params: TreeParams, labels: int) -> tuple[int, ...]:
+    """Nodes per level of the tree that would be grown; for a k-way tree, an upper bound.
+
+    >>> expected_widths(TreeParams(), 4_000)
+    (4, 64, 4000)
+    """
+    if params.kind == "balanced":
+        return tree_widths(labels, params)
+    widths: list[int] = []
+    nodes = 1
+    while len(widths) < params.max_depth - 1 and labels / nodes > params.max_leaf_size:
+        nodes = min(nodes * params.branching, labels)
+        widths.append(nodes)
+    return (*widths, labels)

@@ -1,0 +1,124 @@
+"""What one call of ``predict`` asks for besides the documents, the same for every method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from labelgrove.calibrating.calibration import Calibration
+from labelgrove.core.arrays import Int32, as_csr
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.inputs import check_k, checked_inputs
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.masks import LabelMask
+from labelgrove.scores.diversity import diversify
+from labelgrove.scores.predictions import Predictions
+
+MinScore: TypeAlias = float | Literal["auto"] | None
+
+# With diversity, this many labels of each document are considered before similar ones move back.
+DIVERSE_RANKS, DIVERSE_FACTOR = 50, 4
+DOCUMENTS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Request:
+    """How many labels, which of them are allowed, and what happens to their scores.
+
+    A method searches for ``ranks`` labels within ``mask`` and hands them to :meth:`answer`.
+    """
+
+    k: int
+    ranks: int
+    mask: LabelMask | None
+    min_score: float | npt.NDArray[np.float32] | None
+    diversity: float
+    calibration: Calibration | None
+
+    @classmethod
+    def of(
+        cls,
+        index: LabelIndex,
+        k: int,
+        calibration: Calibration | None,
+        *,
+        allow: Any = None,
+        deny: Any = None,
+        min_score: MinScore = None,
+        diversity: float = 0.0,
+    ) -> Request:
+        """The checked request that the arguments of ``predict`` describe."""
+        k = ranks = check_k(k)
+        least: float | npt.NDArray[np.float32] | None = None
+        if min_score == "auto":
+            if calibration is None:
+                raise ConfigError(
+                    "min_score: auto needs a calibrated model and no raw scores; calibrate it "
+                    "first: labelgrove calibrate MODEL --data DEV"
+                )
+            least = calibration.minimum()
+        elif min_score is not None:
+            least = _number("min_score", min_score)
+        if calibration is not None and calibration.reorders:
+            ranks = max(ranks, calibration.places)
+        if diversity:
+            diversity = _number("diversity", diversity)
+            if not 0 <= diversity <= 1:
+                raise ConfigError(f"diversity: must lie between 0 and 1, got {diversity}")
+            ranks = max(ranks, DIVERSE_RANKS, DIVERSE_FACTOR * k)
+        mask = LabelMask.of(index, allow, deny)
+        return cls(k, ranks, mask, least, diversity, calibration)
+
+    def answer(self, predictions: Predictions, clusters: Callable[[], Int32]) -> Predictions:
+        """The predicted labels in the form that was asked for."""
+        if self.calibration is not None:
+            predictions = self.calibration(predictions)
+        if self.min_score is not None:
+            predictions = predictions.above(self.min_score)
+        if self.diversity:
+            predictions = diversify(predictions, clusters(), self.diversity)
+        return predictions if predictions.k <= self.k else predictions.top(self.k)
+
+
+def masked_scores(
+    predict: Callable[..., Predictions], X: Any, labels: Any, *, count: int
+) -> npt.NDArray[np.float32] | sparse.csr_array:
+    """Scores of given labels by a method that can be masked: the numbers that ``predict`` gives.
+
+    ``predict(X, k, mask)`` gives raw predictions over ``count`` labels. ``labels`` are columns, for
+    a documents x labels array, or a sparse pattern, for a sparse matrix.
+    """
+
+    def scores_of(documents: Any, columns: Any) -> Any:
+        mask = LabelMask.from_columns(columns, count)
+        return predict(documents, len(columns), mask).to_csr()
+
+    if not sparse.issparse(labels):
+        scores: npt.NDArray[np.float32] = scores_of(X, np.unique(labels))[:, labels].toarray()
+        return scores
+    pattern, X = as_csr(labels, name="labels"), checked_inputs(X)
+    if pattern.shape != (len(X), count):
+        raise DataError(
+            f"labels has shape {pattern.shape}, not {len(X)} documents x {count} labels"
+        )
+    values = np.empty(pattern.nnz, np.float32)
+    for start in range(0, len(X), DOCUMENTS_AT_ONCE):
+        rows = pattern[start : start + DOCUMENTS_AT_ONCE]
+        if rows.nnz == 0:
+            continue
+        block = scores_of(X[start : start + DOCUMENTS_AT_ONCE], np.unique(rows.indices))
+        numbers = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        values[pattern.indptr[start] :][: rows.nnz] = block[numbers, rows.indices]
+    return sparse.csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
+
+
+def _number(name: str, value: Any) -> float:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not number or np.isnan(value):
+        raise ConfigError(f"{name}: must be a number, got {value!r}")
+    return float(value)

@@ -1,0 +1,65 @@
+"""Settings of an estimator: its groups of parameters, config tables, and checks."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar
+
+import numpy as np
+
+from labelgrove.core.params import Params
+from labelgrove.errors import ConfigError
+
+P = TypeVar("P", bound=Params)
+
+
+def group(kind: type[P], **values: Any) -> P:
+    """A constructor argument that is a group of parameters, with the method's own defaults."""
+    field: P = dataclasses.field(
+        default_factory=lambda: kind(**values), metadata={"group": kind, "values": values}
+    )
+    return field
+
+
+class Groups:
+    """The groups of an estimator class by name, read off its fields."""
+
+    def __get__(self, _: object, owner: type) -> dict[str, type[Params]]:
+        fields = dataclasses.fields(owner) if dataclasses.is_dataclass(owner) else ()
+        return {f.name: f.metadata["group"] for f in fields if "group" in f.metadata}
+
+
+def fill_groups(model: Any) -> None:
+    """Groups that were given as None get their defaults."""
+    for field in dataclasses.fields(model):
+        if "group" in field.metadata and vars(model)[field.name] is None:
+            setattr(model, field.name, field.metadata["group"](**field.metadata["values"]))
+
+
+def check_settings(model: Any) -> None:
+    """Validates every group and the arguments that methods share; ``fit`` calls it first."""
+    values = vars(model)
+    for name, kind in type(model).groups.items():
+        if not isinstance(values[name], kind):
+            raise ConfigError(f"{name}: must be {kind.__name__}, got {type(values[name]).__name__}")
+        values[name].validate(name)
+    for name in ("random_state", "n_jobs"):
+        value = values[name]
+        if not _whole(value) and not (value is None and name == "n_jobs"):
+            raise ConfigError(f"{name}: must be a whole number, got {value!r}")
+    if model.n_jobs is not None and (model.n_jobs == 0 or model.n_jobs < -1):
+        raise ConfigError(
+            f"n_jobs: must be at least 1, or -1 or none for all cores, got {model.n_jobs}"
+        )
+    if model.random_state < 0:
+        raise ConfigError(f"random_state: must be at least 0, got {model.random_state}")
+    held_out = values.get("held_out", 0.0)
+    if isinstance(held_out, bool) or not isinstance(held_out, (int, float, np.number)):
+        raise ConfigError(f"held_out: must be a number, got {held_out!r}")
+    for name in ("baseline", "refine"):
+        if not isinstance(values.get(name, False), (bool, np.bool_)):
+            raise ConfigError(f"{name}: must be true or false, got {values[name]!r}")
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

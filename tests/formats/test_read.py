@@ -1,0 +1,61 @@
+"""What reading a corpus looks up: files, parts and names."""
+
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.formats import LabelRow, ReadOptions, ReadReport, iter_documents, read_corpus
+from labelgrove.formats.read import source_files
+
+LINE = '{"text": "%s", "labels": ["a"]}\n'
+
+
+def test_a_folder_of_json_lines_has_parts(tmp_path):
+    for name in ("train", "dev", "tst"):
+        (tmp_path / f"{name}.jsonl").write_text(LINE % name)
+    for part, name in (("train", "train"), ("valid", "dev"), ("dev", "dev"), ("test", "tst")):
+        for format in (None, "jsonl"):
+            options = ReadOptions(part=part, format=format)
+            assert list(read_corpus(tmp_path, options=options).texts) == [name]
+
+
+def test_names_come_from_a_table_rows_or_an_index(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(LINE % "x")
+    (tmp_path / "labels.tsv").write_text("a\tants\n")
+    assert list(read_corpus(path).index.names) == ["ants"]
+    assert list(read_corpus(path, labels=[LabelRow("a", "bees")]).index.names) == ["bees"]
+    index = LabelIndex(["a"], names=["cats"], texts=["purring"])
+    assert list(read_corpus(path, labels=index).index.texts) == ["purring"]
+    assert read_corpus(path, labels=LabelIndex(["a"])).index.texts is None
+    assert read_corpus(path, labels=False).index.names == read_corpus(path, labels=False).index.ids
+
+
+def test_a_report_is_filled_and_then_nothing_is_logged(tmp_path, caplog):
+    path = tmp_path / "a.jsonl"
+    path.write_text(LINE % "x" + "{\n")
+    report = ReadReport()
+    read_corpus(path, options=ReadOptions(skip_bad=True), report=report)
+    assert report.bad_lines == 1 and not caplog.records
+    list(iter_documents(path, options=ReadOptions(skip_bad=True), report=report))
+    assert (report.documents, report.bad_lines) == (2, 2)
+
+
+def test_source_files(tmp_path):
+    names = [
+        "train_texts.txt",
+        "train_labels.txt.gz",
+        "labels.tsv",
+        "test_labels.txt",
+        "sub/lbl.json",
+    ]
+    (tmp_path / "sub").mkdir()
+    for name in names:
+        (tmp_path / name).touch()
+
+    def read(path):
+        return [str(file.relative_to(tmp_path)) for file in source_files(path)]
+
+    assert read(tmp_path) == sorted(names)
+    texts = ["train_texts.txt", "train_labels.txt.gz", "labels.tsv"]
+    assert read(tmp_path / "train_texts.txt") == texts
+    assert read(tmp_path / "labels.tsv") == ["labels.tsv"]
+    (tmp_path / "sub" / "trn.json").touch()
+    assert read(tmp_path / "sub" / "trn.json") == ["sub/trn.json", "sub/lbl.json"]
