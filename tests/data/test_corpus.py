@@ -206,6 +206,20 @@ def test_an_index_goes_to_disk_and_back(index: LabelIndex) -> None:
     assert content_hash(back) == content_hash(index)
 
 
+def test_groups_are_stored_one_after_another() -> None:
+    index = LabelIndex("abc", groups={"x": [2], "none": [], "y": [0, 1]})
+    arrays = index.state().arrays
+    assert arrays["groups.indptr"].tolist() == [0, 1, 1, 3]
+    assert arrays["groups.columns"].tolist() == [2, 0, 1]
+    more = index.with_groups({"z": [1]})
+    assert list(more.groups) == ["x", "none", "y", "z"] and more.groups["z"].tolist() == [1]
+
+
+def test_the_first_of_two_equal_ids_is_named() -> None:
+    with pytest.raises(DataError, match="label id 'b' occurs twice"):
+        LabelIndex("abcb").column("a")
+
+
 def test_a_dense_block_goes_along() -> None:
     dense = np.arange(6, dtype=np.float16).reshape(3, 2)
     corpus = Corpus.from_lists(["x", "y", "z"], [["a"], ["b"], ["a"]]).with_dense(dense)

@@ -8,7 +8,14 @@ from scipy import sparse
 
 from labelgrove import _native
 from labelgrove.data import features
-from labelgrove.data.features import Features, as_dense, as_features, with_dense
+from labelgrove.data.features import (
+    Features,
+    as_dense,
+    as_features,
+    row_blocks,
+    scaled_rows,
+    with_dense,
+)
 from labelgrove.errors import DataError
 
 
@@ -105,3 +112,10 @@ def test_a_dense_block_joins_what_is_there():
         with_dense(Features(sparse=np.eye(2)), [[1.0]])
     with pytest.raises(DataError, match="dense block already"):
         with_dense(Features(dense=[[1.0]]), [[1.0]])
+
+
+def test_blocks_of_rows_cover_all_rows_once():
+    blocks = list(row_blocks(np.zeros((9, 1 << 20))))
+    assert [len(range(9)[rows]) for rows in blocks] == [4, 4, 1]
+    scaled = scaled_rows(np.ones((2, 1), np.float16), np.array([1.0, 3.0]))
+    assert scaled.tolist() == [[1.0], [3.0]] and scaled.dtype == np.float16

@@ -67,3 +67,17 @@ def test_held_out_documents_have_labels_and_are_not_learnt_from() -> None:
     assert hold_out(corpus, 0.05, seed=0)[1] is not None
     with pytest.raises(ConfigError, match="held_out: must be at least 0 and below 1"):
         hold_out(corpus, 1.0, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ("one text", "documents are one string"),
+        (7, "must be a list of strings, got int"),
+        (["a", None], "document 1 is NoneType"),
+    ],
+)
+def test_other_documents_are_refused(documents: object, message: str) -> None:
+    assert checked_inputs(iter(("a", "b"))) == ["a", "b"]
+    with pytest.raises(DataError, match=message):
+        checked_inputs(documents)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelgrove.data.splits import HashSplit, sample_documents
+from labelgrove.data.splits import HashSplit, repeated_texts, sample_documents
 from labelgrove.errors import ConfigError
 
 
@@ -62,3 +62,8 @@ def test_every_place_has_the_same_chance():
 def test_sample_refuses_a_negative_number():
     with pytest.raises(ConfigError):
         sample_documents([], -1)
+
+
+def test_repeated_texts_are_counted_as_often_as_they_judge():
+    assert repeated_texts(["a", "b", "b", "c"], iter(["b", "c", "d"])) == 3
+    assert repeated_texts([], ["a"]) == 0

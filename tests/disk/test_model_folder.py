@@ -98,7 +98,7 @@ def test_extra_files_are_listed_and_checked_but_the_card_may_be_edited(tmp_path:
 
 @pytest.mark.parametrize("name", ["manifest.json", "tree.json", "tree.safetensors"])
 def test_extra_files_cannot_take_our_names(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name}: is labelgrove's own"):
+    with pytest.raises(ConfigError, match=f"{name}: labelgrove writes this file"):
         save(tmp_path / "m", extra=lambda folder: (folder / name).touch())
     assert not list(tmp_path.iterdir())
 

@@ -168,7 +168,7 @@ def test_without_resume_a_used_folder_is_refused(tmp_path: Path) -> None:
 
 def test_folders_of_other_people_are_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(ConfigError, match="holds other files"):
+    with pytest.raises(ConfigError, match="has other files"):
         RunFolder(tmp_path)
     with pytest.raises(ConfigError, match="is a file"):
         RunFolder(tmp_path / "thesis.tex")

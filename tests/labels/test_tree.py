@@ -9,7 +9,7 @@ from labelgrove.core.arrays import as_csr
 from labelgrove.data.features import Features
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.features import l2_normalised
-from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
+from labelgrove.labels.tree import LabelTree, TreeParams, build_tree, children_of, nodes_needed
 from reference.kmeans import balanced_kmeans
 from support.blocks import KINDS, as_blocks
 
@@ -158,3 +158,64 @@ def test_no_labels():
 def test_numbers_that_are_none_are_refused():
     with pytest.raises(DataError, match="label_features: the dense block contains NaN"):
         build_tree(np.full((200, 2), np.nan))
+
+
+def test_refining_hangs_finer_labels_below_their_clusters():
+    coarse = LabelTree([[0, 0]], [1, 0])
+    fine = coarse.refine([0, 1, 0, 1, 1])
+    assert fine.widths == (2, 5)
+    # Cluster 1 has the first leaf of the coarse tree.
+    assert fine.parents[1].tolist() == [0, 0, 0, 1, 1]
+    assert fine.leaf_labels.tolist() == [1, 3, 4, 0, 2]
+
+
+@pytest.mark.parametrize("clusters", [[0, 0], [0, 1, 2], [-1, 0, 1]])
+def test_every_cluster_of_a_refined_tree_needs_a_child(clusters):
+    with pytest.raises(DataError, match=r"every label of the coarser tree \(0..1\) needs a child"):
+        LabelTree([[0, 0]], [0, 1]).refine(clusters)
+
+
+def test_coarsening_keeps_the_first_levels():
+    tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
+    assert tree.coarsen(1) == LabelTree([[0, 0]], [0, 1])
+    assert tree.coarsen(2) is tree
+    for levels in (0, 3):
+        with pytest.raises(ConfigError, match="levels: must be 1 to 2"):
+            tree.coarsen(levels)
+
+
+def test_depths_leave_out_chains_of_only_children():
+    tree = LabelTree([[0, 0, 0], [0, 1, 2], [0, 0, 1, 2, 2]], [4, 1, 0, 3, 2])
+    assert tree.label_depths().tolist() == [1, 3, 3, 3, 3]
+
+
+@given(seed=st.integers(0, 200))
+@settings(max_examples=30, deadline=None)
+def test_children_of_nodes_are_their_ranges(seed):
+    random = np.random.default_rng(seed)
+    starts = np.concatenate([[0], np.cumsum(random.integers(0, 4, 6))])
+    nodes = random.integers(0, 6, random.integers(0, 8))
+    children, counts = children_of(nodes, starts)
+    ranges = [range(starts[node], starts[node + 1]) for node in nodes]
+    assert children.tolist() == [child for own in ranges for child in own]
+    assert counts.tolist() == [len(own) for own in ranges]
+
+
+@given(seed=st.integers(0, 200), k=st.integers(1, 12))
+@settings(max_examples=60, deadline=None)
+def test_needed_nodes_are_the_fewest_that_always_suffice(seed, k):
+    random = np.random.default_rng(seed)
+    counts = random.integers(0, 4, 5)
+    if not counts.any():
+        return
+    (needed,) = nodes_needed([counts], k)
+    smallest = np.sort(counts[counts > 0])
+    assert smallest[:needed].sum() >= min(k, counts.sum())
+    if needed > 1:
+        assert smallest[: needed - 1].sum() < k
+
+
+def test_needed_nodes_go_up_level_by_level():
+    # Three labels may need both clusters of the lower level, and these both of the upper one.
+    assert nodes_needed([np.array([1, 1]), np.array([2, 5])], 3) == [2, 2]
+    assert nodes_needed([np.array([1, 1]), np.array([3, 5])], 3) == [1, 1]

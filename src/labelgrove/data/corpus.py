@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, as_csr, offsets
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable, row_numbers
 from labelgrove.data.features import Features, as_dense, as_features, with_dense
@@ -21,10 +21,10 @@ Strings = Sequence[str]
 
 
 class LabelIndex:
-    """Which label stands in which column: unique ``ids``, readable ``names``, optional ``texts``.
+    """The label of each column: unique ``ids``, readable ``names``, optional ``texts``.
 
-    An id is what stands in the data (``gnd:4030340-8``), a name is what people read; without names
-    an id is its own name. ``groups`` maps a group's name to columns, for masks.
+    The data has ids (``gnd:4030340-8``), people read names; without names an id is its own name.
+    ``groups`` maps a group's name to columns, for masks.
 
     >>> index = LabelIndex(["c1", "c2"], names=["cats", "dogs"])
     >>> len(index), index.names[1], index.column("c1"), index.column("dogs")
@@ -53,8 +53,7 @@ class LabelIndex:
     def _column_of_id(self) -> dict[str, int]:
         columns = {label: column for column, label in enumerate(self.ids)}
         if len(columns) != len(self.ids):
-            seen: set[str] = set()
-            twice = next(x for x in self.ids if x in seen or seen.add(x))  # type: ignore[func-returns-value]
+            twice = next(x for column, x in enumerate(self.ids) if columns[x] != column)
             raise DataError(f"label id {twice!r} occurs twice in the label index")
         return columns
 
@@ -81,22 +80,14 @@ class LabelIndex:
     __hash__ = None  # type: ignore[assignment]
 
     def column(self, label: str) -> int:
-        """Column of a label given by id or, failing that, by name.
-
-        >>> LabelIndex(["a", "b"]).column("b")
-        1
-        """
+        """Column of a label given by id or, failing that, by name."""
         column = self.get(label)
         if column is None:
             raise DataError(f"unknown label {label!r}; the index has {len(self):,} labels")
         return column
 
     def get(self, label: str) -> int | None:
-        """Like :meth:`column`, but None for a label that the index does not know.
-
-        >>> LabelIndex(["a"]).get("z") is None
-        True
-        """
+        """Like :meth:`column`, but None for a label that the index does not have."""
         column = self._column_of_id.get(label)
         if column is None and self.names is not self.ids:
             column = self._column_of_name.get(label)
@@ -138,32 +129,18 @@ class LabelIndex:
 
     @classmethod
     def from_label_lists(cls, label_lists: Iterable[Any]) -> LabelIndex:
-        """All labels that occur, in sorted order, so that the index does not depend on row order.
-
-        >>> list(LabelIndex.from_label_lists([["b"], ["a", "b"]]).ids)
-        ['a', 'b']
-        """
-        seen: set[str] = set()
-        for row_number, labels in enumerate(label_lists):
-            seen.update(label for label, _ in _weighted(labels, row_number))
-        return cls(sorted(seen))
+        """All labels that occur, sorted, so that the index does not depend on the order of rows."""
+        lists = enumerate(label_lists)
+        return cls(sorted({label for row, labels in lists for label, _ in _weighted(labels, row)}))
 
     def with_groups(self, groups: Mapping[str, npt.ArrayLike]) -> LabelIndex:
-        """The same labels with more groups.
-
-        >>> list(LabelIndex("ab", groups={"x": [0]}).with_groups({"y": [1]}).groups)
-        ['x', 'y']
-        """
+        """The same labels with more groups."""
         names = None if self.names is self.ids else self.names
         both = {**self.groups, **groups}
         return LabelIndex(self.ids, names=names, texts=self.texts, groups=both)
 
     def state(self) -> Part:
-        """The index as it goes to disk.
-
-        >>> sorted(LabelIndex(["a"]).state().arrays)
-        ['ids.blob', 'ids.offsets']
-        """
+        """The index as it goes to disk."""
         strings = {"ids": self.ids, "texts": self.texts}
         if self.names is not self.ids:
             strings["names"] = self.names
@@ -171,19 +148,14 @@ class LabelIndex:
         for name, values in strings.items():
             if values is not None:
                 arrays |= StringTable.from_strings(values).arrays(name)
-        if self.groups:  # a thesaurus may bring thousands: two arrays hold them all
-            sizes = [len(columns) for columns in self.groups.values()]
-            arrays["groups.indptr"] = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        if self.groups:  # a thesaurus may have thousands: two arrays hold them all
+            arrays["groups.indptr"] = offsets([len(columns) for columns in self.groups.values()])
             arrays["groups.columns"] = np.concatenate(list(self.groups.values()))
         return Part({"groups": list(self.groups)}, arrays)
 
     @classmethod
     def from_state(cls, part: Part) -> LabelIndex:
-        """The index that :meth:`state` described; strings stay where the arrays lie.
-
-        >>> LabelIndex.from_state(LabelIndex(["a", "b"]).state()).column("b")
-        1
-        """
+        """The index that :meth:`state` described; memory-mapped strings stay on disk."""
 
         def table(name: str) -> StringTable | None:
             stored = f"{name}.blob" in part.arrays
@@ -205,11 +177,10 @@ class LabelIndex:
 class Corpus:
     """Documents (texts, or ready-made features, or both), their labels and the label index.
 
-    ``features`` are Features, a sparse matrix or a dense array. Where there are texts, too, methods
-    read the texts, with the dense block of the features beside them.
-    ``labels`` is a documents x labels CSR matrix whose values are weights (1 unless given).
-    ``unknown`` holds, per document, how many of its labels the index does not know: they stay in
-    the denominators of recall, nDCG and PSP.
+    ``features`` are Features, a sparse matrix or a dense array. If there are texts as well, methods
+    read the texts and the dense block of the features. ``labels`` is a documents x labels CSR
+    matrix whose values are weights (1 unless given). ``unknown`` counts, per document, the labels
+    that the index does not have: they stay in the denominators of recall, nDCG and PSP.
 
     >>> corpus = Corpus.from_lists(["a red shoe", "blue hat"], [["shoes"], ["hats"]])
     >>> len(corpus), corpus.label_lists()
@@ -234,12 +205,10 @@ class Corpus:
             raise DataError(
                 f"the label matrix has {columns} columns but the index has {len(self.index)} labels"
             )
-        sizes = {"texts": self.texts, "ids": self.ids}
+        sizes = {"texts": self.texts, "ids": self.ids, "feature rows": self.features}
         for what, values in sizes.items():
             if values is not None and len(values) != rows:
                 raise DataError(f"{len(values)} {what} but {rows} rows of labels")
-        if self.features is not None and len(self.features) != rows:
-            raise DataError(f"{len(self.features)} feature rows but {rows} rows of labels")
         if len(self.unknown) == 0:
             object.__setattr__(self, "unknown", np.zeros(rows, np.int64))
         elif len(self.unknown) != rows:
@@ -258,9 +227,6 @@ class Corpus:
 
         ``labels`` may also be a documents x labels matrix; its columns are those of ``index``, or
         are named by their numbers.
-
-        >>> Corpus.from_lists(["x"], [["a", "b"]]).labels.shape
-        (1, 2)
         """
         _check_texts(texts)
         if sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2):
@@ -280,24 +246,16 @@ class Corpus:
 
     @property
     def inputs(self) -> Any:
-        """What a method's fit and predict take: the texts, or the features where there are none.
-
-        >>> Corpus.from_lists(["x"], [["a"]]).inputs
-        ['x']
-        """
+        """The argument of a method's fit and predict: the texts, or else the features."""
         return self.features if self.texts is None else self.texts
 
     @property
     def width(self) -> int:
-        """Columns of the dense block, 0 where there is none.
-
-        >>> Corpus.from_lists(["x"], [["a"]]).with_dense([[0.5, 0.5]]).width
-        2
-        """
+        """Columns of the dense block; 0 without one."""
         return 0 if self.features is None else self.features.width
 
     def with_dense(self, dense: Any) -> Corpus:
-        """The same documents with a dense block, such as embeddings, beside what they have.
+        """The same documents with a dense block, such as embeddings, besides what they have.
 
         >>> Corpus.from_lists(["x"], [["a"]]).with_dense([[0.5, 0.5]]).features
         Features(1 rows, 0 sparse + 2 dense)
@@ -308,11 +266,7 @@ class Corpus:
         return replace(self, features=with_dense(self.features, block))
 
     def take(self, rows: npt.ArrayLike) -> Corpus:
-        """The documents at ``rows`` (numbers or a mask), in that order, over the same index.
-
-        >>> Corpus.from_lists(["x", "y"], [["a"], ["b"]]).take([1]).texts
-        ['y']
-        """
+        """The documents at ``rows`` (numbers or a mask), in that order, over the same index."""
         picked = row_numbers(rows, len(self))
         return Corpus(
             _take(self.texts, picked),
@@ -324,11 +278,7 @@ class Corpus:
         )
 
     def label_lists(self, *, names: bool = False) -> list[list[str]]:
-        """Each document's labels as ids (or names).
-
-        >>> Corpus.from_lists(["x"], [["b", "a"]]).label_lists()
-        [['a', 'b']]
-        """
+        """Each document's labels as ids (or names)."""
         values = self.index.names if names else self.index.ids
         indptr, indices = self.labels.indptr, self.labels.indices
         return [
@@ -345,14 +295,14 @@ class Corpus:
         """
         if index is self.index:
             return self
-        # Ids decide; names help only where a foreign corpus wrote names instead of ids.
+        # Ids come first; names help if another corpus has names instead of ids.
         columns = (index.get(label) for label in self.index.ids)
         new_column = np.array([-1 if c is None else c for c in columns], np.int64)
         coo = self.labels.tocoo()
         target = new_column[coo.col] if len(new_column) else np.zeros(0, np.int64)
         known = target >= 0
         row, column, weight = coo.row[known], target[known], coo.data[known]
-        # An id and a name may lead two labels to one column: the larger weight counts, once.
+        # Two labels may get one column, by id and by name: the larger weight counts, once.
         order = np.lexsort((-weight, column, row))
         row, column, weight = row[order], column[order], weight[order]
         first = np.ones(len(row), bool)

@@ -1,7 +1,7 @@
-"""Features in two blocks that stay apart: sparse terms and a dense vector, for documents or labels.
+"""Features in two separate blocks: sparse terms and a dense vector, for documents or labels.
 
-[tf-idf ; embedding] as one sparse matrix would store a column number beside every number of the
-embedding and lose the speed of dense products. Kernels read both blocks and add what they give.
+[tf-idf ; embedding] as one sparse matrix would store a column number with every number of the
+embedding and lose the speed of dense products. Kernels read both blocks and add the results.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from labelgrove.core.arrays import (
 )
 from labelgrove.errors import DataError
 
-# Numbers of a dense block that are looked at together.
-BLOCK_NUMBERS = 1 << 22
+BLOCK_NUMBERS = 1 << 22  # numbers of a dense block that are processed at once
 
-DenseBlock = npt.NDArray[Any]  # float32 or float16, rows in one piece; may be memory-mapped
+DenseBlock = npt.NDArray[Any]  # float32 or float16, contiguous rows; may be memory-mapped
 
 
 class FeatureParts(NamedTuple):
-    """Both blocks as kernels read them; a block that is not there has no columns."""
+    """Both blocks as kernels read them; a missing block has no columns."""
 
     sparse: CsrParts
     dense: DenseBlock
@@ -85,22 +84,14 @@ class Features:
         return 0 if self.dense is None else int(self.dense.shape[1])
 
     def take(self, rows: Any) -> Features:
-        """Some rows, in the order given: numbers, a slice or a mask.
-
-        >>> Features(dense=[[1.0], [2.0]]).take([1, 0]).dense.tolist()
-        [[2.0], [1.0]]
-        """
+        """Some rows, in the order given: numbers, a slice or a mask."""
         return Features(
             None if self.sparse is None else self.sparse[rows],
             None if self.dense is None else self.dense[rows],
         )
 
     def normalised(self) -> Features:
-        """Both blocks with rows of unit length, each by itself; zero rows stay zero.
-
-        >>> Features(dense=[[3.0, 4.0]]).normalised().dense
-        array([[0.6, 0.8]], dtype=float32)
-        """
+        """Both blocks with rows of unit length, each by itself; zero rows stay zero."""
         terms, dense = self.sparse, self.dense
         if terms is not None:
             lengths = np.sqrt(np.asarray(terms.multiply(terms).sum(axis=1), np.float64).ravel())
@@ -111,22 +102,14 @@ class Features:
         return Features(terms, dense)
 
     def to_csr(self) -> CSR:
-        """Both blocks side by side as one sparse matrix; large, for comparisons and exports.
-
-        >>> Features(dense=[[0.0, 2.0]]).to_csr().nnz
-        1
-        """
+        """Both blocks side by side as one sparse matrix; large, for comparisons and exports."""
         blocks = [] if self.sparse is None else [self.sparse]
         if self.dense is not None:
             blocks.append(as_csr(np.asarray(self.dense, np.float32)))
         return as_csr(sparse.hstack(blocks, format="csr"))
 
     def parts(self, *, name: str = "features") -> FeatureParts:
-        """Both blocks, checked, as kernels read them.
-
-        >>> Features(dense=[[1.0]]).parts().sparse.cols
-        0
-        """
+        """Both blocks, checked, as kernels read them."""
         terms = as_csr(np.zeros((len(self), 0))) if self.sparse is None else self.sparse
         dense = np.zeros((len(self), 0), np.float32) if self.dense is None else self.dense
         if not all(np.isfinite(dense[block]).all() for block in row_blocks(dense)):
@@ -134,21 +117,13 @@ class Features:
         return FeatureParts(csr_parts(terms, name=name), dense)
 
     def arrays(self, prefix: str) -> dict[str, npt.NDArray[Any]]:
-        """Named arrays of a Part; :meth:`from_arrays` reads them.
-
-        >>> sorted(Features(dense=[[1.0]]).arrays("x"))
-        ['x.dense']
-        """
+        """Named arrays of a Part; :meth:`from_arrays` reads them."""
         arrays = {} if self.sparse is None else csr_arrays(self.sparse, prefix)
         return arrays if self.dense is None else arrays | {f"{prefix}.dense": self.dense}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> Features:
-        """The inverse of :meth:`arrays`.
-
-        >>> Features.from_arrays(Features(dense=[[1.0]]).arrays("x"), "x")
-        Features(1 rows, 0 sparse + 1 dense)
-        """
+        """The inverse of :meth:`arrays`."""
         terms = csr_from_arrays(arrays, prefix) if f"{prefix}.indptr" in arrays else None
         return cls(terms, arrays.get(f"{prefix}.dense"))
 
@@ -167,32 +142,20 @@ def as_features(matrix: Any, *, name: str = "features") -> Features:
 
 
 def with_dense(features: Features | None, dense: Any) -> Features:
-    """Features with a dense block beside what they have.
-
-    >>> with_dense(Features(sparse=[[1.0]]), [[2.0, 3.0]])
-    Features(1 rows, 1 sparse + 2 dense)
-    """
+    """Features with a dense block besides what they have."""
     if features is not None and features.dense is not None:
-        raise DataError("there is a dense block already; dense= cannot be given besides")
+        raise DataError("there is a dense block already; leave out dense=")
     return Features(None if features is None else features.sparse, as_dense(dense, name="dense"))
 
 
 def row_blocks(dense: DenseBlock) -> Iterator[slice]:
-    """Slices of a few rows each, for work that needs memory besides the block itself.
-
-    >>> [len(range(9)[rows]) for rows in row_blocks(np.zeros((9, 1 << 20)))]
-    [4, 4, 1]
-    """
+    """Slices of a few rows each, for work that needs memory besides the block itself."""
     step = max(1, BLOCK_NUMBERS // max(1, dense.shape[1]))
     return (slice(first, first + step) for first in range(0, len(dense), step))
 
 
 def scaled_rows(dense: DenseBlock, scale: npt.NDArray[np.float64]) -> DenseBlock:
-    """Rows times their scales, in the same precision.
-
-    >>> scaled_rows(np.ones((2, 1), np.float16), np.array([1.0, 3.0])).tolist()
-    [[1.0], [3.0]]
-    """
+    """Rows times their scales, in the same precision."""
     scaled = np.empty_like(dense, subok=False)
     for block in row_blocks(dense):
         scaled[block] = dense[block] * scale[block, None]
@@ -200,11 +163,7 @@ def scaled_rows(dense: DenseBlock, scale: npt.NDArray[np.float64]) -> DenseBlock
 
 
 def as_dense(matrix: Any, *, name: str = "features") -> DenseBlock:
-    """A 2-d array as float32, or float16 where it is that already, rows in one piece.
-
-    >>> as_dense([[1, 2]]).dtype
-    dtype('float32')
-    """
+    """A 2-d array as float32, or float16 if it is that already, with contiguous rows."""
     array = checked_table(matrix, name=name)
     return np.ascontiguousarray(array, np.float16 if array.dtype == np.float16 else np.float32)
 

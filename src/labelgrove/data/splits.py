@@ -1,4 +1,4 @@
-"""Splits and samples by a hash, so that a document never moves when others come or go."""
+"""Splits and samples by a hash, so that a document keeps its part when others come or go."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PARTS: tuple[Part, ...] = ("train", "dev", "test")
 class HashSplit:
     """Sends a document to train, dev or test by a hash of its key and the seed.
 
-    The key is whatever must stay together: a text (so that copies of it do not leak from train to
-    test), an id, a group. Making ``test`` larger moves no document from test to another part.
+    Documents with the same key stay together: a text (so that copies do not leak from train to
+    test), an id, a group. A larger ``test`` moves no document from test to another part.
 
     >>> split = HashSplit(dev=0.1, test=0.2, seed=0)
     >>> [split.part(text) for text in ("a red shoe", "a red shoe", "a grey hat")]
@@ -37,43 +37,32 @@ class HashSplit:
 
     def part(self, key: str) -> Part:
         """The part that a key belongs to."""
-        place = _hash(f"{self.seed}\0{key}")
-        if place < self._test:
+        number = _hash(f"{self.seed}\0{key}")
+        if number < self._test:
             return "test"
-        return "dev" if place >= self._dev else "train"
+        return "dev" if number >= self._dev else "train"
 
 
 def repeated_texts(judged: Iterable[str], learnt: Iterable[str]) -> int:
-    """How many of the texts that judge a model are among those that it learns from.
-
-    >>> repeated_texts(["a red shoe", "a grey hat"], ["a grey hat", "a hat"])
-    1
-    """
+    """How many of the ``judged`` texts, which measure a model, are among those it learns from."""
     judged = list(judged)
-    wanted = set(judged)
-    met = {text for text in learnt if text in wanted}
-    return sum(text in met for text in judged)
+    repeated = set(judged).intersection(learnt)
+    return sum(text in repeated for text in judged)
 
 
 def sample_documents(documents: Iterable[T], n: int, *, seed: int = 0) -> list[T]:
-    """``n`` documents at random, each with the same chance, in their order; holds only ``n``.
+    """``n`` random documents, all equally likely, in their order; keeps only ``n`` in memory.
 
-    Which places are drawn depends on the seed alone, and a larger sample contains a smaller one.
+    The positions depend on the seed alone, and a larger sample contains a smaller one.
 
     >>> sample_documents(range(100), 5), sample_documents(range(3), 5)
     ([6, 17, 45, 68, 78], [0, 1, 2])
     """
     if n < 0:
         raise ConfigError(f"n: must not be negative, got {n}")
-    # The n places with the smallest hashes; heapq keeps the smallest on top, so they are negated.
-    kept: list[tuple[int, int, T]] = []
-    for place, document in enumerate(documents):
-        entry = (-_hash(f"{seed}\0{place}"), place, document)
-        if len(kept) < n:
-            heapq.heappush(kept, entry)
-        elif n and entry[0] > kept[0][0]:
-            heapq.heapreplace(kept, entry)
-    return [document for _, _, document in sorted(kept, key=lambda entry: entry[1])]
+    entries = ((_hash(f"{seed}\0{i}"), i, document) for i, document in enumerate(documents))
+    sample = heapq.nsmallest(n, entries, key=lambda entry: entry[0])
+    return [document for _, _, document in sorted(sample, key=lambda entry: entry[1])]
 
 
 def _hash(string: str) -> int:

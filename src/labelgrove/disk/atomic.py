@@ -1,11 +1,11 @@
-"""Folders that appear whole or not at all: written beside their place, forced to disk, renamed.
+"""Folders that appear whole or not at all: written under another name, synced, then renamed.
 
-A writer that is killed leaves a sibling ``.NAME.labelgrove-tmp-XXXX``. Nothing reads such a folder,
-and the next write to NAME removes it. The writer holds a lock on its temporary folder, which ends
-with the process, so that a folder still being written by somebody else is left alone.
+A killed writer leaves a sibling ``.NAME.labelgrove-tmp-XXXX``. Nothing reads such a folder, and the
+next write to NAME removes it. A writer locks its temporary folder while its process lives, so that
+other processes leave the folder alone.
 
-Where the system cannot exchange two names in one step, a replaced folder is first renamed to
-``.NAME.labelgrove-old-XXXX``; should the writer be killed just then, the next write puts it back.
+If the system cannot exchange two names in one step, a replaced folder is first renamed to
+``.NAME.labelgrove-old-XXXX``. If the writer is killed just then, the next write puts it back.
 """
 
 from __future__ import annotations
@@ -29,17 +29,12 @@ _ASIDE = ".labelgrove-old-"
 
 
 def write_folder(path: str | Path, write: Callable[[Path], None], *, replace: bool = False) -> None:
-    """Makes the folder ``path`` out of what ``write(temporary_folder)`` puts there.
+    """Makes the folder ``path`` from what ``write(temporary_folder)`` puts there.
 
     An existing empty folder is filled. Anything else that exists is an error unless ``replace``;
-    the caller has made sure that it may go.
-
-    >>> import tempfile; folder = Path(tempfile.mkdtemp()) / "new"
-    >>> write_folder(folder, lambda temporary: (temporary / "a").touch())
-    >>> [p.name for p in folder.iterdir()]
-    ['a']
+    the caller has checked that it may be deleted.
     """
-    # A link to a folder stays a link; what it points to is replaced.
+    # A link to a folder stays a link; its target is replaced.
     target = Path(os.path.realpath(path))
     clean_up(target)
     if not replace and occupied(target):
@@ -55,24 +50,17 @@ def write_folder(path: str | Path, write: Callable[[Path], None], *, replace: bo
             _move_into_place(temporary, target, replace=replace)
             sync(target.parent)
     finally:
-        # After a swap the temporary name holds what was replaced.
+        # After an exchange, the temporary name is that of the replaced folder.
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def occupied(path: Path) -> bool:
-    """Whether something other than an empty folder is there.
-
-    >>> occupied(Path("/")), occupied(Path("/no/such"))
-    (True, False)
-    """
+    """Whether something other than an empty folder is there."""
     return os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir()))
 
 
 def clean_up(target: Path) -> None:
-    """Removes what killed writes to ``target`` left beside it; puts back what one took away.
-
-    >>> clean_up(Path("/no/such/folder"))
-    """
+    """Removes what killed writes to ``target`` left beside it; puts back a folder moved aside."""
     for aside in leftovers(target, _ASIDE):
         if target.exists():
             shutil.rmtree(aside, ignore_errors=True)
@@ -85,10 +73,7 @@ def clean_up(target: Path) -> None:
 
 
 def clean_up_inside(folder: Path) -> None:
-    """Removes every abandoned temporary folder directly inside ``folder``, whatever its target.
-
-    >>> clean_up_inside(Path("/no/such/folder"))
-    """
+    """Removes every abandoned temporary folder directly inside ``folder``, whatever its target."""
     if folder.is_dir():
         names = (p.name[1:].partition(_TEMPORARY) for p in folder.glob(f".*{_TEMPORARY}*"))
         for target in {name for name, _, _ in names}:
@@ -96,24 +81,16 @@ def clean_up_inside(folder: Path) -> None:
 
 
 def leftovers(target: Path, mark: str = _TEMPORARY) -> list[Path]:
-    """Temporary folders of writes to ``target``, abandoned or under way.
-
-    >>> leftovers(Path("/no/such/folder"))
-    []
-    """
+    """Temporary folders of writes to ``target``, abandoned or in progress."""
     if not target.parent.is_dir():
         return []
-    found = (p for p in target.parent.iterdir() if p.name.startswith(f".{target.name}{mark}"))
-    return sorted(p for p in found if p.is_dir() and not p.is_symlink())
+    start = f".{target.name}{mark}"
+    siblings = (p for p in target.parent.iterdir() if p.name.startswith(start))
+    return sorted(p for p in siblings if p.is_dir() and not p.is_symlink())
 
 
 def write_file(path: Path, content: bytes, *, exclusive: bool = True) -> None:
-    """Writes a small file and forces it to disk; without ``exclusive``, replaces it in one step.
-
-    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a"
-    >>> write_file(file, b"1"); write_file(file, b"2", exclusive=False); file.read_bytes()
-    b'2'
-    """
+    """Writes a small file and syncs it to disk; without ``exclusive``, replaces it in one step."""
     goal = path if exclusive else path.with_name(f".{path.name}.tmp")
     with goal.open("xb" if exclusive else "wb") as file:
         file.write(content)
@@ -125,10 +102,7 @@ def write_file(path: Path, content: bytes, *, exclusive: bool = True) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Forces a folder's list of names to disk, where the system can.
-
-    >>> sync(Path("."))
-    """
+    """Syncs a folder's list of names to disk, if the system can."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -140,7 +114,7 @@ def sync(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """Locks a folder while this process lives; False when another holds it or locks do not work."""
+    """Locks a folder; yields False if another process holds the lock or locks do not work."""
     if sys.platform == "win32":
         yield True
         return
@@ -164,7 +138,7 @@ def _move_into_place(temporary: Path, target: Path, *, replace: bool) -> None:
     elif not replace:
         raise ConfigError(f"{target}: appeared while it was being written; choose another folder")
     elif not _exchange(temporary, target):
-        # Two steps where the system has no exchange: between them the old folder has another name.
+        # The system has no exchange: between these two steps the old folder has another name.
         aside = temporary.with_name(temporary.name.replace(_TEMPORARY, _ASIDE))
         target.rename(aside)
         try:
@@ -176,7 +150,7 @@ def _move_into_place(temporary: Path, target: Path, *, replace: bool) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Swaps two names in one step, so that at no moment one of them is missing."""
+    """Exchanges two names in one step, so that neither is ever missing."""
     if not sys.platform.startswith("linux"):
         return False
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)

@@ -1,10 +1,10 @@
-"""A folder of parts with a manifest: what models, finished stages and checkpoints have in common.
+"""A folder of parts with a manifest: the format of models, finished stages and checkpoints.
 
-``manifest.json`` states the format, what the folder is, the library versions and, for each file,
-its size and two SHA-256 digests: one of the whole file, one of sampled blocks for files too large
-to read at every start. The manifest carries a digest of itself. Every part is ``NAME.json`` (its
-settings) and ``NAME.safetensors`` (its arrays). Nothing read from a folder is trusted before it is
-checked, and nothing in it can name a class or run code.
+``manifest.json`` has the format, the kind of folder, the library versions and, for each file, its
+size and two SHA-256 digests: one of the whole file, one of sampled blocks for files too large to
+read at every start. The manifest has a digest of itself. Every part is ``NAME.json`` (its settings)
+and ``NAME.safetensors`` (its arrays). Nothing from a folder is used before it is checked, and
+nothing in it can name a class or run code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from labelgrove.errors import ConfigError, ModelFormatError
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-UNCHECKED = "README.md"  # people edit a model's card; it is neither listed nor checked
+UNCHECKED = "README.md"  # people edit a model's card, so it is neither listed nor checked
 Verify = Literal["auto", "full", "quick", "none"]
 
 _FULL_CHECK_LIMIT = 512 << 20
@@ -60,12 +60,7 @@ def write_bundle(
 ) -> None:
     """Writes parts and manifest as one folder that appears whole or not at all.
 
-    ``extra`` may write further files into the folder it is given; they are listed and checked too.
-
-    >>> import tempfile; folder = Path(tempfile.mkdtemp()) / "b"
-    >>> write_bundle(folder, kind="model", fields={}, parts={"tree": Part({"depth": 2})})
-    >>> read_bundle(folder, kind="model").parts["tree"].config
-    {'depth': 2}
+    ``extra`` may write further files into the folder it gets; they are listed and checked too.
     """
     for name in parts:
         if not _PART_NAME.fullmatch(name) or name == "manifest" or len(name) > 200:
@@ -73,7 +68,7 @@ def write_bundle(
                 f"{name!r} cannot be the name of a part: use a-z, 0-9, _ and -, "
                 "with / between levels"
             )
-    # Everything that can be refused is refused before the first byte is written.
+    # Refuse what cannot be written before the first byte is written.
     about = jsonio.plain(fields, "manifest")
     configs = {n: jsonio.dump(p.config, where=f"{n}.config") for n, p in parts.items()}
 
@@ -86,7 +81,7 @@ def write_bundle(
             files.pop(UNCHECKED, None)
             ours = {MANIFEST, *(f"{n}.{kind}" for n in parts for kind in ("json", "safetensors"))}
             if taken := sorted(ours & set(files)):
-                raise ConfigError(f"{taken[0]}: is labelgrove's own; name the extra file otherwise")
+                raise ConfigError(f"{taken[0]}: labelgrove writes this file; rename the extra one")
         for name, part in parts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             file = folder / f"{name}.json"
@@ -115,10 +110,6 @@ def read_bundle(path: str | Path, *, kind: str, verify: Verify = "auto") -> Bund
 
     Sizes and array headers are always checked. ``full`` compares every byte with the manifest,
     ``quick`` sampled blocks, ``none`` no content; ``auto`` is full up to 512 MiB, else quick.
-
-    >>> read_bundle("/no/such/folder", kind="model")
-    Traceback (most recent call last):
-    labelgrove.errors.ModelFormatError: /no/such/folder: no such folder
     """
     if verify not in ("auto", "full", "quick", "none"):
         raise ConfigError(f"verify: must be auto, full, quick or none, got {verify!r}")
@@ -141,12 +132,7 @@ def read_bundle(path: str | Path, *, kind: str, verify: Verify = "auto") -> Bund
 
 
 def read_manifest(path: str | Path, *, kind: str) -> dict[str, Any]:
-    """The manifest of a folder, checked against its own checksum; no other file is looked at.
-
-    >>> read_manifest(".", kind="model")
-    Traceback (most recent call last):
-    labelgrove.errors.ModelFormatError: .: not a labelgrove model (it has no manifest.json)
-    """
+    """The manifest of a folder, checked against its own checksum; reads no other file."""
     folder, file = Path(path), Path(path) / MANIFEST
     if not folder.is_dir():
         if folder.exists():
@@ -180,11 +166,7 @@ def read_manifest(path: str | Path, *, kind: str) -> dict[str, Any]:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of what may change a model's results, as far as installed.
-
-    >>> "numpy" in library_versions()
-    True
-    """
+    """Versions of the installed libraries that may change a model's results."""
     versions = {"labelgrove": VERSION, "python": platform.python_version()}
     for name in ("numpy", "scipy", "scikit-learn", "torch", "transformers"):
         try:
@@ -198,17 +180,13 @@ _RESTORE = "copy the folder again from where it was made"
 
 
 def manifest_checksum(manifest: Mapping[str, Any]) -> str:
-    """The digest that a manifest carries of itself.
-
-    >>> manifest_checksum({"checksum": "x"}) == manifest_checksum({})
-    True
-    """
+    """The digest that a manifest has of itself."""
     rest = {key: manifest[key] for key in sorted(manifest) if key != "checksum"}
     return hashlib.sha256(jsonio.dump(rest, indent=None)).hexdigest()
 
 
 def _check_lists(manifest: Mapping[str, Any], file: Path) -> None:
-    """The checksum says that the manifest is as written, not that its writer meant well."""
+    """Refuses dangerous entries: the checksum shows only that nothing has changed."""
     files, parts = manifest.get("files"), manifest.get("parts")
     if not isinstance(files, dict) or not isinstance(parts, list):
         raise ModelFormatError(f"{file}: has no lists of files and parts")
@@ -237,7 +215,7 @@ def _is_safe(name: str) -> bool:
 
 
 def _regular_size(folder: Path, name: str) -> int:
-    """Size of a file, once it is sure to be a plain file inside the folder."""
+    """Size of a file, after checking that it is a plain file inside the folder."""
     file = folder / name
     try:
         inside = Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
@@ -279,7 +257,7 @@ def _content(file: Path) -> bytes:
 
 
 def _listed(file: Path) -> dict[str, Any]:
-    """Describes a file that somebody else wrote, and forces it to disk."""
+    """Describes a file that other code wrote, and syncs it to disk."""
     name = file.name
     if file.is_symlink() or not file.is_file() or not _is_safe(name):
         raise ConfigError(f"{name!r} cannot be part of a model folder: not a plain file")

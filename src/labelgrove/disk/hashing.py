@@ -1,7 +1,7 @@
-"""Content hashes: the same inputs give the same key on any machine, other inputs another one.
+"""Content hashes: equal inputs have the same key on any machine, other inputs another one.
 
-Stages of a run are found again by these keys, so every value is hashed with its type and its
-length: ``1``, ``1.0``, ``"1"`` and ``True`` differ, and so do ``["ab"]`` and ``["a", "b"]``.
+Stored stages of a run are found by these keys, so every value is hashed with its type and length:
+``1``, ``1.0``, ``"1"`` and ``True`` differ, and so do ``["ab"]`` and ``["a", "b"]``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import struct
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from labelgrove.disk.tensors import array_blocks
 from labelgrove.errors import ConfigError
 
 _CHUNK = 65_536  # strings joined at a time; part of the definition of the hash
+_WIDENED = 1 << 20  # indices widened at a time
 
 
 def content_hash(*objects: Any) -> str:
@@ -40,15 +41,7 @@ def content_hash(*objects: Any) -> str:
 
 
 def file_hash(file: Path) -> str:
-    """SHA-256, in hex, of what a file holds.
-
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "a"
-    >>> file.write_bytes(b"a")
-    1
-    >>> file_hash(file)[:8]
-    'ca978112'
-    """
+    """SHA-256, in hex, of a file's content."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
@@ -156,7 +149,7 @@ def _add_array(digest: Any, array: npt.NDArray[Any]) -> None:
 
 
 def _is_sparse(value: Any) -> bool:
-    # Whoever holds a sparse matrix has imported scipy.sparse; everybody else need not.
+    # A sparse matrix exists only if scipy.sparse is loaded; there is no need to load it here.
     sparse = sys.modules.get("scipy.sparse")
     return sparse is not None and bool(sparse.issparse(value))
 
@@ -166,14 +159,8 @@ def _sparse(value: Any) -> bytes:
     used = int(csr.indptr[-1])
     digest = hashlib.sha256(f"csr {csr.dtype.newbyteorder('<').str} {csr.shape}\0".encode())
     # SciPy chooses the width of indices by size and history; the content is the same.
-    for array in _widened((csr.indptr, csr.indices[:used])):
-        _add_array(digest, array)
+    for indices in (csr.indptr, csr.indices[:used]):
+        for start in range(0, len(indices), _WIDENED):
+            _add_array(digest, indices[start : start + _WIDENED].astype(np.int64))
     _add_array(digest, csr.data[:used])
     return digest.digest()
-
-
-def _widened(arrays: Iterable[npt.NDArray[Any]]) -> Iterable[npt.NDArray[np.int64]]:
-    step = 1 << 20
-    for array in arrays:
-        for start in range(0, len(array), step):
-            yield array[start : start + step].astype(np.int64)

@@ -22,10 +22,10 @@ else:
 
 
 class FileLock:
-    """Takes the lock when made; ``taken`` says whether that worked, ``previous`` who had it before.
+    """Tries to take the lock when made; ``taken`` is whether it did, ``previous`` the last holder.
 
-    The operating system drops the lock when its holder dies, however it dies, so a lock file left
-    behind is only a note of who that was (``previous``), never an obstacle.
+    The operating system releases the lock when its holder ends, for whatever reason. A lock file
+    left behind is only a note of who held it (``previous``).
 
     >>> import tempfile; file = Path(tempfile.mkdtemp()) / "lock"
     >>> first, second = FileLock(file), FileLock(file)
@@ -36,20 +36,16 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        # Children made by fork share the descriptor: letting go must only close it, in any process.
+        # Forked children share the descriptor, so the finalizer must only close it.
         self._close = weakref.finalize(self, os.close, self._descriptor)
-        # Somebody may be trying the lock for an instant, to see whether a run is alive.
+        # Another process may hold the lock for an instant, to see whether a run is alive.
         self.taken = any(_try_lock(self._descriptor, wait) for wait in (0.1, 0.1, 0.0))
         self.previous = _read_note(path)
         if self.taken:
             self._note({"pid": os.getpid(), "host": platform.node(), "since": time.time()})
 
     def release(self) -> None:
-        """Gives the lock back and wipes the note; does nothing when called again.
-
-        >>> import tempfile; lock = FileLock(Path(tempfile.mkdtemp()) / "lock")
-        >>> lock.release(); lock.release()
-        """
+        """Releases the lock and clears the note; does nothing when called again."""
         if self._close.alive and self.taken:
             self._note(None)
             _unlock(self._descriptor)
@@ -64,11 +60,7 @@ class FileLock:
 
 
 def lock_holder(path: Path) -> dict[str, Any] | None:
-    """Who holds a lock now, or None.
-
-    >>> lock_holder(Path("/no/such/lock")) is None
-    True
-    """
+    """The process that holds a lock now, or None."""
     if not path.is_file():
         return None
     descriptor = os.open(path, os.O_RDWR)

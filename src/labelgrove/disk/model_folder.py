@@ -1,4 +1,4 @@
-"""Model folders: saved whole or not at all, checked when loaded, mapped rather than read."""
+"""Model folders: saved whole or not at all, checked when loaded, memory-mapped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from labelgrove.errors import ConfigError, ModelFormatError
 
 @dataclass(frozen=True)
 class StoredModel:
-    """What a model folder holds; arrays are read-only maps of its files."""
+    """The content of a model folder; arrays are read-only maps of its files."""
 
     path: Path
     method: str
@@ -43,16 +43,11 @@ def save_model(
     overwrite: bool = False,
     extra: Callable[[Path], None] | None = None,
 ) -> None:
-    """Writes a model folder: beside its place first, then moved there in one step.
+    """Writes a model folder under a temporary name, then renames it in one step.
 
     ``method`` is the method's name, never a class. ``overwrite`` replaces a labelgrove model and
     nothing else: a folder with files that labelgrove did not write is refused. ``extra`` may write
-    more files (an encoder, a README.md) into the folder it is given.
-
-    >>> import tempfile; folder = Path(tempfile.mkdtemp()) / "model"
-    >>> save_model(folder, method="linear", params={"C": 1.0}, parts={"tree": Part({"depth": 2})})
-    >>> load_model(folder).params
-    {'C': 1.0}
+    more files (an encoder, a README.md) into the folder it gets.
     """
     target = Path(os.path.realpath(path))
     clean_up(target)
@@ -73,15 +68,9 @@ def save_model(
 
 
 def load_model(path: str | Path, *, verify: Verify = "auto") -> StoredModel:
-    """Reads a model folder; anything damaged, incomplete, unsafe or too new is refused.
+    """Reads a model folder; refuses one that is damaged, incomplete, unsafe or too new.
 
-    Sizes and array headers are always checked. ``full`` compares every byte with the manifest,
-    ``quick`` sampled blocks, ``none`` no content; ``auto`` is full up to 512 MiB, else quick.
-
-    >>> import tempfile, numpy as np; folder = Path(tempfile.mkdtemp()) / "model"
-    >>> save_model(folder, method="linear", params={}, parts={"w": Part({}, {"w": np.ones(2)})})
-    >>> load_model(folder).parts["w"].arrays["w"]
-    array([1., 1.])
+    ``verify`` is explained at :func:`read_bundle`.
     """
     bundle = read_bundle(path, kind="model", verify=verify)
     manifest = bundle.manifest
@@ -92,26 +81,14 @@ def load_model(path: str | Path, *, verify: Verify = "auto") -> StoredModel:
 
 
 def model_size(path: str | Path) -> int:
-    """Bytes on disk of a model's files, by its manifest.
-
-    >>> import tempfile; folder = Path(tempfile.mkdtemp()) / "model"
-    >>> save_model(folder, method="linear", params={}, parts={})
-    >>> model_size(folder) == (folder / "manifest.json").stat().st_size
-    True
-    """
+    """Bytes on disk of a model's files, by its manifest."""
     manifest = read_manifest(path, kind="model")
     listed = sum(int(entry["size"]) for entry in manifest["files"].values())
     return listed + (Path(path) / MANIFEST).stat().st_size
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuses a folder that overwriting must not delete, because not all in it is a model's.
-
-    >>> check_replaceable(Path("/"))
-    Traceback (most recent call last):
-    ...
-    labelgrove.errors.ModelFormatError: /: will not be overwritten, because it is not a whole ...
-    """
+    """Refuses to overwrite a folder with files that do not belong to a model."""
     try:
         manifest = read_manifest(folder, kind="model")
     except ModelFormatError as error:

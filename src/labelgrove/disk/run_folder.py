@@ -1,11 +1,11 @@
-"""Run folders: finished stages and checkpoints that a killed or repeated run picks up again.
+"""Run folders: finished stages and checkpoints that a killed or repeated run uses again.
 
-A stage is known by the content of its inputs. Run it again with the same inputs and its result is
-mapped from disk; with other inputs it is computed and kept beside the earlier one, so that a run
-with another ranker setting re-uses the features. In the folder::
+A stage is identified by the content of its inputs. With the same inputs, its result is mapped from
+disk; with other inputs, it is computed and stored beside the earlier one, so that a run with
+another ranker setting uses the same features. In the folder::
 
-    run.json                              what this is, and whether the run finished
-    log.jsonl                             what happened when
+    run.json                              the format, and whether the run finished
+    log.jsonl                             events with their times
     stages/NAME/KEY/                      the result of a finished stage
     checkpoints/NAME/KEY/step-STEP/       the last two checkpoints of an unfinished one
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,16 +34,13 @@ from labelgrove.errors import ConfigError, ModelFormatError
 
 _STAGE_NAME = re.compile(r"[a-z0-9_-]+(/[a-z0-9_-]+)*")
 _RUN, _LOCK, _LOG = "run.json", "lock", "log.jsonl"
-_KEPT_CHECKPOINTS = 2
+_CHECKPOINTS = 2
 
 
 def stage_key(name: str, inputs: Mapping[str, Any]) -> str:
-    """The key under which a stage's result is kept.
+    """The key under which a stage's result is stored.
 
-    Pass it on as an input of a later stage instead of hashing the large result again.
-
-    >>> stage_key("tfidf", {"texts": ["a"]}) == stage_key("tfidf", {"texts": ["b"]})
-    False
+    Use it as an input of a later stage instead of hashing the large result again.
     """
     return _key(name, _input_hashes(inputs))
 
@@ -51,9 +48,9 @@ def stage_key(name: str, inputs: Mapping[str, Any]) -> str:
 class RunFolder:
     """A folder for one training run, used by one process at a time.
 
-    With ``resume`` finished stages are used again. Without it a folder that already holds a run is
-    an error, so that nobody continues an old run by accident. Of processes that train one model
-    together only the first writes; the others read what is there and keep the rest to themselves.
+    With ``resume``, finished stages are used again. Without it, a folder with a run in it is an
+    error, so that nobody continues an old run by accident. Of several processes that train one
+    model, only the first writes; the others read stored stages and store nothing.
 
     >>> import tempfile
     >>> with RunFolder(Path(tempfile.mkdtemp()) / "run") as run:
@@ -85,7 +82,7 @@ class RunFolder:
         about = _read_run(self.path)
         if about is not None and not resume:
             raise ConfigError(
-                f"{self.path}: holds {'a finished' if about['finished'] else 'an unfinished'} run; "
+                f"{self.path}: has {'a finished' if about['finished'] else 'an unfinished'} run; "
                 "add --resume to continue it (finished stages are used again) "
                 "or choose another folder"
             )
@@ -94,16 +91,16 @@ class RunFolder:
         self._about = about
         self._write_about(finished=False)
         for kind in ("stages", "checkpoints"):
-            # We hold the lock, so whatever is half-written was left by a killed run.
+            # We hold the lock, so a killed run left whatever is half-written.
             for folder in self.path.glob(f"{kind}/**/"):
                 clean_up_inside(folder)
         self.log({"kind": "run_start", "took_over_from": self._lock.previous})
 
     def stage(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Part]) -> Part:
-        """The result of ``compute()``, or what it returned for the same inputs before.
+        """The result of ``compute()``, or the stored result for the same inputs.
 
-        ``inputs`` must hold everything the result depends on. The result is always the stored one:
-        its arrays are read-only maps of files, and tuples in its config have become lists.
+        ``inputs`` must contain everything that the result depends on. The result is always read
+        from disk: its arrays are read-only maps of files, and tuples in its config are lists.
         """
         hashes = _input_hashes(inputs)
         key = _key(name, hashes)
@@ -136,7 +133,7 @@ class RunFolder:
         return read_bundle(folder, kind="stage", verify="none").parts["result"]
 
     def checkpoint(self, stage: str) -> Checkpoints:
-        """Where the stage that is being computed keeps its checkpoints, for its present inputs."""
+        """The checkpoints of the stage that is being computed, for its present inputs."""
         if stage not in self._computing:
             raise ConfigError(f"stage {stage!r} is not being computed: it has no checkpoints")
         return Checkpoints(self._folder("checkpoints", stage, self._computing[stage]))
@@ -151,14 +148,14 @@ class RunFolder:
             jsonio.append_line(self._log.path, {"time": time.time(), **event})
 
     def finish(self) -> None:
-        """Notes that the run came to its end; its stages stay for later runs."""
+        """Records that the run has ended; its stages stay for later runs."""
         if not self._writes:
             return
         self._write_about(finished=True)
         self.log({"kind": "run_finished"})
 
     def status(self) -> RunStatus:
-        """What the folder holds; see :func:`run_status`."""
+        """The content of the folder; see :func:`run_status`."""
         return run_status(self.path)
 
     def close(self) -> None:
@@ -167,7 +164,7 @@ class RunFolder:
             self._lock.release()
 
     def remove(self) -> None:
-        """Deletes the folder; for runs whose result is safe elsewhere."""
+        """Deletes the folder; for runs whose result is stored elsewhere."""
         if self._writes:
             shutil.rmtree(self.path)
 
@@ -189,21 +186,13 @@ class RunFolder:
 
 
 class Checkpoints:
-    """The checkpoints of one stage: the last two are kept, in case the last one is damaged.
-
-    >>> import tempfile; checkpoints = Checkpoints(Path(tempfile.mkdtemp()))
-    >>> checkpoints.latest() is None
-    True
-    >>> checkpoints.save(Part({"loss": 0.5}), step=10)
-    >>> step, part = checkpoints.latest(); step, part.config
-    (10, {'loss': 0.5})
-    """
+    """The checkpoints of one stage: the last two, in case the last one is damaged."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def save(self, part: Part, *, step: int) -> None:
-        """Keeps ``part`` as the state after ``step``, whole or not at all."""
+        """Stores ``part`` as the state after ``step``, whole or not at all."""
         write_bundle(
             self._path(step),
             kind="checkpoint",
@@ -211,10 +200,10 @@ class Checkpoints:
             parts={"state": part},
             replace=True,
         )
-        # A later step than the one just saved belongs to an attempt that was given up.
+        # A later step than the one just saved belongs to an abandoned attempt.
         steps = self.steps()
-        kept = [s for s in steps if s <= step][-_KEPT_CHECKPOINTS:]
-        for other in set(steps) - set(kept):
+        latest = [s for s in steps if s <= step][-_CHECKPOINTS:]
+        for other in set(steps) - set(latest):
             shutil.rmtree(self._path(other), ignore_errors=True)
 
     def latest(self) -> tuple[int, Part] | None:
@@ -227,11 +216,11 @@ class Checkpoints:
         return None
 
     def others(self) -> bool:
-        """Whether the stage has checkpoints of other inputs, which are of no use to this one."""
+        """Whether the stage has checkpoints of other inputs, which it cannot use now."""
         return any(p.parent != self.folder for p in self.folder.parent.glob("*/step-*"))
 
     def steps(self) -> list[int]:
-        """The steps of which checkpoints exist, in order."""
+        """The steps that have checkpoints, in order."""
         return sorted(int(p.name.removeprefix("step-")) for p in self.folder.glob("step-*"))
 
     def _path(self, step: int) -> Path:
@@ -252,7 +241,7 @@ class StageStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """What a run folder holds. ``holder`` is the process that uses it now."""
+    """The content of a run folder. ``holder`` is the process that uses it now."""
 
     path: Path
     state: Literal["running", "finished", "unfinished"]
@@ -263,7 +252,7 @@ class RunStatus:
 
 
 def run_status(path: str | Path) -> RunStatus:
-    """Looks into a run folder without opening the run; works while it is running.
+    """Reads a run folder without opening the run; works while it is running.
 
     >>> import tempfile; folder = Path(tempfile.mkdtemp()) / "run"
     >>> with RunFolder(folder) as run:
@@ -289,8 +278,8 @@ def run_status(path: str | Path) -> RunStatus:
     )
 
 
-def _in_order(found: Any) -> list[StageStatus]:
-    present = (s for s in found if s is not None)
+def _in_order(statuses: Iterable[StageStatus | None]) -> list[StageStatus]:
+    present = (s for s in statuses if s is not None)
     return sorted(present, key=lambda s: (s.created, s.name, s.step or 0))
 
 
@@ -329,7 +318,7 @@ def _check_usable(folder: Path) -> None:
     names = {p.name for p in folder.iterdir()}
     if _RUN not in names and names - {_LOCK, f".{_RUN}.tmp"}:
         raise ConfigError(
-            f"{folder}: holds other files and is not a run folder; choose a new or empty folder"
+            f"{folder}: has other files and is not a run folder; choose a new or empty folder"
         )
 
 

@@ -1,8 +1,8 @@
 """Arrays on disk in the safetensors layout: written without a second copy, read by mapping.
 
-The layout is eight bytes of header length, a JSON header, then the arrays one after the other
-without gaps. We pad the header so that the data starts on a 64-byte boundary, and write large item
-sizes first, so that every array is aligned to its items and can be used where it lies.
+The layout is eight bytes of header length, a JSON header, then the arrays one after another without
+gaps. We pad the header so that the data starts on a 64-byte boundary, and write large item sizes
+first, so that every array is aligned to its items and can be used in place.
 
 Why not the package safetensors: it copies what it reads into the process's own memory, while mapped
 files are shared by all workers of a service and need no time to load.
@@ -47,7 +47,7 @@ _BLOCK = 16 << 20
 
 
 def write_tensors(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-    """Writes named arrays to a new file, forces it to disk and returns its SHA-256.
+    """Writes named arrays to a new file, syncs it to disk and returns its SHA-256.
 
     >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.safetensors"
     >>> len(write_tensors(file, {"x": np.arange(3)})), read_tensors(file)["x"].tolist()
@@ -83,11 +83,6 @@ def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a file as read-only views of one memory map.
 
     A header that does not describe the file exactly is a ModelFormatError.
-
-    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.safetensors"
-    >>> _ = write_tensors(file, {"x": np.zeros(2)})
-    >>> read_tensors(file)["x"].flags.writeable
-    False
     """
     try:
         with path.open("rb") as file:
@@ -99,7 +94,7 @@ def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, (dtype, shape, begin) in _checked_entries(header, path, size - start).items():
         array = np.ndarray(shape, dtype, buffer=mapped, offset=start + begin)
-        if not array.flags.aligned:  # never in files of ours; kernels may not read such arrays
+        if not array.flags.aligned:  # not in our own files; kernels cannot read such arrays
             array = array.copy()
             array.flags.writeable = False
         arrays[name] = array
@@ -107,13 +102,7 @@ def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def tensor_sizes(path: Path) -> dict[str, int]:
-    """How many numbers each tensor of a file has, of whatever type, by its header alone.
-
-    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.safetensors"
-    >>> _ = write_tensors(file, {"x": np.zeros((2, 3))})
-    >>> tensor_sizes(file)
-    {'x': 6}
-    """
+    """How many numbers each tensor of a file has, of any type, by its header alone."""
     with path.open("rb") as file:
         header, _ = _read_header(file, path, os.fstat(file.fileno()).st_size)
     header.pop("__metadata__", None)
@@ -121,15 +110,11 @@ def tensor_sizes(path: Path) -> dict[str, int]:
 
 
 def array_blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
-    """An array's little-endian bytes in C order, in pieces that copy a few megabytes at most.
-
-    >>> b"".join(array_blocks(np.array([[1, 2], [3, 4]], dtype=np.uint8).T))
-    b'\\x01\\x03\\x02\\x04'
-    """
-    wanted = array.dtype.newbyteorder("<")
+    """An array's little-endian bytes in C order, in pieces that copy a few megabytes at most."""
+    little = _little(array.dtype)
     if array.size == 0:
         return
-    if array.flags.c_contiguous and array.dtype == wanted:
+    if array.flags.c_contiguous and array.dtype == little:
         flat = array.reshape(-1).view(np.uint8).data
         for start in range(0, len(flat), _BLOCK):
             yield flat[start : start + _BLOCK]
@@ -137,9 +122,9 @@ def array_blocks(array: npt.NDArray[Any]) -> Iterator[memoryview]:
         rows = max(1, len(array) * _BLOCK // array.nbytes)
         for start in range(0, len(array), rows):
             block = array[start : start + rows]
-            yield from array_blocks(np.ascontiguousarray(block, dtype=wanted))
+            yield from array_blocks(np.ascontiguousarray(block, dtype=little))
     else:
-        yield from array_blocks(np.ascontiguousarray(array, dtype=wanted))
+        yield from array_blocks(np.ascontiguousarray(array, dtype=little))
 
 
 def _ordered(
@@ -182,7 +167,7 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[dict[str, Any],
 def _checked_entries(
     header: Mapping[str, Any], path: Path, data_size: int
 ) -> dict[str, tuple[np.dtype[Any], tuple[int, ...], int]]:
-    """Name -> dtype, shape, begin; only when the arrays fill the data exactly, end to end."""
+    """Name -> dtype, shape, begin; refuses arrays that do not fill the data exactly."""
     entries: dict[str, tuple[np.dtype[Any], tuple[int, ...], int]] = {}
     extents: list[tuple[int, int]] = []
     for name, entry in header.items():

@@ -1,7 +1,7 @@
-"""What a label looks like in feature space, for building trees from.
+"""Labels in feature space, to build trees from.
 
-Descriptions are ``Features``: they have the blocks that the documents
-have. A row has unit length over both blocks together.
+Descriptions are ``Features`` with the same blocks as the documents. A row has unit length over both
+blocks together.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from labelgrove import _native
-from labelgrove.core.arrays import CSR, as_csr, csr_from_arrays, csr_parts
+from labelgrove.core.arrays import CSR, as_csr, csr_parts, entry_rows, narrow_csr, with_values
 from labelgrove.core.topk import top_k
 from labelgrove.data.corpus import LabelIndex, Strings
 from labelgrove.data.features import Features, as_features, row_blocks, scaled_rows
@@ -32,9 +31,9 @@ def pifa(
     """Positive instance feature aggregation: the unit-length sum of each label's documents.
 
     With ``row_weights`` a document with n labels counts 1/sqrt(n) for each of them, so that
-    documents which bear many labels do not blur all of them. A label without documents, or whose
-    documents have no features, gets a zero row. Label weights are ignored: a label is there or not.
-    The dense block is float16 where the documents' is.
+    documents with many labels do not blur all of them. A label without documents, or whose
+    documents have no features, gets a zero row. Label weights are ignored. The dense block has the
+    precision of the documents'.
 
     >>> pifa([[3.0, 0.0], [0.0, 4.0]], [[1, 0], [1, 1]], row_weights=False).dense
     array([[0.6, 0.8],
@@ -63,13 +62,7 @@ def _unit_sums(rows: Features, weights: CSR, *, threads: int | None = None) -> F
     count = int(weights.shape[0])
     terms = None
     if rows.sparse is not None:
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "z.indptr": indptr,
-            "z.indices": indices,
-            "z.data": data,
-            "z.shape": np.array([count, rows.terms]),
-        }
-        terms = csr_from_arrays(arrays, "z")
+        terms = narrow_csr(data, indices, indptr, (count, rows.terms))
     if rows.dense is None:
         return Features(terms)
     return Features(terms, dense.view(rows.dense.dtype).reshape(count, rows.width))
@@ -86,28 +79,21 @@ def l2_normalised(matrix: Any) -> Features:
     squares = np.zeros(len(features))
     terms, dense = features.sparse, features.dense
     if terms is not None:
-        rows = np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr))
-        squares += np.bincount(
-            rows, weights=np.square(terms.data, dtype=np.float64), minlength=terms.shape[0]
-        )
+        rows = entry_rows(terms)
+        squares += np.bincount(rows, np.square(terms.data, dtype=np.float64), terms.shape[0])
     if dense is not None:
         for block in row_blocks(dense):
             squares[block] += np.square(dense[block], dtype=np.float64).sum(axis=1)
     scale = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
     if terms is not None:
-        data = (terms.data * scale[rows]).astype(np.float32)
-        terms = sparse.csr_array((data, terms.indices, terms.indptr), shape=terms.shape)
+        terms = with_values(terms, (terms.data * scale[rows]).astype(np.float32))
     return Features(terms, None if dense is None else scaled_rows(dense, scale))
 
 
 def pii(labels: Any) -> Features:
-    """Positive instance indices: a label is the unit-length list of the documents that bear it.
+    """Positive instance indices: a label is the unit-length list of its documents.
 
     As in :func:`pifa`, a document with n labels counts 1/sqrt(n) for each.
-
-    >>> pii([[1, 0], [1, 0]]).to_csr().toarray().round(3)
-    array([[0.707, 0.707],
-           [0.   , 0.   ]], dtype=float32)
     """
     by_label = _documents_of_labels(as_csr(labels, name="labels"), row_weights=True)
     return l2_normalised(by_label)
@@ -125,12 +111,9 @@ def smoothed(
 ) -> Features:
     """Label features mixed with those of labels that occur with them.
 
-    A random walk from each label goes to a document that bears it and on to a label of that
-    document, or with probability ``restart`` back to the start. The ``neighbours`` labels visited
-    most, by their visits, are the weights of the mixture (symmetrically normalised).
-
-    >>> smoothed(np.eye(3), [[1, 1, 0], [0, 0, 1]]).dense[2]
-    array([0., 0., 1.], dtype=float32)
+    A random walk from each label goes to one of its documents and on to a label of that document,
+    or with probability ``restart`` back to the start. The ``neighbours`` most visited labels are
+    mixed, weighted by their visits (symmetrically normalised).
     """
     z, y = as_features(described, name="label features"), as_csr(labels, name="labels")
     if len(z) != y.shape[1]:
@@ -138,13 +121,13 @@ def smoothed(
     graph = _largest(_visits(y, walk_length, restart, seed), neighbours)
     out_of = np.asarray(graph.sum(axis=1)).ravel()
     into = np.asarray(graph.sum(axis=0)).ravel()
-    rows = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
-    graph.data = (graph.data / np.sqrt(out_of[rows] * into[graph.indices])).astype(np.float32)
+    degrees = out_of[entry_rows(graph)] * into[graph.indices]
+    graph.data = (graph.data / np.sqrt(degrees)).astype(np.float32)
     return _unit_sums(z, graph, threads=threads)
 
 
 def _visits(labels: CSR, walk_length: int, restart: float, seed: int) -> CSR:
-    """Labels x labels: how often the walk from a row's label stood on a column's."""
+    """Labels x labels: how often the walk from a row's label visited a column's."""
     by_label = labels.T.tocsr()
     count = labels.shape[1]
     blocks = []
@@ -174,11 +157,7 @@ def _random_column(matrix: CSR, rows: Any, random: np.random.Generator) -> Any:
 
 
 def concatenated(first: Any, second: Any) -> Features:
-    """Two descriptions of the same labels side by side, each of unit length.
-
-    >>> concatenated([[2.0]], [[0.0, 3.0]]).dense.tolist()
-    [[1.0, 0.0, 1.0]]
-    """
+    """Two descriptions of the same labels side by side, each of unit length."""
     a, b = l2_normalised(first), l2_normalised(second)
     _same_labels(a, b)
     terms = [block for block in (a.sparse, b.sparse) if block is not None]
@@ -193,9 +172,6 @@ def combined(first: Any, second: Any, *, weight: float = 0.5) -> Features:
     """(1 - weight) * first + weight * second, each of unit length, over the same features.
 
     A block that one of them does not have counts as zeros there.
-
-    >>> combined([[1.0, 0.0]], [[0.0, 2.0]], weight=0.25).dense.tolist()
-    [[0.75, 0.25]]
     """
     a, b = l2_normalised(first), l2_normalised(second)
     _same_labels(a, b)
@@ -218,9 +194,6 @@ def keep_largest(matrix: Any, per_row: int) -> Features:
     """Only the ``per_row`` sparse entries of largest magnitude in each row; of equals the first.
 
     The dense block stays as it is: leaving out some of its numbers would save nothing.
-
-    >>> keep_largest(sparse.csr_array([[3.0, -4.0, 1.0]]), 2).sparse.toarray().tolist()
-    [[3.0, -4.0, 0.0]]
     """
     features = as_features(matrix)
     terms = None if features.sparse is None else _largest(features.sparse, per_row)
@@ -237,23 +210,14 @@ def _largest(csr: CSR, per_row: int) -> CSR:
         enough = np.searchsorted(csr.indptr, csr.indptr[first] + PRUNE_ENTRIES) - 1
         last = min(csr.shape[0], max(first + 1, int(enough)))
         block = csr[first:last]
-        best = top_k(abs(block), per_row)
-        used = best.columns >= 0
-        indptr = np.concatenate([[0], np.cumsum(best.counts)])
-        mask = sparse.csr_array(
-            (np.ones(int(indptr[-1]), np.float32), best.columns[used], indptr), shape=block.shape
-        )
+        mask = top_k(abs(block), per_row).to_csr(block.shape[1], ones=True)
         blocks.append(block.multiply(mask).tocsr())
         first = last
     return as_csr(sparse.vstack(blocks, format="csr"))
 
 
 def label_strings(params: TreeParams, index: LabelIndex) -> Strings | None:
-    """The labels' own texts, or names where there are none, if ``params`` wants them.
-
-    >>> label_strings(TreeParams(label_features="text"), LabelIndex(["a"], names=["cats"]))
-    ['cats']
-    """
+    """The labels' own texts, or else their names, if ``params.label_features`` uses them."""
     if "text" not in params.label_features:
         return None
     return index.names if index.texts is None else index.texts
@@ -269,13 +233,10 @@ def describe_labels(
     seed: int = 0,
     threads: int | None = None,
 ) -> Features:
-    """The labels as ``params.label_features`` wants them, rows of unit length.
+    """The labels as ``params.label_features`` says, in rows of unit length.
 
     ``transform`` turns the labels' ``strings`` into rows over the same features as ``features``:
     a sparse matrix, a dense array, or both as Features.
-
-    >>> describe_labels(TreeParams(label_features="pii"), [[1]], [[1, 1]])
-    Features(2 rows, 1 sparse + 0 dense)
     """
     kind = params.label_features
     text = None
@@ -291,7 +252,7 @@ def describe_labels(
         result = pii(labels)
     else:
         result = pifa(features, labels, row_weights=kind != "pifa-plain", threads=threads)
-        if params.features_per_label is not None:  # before the product that is larger still
+        if params.features_per_label is not None:  # before smoothing or text make it larger
             result = keep_largest(result, params.features_per_label)
         if kind == "smoothed-pifa":
             result = smoothed(result, labels, seed=seed, threads=threads)
@@ -300,7 +261,7 @@ def describe_labels(
         elif kind == "pifa,text":
             result = concatenated(result, text)
         elif params.features_per_label is None:
-            return result  # of unit length already; the next line would copy all of it
+            return result  # has unit length already; the next line would copy all of it
     if params.features_per_label is not None:
         result = keep_largest(result, params.features_per_label)
     return l2_normalised(result)

@@ -1,8 +1,8 @@
-"""Label trees that somebody brings: parent arrays, a chain of cluster matrices, or a thesaurus.
+"""Label trees given by the user: parent arrays, a chain of cluster matrices, or a thesaurus.
 
-What a wide node costs: all its children are scored whenever a search visits it, and each of them is
-trained on all the documents of the node. Up to a few hundred children are cheap; a thesaurus with
-thousands of top concepts is slower than a grown tree, and no node may have more than 65,536.
+Wide nodes are expensive: a search that visits a node scores all its children, and each child is
+trained on all documents of the node. A few hundred children are cheap. A thesaurus with thousands
+of top concepts is slower than a grown tree, and no node may have more than 65,536 children.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import numpy.typing as npt
 from labelgrove.core.arrays import Int64, as_csr
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.formats.files import bare_name, existing, read_all
 from labelgrove.labels.tree import LabelTree
 
-# Labels that hang nowhere in a thesaurus go into groups of so many.
-LOOSE_GROUP = 1000
+LOOSE_GROUP = 1000  # size of the groups of labels without relations in a thesaurus
 
 
 @dataclass(frozen=True)
 class ThesaurusReport:
-    """What became of a thesaurus on its way to a tree.
+    """How a thesaurus became a tree.
 
     >>> print(ThesaurusReport(labels=3, levels=2, widest=2, cycles=1))
     3 labels on 2 levels, at most 2 children per node; 1 cycle cut
@@ -54,7 +54,7 @@ class ThesaurusReport:
             some(self.unknown_parents, "parents without an entry taken for top concepts"),
             some(self.cycles, "cycle cut" if self.cycles == 1 else "cycles cut"),
             some(self.loose_labels, "labels without relations put into groups by column"),
-            some(self.shortened, "labels hung higher for max_levels"),
+            some(self.shortened, "labels moved up for max_levels"),
         ]
         size = (
             f"{self.labels:,} labels on {self.levels} levels, at most {self.widest:,} "
@@ -64,10 +64,10 @@ class ThesaurusReport:
 
 
 def tree_from_parents(parents: Sequence[npt.ArrayLike]) -> LabelTree:
-    """A tree from one array per level, top down: each node's parent, as its number one level up.
+    """A tree from one array per level, top down: each node's parent, by its number one level up.
 
     The last array has an entry per label column. Nodes may be in any order; those without labels
-    below are left out. The first array names the root, 0, for all its nodes.
+    below are left out. In the first array all parents are the root, 0.
 
     >>> tree_from_parents([[0, 0, 0], [2, 0, 2]]).leaf_labels.tolist()
     [1, 0, 2]
@@ -123,10 +123,10 @@ def tree_from_thesaurus(
     """A tree over the labels of ``index`` from the broader concepts of each concept.
 
     Concepts need not be labels; those without labels below are left out. Of several broader
-    concepts the first counts. A label that has narrower labels gets a leaf of its own beside them,
-    a broader concept without an entry is a top concept, and a cycle is cut where it closes. Labels
-    at less depth than others hang on a chain of only children, which cost next to nothing. The
-    report says how often all that happened.
+    concepts the first counts. A label with narrower labels gets its own leaf beside them, a broader
+    concept without an entry is a top concept, and a cycle is cut where it closes. Labels at less
+    depth than others end a chain of only children, which cost next to nothing. The report counts
+    these cases.
 
     >>> index = LabelIndex(["animals", "cats", "dogs", "paper"])
     >>> tree, report = tree_from_thesaurus({"cats": ["animals"], "dogs": ["animals"]}, index)
@@ -157,7 +157,7 @@ def tree_from_thesaurus(
     if loose == labels <= LOOSE_GROUP:
         paths = [[] for _ in paths]
     depth = max(map(len, paths))
-    # Below its own parent a label is alone; every level needs a number for it that nobody else has.
+    # Below its own parent a label is alone; on every level it needs a number of its own.
     own = len(parent) + labels
     levels = [
         np.array([path[t] if t < len(path) else own + c for c, path in enumerate(paths)])
@@ -182,16 +182,7 @@ def read_broader(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """A thesaurus from a TSV file: an id and its broader ids per line, tabs between them.
 
     An id may have several lines. Empty lines and lines that begin with # are skipped.
-
-    >>> import tempfile; from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "broader.tsv")
-    ...     _ = file.write_text("cats\\tanimals\\npuppies\\tdogs\\tyoung animals\\nanimals\\n")
-    ...     read_broader(file)
-    {'cats': ['animals'], 'puppies': ['dogs', 'young animals'], 'animals': []}
     """
-    from labelgrove.formats.files import existing, read_all
-
     file = existing(path)
     broader: dict[str, list[str]] = {}
     for number, line in read_all(file):
@@ -237,52 +228,22 @@ def groups_from_thesaurus(
 def read_label_groups(
     path: str | os.PathLike[str], index: LabelIndex
 ) -> dict[str, npt.NDArray[np.int32]]:
-    """The groups of a thesaurus file, as :func:`read_label_tree` takes them; of a tree none.
-
-    >>> import tempfile; from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "broader.tsv")
-    ...     _ = file.write_text("cats\\tanimals\\n")
-    ...     read_label_groups(file, LabelIndex(["cats", "dogs"]))
-    {'animals': array([0], dtype=int32)}
-    """
-    from labelgrove.formats.files import bare_name, existing
-
-    file = existing(path)
-    if not bare_name(file).lower().endswith(".json"):
-        return groups_from_thesaurus(read_broader(file), index)
-    content = _read_json(file)
-    if not isinstance(content, dict):
-        return {}
-    try:
-        return groups_from_thesaurus(_checked_broader(content), index)
-    except DataError as error:
-        raise DataError(str(error), file=file) from error
+    """The groups of a thesaurus file that :func:`read_label_tree` reads; a tree has none."""
+    content = _read(existing(path))
+    return groups_from_thesaurus(content, index) if isinstance(content, dict) else {}
 
 
 def read_label_tree(path: str | os.PathLike[str], index: LabelIndex) -> tuple[LabelTree, str]:
-    """A tree over the labels of ``index`` from a file, and what is to be said about it.
+    """A tree over the labels of ``index`` from a file, and a sentence about it.
 
-    The file is a thesaurus as :func:`read_broader` reads it, or JSON: an object with the broader
-    ids of each id, or a list with one list of parents per level, as :func:`tree_from_parents`
-    takes them.
-
-    >>> import tempfile; from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "tree.json")
-    ...     _ = file.write_text('{"cats": ["animals"], "dogs": "animals", "animals": []}')
-    ...     read_label_tree(file, LabelIndex(["cats", "dogs"]))
-    (LabelTree(1-2), '2 labels on 2 levels, at most 2 children per node')
+    The file is a thesaurus for :func:`read_broader`, or JSON: an object with the broader ids of
+    each id, or a list with one list of parents per level, as in :func:`tree_from_parents`.
     """
-    from labelgrove.formats.files import bare_name, existing
-
     file = existing(path)
+    content = _read(file)
     try:
-        if not bare_name(file).lower().endswith(".json"):
-            return _from_thesaurus(read_broader(file), index)
-        content = _read_json(file)
         if isinstance(content, dict):
-            return _from_thesaurus(_checked_broader(content), index)
+            return _from_thesaurus(content, index)
         if not isinstance(content, list) or not all(isinstance(x, list) for x in content):
             raise DataError("must hold an object (id: broader ids) or a list of parent lists")
         tree = tree_from_parents(content)
@@ -290,8 +251,6 @@ def read_label_tree(path: str | os.PathLike[str], index: LabelIndex) -> tuple[La
             raise DataError(f"the tree has {tree.labels:,} labels, the corpus {len(index):,}")
         return tree, f"{tree.labels:,} labels on {len(tree.parents)} levels"
     except DataError as error:
-        if error.file is not None:
-            raise
         raise DataError(str(error), file=file) from error
 
 
@@ -307,25 +266,24 @@ def _from_thesaurus(
     return tree, str(report)
 
 
-def _read_json(file: Path) -> Any:
-    from labelgrove.formats.files import read_all
-
+def _read(file: Path) -> Any:
+    """A thesaurus as a dict of lists, or whatever else a JSON file has."""
+    if not bare_name(file).lower().endswith(".json"):
+        return read_broader(file)
+    text = "\n".join(line for _, line in read_all(file))
     try:
-        return json.loads("\n".join(line for _, line in read_all(file)))
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, DataError):
-            raise
         raise DataError(f"not valid JSON ({error})", file=file) from error
-
-
-def _checked_broader(content: dict[str, Any]) -> dict[str, list[str]]:
-    broader = {}
+    if not isinstance(content, dict):
+        return content
     for concept, given in content.items():
         above = [given] if isinstance(given, str) else given
         if not isinstance(above, list) or not all(isinstance(x, str) for x in above):
-            raise DataError(f"{concept!r}: must have a list of broader ids, got {given!r}")
-        broader[concept] = above
-    return broader
+            message = f"{concept!r}: must have a list of broader ids, got {given!r}"
+            raise DataError(message, file=file)
+        content[concept] = above
+    return content
 
 
 def _first_parents(
@@ -350,7 +308,7 @@ def _first_parents(
 
 
 def _cut_cycles(parent: list[int]) -> int:
-    """Makes a forest of the parent links: the link that closes a cycle is taken out."""
+    """Removes each link that closes a cycle; returns how many."""
     cycles = 0
     walk_of = [-1] * len(parent)
     for start in range(len(parent)):

@@ -7,20 +7,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Int32
+from labelgrove.core.arrays import Int32, offsets
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 
 GROUP = "group:"
+NOTHING_ALLOWED = "no label is left to predict: check the allow and deny lists"
 
 
 class TreeMask:
-    """The labels that a search may find, laid over a tree; make it once and use it often.
+    """The labels that a search of a tree may find; make it once and use it often.
 
-    >>> mask = TreeMask(LabelTree([[0, 0, 0]], [2, 0, 1]), deny=[1])
-    >>> mask.labels, mask.allowed_before.tolist()
-    (2, [0, 1, 2, 2])
+    ``allowed_before[position]`` counts the allowed leaves before a position.
     """
 
     def __init__(self, tree: LabelTree, *, allow: Any = None, deny: Any = None) -> None:
@@ -31,17 +30,12 @@ class TreeMask:
             allowed[label_columns(deny, tree.labels, name="deny")] = False
         self.labels = int(allowed.sum())
         if self.labels == 0:
-            raise DataError("no label is left to predict: check the allow and deny lists")
-        self.allowed_before: Int32 = np.zeros(tree.labels + 1, np.int32)
-        np.cumsum(allowed[tree.leaf_labels], out=self.allowed_before[1:])
+            raise DataError(NOTHING_ALLOWED)
+        self.allowed_before: Int32 = offsets(allowed[tree.leaf_labels]).astype(np.int32)
 
 
 def label_columns(columns: Any, labels: int, *, name: str) -> Int32:
-    """Label columns as a checked array.
-
-    >>> label_columns([2, 0], 3, name="allow").tolist()
-    [2, 0]
-    """
+    """Label columns as a checked array."""
     array = np.asarray(columns)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise DataError(f"{name}: must be a list of label columns (whole numbers)")
@@ -54,7 +48,7 @@ class LabelMask:
     """The labels of an index that may be predicted; make it once and use it often.
 
     ``allow`` and ``deny`` are lists of label ids, names or names of the index's groups. Without
-    ``allow`` every label may come, and ``deny`` always wins.
+    ``allow`` every label is allowed, and ``deny`` always wins.
 
     >>> names = ["cats", "dogs", "tea"]
     >>> index = LabelIndex(["c1", "c2", "c3"], names=names, groups={"pets": [0, 1]})
@@ -75,11 +69,7 @@ class LabelMask:
 
     @classmethod
     def from_columns(cls, columns: Any, labels: int) -> LabelMask:
-        """The mask that allows some columns of an index with so many labels.
-
-        >>> LabelMask.from_columns([2, 0], 3).columns.tolist()
-        [0, 2]
-        """
+        """The mask that allows some columns of an index with this number of labels."""
         mask = cls.__new__(cls)
         mask.allowed = np.zeros(labels, bool)
         mask.allowed[label_columns(columns, labels, name="columns")] = True
@@ -89,18 +79,12 @@ class LabelMask:
     def _finish(self) -> None:
         self.columns: Int32 = np.flatnonzero(self.allowed).astype(np.int32)
         if len(self.columns) == 0:
-            raise DataError("no label is left to predict: check the allow and deny lists")
-        self._laid: list[tuple[LabelTree, TreeMask]] = []
+            raise DataError(NOTHING_ALLOWED)
+        self._over: list[tuple[LabelTree, TreeMask]] = []
 
     @classmethod
     def of(cls, index: LabelIndex, allow: Any = None, deny: Any = None) -> LabelMask | None:
-        """The mask that a call's arguments describe; None where every label may come.
-
-        ``allow`` may be a mask that is ready.
-
-        >>> LabelMask.of(LabelIndex("ab")) is None, len(LabelMask.of(LabelIndex("ab"), deny=["a"]))
-        (True, 1)
-        """
+        """The mask for a call's arguments, of which ``allow`` may be a mask; None allows all."""
         if deny is None:
             if allow is None:
                 return None
@@ -109,11 +93,7 @@ class LabelMask:
         return cls(index, allow=allow, deny=deny)
 
     def checked(self, index: LabelIndex) -> LabelMask:
-        """This mask, if it can belong to ``index``.
-
-        >>> len(LabelMask(LabelIndex("ab"), allow=["a"]).checked(LabelIndex("ab")))
-        1
-        """
+        """This mask, if it can belong to ``index``."""
         if len(self.allowed) != len(index):
             raise DataError(
                 f"allow: the mask is over {len(self.allowed):,} labels, the model has "
@@ -125,25 +105,19 @@ class LabelMask:
         return len(self.columns)
 
     def over(self, tree: LabelTree) -> TreeMask:
-        """The mask laid over a tree, for its beam search; remembered for the next call.
-
-        >>> mask = LabelMask(LabelIndex("abc"), deny=["b"])
-        >>> mask.over(LabelTree([[0, 0, 0]], [2, 0, 1])).allowed_before.tolist()
-        [0, 1, 2, 2]
-        """
-        for known, laid in self._laid:
+        """The mask over a tree, for its beam search; remembered for the next call."""
+        for known, mask in self._over:
             if known is tree:
-                return laid
-        laid = TreeMask(tree, allow=self.columns)
-        self._laid = [*self._laid[-7:], (tree, laid)]
-        return laid
+                return mask
+        mask = TreeMask(tree, allow=self.columns)
+        self._over = [*self._over[-7:], (tree, mask)]
+        return mask
 
 
 def columns_of(index: LabelIndex, labels: Any, *, name: str) -> Int32:
     """Columns of labels given by id, by name or as the name of one of the index's groups.
 
-    Where a label and a group have the same name it is the label; ``group:`` before it means the
-    group.
+    A name of both a label and a group means the label; with ``group:`` before it, the group.
 
     >>> index = LabelIndex(["a", "b", "c"], groups={"vowels": [0], "b": [1, 2]})
     >>> columns_of(index, ["c", "vowels"], name="allow").tolist()
@@ -170,7 +144,7 @@ def columns_of(index: LabelIndex, labels: Any, *, name: str) -> Int32:
 
 
 def _group(index: LabelIndex, label: str) -> str | None:
-    """The group that is meant: by its name, or by the name of the label that it is called after."""
+    """The group with this name, or the one called after the label with this name."""
     if label in index.groups:
         return label
     name = label.removeprefix(GROUP)

@@ -1,9 +1,9 @@
-"""Texts on their way to the kernels: checked, batched, perhaps cut up by a Python analyser."""
+"""Texts on their way to the kernels: checked, in batches, or as tokens of a Python analyser."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TypeAlias, TypeVar
 
@@ -25,8 +25,8 @@ _TOKEN_SEPARATOR = b"\xff"  # never in UTF-8; the kernels' text_analyze.hpp has 
 def text_analyzer(function: _Function) -> _Function:
     """Marks a function from a text to its tokens, so that params can name it as module:function.
 
-    A saved model then finds it again by that name. Only marked functions are ever called: a model
-    from elsewhere must not be able to run, say, ``subprocess:getoutput`` on your texts.
+    A saved model finds it by that name. Only marked functions are called: a model from elsewhere
+    must not be able to run, say, ``subprocess:getoutput`` on your texts.
 
     >>> @text_analyzer
     ... def stems(text: str) -> list[str]:
@@ -40,11 +40,7 @@ def text_analyzer(function: _Function) -> _Function:
 
 
 def find_analyzer(name: str) -> TextAnalyzer | None:
-    """The function that ``module:function`` names, or None for a built-in analyser.
-
-    >>> find_analyzer("word") is None
-    True
-    """
+    """The function that ``module:function`` names, or None for a built-in analyser."""
     if name in BUILT_IN_ANALYZERS:
         return None
     module_name, _, function_name = name.partition(":")
@@ -67,18 +63,9 @@ def feed_texts(
     analyzer: TextAnalyzer | None,
     tables: Callable[[], _native.CharTables],
 ) -> int:
-    """Hands texts to a kernel batch by batch and returns their number.
+    """Gives texts to a kernel batch by batch and returns their number.
 
     With an ``analyzer`` the kernel gets its tokens. ``tables`` is called when a text is not ASCII.
-
-    >>> options = _native.AnalyzerOptions(
-    ...     analyzer="word", min_n=1, max_n=1, min_token_length=1, max_tokens=-1, lowercase=True
-    ... )
-    >>> counter = _native.TermCounter(
-    ...     options, buckets=0, binary=False, keep_counts=False, threads=1
-    ... )
-    >>> feed_texts(["a", "b"], counter, analyzer=None, tables=lambda: None)
-    2
     """
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
@@ -88,7 +75,8 @@ def feed_texts(
         _feed_table(texts, sink, tables)
         return len(texts)
     position = 0
-    for batch in _batches(texts):
+    iterator = iter(texts)
+    while batch := list(islice(iterator, _TEXTS_PER_BATCH)):
         try:
             ascii_only = all(map(str.isascii, batch))
         except TypeError:
@@ -113,14 +101,8 @@ def _feed_table(texts: StringTable, sink: Sink, tables: Callable[[], _native.Cha
         sink.add_blob(texts.blob, offsets, None if ascii_only else tables())
 
 
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    iterator = iter(texts)
-    while batch := list(islice(iterator, _TEXTS_PER_BATCH)):
-        yield batch
-
-
 def _tokenised(batch: list[str], analyzer: TextAnalyzer, position: int) -> StringTable:
-    """What a Python analyser makes of each text, joined by a byte that no token can contain."""
+    """The tokens of each text by a Python analyser, joined by a byte that no token contains."""
     blob = bytearray()
     offsets = [0]
     for number, text in enumerate(batch, position):

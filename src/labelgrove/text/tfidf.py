@@ -15,14 +15,13 @@ from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
-from scipy import sparse
 
 from labelgrove import _native
-from labelgrove.core.arrays import CSR, CsrParts, Float32, Int64
+from labelgrove.core.arrays import CSR, CsrParts, Float32, Int64, narrow_csr
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
-from labelgrove.errors import ConfigError, DataError, ModelFormatError
+from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
 from labelgrove.text.feeding import BUILT_IN_ANALYZERS, TextAnalyzer, feed_texts, find_analyzer
 from labelgrove.text.unicode_tables import char_tables
 
@@ -31,11 +30,7 @@ AUTO_MIN_DF_TEXTS = 1000
 
 @dataclass
 class TfidfParams(Params):
-    """How texts become features. The defaults suit subject indexing.
-
-    >>> TfidfParams(ngram_range=(1, 2)).validate().ngram_range
-    (1, 2)
-    """
+    """How texts become features. The defaults suit subject indexing."""
 
     analyzer: str = param(
         "word",
@@ -45,23 +40,23 @@ class TfidfParams(Params):
     )
     ngram_range: tuple[int, int] = param((1, 1), ge=1, help="shortest and longest n-gram")
     lowercase: bool = param(True, help="lower-case first")
-    strip_accents: bool = param(False, help="then drop accents and take ligatures apart (NFKD)")
+    strip_accents: bool = param(False, help="then remove accents and ligatures (NFKD)")
     min_token_length: int = param(2, ge=1, help="shorter words are skipped (analyzer word only)")
     max_tokens: int | None = param(
-        None, ge=1, help="read only so many words (characters for char and char_wb) of each text"
+        None, ge=1, help="read only this many words (characters for char, char_wb) of each text"
     )
     min_df: int | float | Literal["auto"] = param(
         "auto",
         ge=0,
-        help="fewest texts a term must occur in, as a count or (0.0 to 1.0) a share; "
+        help="fewest texts with a term, as a count or (0.0 to 1.0) a share; "
         f"auto: 2, but 1 for fewer than {AUTO_MIN_DF_TEXTS} texts or where 2 would leave no term",
     )
     max_df: int | float = param(
-        1.0, ge=0, help="most texts a term may occur in, as a count or (0.0 to 1.0) a share"
+        1.0, ge=0, help="most texts with a term, as a count or (0.0 to 1.0) a share"
     )
     max_features: int | None = param(None, ge=1, help="keep only the terms that occur most often")
     n_buckets: int | None = param(
-        None, ge=1, le=2**31 - 1, help="hash terms to so many features instead of keeping them"
+        None, ge=1, le=2**31 - 1, help="hash terms to this many features instead of storing them"
     )
     sublinear_tf: bool = param(True, help="1 + ln(count) instead of the count")
     binary: bool = param(False, help="1 instead of the count")
@@ -73,13 +68,7 @@ class TfidfParams(Params):
     norm: Literal["l2", "l1", "none"] = param("l2", help="scale of each row")
 
     def validate(self, path: str = "") -> Self:
-        """Also checks what a single field cannot know.
-
-        >>> TfidfParams(ngram_range=(2, 1)).validate("tfidf")
-        Traceback (most recent call last):
-        ...
-        labelgrove.errors.ConfigError: tfidf.ngram_range: (2, 1) runs backwards
-        """
+        """Also checks fields against each other."""
         super().validate(path)
         dot = f"{path}." if path else ""
         if self.ngram_range[0] > self.ngram_range[1]:
@@ -109,8 +98,9 @@ class Tfidf:
 
     ``texts`` may be any iterable of strings, or a :class:`StringTable`, which is read in place.
     ``analyzer`` is a function from a text to its tokens, used instead of ``params.analyzer``; it is
-    not saved with the model (name it in params as module:function for that). ``n_jobs`` threads are
-    used, None for all cores; results do not depend on it. Fitted, it may be used from many threads.
+    not saved with the model (name it in params as module:function for that). ``n_jobs`` is the
+    number of threads, None for all cores; it does not change the results. A fitted Tfidf may be
+    used from many threads.
 
     >>> tfidf = Tfidf().fit(["red shoe", "red hat"])
     >>> tfidf.transform(["a shoe! A shoe, unseen"]).toarray().tolist()
@@ -130,40 +120,25 @@ class Tfidf:
         self._fitted: _Fitted | None = None
 
     def fit(self, texts: Iterable[str]) -> Self:
-        """Learns vocabulary and weights, forgetting earlier ones.
-
-        >>> Tfidf().fit(["some text"]).n_features
-        2
-        """
+        """Learns vocabulary and weights, replacing earlier ones."""
         self._learn(texts, keep_counts=False)
         return self
 
     def fit_transform(self, texts: Iterable[str]) -> CSR:
-        """The same as fit and then transform, reading the texts once.
-
-        >>> Tfidf().fit_transform(["some text"]).shape
-        (1, 2)
-        """
+        """The same as fit and then transform, reading the texts once."""
         counter = self._learn(texts, keep_counts=True)
         fitted = self._get_fitted()
         rows = counter.rows(fitted.idf, _weight_options(fitted.params))
         return _matrix(CsrParts(*rows, fitted.n_features))
 
     def transform(self, texts: Iterable[str]) -> CSR:
-        """Texts as rows of a float32 ``scipy.sparse.csr_array`` with sorted indices.
-
-        >>> Tfidf().fit(["some text"]).transform(["other text", ""]).toarray().tolist()
-        [[0.0, 1.0], [0.0, 0.0]]
-        """
+        """Texts as rows of a float32 ``scipy.sparse.csr_array`` with sorted indices."""
         return _matrix(self.transform_parts(texts))
 
     def transform_parts(self, texts: Iterable[str], *, threads: int | None = None) -> CsrParts:
-        """The bare arrays of :meth:`transform`, sooner there when texts come one by one.
+        """The bare arrays of :meth:`transform`, which is faster when texts come one by one.
 
-        ``threads`` overrules ``n_jobs`` for this call; 0 means all cores.
-
-        >>> Tfidf().fit(["some text"]).transform_parts(["text"]).indices.tolist()
-        [1]
+        ``threads`` overrides ``n_jobs`` for this call; 0 means all cores.
         """
         fitted = self._get_fitted()
         threads = self._threads if threads is None else max(0, threads)
@@ -173,68 +148,39 @@ class Tfidf:
 
     @property
     def n_features(self) -> int:
-        """Number of columns.
-
-        >>> Tfidf(TfidfParams(n_buckets=1024)).fit(["some text"]).n_features
-        1024
-        """
+        """Number of columns."""
         return self._get_fitted().n_features
 
     @property
     def idf(self) -> Float32:
-        """The weight of each column.
-
-        >>> Tfidf().fit(["red", "red hat"]).idf.tolist()[1]
-        1.0
-        """
+        """The weight of each column."""
         return self._get_fitted().idf
 
     @property
     def vocabulary(self) -> StringTable:
-        """The term of each column, sorted by code points.
-
-        >>> list(Tfidf().fit(["two terms"]).vocabulary)
-        ['terms', 'two']
-        """
+        """The term of each column, sorted by code points."""
         fitted = self._get_fitted()
         if fitted.params.n_buckets is not None:
             raise DataError("features are hashed (n_buckets): there is no vocabulary")
         return fitted.vocabulary
 
     def terms(self) -> list[str]:
-        """The vocabulary as a list.
-
-        >>> Tfidf().fit(["two terms"]).terms()
-        ['terms', 'two']
-        """
+        """The vocabulary as a list."""
         return list(self.vocabulary)
 
     def state(self) -> Part:
-        """Everything :meth:`from_state` needs.
-
-        >>> sorted(Tfidf().fit(["some text"]).state().arrays)
-        ['idf', 'vocabulary.blob', 'vocabulary.offsets']
-        """
+        """Everything :meth:`from_state` needs."""
         fitted = self._get_fitted()
         return Part(
             {"params": fitted.params.get_params(), "own_analyzer": self.analyzer is not None},
-            {
-                "idf": fitted.idf,
-                "vocabulary.blob": fitted.vocabulary.blob,
-                "vocabulary.offsets": fitted.vocabulary.offsets,
-            },
+            {"idf": fitted.idf} | fitted.vocabulary.arrays("vocabulary"),
         )
 
     @classmethod
     def from_state(
         cls, part: Part, *, analyzer: TextAnalyzer | None = None, n_jobs: int | None = None
     ) -> Tfidf:
-        """A fitted Tfidf from :meth:`state`. One fitted with ``analyzer=`` needs it again here.
-
-        >>> saved = Tfidf().fit(["some text"]).state()
-        >>> Tfidf.from_state(saved).terms()
-        ['some', 'text']
-        """
+        """A fitted Tfidf from :meth:`state`. One fitted with ``analyzer=`` needs it again here."""
         if part.config.get("own_analyzer") and analyzer is None:
             raise ConfigError(
                 "this model was fitted with a text analyser of its own, which is not saved: pass "
@@ -243,11 +189,10 @@ class Tfidf:
         params = TfidfParams.from_dict(part.config.get("params", {}), "tfidf")
         tfidf = cls(params, analyzer=analyzer, n_jobs=n_jobs)
         try:
-            blob, offsets = (part.arrays[f"vocabulary.{name}"] for name in ("blob", "offsets"))
             tfidf._fitted = _Fitted.make(
                 params,
                 analyzer or find_analyzer(params.analyzer),
-                StringTable(blob, offsets),
+                StringTable.from_arrays(part.arrays, "vocabulary"),
                 part.arrays["idf"],
             )
         except KeyError as error:
@@ -257,7 +202,7 @@ class Tfidf:
         return tfidf
 
     def __getstate__(self) -> dict[str, Any]:
-        # For copies and worker processes; the native table is made anew on the other side.
+        # For copies and worker processes; the other side builds its own native table.
         part = None if self._fitted is None else self.state()
         return self.__dict__ | {"_fitted": part}
 
@@ -273,8 +218,6 @@ class Tfidf:
 
     def _get_fitted(self) -> _Fitted:
         if self._fitted is None:
-            from labelgrove.errors import NotFittedError
-
             raise NotFittedError("this Tfidf is not fitted yet: call fit(texts) first")
         return self._fitted
 
@@ -301,7 +244,7 @@ class Tfidf:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """What fitting leaves behind; replaced as a whole, so threads never see half of it."""
+    """The result of fitting; replaced as a whole, so that threads never see half of it."""
 
     params: TfidfParams
     analyzer: TextAnalyzer | None
@@ -366,7 +309,7 @@ def _choose_terms(counter: _native.TermCounter, params: TfidfParams, n_texts: in
     if len(frequencies) == 0:
         raise DataError(_why_empty(counter, params, n_texts))
     if params.max_features is not None and len(frequencies) > params.max_features:
-        # The very call that scikit-learn makes: among equals its order decides who stays.
+        # The same call as in scikit-learn, so that the same of several equal terms stay.
         best = (-occurrences.astype(np.float64)).argsort()[: params.max_features]
         chosen = np.zeros(len(frequencies), dtype=np.uint8)
         chosen[best] = 1
@@ -396,7 +339,7 @@ def _why_empty(counter: _native.TermCounter, params: TfidfParams, n_texts: int) 
 def _idf(frequencies: Int64, n_texts: int, params: TfidfParams) -> Float32:
     df = frequencies.astype(np.float64)
     smooth = 1.0 if params.smooth_idf else 0.0
-    # Only a bucket that no text hit has df 0; it must not divide by zero, and never counts.
+    # Only a bucket without texts has df 0; it must not divide by zero, and its weight is not used.
     if params.idf == "sklearn":
         weights = np.log((n_texts + smooth) / np.maximum(df + smooth, 1.0)) + 1.0
     elif params.idf == "pecos":
@@ -412,10 +355,7 @@ def _tables(params: TfidfParams) -> _native.CharTables:
 
 
 def _matrix(parts: CsrParts) -> CSR:
-    indptr: Any = parts.indptr
-    if len(parts.indices) <= np.iinfo(np.int32).max:
-        indptr = indptr.astype(np.int32)  # or SciPy would widen the indices to 64 bits as well
-    rows = (parts.data, parts.indices, indptr)
-    matrix = sparse.csr_array(rows, shape=(len(parts.indptr) - 1, parts.cols))
-    matrix.has_canonical_format = True  # the kernel writes sorted, unique columns: no need to look
+    shape = (len(parts.indptr) - 1, parts.cols)
+    matrix = narrow_csr(parts.data, parts.indices, parts.indptr, shape)
+    matrix.has_canonical_format = True  # the kernel writes sorted, unique columns: no need to check
     return matrix

@@ -1,9 +1,9 @@
-"""What every Unicode character is, and what it becomes, as the running Python sees it.
+"""The class and the lower case of every Unicode character, as the running Python defines them.
 
-The text kernels know ASCII by heart. For everything else they ask tables made here from Python's
-own ``re``, ``str.lower`` and ``unicodedata``, so that a word is what ``\\w`` matches and lower case
-is what ``str.lower`` gives, whichever version of Unicode this Python brings. Making the tables
-takes about a third of a second, once per process, and only when a text is not ASCII.
+The text kernels know ASCII. For everything else they use tables made here from Python's own ``re``,
+``str.lower`` and ``unicodedata``, so that a word is what ``\\w`` matches and lower case is that of
+``str.lower``, whatever version of Unicode this Python has. Making the tables takes about a third of
+a second, once per process, and only if a text is not ASCII.
 """
 
 from __future__ import annotations
@@ -21,20 +21,14 @@ from labelgrove.core.strings import StringTable
 
 CODE_POINTS = 0x110000
 PLANE = 0x10000
-BLOCK = 256  # most blocks have nothing to say, which is found out for all of it at once
+BLOCK = 256  # most blocks have no changes, and one comparison shows that
 # Bits of a character's class; the kernels' text_unicode.hpp has the same.
 WORD, SPACE, CASED, IGNORABLE = 1, 2, 4, 8
 
 
 @cache
 def char_tables(*, lowercase: bool, strip_accents: bool) -> _native.CharTables:
-    """The tables for one way of folding, made when first asked for.
-
-    >>> char_tables(lowercase=True, strip_accents=False) is char_tables(
-    ...     lowercase=True, strip_accents=False
-    ... )
-    True
-    """
+    """The tables for one way of folding, made on first use."""
     changes: dict[int, str] = {}
     for start, block in _blocks():
         if (lowercase and block.lower() != block) or (strip_accents and _has_marks(block)):
@@ -49,7 +43,7 @@ def char_tables(*, lowercase: bool, strip_accents: bool) -> _native.CharTables:
 
 
 def strip_marks(text: str) -> str:
-    """Compatibility decomposition without combining marks: accents go, ligatures come apart.
+    """Compatibility decomposition without combining marks: no accents, no ligatures.
 
     >>> strip_marks("Ångström ﬁn")
     'Angstrom fin'
@@ -69,8 +63,8 @@ def _classes() -> npt.NDArray[np.uint8]:
         for pattern, bit in ((r"\w+", WORD), (r"\s+", SPACE)):
             for run in re.finditer(pattern, plane):
                 classes[start + run.start() : start + run.end()] |= bit
-    # Python has no word for "cased" and "case-ignorable", the two properties that decide how a
-    # capital sigma is lower-cased. But it can be asked: a sigma becomes final after a cased
+    # Python does not expose "cased" and "case-ignorable", the two properties that decide how a
+    # capital sigma is lower-cased. But str.lower shows them: a sigma becomes final after a cased
     # character, and case-ignorable ones in between do not matter.
     cased = _makes_sigma_final(" ")
     ignorable = _makes_sigma_final("a") & ~cased
