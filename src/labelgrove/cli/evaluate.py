@@ -178,13 +178,17 @@ def report(
     *,
     data: Annotated[Path, Option(help="Corpus with the true labels.")],
     out: Annotated[Path, Option(help="HTML file to write.")],
-    against: Annotated[list[Path] | None, Option(help="Compare with this run. Repeatable.")] = None,
+    against: Annotated[
+        list[Path] | None, Option(help="Compare with this model or file. Repeatable.")
+    ] = None,
     k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10,
-    worst: Annotated[int, Option(min=0, help="Wrong documents to show; 0: no texts.")] = 20,
+    worst: Annotated[int, Option(min=0, help="Wrong documents to show. 0 shows no texts.")] = 20,
     png: Annotated[Path | None, Option(help="Folder for the charts as PNG files.")] = None,
     title: Annotated[str | None, Option(help="Title of the page.")] = None,
     frequencies: options.Frequencies,
-    intervals: Annotated[int, Option(min=0, help="Bootstrap samples; 0: no intervals.")] = 1000,
+    intervals: Annotated[
+        int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")
+    ] = 1000,
     labels: options.Labels = None,
     dense: options.Dense = None,
     force: options.Force = False,

@@ -119,7 +119,8 @@ def bench(
 ) -> None:
     """Train and measure several methods, and compare them with published numbers.
 
-    Run the same command again to continue an interrupted bench. Finished rows are reused.
+    Run the same command again to continue an interrupted bench. Finished rows are reused. --set
+    applies to all rows that have the setting.
 
     Example: labelgrove bench --config bench.toml --data corpus --run runs/bench
     """
