@@ -56,7 +56,8 @@ def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
         "max_added=0.05",
     )
     assert (
-        "train the model from scratch soon" in again.stderr and "note: 0 of the 112 documents" in again.stderr
+        "train the model from scratch soon" in again.stderr
+        and "note: 0 of the 112 documents" in again.stderr
     )
 
 

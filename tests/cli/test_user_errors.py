@@ -205,7 +205,10 @@ def test_serving_no_model(call: Call, place: Path) -> None:
         (MemoryError(), "over the --memory limit"),
         (RuntimeError("can't start new thread"), "over the --memory limit"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "out of memory"),
-        (type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory"), "the GPU is out of memory"),
+        (
+            type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory"),
+            "the GPU is out of memory",
+        ),
     ],
 )
 def test_memory_that_runs_out(
