@@ -58,6 +58,8 @@ def test_rarer_reading_options_work_here_too(tmp_path):
     assert json.loads(run("stats", quoted, *flags).stdout)["documents"] == 1
     with pytest.raises(ConfigError, match="must be true or false, got 'yes'"):
         run("stats", quoted, "--read", "quoted=yes")
+    with pytest.raises(ConfigError, match="n_features: must be a whole number, got 'x'"):
+        run("stats", quoted, "--read", "n_features=x")
     with pytest.raises(ConfigError, match="did you mean delimiter"):
         run("stats", table, "--read", "delimeter=;")
 
@@ -106,6 +108,13 @@ def test_convert_keeps_everything(tmp_path):
         {"id": "1", "text": "a, b", "labels": ["x", "y"]},
         {"id": "2", "text": "c", "labels": []},
     ]
+
+
+def test_svmlight_features_may_be_wider_than_the_file(tmp_path):
+    file = tmp_path / "train.svm"
+    file.write_text("0,3 0:1.0\n3 2:0.5\n")
+    run("convert", file, tmp_path / "out.xc", "--format", "svmlight", "--read", "n_features=9")
+    assert (tmp_path / "out.xc").read_text().startswith("2 9 ")
 
 
 def test_convert_features_and_label_table(tmp_path):

@@ -13,7 +13,7 @@ import labelgrove
 from labelgrove.cli.common import check_dense
 from labelgrove.cli.options import Documents
 from labelgrove.cli.train import _check_extras
-from labelgrove.errors import UnsupportedError
+from labelgrove.errors import ConfigError, UnsupportedError
 
 
 def test_a_thesaurus_becomes_the_tree(run: Any, folder: Path, tmp_path: Path) -> None:
@@ -99,6 +99,10 @@ def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(tmp_path: Path
         _check_extras(ReadsText(), Documents(dense=file), None)
     with pytest.raises(UnsupportedError, match=r"--label-tree: .* leave it out or train linear"):
         _check_extras(ReadsText(), Documents(), file)
+    with pytest.raises(ConfigError, match="--dev-dense needs --dev and --dense"):
+        _check_extras(labelgrove.Linear(), Documents(dev=file, dev_dense=file), None)
+    with pytest.raises(ConfigError, match="--dev-dense is missing"):
+        _check_extras(labelgrove.Linear(), Documents(dev=file, dense=file), None)
     with pytest.raises(UnsupportedError, match=r"--dense: .* leave the flag out"):
         check_dense(ReadsText(), file)
     check_dense(labelgrove.Linear(), file)

@@ -25,8 +25,15 @@ WITHOUT_TEXTS = ("xc", "svmlight")
 
 SplitKey = StrEnum("SplitKey", ["text", "id"])
 Corpora = StrEnum("Corpora", ["debian"])
-DebianLabels = StrEnum("DebianLabels", ["depends", "debtags"])
 DebianKey = StrEnum("DebianKey", ["package", "source"])
+
+
+class DebianLabels(StrEnum):
+    """What Debian packages are labelled with; a class, so that mypy knows the values."""
+
+    depends = "depends"
+    debtags = "debtags"
+
 
 Source = Annotated[Path, Argument(metavar="INPUT", help="Corpus file or folder.")]
 Target = Annotated[Path, Argument(metavar="OUTPUT", help="File to write; .gz compresses.")]

@@ -178,13 +178,17 @@ def report(
     *,
     data: Annotated[Path, Option(help="Corpus with the true labels.")],
     out: Annotated[Path, Option(help="HTML file to write.")],
-    against: Annotated[list[Path] | None, Option(help="Compare with this run. Repeatable.")] = None,
+    against: Annotated[
+        list[Path] | None, Option(help="Compare with this model or file. Repeatable.")
+    ] = None,
     k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10,
-    worst: Annotated[int, Option(min=0, help="Wrong documents to show; 0: no texts.")] = 20,
+    worst: Annotated[int, Option(min=0, help="Wrong documents to show. 0 shows no texts.")] = 20,
     png: Annotated[Path | None, Option(help="Folder for the charts as PNG files.")] = None,
     title: Annotated[str | None, Option(help="Title of the page.")] = None,
     frequencies: options.Frequencies,
-    intervals: Annotated[int, Option(min=0, help="Bootstrap samples; 0: no intervals.")] = 1000,
+    intervals: Annotated[
+        int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")
+    ] = 1000,
     labels: options.Labels = None,
     dense: options.Dense = None,
     force: options.Force = False,
@@ -291,7 +295,7 @@ def calibrate(
         loaded, corpus, k=k, per_label=per_label, threads=machine.threads or 0, **curve
     )
     loaded.save(out or model, overwrite=out is None)
-    report = calibration.report or {}
+    figures = calibration.report or {}
     if as_json:
         facts = {
             "model": str(out or model),
@@ -300,13 +304,13 @@ def calibrate(
             "score_kind": calibration.score_kind,
             "threshold": calibration.threshold,
         }
-        common.print_json(facts | report)
+        common.print_json(facts | figures)
         return
-    console, at = common.stderr_console(), report["at_threshold"]
+    console, at = common.stderr_console(), figures["at_threshold"]
     console.print(
-        f"{calibration.kind} curve from {report['documents']:,} documents: expected calibration "
-        f"error {100 * report['before']['ece']:.2f} % before, "
-        f"{100 * report['after']['ece']:.2f} % after\n"
+        f"{calibration.kind} curve from {figures['documents']:,} documents: expected calibration "
+        f"error {100 * figures['before']['ece']:.2f} % before, "
+        f"{100 * figures['after']['ece']:.2f} % after\n"
         f"threshold {calibration.threshold:.4f}: precision {100 * at['precision']:.1f} %, recall "
         f"{100 * at['recall']:.1f} %, F1 {100 * at['f1']:.1f} %, "
         f"{at['labels_per_document']:.2f} labels per document"

@@ -32,7 +32,7 @@ HubModel = Annotated[Path, Argument(metavar="MODEL", help="Model folder, or hub:
 ModelOrFile = Annotated[Path, Argument(metavar="MODEL", help="Model folder or predictions file.")]
 TrainCorpus = Annotated[Path, Argument(metavar="TRAIN", help="Training corpus in any format.")]
 Labels = Annotated[
-    Path | None, Option(help="Label table (id, name, text). Default: labels.tsv near the corpus.")
+    Path | None, Option(help="Label table (id, name, text). Default: labels.tsv beside the corpus.")
 ]
 Dense = Annotated[Path | None, Option(help="NumPy file (.npy) with one vector per document.")]
 Set = Annotated[list[str] | None, Option("--set", help="One setting, KEY=VALUE. Repeatable.")]

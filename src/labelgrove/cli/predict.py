@@ -31,11 +31,14 @@ def predict(
     out: Annotated[str, Option(help="Output file; - for standard output.")] = "-",
     threshold: Annotated[
         str | None,
-        Option("--threshold", "--min-score", help="Least score, or auto: as calibrate chose it."),
+        Option(
+            "--threshold", "--min-score", help="Minimum score. auto: the threshold of calibrate."
+        ),
     ] = None,
-    raw: Annotated[bool, Option("--raw", help="Return scores from before calibration.")] = False,
+    raw: Annotated[bool, Option("--raw", help="Return uncalibrated scores.")] = False,
     allow: Annotated[
-        list[str] | None, Option(help="Allow only this id, name, group or @FILE. Repeatable.")
+        list[str] | None,
+        Option(help="Allow only this id, name, group or @FILE of them. Repeatable."),
     ] = None,
     deny: Annotated[list[str] | None, Option(help="Exclude this label. Like --allow.")] = None,
     groups: Annotated[

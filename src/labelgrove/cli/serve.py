@@ -31,8 +31,8 @@ def serve(
 ) -> None:
     """Serve a model over HTTP: POST /v1/predict, other routes (docs/service.md), and a web page.
 
-    If you save a new model into the folder, the service loads it without a restart. Ctrl-C
-    finishes open requests, then stops.
+    If you save a new model into the folder, the service loads it without a restart. --set changes
+    a limit. Ctrl-C finishes open requests, then stops.
 
     Example: labelgrove serve model --port 8000 --workers 2 --set max_k=20
     """

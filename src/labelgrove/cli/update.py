@@ -60,7 +60,8 @@ def update(
     loaded = common.load_model(model, machine.device)
     if machine.threads is not None:
         loaded.n_jobs = machine.threads
-    documents = old = growth = None
+    growth: Growth | None = None
+    documents = old = None
     if data is not None:
         documents = common.read_corpus(data, reading.options(), labels=labels, dense=dense)
     if corpus is not None:
@@ -73,6 +74,7 @@ def update(
         if labels is not None:
             growth = _joined(growth, _add_from_table(loaded, labels, arguments))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    assert growth is not None
     loaded.save(out, overwrite=force)
     if as_json:
         facts = {"model": str(out), "labels": len(loaded.index_), **growth.to_json()}
