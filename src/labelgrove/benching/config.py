@@ -85,7 +85,7 @@ class Bench:
                 raise ConfigError(f"methods: number {number} is not a table")
             row = _row(table, number, rows, Path(folder))
             if row.slug in {other.slug for other in rows}:
-                raise ConfigError(f"methods: two rows are called {row.name!r}; give them a name")
+                raise ConfigError(f"methods: two rows are called {row.name!r}; rename one")
             rows.append(row)
         rows = _with_flags(rows, settings)
         bench = cls(BenchParams.from_dict(shared), tuple(rows))

@@ -100,9 +100,10 @@ def _parsed(key: str, value: Any) -> Span:
         if name not in ("low", "high", "log", "step"):
             raise ConfigError("space: " + unknown_key(name, ["low", "high", "log", "step"], key))
     low, high, log, step = (value.get(name) for name in ("low", "high", "log", "step"))
-    bounds = [b for b in (low, high) if isinstance(b, (int, float)) and not isinstance(b, bool)]
-    if len(bounds) < 2:
-        raise ConfigError(f"space: {key}: low and high must be numbers, got {dict(value)!r}")
+    for bound in (low, high):
+        if isinstance(bound, bool) or not isinstance(bound, (int, float)):
+            raise ConfigError(f"space: {key}: low and high must be numbers, got {dict(value)!r}")
+    assert low is not None and high is not None
     log = False if log is None else log
     if not isinstance(log, bool):
         raise ConfigError(f"space: {key}: log must be true or false, got {log!r}")
