@@ -170,6 +170,18 @@ def test_most_wrong_documents_come_first_and_right_ones_never(judged: Judged) ->
         assert list(document.missed) == expected
 
 
+def test_among_equally_wrong_documents_the_most_confident_comes_first() -> None:
+    p = Predictions.from_scores([[0.3, 0], [0.9, 0], [0, 1]], k=1, index=LabelIndex("ab"))
+    assert [d.row for d in most_wrong(judge(p, [[0, 1]] * 3), k=1)] == [1, 0]
+
+
+def test_bands_have_names_and_recall() -> None:
+    p = Predictions.from_scores([[0.9, 0.5, 0.1]], k=1, index=LabelIndex("abc"))
+    bands = frequency_bands(judge(p, [[1, 1, 0]]), [7, 1, 0], k=1)
+    assert [band.name for band in bands] == ["0", "1", "4–7"]
+    assert np.isnan(bands[0].recall) and [band.recall for band in bands[1:]] == [0, 1]
+
+
 def test_tail_curve_is_short_for_any_number_of_labels() -> None:
     curve = tail_curve(np.arange(300_000), points=50)
     assert len(curve) <= 50

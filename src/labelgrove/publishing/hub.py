@@ -151,7 +151,7 @@ def check_repository(repo_id: str) -> None:
 
 
 def _download(api: Any, repo_id: str, commit: str, folder: Path) -> None:
-    """The manifest first: a repository without a model is refused before its gigabytes."""
+    """Downloads the manifest first: a repository without a model is refused at once."""
     # Inside the folder: if this process is killed, the next download removes it.
     with tempfile.TemporaryDirectory(dir=folder) as aside:
         where: dict[str, Any] = {"revision": commit, "local_dir": aside}

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 from labelgrove.report.look import colours, printable, shortened
 
+STYLE = Path(__file__).with_name("templates") / "charts.mplstyle"
 WIDTH, HEIGHT = 420, 266  # in points, which are the units of the SVG
 LEFT, RIGHT, BOTTOM, LEGEND_ROW = 40, 12, 40, 17
 NAME_LENGTH = 28
@@ -88,7 +89,7 @@ def line_chart(
             axes.loglog()
             axes.yaxis.set_major_formatter(EngFormatter(sep=""))
         elif x_range is None:
-            axes.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 5, 10], integer=True))
+            axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=True))
         if x_range is None:
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         if diagonal:
@@ -179,7 +180,7 @@ def _axes(
         lines = [Line2D((), (), **_run(run) | line) for _, run in names]
         # Named afterwards, because matplotlib hides names that begin with an underscore.
         legend = figure.legend(
-            lines, map(str, range(len(lines))), ncols=columns, loc="upper left", borderaxespad=0
+            lines, map(str, range(len(lines))), ncols=columns, loc="upper left", borderaxespad=0.3
         )
         for text, (name, _) in zip(legend.get_texts(), names, strict=True):
             text.set_text(_label(name, NAME_LENGTH))
@@ -217,33 +218,9 @@ def _style() -> Iterator[None]:
     from matplotlib import style
 
     hue = colours()
-    look: dict[str, Any] = {
-        "axes.axisbelow": True,
-        "axes.edgecolor": hue["line"],
-        "axes.grid": True,
-        "axes.grid.axis": "y",
-        "axes.labelcolor": hue["muted"],
-        "axes.spines.left": False,
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "axes.titlecolor": hue["muted"],
-        "axes.titlesize": 11,
-        "font.size": 11,
-        "grid.color": hue["line"],
-        "legend.frameon": False,
-        "lines.linewidth": 2,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "labelgrove",
-        "text.color": hue["ink"],
-        "text.parse_math": False,
-        "xtick.bottom": False,
-        "xtick.labelcolor": hue["muted"],
-        "xtick.minor.bottom": False,
-        "ytick.labelcolor": hue["muted"],
-        "ytick.left": False,
-        "ytick.minor.left": False,
-    }
-    with style.context(["default", look]), warnings.catch_warnings():
+    look = {"axes.edgecolor": hue["line"], "grid.color": hue["line"], "text.color": hue["ink"]}
+    look |= {f"{axis}tick.labelcolor": hue["muted"] for axis in "xy"}
+    with style.context(["default", STYLE, look]), warnings.catch_warnings():
         # Names in scripts that matplotlib's font lacks; browsers have fonts for them.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield

@@ -22,7 +22,7 @@ from labelgrove.scores.predictions import Predictions
 
 @dataclass(frozen=True)
 class Run:
-    """One run's predictions, and the model with what predicting cost, where there is a model."""
+    """The predictions of one run; of a model, also the model and what predicting cost."""
 
     name: str
     predictions: Predictions
@@ -42,14 +42,7 @@ def predicted(
     model: Any, corpus: Corpus, *, k: int, name: str | None = None, threads: int | None = None
 ) -> Run:
     """A run from a fitted model, a model folder, a file that ``predict`` wrote, or Predictions; a
-    Run stays as it is.
-
-    >>> from labelgrove import Linear
-    >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-    >>> run = predicted(Linear().fit(corpus), corpus, k=1)
-    >>> run.name, run.predictions.names()
-    ('linear', [['shoes'], ['hats']])
-    """
+    Run is returned as it is."""
     if isinstance(model, Run):
         return model
     folder = None
@@ -85,11 +78,7 @@ def predicted(
 
 
 def named(against: Mapping[str, Any] | Sequence[Any]) -> list[tuple[str | None, Any]]:
-    """The other runs with the names they were given, if any.
-
-    >>> named({"old": 1}), named([1])
-    ([('old', 1)], [(None, 1)])
-    """
+    """The other runs with the names they were given, if any."""
     if isinstance(against, Mapping):
         return list(against.items())
     if isinstance(against, (str, Path)):
@@ -98,12 +87,7 @@ def named(against: Mapping[str, Any] | Sequence[Any]) -> list[tuple[str | None, 
 
 
 def with_unique_names(runs: Sequence[Run]) -> list[Run]:
-    """The runs, equal names told apart by numbers.
-
-    >>> empty = Predictions.from_scores([[1.0]], k=1, index=LabelIndex("a"))
-    >>> [run.name for run in with_unique_names([Run("a", empty), Run("a", empty)])]
-    ['a', 'a (2)']
-    """
+    """The runs, with numbers after names that occur again."""
     seen: dict[str, int] = {}
     renamed = []
     for run in runs:
@@ -114,13 +98,7 @@ def with_unique_names(runs: Sequence[Run]) -> list[Run]:
 
 def on_one_index(runs: Sequence[Run]) -> list[Run]:
     """The same predictions with columns of one index: the first run's labels, then those that only
-    other runs know. Labels are matched by id, or by name where one side lacks the id.
-
-    >>> mine = Predictions.from_scores([[1.0, 0.5]], k=2, index=LabelIndex("ab"))
-    >>> other = Predictions.from_scores([[1.0, 0.5]], k=2, index=LabelIndex("cb"))
-    >>> [run.predictions.columns.tolist() for run in on_one_index([Run("", mine), Run("", other)])]
-    [[[0, 1]], [[2, 1]]]
-    """
+    other runs know. Labels are matched by id, or by name where one side lacks the id."""
     first = runs[0].predictions.index
     if all(run.predictions.index is first or run.predictions.index == first for run in runs[1:]):
         return [_moved(run, None, first) for run in runs]
