@@ -12,6 +12,8 @@ from labelgrove.solver import ChunkedWeights
 from labelgrove.tree import LabelTree, TreeParams, build_tree
 from reference import beam as reference
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture(scope="module")
 def trained():

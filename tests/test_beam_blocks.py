@@ -15,6 +15,8 @@ from labelgrove.solver import ChunkedWeights
 from labelgrove.tree import LabelTree
 from reference import beam as reference
 
+pytestmark = pytest.mark.kernel
+
 STORAGES = ["float32", "float16", "int8"]
 TERMS = 40
 

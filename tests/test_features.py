@@ -10,6 +10,8 @@ from labelgrove import _native, features
 from labelgrove.errors import DataError
 from labelgrove.features import Features, as_dense, as_features, with_dense
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture
 def both() -> Features:

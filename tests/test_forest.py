@@ -8,6 +8,8 @@ from labelgrove.label_features import pifa
 from labelgrove.ranker import train_ranker
 from labelgrove.tree import TreeParams, build_tree
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture(scope="module")
 def forest():

@@ -22,6 +22,8 @@ from labelgrove.label_features import (
 )
 from labelgrove.tree import TreeParams
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.mark.parametrize("kind", BLOCKS)
 @pytest.mark.parametrize("row_weights", [True, False])

@@ -12,6 +12,8 @@ from labelgrove.arrays import as_csr, csr_parts
 from labelgrove.beam import sparse_only
 from labelgrove.topk import top_k
 
+pytestmark = pytest.mark.kernel
+
 # In a child process, all new threads get stacks of 1 GB and the address space may grow by so many
 # stacks only. Python's own threads are no exception, which shows that the limit binds.
 FEW_THREADS = """

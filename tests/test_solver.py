@@ -12,6 +12,8 @@ from labelgrove.features import Features
 from labelgrove.solver import ChunkedWeights, RankerParams, RowLists, Start, _blocks, solve_level
 from reference.solver import level_weights, primal_objective, solve
 
+pytestmark = pytest.mark.kernel
+
 EXACT = {"eps": 1e-5, "max_iterations": 20_000, "threshold": 0.0}
 
 
