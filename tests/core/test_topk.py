@@ -10,6 +10,8 @@ from labelgrove.core.topk import top_k
 from labelgrove.errors import ConfigError, DataError
 from reference.topk import top_k_rows
 
+pytestmark = pytest.mark.kernel
+
 # Few distinct values, so that ties are the rule.
 scores = st.sampled_from([-math.inf, -2.0, -0.5, 0.0, 0.25, 1.0, 3.0e38])
 

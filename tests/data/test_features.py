@@ -18,6 +18,8 @@ from labelgrove.data.features import (
 )
 from labelgrove.errors import DataError
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture
 def both() -> Features:

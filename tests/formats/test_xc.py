@@ -20,6 +20,8 @@ from labelgrove.formats import (
 from labelgrove.formats import xc as xc_module
 from reference.xc_text import parse_line
 
+pytestmark = pytest.mark.kernel
+
 
 def rows_of(text, *, labels=2**31 - 1, features=2**31 - 1, blank=True, threads=1):
     buffer = np.frombuffer(text, np.uint8)

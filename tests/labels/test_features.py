@@ -23,6 +23,8 @@ from labelgrove.labels.tree import TreeParams
 from support.blocks import KINDS as BLOCKS
 from support.blocks import as_blocks
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.mark.parametrize("kind", BLOCKS)
 @pytest.mark.parametrize("row_weights", [True, False])

@@ -11,6 +11,8 @@ from labelgrove.labels.tree import TreeParams, build_tree
 from reference.kway import kway_levels
 from support.blocks import KINDS, as_blocks
 
+pytestmark = pytest.mark.kernel
+
 
 def random_points(rows, columns=30, density=0.2, seed=0):
     rng = np.random.default_rng(seed)

@@ -12,6 +12,8 @@ from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.weights import ChunkedWeights
 from reference import beam as reference
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture(scope="module")
 def trained():

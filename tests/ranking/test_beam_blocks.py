@@ -15,6 +15,8 @@ from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.weights import ChunkedWeights
 from reference import beam as reference
 
+pytestmark = pytest.mark.kernel
+
 STORAGES = ["float32", "float16", "int8"]
 TERMS = 40
 

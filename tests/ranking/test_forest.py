@@ -8,6 +8,8 @@ from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.forest import CANDIDATES, search_trees
 from labelgrove.ranking.ranker import train_ranker
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture(scope="module")
 def forest():

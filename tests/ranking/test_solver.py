@@ -19,6 +19,8 @@ from labelgrove.ranking.solver import (
 from labelgrove.ranking.weights import ChunkedWeights
 from reference.solver import level_weights, primal_objective, solve
 
+pytestmark = pytest.mark.kernel
+
 EXACT = {"eps": 1e-5, "max_iterations": 20_000, "threshold": 0.0}
 
 

@@ -23,6 +23,8 @@ from labelgrove.text.feeding import text_analyzer
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 from reference import tfidf as reference
 
+pytestmark = pytest.mark.kernel
+
 # Characters with something special about them: sigmas and what decides their form, letters that
 # grow or shrink when folded, combining marks, all kinds of space, NUL, surrogates, other scripts.
 TRICKY = (

@@ -31,6 +31,13 @@ _ONLY_AS_POSITIVE = np.float32(1e-6)
 SHORT_DOCUMENT = 40  # terms
 
 
+def mining_search(search: SearchParams, params: RankerParams) -> SearchParams | None:
+    """What of a search's settings mining reads; None if no negatives are mined."""
+    if "man" not in params.negatives:
+        return None
+    return search.only("beam", "post_processor", "exact")
+
+
 def predicted_nodes(
     documents: Any,
     tree: LabelTree,

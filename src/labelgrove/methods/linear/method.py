@@ -44,6 +44,7 @@ from labelgrove.model.settings import check_settings, group
 from labelgrove.model.spaces import linear_space
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.forest import search_trees
+from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.predictions import Predictions, ScoreKind
@@ -128,7 +129,7 @@ class Linear(Estimator):
                 params=self.ranker,
                 sample_weight=weights,
                 negatives=proposed,
-                search=self.search if "man" in self.ranker.negatives else None,
+                search=mining_search(self.search, self.ranker),
                 seed=_tree_seed(self.random_state, number),
                 threads=self.n_jobs,
             ).value

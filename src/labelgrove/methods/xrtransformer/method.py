@@ -55,6 +55,7 @@ from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.layers import per_level
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import SearchParams
+from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
 from labelgrove.scores.predictions import Predictions, ScoreKind
@@ -182,7 +183,7 @@ class XRTransformer(NeuralEstimator):
             labels=data.learnt_from.labels,
             tree=searched,
             params=self.ranker,
-            search=self.search if "man" in self.ranker.negatives else None,
+            search=mining_search(self.search, self.ranker),
             seed=seed,
             threads=threads,
         )

@@ -1,0 +1,151 @@
+"""A stage is known by what it depends on: a parameter that fitting reads changes some stage's key,
+a parameter that it does not read changes none.
+
+Each method is fitted once with small settings. Then every parameter is changed in turn, and fitting
+is replayed: stages give what the first fit gave, whatever their key, so that only keys are computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+import test_contract as contract
+from labelgrove.core.part import Part
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import LabelgroveError
+from labelgrove.methods import create
+
+METHODS = [
+    "linear",
+    "linear-vectors",
+    "lightxml",
+    "cascadexml in three levels",
+    "xtransformer",
+    "xrtransformer in three levels",
+]
+# Parameters that prediction reads, or that say only how a fit runs, or that these settings leave
+# without effect. Everything else must reach the key of some stage.
+RUNS_ONLY = {"n_jobs", "device"}
+LOOP = {f"training.{name}" for name in ("log_every", "checkpoint_minutes", "compile", "graphs")}
+UNREAD: dict[str, set[str]] = {
+    # Mining reads how the tree is searched; how scores are combined in the end is prediction's.
+    "linear": {"search.last_level"},
+    "lightxml": {"rerank", "ranker", "heads.one_head_up_to"},
+    "cascadexml in three levels": {"rerank.share"},
+}
+
+
+@cache
+def small(method: str) -> Any:
+    pytest.importorskip("torch") if method != "linear" else None
+    return contract.new(method)
+
+
+class Replay(RunFolder):
+    """A run folder that remembers keys; given ``results``, it computes nothing."""
+
+    keys: dict[str, str]
+    results: dict[str, Part]
+    replays: bool = False
+
+    def stage(self, name: str, inputs: Any, compute: Any) -> Part:
+        self.keys[name] = inputs["key"]
+        if self.replays:
+            if name not in self.results:
+                raise _NotReplayed
+            return self.results[name]
+        self.results[name] = super().stage(name, inputs, compute)
+        return self.results[name]
+
+
+class _NotReplayed(Exception):
+    """The changed setting asks for a stage that the first fit did not have."""
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def first(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Replay]]:
+    method = str(request.param)
+    model = small(method)
+    with Replay(tmp_path_factory.mktemp("run") / "run") as run:
+        run.keys, run.results = {}, {}
+        model.fit(*contract.planted(40), run=run)
+        run.replays = True
+        yield method, run
+
+
+def replayed_keys(config: dict[str, Any], method: str, run: Replay) -> dict[str, str] | None:
+    """The keys of a replayed fit; None if the setting is refused."""
+    run.keys = {}
+    try:
+        create(method, config).fit(*contract.planted(40), run=run)
+    except _NotReplayed:
+        pass
+    except LabelgroveError:
+        return None
+    return dict(run.keys)
+
+
+def changes(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each parameter by its dotted name, with a config in which only it is another."""
+    config = model.to_config()
+    for name, value in config.items():
+        if isinstance(value, dict):
+            group = vars(model)[name]
+            hints = typing.get_type_hints(type(group))
+            for field in dataclasses.fields(group):
+                for other in others(value[field.name], hints[field.name]):
+                    yield f"{name}.{field.name}", config | {name: value | {field.name: other}}
+        else:
+            for other in others(value, type(value)):
+                yield name, config | {name: other}
+
+
+def others(value: Any, hint: Any) -> list[Any]:
+    """Other values of a parameter, likely to be allowed."""
+    kinds = [hint, *typing.get_args(hint)]
+    choices = [
+        c
+        for kind in kinds
+        if typing.get_origin(kind) is typing.Literal
+        for c in typing.get_args(kind)
+    ]
+    found: list[Any] = [choice for choice in choices if choice != value]
+    if isinstance(value, bool) or bool in kinds:
+        found.append(not value)
+    elif isinstance(value, int) or int in kinds:
+        found += [(value if isinstance(value, int) else 1) + step for step in (1, -1)]
+    elif isinstance(value, float) or float in kinds:
+        number = value if isinstance(value, float) else 0.5
+        found += [number * 0.5, number + 0.25]
+    return [other for other in found if other != value]
+
+
+def test_every_parameter_that_fitting_reads_is_in_a_key(first: tuple[str, Replay]) -> None:
+    method, run = first
+    model = small(method)
+    base = replayed_keys(model.to_config(), model.method, run)
+    assert base
+    silent, loud = set(), set()
+    for name, config in changes(model):
+        keys = replayed_keys(config, model.method, run)
+        if keys is not None:
+            same = all(keys[stage] == base[stage] for stage in keys if stage in base)
+            (silent if same and keys.keys() <= base.keys() else loud).add(name)
+    silent -= loud  # some other value changed a key
+    expected = {
+        name
+        for name in silent
+        if name in RUNS_ONLY | LOOP | UNREAD.get(method, set())
+        or name.split(".")[0] in UNREAD.get(method, set())
+    }
+    assert silent == expected, f"{method}: in no key: {sorted(silent - expected)}"
+    wrongly = loud & (RUNS_ONLY | LOOP | UNREAD.get(method, set()))
+    assert not wrongly, f"{method}: in a key, but fitting does not read it: {sorted(wrongly)}"

@@ -1,0 +1,155 @@
+"""Adding a method takes one file and one line: this is the file, and the line is in ``registered``.
+
+The method then goes through every command of the command line. What it does not support is answered
+with the usual sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pytest
+
+from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.part import Part
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.inputs import texts_only, training_corpus
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.disk.stages import Stages
+from labelgrove.labels.masks import LabelMask
+from labelgrove.methods import METHODS, MethodEntry
+from labelgrove.methods.estimator import Estimator
+from labelgrove.model.settings import check_settings
+from labelgrove.scores.predictions import Predictions
+
+
+def count_labels(labels: Any, smoothing: float) -> Part:
+    """A stage: the share of the documents that have each label."""
+    counts = np.bincount(labels.indices, minlength=labels.shape[1])
+    return Part({}, {"shares": ((counts + smoothing) / labels.shape[0]).astype(np.float32)})
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Popular(Estimator):
+    """Gives every text the most frequent labels."""
+
+    method: ClassVar[str] = "popular"
+
+    smoothing: float = 0.0
+    random_state: int = 0
+    n_jobs: int | None = None
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        check_settings(self)
+        corpus = training_corpus(X, y, index)
+        stages = Stages(Reporter(callbacks), run)
+        counted = stages("count", count_labels, labels=corpus.labels, smoothing=self.smoothing)
+        self.shares_ = counted.value.arrays["shares"]
+        self._remember(corpus, stages.reporter.timings)
+        return self
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        shares = self.shares_ if mask is None else np.where(mask.allowed, self.shares_, -np.inf)
+        allowed = len(shares) if mask is None else len(mask)
+        rows = np.tile(shares, (len(texts_only(self.method, X)), 1))
+        return Predictions.from_scores(rows, k=min(k, allowed), index=self.index_)
+
+    def parts(self) -> dict[str, Part]:
+        return {"shares": Part({}, {"shares": self.shares_})}
+
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        self.shares_ = parts["shares"].arrays["shares"]
+
+    def estimate_memory(self, corpus: Corpus) -> int:
+        return 4 * len(corpus.index)
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    METHODS["popular"] = MethodEntry(__name__, "Popular", "the most frequent labels")
+    yield
+    del METHODS["popular"]
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs the command in this process: exit code, standard output, standard error."""
+    from labelgrove.cli import main
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["labelgrove", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    rows = [{"text": f"a red {n}", "labels": ["red", "thing"][: 1 + n % 2]} for n in range(20)]
+    file = tmp_path / "corpus.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def test_the_command_line_takes_it_from_training_to_serving(
+    command: Callable[..., tuple[int, str, str]], corpus: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    code, output, messages = command("train", corpus, "--method", "popular", "--out", model)
+    assert code == 0, messages
+    code, output, messages = command("predict", model, corpus, "-k", 2)
+    assert code == 0, messages
+    first = json.loads(output.splitlines()[0])
+    assert first["labels"] == ["red", "thing"]
+    code, output, messages = command("evaluate", model, corpus, "--json")
+    assert code == 0, messages
+    assert json.loads(output)["P@1"] == 100.0
+    code, output, messages = command("info", model)
+    assert code == 0 and "popular" in output, messages
+    for verb, arguments, sentence in (
+        ("explain", [model, "--text", "a red hat"], "popular cannot be explained"),
+        ("export", [model, "--out", tmp_path / "x"], "popular model has no encoder to export"),
+        ("update", [model, corpus, "--out", tmp_path / "y"], "popular model cannot take new"),
+    ):
+        code, output, messages = command(verb, *arguments)
+        assert code == 1, (verb, output, messages)
+        assert sentence in " ".join(messages.split()), (verb, messages)
+        assert "Traceback" not in messages
+
+
+def test_the_service_serves_it(
+    command: Callable[..., tuple[int, str, str]], corpus: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("fastapi")
+    from support.services import running
+
+    model = tmp_path / "model"
+    assert command("train", corpus, "--method", "popular", "--out", model, "--quiet")[0] == 0
+    with running(model) as client:
+        answer = client.post("/v1/predict", json={"texts": ["a red hat"], "k": 1}).json()
+        facts = client.get("/v1/model").json()
+    assert json.dumps(answer).count('"red"') >= 1
+    assert (facts["method"], facts["trees"]) == ("popular", [])
