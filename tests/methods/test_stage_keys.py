@@ -2,7 +2,7 @@
 a parameter that it does not read changes none.
 
 Each method is fitted once with small settings. Then every parameter is changed in turn, and fitting
-is replayed: stages give what the first fit gave, whatever their key, so that only keys are computed.
+is replayed: stages give what the first fit gave, whatever their key, so only keys are computed.
 """
 
 from __future__ import annotations

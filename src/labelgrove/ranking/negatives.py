@@ -20,7 +20,7 @@ from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, beam_per_level
 from labelgrove.ranking.relevance import targets
-from labelgrove.ranking.solver import RowLists
+from labelgrove.ranking.solver import RankerParams, RowLists
 from labelgrove.ranking.weights import ChunkedWeights
 
 # All children of a node share its documents. But a document that is there only as a positive of
