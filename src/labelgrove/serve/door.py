@@ -105,9 +105,7 @@ class Door:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise Problem(
-                    400, "disconnected", "the client disconnected before the end of its request"
-                )
+                raise Problem(400, "disconnected", "the client closed the connection")
             body += message.get("body", b"")
             if len(body) > self._params.max_body:
                 raise self._too_large()

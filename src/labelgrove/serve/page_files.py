@@ -1,7 +1,7 @@
 """The page for browsers: its files, with a policy that lets them load and run nothing else.
 
-The page is plain HTML, CSS and JavaScript modules in the folder ``page`` and uses the same routes as
-every client. A report may be somebody else's HTML: its scripts do not run.
+The page is plain HTML, CSS and JavaScript modules in the folder ``page`` and uses the same routes
+as every client. A report may be somebody else's HTML: its scripts do not run.
 """
 
 from __future__ import annotations

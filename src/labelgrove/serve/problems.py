@@ -1,7 +1,7 @@
 """All errors as problem+json (RFC 9457).
 
-``code`` is a word for programs; ``detail`` is a sentence for people. For a request that does not fit
-the schema, ``errors`` name its fields.
+``code`` is a word for programs; ``detail`` is a sentence for people. For a request that does not
+fit the schema, ``errors`` name its fields.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _HITS = 1000
 
 
 class LabelSearch:
-    """Finds labels by name or id without regard to case: whole names, then beginnings of names, then
+    """Finds labels by name or id, ignoring case: whole names, then beginnings of names, then
     beginnings of words, then any part; within each kind, frequent labels first.
 
     The names are the lines of one byte string, which is searched directly: 360,000 labels take 50
