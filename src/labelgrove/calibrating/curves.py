@@ -28,7 +28,7 @@ def unit_scores(scores: npt.ArrayLike, kind: ScoreKind) -> Float64:
     """Scores as numbers in [0, 1] in the same order: margins through a sigmoid, others clipped."""
     values = np.asarray(scores, np.float64)
     if kind == "margin":
-        return expit(values)
+        return np.asarray(expit(values))
     return np.clip(values, 0.0, 1.0)
 
 
@@ -49,7 +49,7 @@ class Curve:
             return np.interp(units, *self.numbers)
         a, b, c = self.numbers
         low, high = _beta_terms(units)
-        return expit(a * low + b * high + c)
+        return np.asarray(expit(a * low + b * high + c))
 
 
 def fit_curve(units: Float64, hits: npt.NDArray[np.bool_], kind: CurveKind) -> Curve:

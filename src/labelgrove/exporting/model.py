@@ -38,7 +38,7 @@ class ExportedModel(Estimator):
 
     params: dict[str, Any]
     precision: str
-    parts: dict[str, Part]
+    stored: dict[str, Part]
     folder: Path
     metadata: dict[str, Any]
     engine: Engine
@@ -54,7 +54,7 @@ class ExportedModel(Estimator):
             raise ConfigError(f"{path} is not an exported model; load it with labelgrove.load")
         model, parts = cls(), stored.parts
         model.__dict__["method"] = stored.method  # of other methods a constant of the class
-        model.params, model.parts = stored.params, parts
+        model.params, model.stored = stored.params, parts
         model.folder, model.metadata = stored.path, stored.metadata
         try:
             model.precision = stored.metadata["precision"]
@@ -93,7 +93,7 @@ class ExportedModel(Estimator):
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes the folder again, with the calibration that it may have got."""
-        parts = {name: part for name, part in self.parts.items() if name != "calibration"}
+        parts = {name: part for name, part in self.stored.items() if name != "calibration"}
         if self.calibration_ is not None:
             parts["calibration"] = self.calibration_.state()
         write_exported(

@@ -106,7 +106,7 @@ def _values(rule: Rule, scores: npt.NDArray[np.float32], places: int) -> npt.NDA
         return np.asarray(ranks + turns[:, None, None], np.float32)
     exact = scores.astype(np.float64)
     if rule == "sigmoid":
-        return expit(exact).astype(np.float32)
+        return np.asarray(expit(exact), np.float32)
     with np.errstate(invalid="ignore"):  # -inf - -inf, in empty lists
         powers = np.exp(exact - exact.max(axis=2, keepdims=True, initial=-np.inf))
         return np.asarray(powers / powers.sum(axis=2, keepdims=True), np.float32)

@@ -44,8 +44,9 @@ class Metrics:
             return Counter(f"labelgrove_{name}", help, labels, registry=registry)
 
         def gauge(name: str, help: str) -> Gauge:
-            mode = "livesum"
-            return Gauge(f"labelgrove_{name}", help, registry=registry, multiprocess_mode=mode)
+            return Gauge(
+                f"labelgrove_{name}", help, registry=registry, multiprocess_mode="livesum"
+            )
 
         def histogram(name: str, help: str, bounds: tuple[float, ...] = SECONDS) -> Histogram:
             return Histogram(f"labelgrove_{name}", help, registry=registry, buckets=bounds)
@@ -89,7 +90,9 @@ class _Collected(Collector):
         folder = os.environ.get(FOLDER)
         if folder:
             _forget_dead_processes(Path(folder))
-        source = MultiProcessCollector(None, folder) if folder else self._registry
+        source: Any = self._registry
+        if folder:
+            source = MultiProcessCollector(None, folder)  # type: ignore[no-untyped-call]
         for metric in source.collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric
@@ -106,4 +109,4 @@ def _forget_dead_processes(folder: Path) -> None:
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
-            mark_process_dead(pid, str(folder))
+            mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]

@@ -91,5 +91,5 @@ def grown_calibration(
 def _with(model: Model, attributes: dict[str, Any]) -> Model:
     """A shallow copy of the model with other attributes."""
     other = copy.copy(model)
-    vars(other).update(attributes)
+    other.__dict__.update(attributes)
     return other

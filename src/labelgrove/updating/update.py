@@ -150,7 +150,7 @@ def _grow(
     task = _Task(index, documents, old, params, Reporter(callbacks))
     changes, growth = _planned(model, task)
     for owner, attributes in changes:  # nothing can fail from here on
-        vars(owner).update(attributes)
+        owner.__dict__.update(attributes)
     return growth
 
 
