@@ -212,12 +212,11 @@ def test_a_document_costs_the_same_in_any_batch():
 def test_it_learns_a_planted_problem(truth):
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
-    tree = random_tree(rng, [8, 40, 250])
-    states = [torch.randn(100, 64) for _ in range(4)]
-    rows = [rng.choice(250, 3, replace=False).tolist() for _ in range(100)]
-    params = CascadeParams(kept=[4, 8], dropout=0.1, truth=truth)
-    net = CascadeNet(64, tree, params)
-    assert overfit(net, states, rows, steps=150, lr=0.01) > 0.99
+    tree = random_tree(rng, [4, 12, 60])
+    states = [torch.randn(40, 48) for _ in range(4)]
+    rows = [rng.choice(60, 3, replace=False).tolist() for _ in range(40)]
+    net = CascadeNet(48, tree, CascadeParams(kept=[2, 4], dropout=0.1, truth=truth))
+    assert overfit(net, states, rows, steps=40, lr=0.03) > 0.99
     recall = net.shortlist_recall(states, RaggedLabels.from_rows(rows))
     assert (recall[:, 0] / recall[:, 1] > 0.95).all()
 

@@ -216,20 +216,20 @@ def test_dropout_is_for_training_only():
 def test_it_learns_a_planted_problem(truth):
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
-    tree = random_tree(rng, [20, 200])
-    params = LightXmlParams(layers=2, bottleneck=32, dropout=0.1, groups_kept=4, truth=truth)
-    states = [torch.randn(100, 64) for _ in range(2)]
-    rows = [rng.choice(200, 3, replace=False).tolist() for _ in range(100)]
-    assert overfit(LightXmlNet(64, 200, tree, params), states, rows, steps=100, lr=0.01) > 0.99
+    tree = random_tree(rng, [10, 60])
+    params = LightXmlParams(layers=2, bottleneck=24, dropout=0.1, groups_kept=3, truth=truth)
+    states = [torch.randn(40, 32) for _ in range(2)]
+    rows = [rng.choice(60, 3, replace=False).tolist() for _ in range(40)]
+    assert overfit(LightXmlNet(32, 60, tree, params), states, rows, steps=40, lr=0.03) > 0.99
 
 
 def test_the_full_head_learns_a_planted_problem():
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
-    states = [torch.randn(100, 64) for _ in range(2)]
-    rows = [rng.choice(200, 3, replace=False).tolist() for _ in range(100)]
-    net = LightXmlNet(64, 200, None, LightXmlParams(layers=2, dropout=0.1))
-    assert overfit(net, states, rows, steps=100, lr=0.02) > 0.99
+    states = [torch.randn(40, 32) for _ in range(2)]
+    rows = [rng.choice(60, 3, replace=False).tolist() for _ in range(40)]
+    net = LightXmlNet(32, 60, None, LightXmlParams(layers=2, dropout=0.1))
+    assert overfit(net, states, rows, steps=40, lr=0.03) > 0.99
 
 
 def test_the_loss_is_float32_under_autocast():

@@ -31,7 +31,7 @@ def make_tokens(lengths: list[int], words: int = 10**6) -> Tokens:
     return Tokens(np.concatenate([*ids, np.zeros(0)]).astype(np.int32), offsets)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=80),
     size=st.integers(1, 12),

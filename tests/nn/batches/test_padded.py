@@ -46,7 +46,7 @@ SHAPES = st.fixed_dictionaries(
 ).filter(lambda s: s["size"] or s["max_tokens"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 20), min_size=1, max_size=60),
     world=st.integers(1, 4),
@@ -77,7 +77,7 @@ def test_processes_together_see_every_document_once_in_as_many_batches(
     assert sorted(seen) == list(range(len(lengths)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 20), min_size=1, max_size=20),
     pad_left=st.booleans(),

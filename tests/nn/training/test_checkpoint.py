@@ -35,6 +35,7 @@ def test_groups_of_tensors_come_back_whatever_their_type() -> None:
         assert again.keys() == tensors.keys()
         for name, tensor in tensors.items():
             assert again[name].dtype == tensor.dtype and torch.equal(again[name], tensor)
+    assert from_part(part, "model")["w"].data_ptr() == groups["model"]["w"].data_ptr()  # no copy
 
 
 def test_only_tensors_that_fit_are_filled() -> None:

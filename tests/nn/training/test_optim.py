@@ -77,6 +77,12 @@ def test_loss_scale_grows_after_patience_and_halves_on_overflow() -> None:
     assert (scale.value, scale.good) == (16.0, 0)
     assert not scale.restore([gradient, torch.tensor([float("nan")])])
     assert scale.value == 8.0
+    patient = LossScale(1.0)
+    for _ in range(1999):
+        assert patient.restore([])
+    assert patient.value == 1.0
+    patient.restore([])
+    assert patient.value == 2.0
     with pytest.raises(ConfigError, match="fp16"):
         for _ in range(60):
             scale.restore([torch.tensor([float("inf")])])
