@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import InfoMetricFamily, Metric
@@ -44,9 +45,7 @@ class Metrics:
             return Counter(f"labelgrove_{name}", help, labels, registry=registry)
 
         def gauge(name: str, help: str) -> Gauge:
-            return Gauge(
-                f"labelgrove_{name}", help, registry=registry, multiprocess_mode="livesum"
-            )
+            return Gauge(f"labelgrove_{name}", help, registry=registry, multiprocess_mode="livesum")
 
         def histogram(name: str, help: str, bounds: tuple[float, ...] = SECONDS) -> Histogram:
             return Histogram(f"labelgrove_{name}", help, registry=registry, buckets=bounds)
