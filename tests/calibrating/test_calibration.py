@@ -31,6 +31,8 @@ class Planted:
     """
 
     method = "planted"
+    fitted = True
+    calibration_: Any = None
 
     def __init__(self, truth: Any, *, rows: int = 3000, kind: Any = "product", seed: int = 0):
         random = np.random.default_rng(seed)
@@ -39,18 +41,23 @@ class Planted:
         self.hits = random.random((rows, LABELS)) < truth(self.scores, columns)
         self.kind = kind
         self.index_ = LabelIndex([f"l{c}" for c in columns])
-        self.tree_ = LabelTree([[0, 0], [0] * 29 + [1]], columns)
         self.facts_ = TrainingFacts(rows, np.where(columns < 15, 500, 3), True)
 
-    def predict(self, X: Any, k: int = 5, *, threads: Any = None, **options: Any) -> Predictions:
-        asked = Request.of(self, k, **options)
+    def trees(self) -> dict[str, LabelTree]:
+        return {"tree": LabelTree([[0, 0], [0] * 29 + [1]], np.arange(LABELS))}
+
+    def predict(
+        self, X: Any, k: int = 5, *, raw: bool = False, threads: Any = None, **options: Any
+    ) -> Predictions:
+        asked = Request.of(self.index_, k, None if raw else self.calibration_, **options)
         scores = self.scores[[int(x) for x in X]]
         if self.kind == "margin":
             scores = np.log(scores / (1 - scores))
         if asked.mask is not None:
             scores = np.where(asked.mask.allowed, scores, -np.inf)
         return asked.answer(
-            Predictions.from_scores(scores, k=asked.places, index=self.index_, score_kind=self.kind)
+            Predictions.from_scores(scores, k=asked.ranks, index=self.index_, score_kind=self.kind),
+            lambda: np.zeros(LABELS, np.int32),
         )
 
     def half(self, first: bool) -> tuple[list[str], Any]:
@@ -143,7 +150,7 @@ def test_levels_are_those_of_the_tree() -> None:
     assert found.groups is not None
     assert found.groups.tolist() == [2] * 29 + [1]
     assert error(model) < 0.02
-    del model.tree_
+    model.trees = dict  # type: ignore[method-assign]
     with pytest.raises(ConfigError, match="no label tree"):
         calibrate(model, *model.half(True), by="level")
 
