@@ -12,16 +12,16 @@ from scipy import sparse
 from labelgrove.core.arrays import (
     CsrParts,
     Float32,
-    Int32,
     as_csr,
     csr_parts,
     matrix_parts,
     with_values,
 )
 from labelgrove.core.part import Part
+from labelgrove.core.topk import TopK
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.labels.masks import LabelMask, TreeMask, label_columns
+from labelgrove.labels.masks import LabelMask, label_columns
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, features_text, sparse_only
 from labelgrove.ranking.negatives import given_nodes, instance_lists, predicted_nodes, shortlisted
@@ -32,7 +32,7 @@ from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compres
 Progress = Callable[[int, int], None]
 
 
-class Ranker:
+class Ranker(BeamSearch):
     """A label tree with the weights of its nodes; :meth:`search` finds the best labels.
 
     >>> X, Y = np.eye(3), np.eye(3)
@@ -40,23 +40,6 @@ class Ranker:
     >>> ranker.search(X, k=1)[0].ravel().tolist()
     [0, 1, 2]
     """
-
-    def __init__(
-        self,
-        tree: LabelTree,
-        levels: list[ChunkedWeights],
-        *,
-        features: int,
-        bias: float,
-        width: int = 0,
-    ) -> None:
-        self.tree = tree
-        self.levels = levels
-        self.features = features
-        self.width = width
-        self.bias = bias
-        self._last_settings: dict[str, Any] = {}
-        self._search = BeamSearch(tree, levels, features=features, bias=bias, width=width)
 
     def search(
         self,
@@ -67,7 +50,7 @@ class Ranker:
         allow: Any = None,
         deny: Any = None,
         threads: int | None = None,
-    ) -> tuple[Int32, Float32, Int32]:
+    ) -> TopK:
         """The k best labels of each document: columns, scores (n x k) and counts.
 
         ``documents`` are Features, a sparse matrix or an array; a model with only sparse or only
@@ -76,13 +59,14 @@ class Ranker:
         pruned to the remaining labels before the search. A row is full unless fewer than k labels
         are allowed: the beam widens if it must. The rest of a row is padding: -1 and -inf.
         """
-        params = self._valid(params)
-        if isinstance(allow, LabelMask):
-            allow = allow.over(self.tree) if deny is None else allow.columns
-        mask = allow if isinstance(allow, TreeMask) and deny is None else None
-        if mask is None and (allow is not None or deny is not None):
-            mask = TreeMask(self.tree, allow=allow, deny=deny)
-        return self._search(self.parts(documents), k=k, params=params, mask=mask, threads=threads)
+        params, allowed = self._valid(params), None
+        if allow is not None or deny is not None:
+            mask = allow
+            if deny is not None or not isinstance(allow, LabelMask):
+                columns = allow.columns if isinstance(allow, LabelMask) else allow
+                mask = LabelMask.from_columns(columns, self.tree.labels, deny=deny)
+            allowed = mask.over(self.tree)
+        return self(self.parts(documents), k=k, params=params, allowed=allowed, threads=threads)
 
     def score(
         self,
@@ -108,12 +92,12 @@ class Ranker:
                     f"{self.tree.labels} labels"
                 )
             pairs = csr_parts(pattern, name="columns", finite=False)
-            scores = self._search.score(
+            scores = self.score_pairs(
                 parts, indptr=pairs.indptr, columns=pairs.indices, params=params, threads=threads
             )
             return with_values(pattern, scores)
         same = label_columns(columns, self.tree.labels, name="columns")
-        scores = self._search.score(
+        scores = self.score_pairs(
             parts,
             indptr=np.arange(rows + 1, dtype=np.int64) * len(same),
             columns=np.tile(same, rows),
