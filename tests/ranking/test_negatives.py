@@ -178,20 +178,15 @@ def test_bad_sample_weights(weights, message):
         train_ranker(x, y, TREE, sample_weight=weights)
 
 
-def test_given_negatives_per_level():
-    nodes = np.array([[0, 1, 0]])
-    levels = given_nodes([None, nodes], TREE, 1)
+def test_given_negatives_are_lifted_to_the_nodes_above():
+    labels = np.zeros((1, 6))
+    labels[0, [0, 5]] = 0.5
+    levels = given_nodes(labels, TREE, 1)
     assert levels[0] is None
-    assert levels[1].toarray().tolist() == nodes.tolist()
-    for given_matrices, message in [
-        ([nodes, nodes], "the first of them None"),
-        ([None], "give 2 entries"),
-        ([None, np.ones((1, 4))], "3 nodes above"),
-        (np.ones((1, 5)), "6 labels"),
-        (sparse.csr_array((2, 6)), "1 documents"),
-    ]:
+    assert np.array_equal(levels[1].toarray(), level_matrices(labels, TREE, "max")[0] > 0)
+    for shortlist, message in [(np.ones((1, 5)), "6 labels"), (sparse.csr_array((2, 6)), "1 doc")]:
         with pytest.raises(DataError, match=message):
-            given_nodes(given_matrices, TREE, 1)
+            given_nodes(shortlist, TREE, 1)
     with pytest.raises(ConfigError, match="no negatives were given"):
         train_ranker(*problem(0), TREE, RankerParams(negatives="given"))
 

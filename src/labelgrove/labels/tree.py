@@ -191,15 +191,10 @@ def build_tree(
         seed=seed,
         threads=threads or 0,
     )
-    bounds = _slices(labels, depth)
-    cluster_of_leaf = np.repeat(np.arange(2**depth, dtype=np.int32), np.diff(bounds))
-    parents = [cluster_of_leaf]
-    nodes = 2**depth
-    while nodes > (params.top_width or params.branching):
-        parents.append(np.arange(nodes, dtype=np.int32) // np.int32(params.branching))
-        nodes = int(parents[-1][-1]) + 1
-    parents.append(np.zeros(nodes, np.int32))
-    return LabelTree(parents[::-1], order)
+    top, *inner = tree_widths(labels, params)[:-1]
+    clusters = np.repeat(np.arange(2**depth), np.diff(_slices(labels, depth)))
+    joined = [np.arange(width) // params.branching for width in inner]
+    return LabelTree([np.zeros(top), *joined, clusters], order)
 
 
 def tree_widths(labels: int, params: TreeParams) -> tuple[int, ...]:

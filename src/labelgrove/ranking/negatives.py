@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy import sparse
 
 from labelgrove.core.arrays import CSR, Float32, as_csr, with_values
 from labelgrove.data.features import as_features
@@ -80,38 +79,18 @@ def nodes_to_mine(
 def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]:
     """Negatives given by the caller, as one documents x nodes matrix per level of parents.
 
-    ``given`` is a documents x labels shortlist (all nodes above its labels see the document), or
-    one entry per tree level: None, or a matrix over the nodes *above* that level. The first level
-    has no nodes above it and always learns from all documents.
+    ``given`` is a documents x labels shortlist: all nodes above its labels see the document. The
+    first level has no nodes above it and always learns from all documents.
     """
-    depth = len(tree.parents)
     if given is None:
-        return [None] * depth
-    if sparse.issparse(given) or not _one_per_level(given):
-        shortlist = _without_zeros(given, "negatives")
-        if shortlist.shape != (documents, tree.labels):
-            raise DataError(
-                f"negatives: a shortlist must be {documents} documents x {tree.labels} labels, "
-                f"got {shortlist.shape[0]} x {shortlist.shape[1]}"
-            )
-        return [None, *targets(shortlist, tree)[:-1]]
-    if len(given) != depth or given[0] is not None:
+        return [None] * len(tree.parents)
+    shortlist = _without_zeros(given, "negatives")
+    if shortlist.shape != (documents, tree.labels):
         raise DataError(
-            f"negatives: give {depth} entries, one per tree level, the first of them None"
+            f"negatives: a shortlist must be {documents} documents x {tree.labels} labels, "
+            f"got {shortlist.shape[0]} x {shortlist.shape[1]}"
         )
-    levels: list[CSR | None] = []
-    for number, entry in enumerate(given):
-        if entry is None:
-            levels.append(None)
-            continue
-        matrix = _without_zeros(entry, f"negatives[{number}]")
-        if matrix.shape != (documents, tree.widths[number - 1]):
-            raise DataError(
-                f"negatives[{number}]: must be {documents} documents x {tree.widths[number - 1]} "
-                f"nodes above that level, got {matrix.shape[0]} x {matrix.shape[1]}"
-            )
-        levels.append(matrix)
-    return levels
+    return [None, *targets(shortlist, tree)[:-1]]
 
 
 def shortlisted(shortlist: Any, tree: LabelTree, documents: int) -> tuple[CSR, CSR | None]:
@@ -158,9 +137,3 @@ def _without_zeros(matrix: Any, name: str) -> CSR:
     copy = as_csr(matrix, name=name).copy()
     copy.eliminate_zeros()
     return copy
-
-
-def _one_per_level(given: Any) -> bool:
-    return isinstance(given, Sequence) and any(
-        entry is None or sparse.issparse(entry) or np.ndim(entry) == 2 for entry in given
-    )

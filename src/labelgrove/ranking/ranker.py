@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -201,7 +201,7 @@ def train_ranker(
     sample_weight: npt.ArrayLike | None = None,
     negatives: Any = None,
     shortlist: Any = None,
-    start: Start | Sequence[Start | None] | None = None,
+    start: Start | None = None,
     labels_only: bool = False,
     search: SearchParams | None = None,
     seed: int = 0,
@@ -216,8 +216,7 @@ def train_ranker(
     - ``negatives``: further ones, see :func:`given_nodes`.
     - ``shortlist``: the labels learn only from its documents and their positives, see
       :func:`shortlisted`.
-    - ``start``: weights to start from, one row per label column; or one entry (or None) per tree
-      level, with a row per node above the last. ``params.start`` says how they are used.
+    - ``start``: weights to start from, one row per label column; ``params.start`` says how.
     - ``labels_only``: nodes above the labels get no weights, because something else makes the
       shortlists.
     - ``sample_weight``: a factor on each document's costs; 0 leaves it out.
@@ -241,7 +240,10 @@ def train_ranker(
         raise ConfigError("labels_only: needs a shortlist, for no level above proposes any label")
     given = given_nodes(negatives, tree, len(x))
     listed = None if shortlist is None else shortlisted(shortlist, tree, len(x))
-    starts = _starts(start, tree)
+    if start is not None:
+        if len(start.features) != tree.labels:
+            raise DataError(f"start has {len(start.features)} rows for {tree.labels} labels")
+        start = start.take(tree.leaf_labels)
     weights = None if sample_weight is None else _document_weights(sample_weight, len(x))
     if weights is not None and (weights == 0).any():
         rows = np.flatnonzero(weights)
@@ -292,7 +294,7 @@ def train_ranker(
                 instances=instance_lists(bearers, chosen, weights=weights),
                 positives=RowLists.from_csr(positives[number], weights),
                 negatives=own_negatives,
-                start=starts[number],
+                start=start if last else None,
                 children=tree.children(number),
                 params=params.for_labels() if last else params,
                 seed=seed + number,
@@ -302,23 +304,6 @@ def train_ranker(
         )
     ranker = Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
     return ranker.compressed(params.storage)
-
-
-def _starts(start: Start | Sequence[Start | None] | None, tree: LabelTree) -> list[Start | None]:
-    """Weights to start from for every level, nodes in the tree's order."""
-    starts: list[Start | None] = [None for _ in tree.parents]
-    if start is None or isinstance(start, Start):
-        starts[-1] = start
-    elif len(start) == len(starts):
-        starts = list(start)
-    else:
-        raise DataError(f"start: give {len(starts)} entries, one per tree level, got {len(start)}")
-    last = starts[-1]
-    if last is not None:
-        if len(last.features) != tree.labels:
-            raise DataError(f"start has {len(last.features)} rows for {tree.labels} labels")
-        starts[-1] = last.take(tree.leaf_labels)
-    return starts
 
 
 def _document_weights(sample_weight: npt.ArrayLike, documents: int) -> Float32:
