@@ -233,7 +233,7 @@ class ClusterRanker:
         starts = self.tree.children(1)
         if mask is None:
             return np.diff(starts)
-        before = mask.over(self.tree).allowed_before
+        before = mask.over(self.tree)
         return np.diff(before[starts]).astype(np.int64)
 
     def clusters_for(self, k: int, mask: LabelMask | None = None) -> int:
