@@ -50,13 +50,6 @@ def attribute(
 
     ``read`` runs the encoder, in evaluation mode, in this thread; it is called once, with a copy of
     the text for every step. Tokens that are ``special`` stay as they are, and give nothing.
-
-    >>> from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
-    >>> encoder = load_encoder(EncoderParams(max_tokens=16)).eval()
-    >>> ids = torch.tensor([encoder.tokenizer.encode("a red shoe").ids[:5]])
-    >>> found = attribute(encoder, ids, lambda ids: [encoder(ids, None)[0][:, 3]])
-    >>> found.shares.shape
-    (1, 5)
     """
     fixed = torch.zeros(ids.shape[1], dtype=torch.bool, device=ids.device)
     if special is not None:
@@ -129,13 +122,7 @@ def _embeddings_between(
 def word_reasons(
     text: str, places: Sequence[TokenPlace], shares: npt.NDArray[np.float64]
 ) -> tuple[tuple[Reason, ...], float]:
-    """What every word of the text gives, tokens of a word added up; and what special tokens give.
-
-    >>> places = [TokenPlace(0, 0, -1), TokenPlace(0, 4, 0), TokenPlace(4, 5, 0)]
-    >>> reasons, others = word_reasons("shoes", places, np.array([0.5, 1.0, 0.25]))
-    >>> reasons[0].text, reasons[0].contribution, others
-    ('shoes', 1.25, 0.5)
-    """
+    """What every word of the text gives, tokens of a word added up; and what special tokens give."""
     words: list[tuple[int, Span, float]] = []
     others = 0.0
     for place, share in zip(places, shares.tolist(), strict=True):

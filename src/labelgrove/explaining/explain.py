@@ -56,11 +56,6 @@ def explain(
     integrated gradients, in so many ``gradient_steps``; 1 is gradient times input.
     With a ``corpus``, the ``neighbours`` documents of the label that are most like the text are
     named; models do not keep the documents they were trained on.
-
-    >>> from labelgrove import Linear
-    >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-    >>> explain(model, "some hat", "hats").reasons[0].text
-    'hat'
     """
     check_fitted(model)
     _check_options(top, gradient_steps)

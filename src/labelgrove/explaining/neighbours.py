@@ -14,12 +14,7 @@ SHARED_TERMS = 5
 
 
 def nearest_documents(
-    text: str,
-    corpus: Corpus,
-    label: str,
-    *,
-    vectorizer: Tfidf | None = None,
-    count: int = 3,
+    text: str, corpus: Corpus, label: str, *, vectorizer: Tfidf | None = None, count: int = 3
 ) -> tuple[Neighbour, ...]:
     """The documents of ``corpus`` that bear the label and are most like the text, nearest first.
 

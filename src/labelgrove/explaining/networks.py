@@ -232,11 +232,7 @@ def network_step(
 
 
 def label_step(
-    reading: Reading,
-    ranker: Ranker,
-    vectorizer: Tfidf,
-    features: Features,
-    shares: Rows,
+    reading: Reading, ranker: Ranker, vectorizer: Tfidf, features: Features, shares: Rows
 ) -> Step:
     """The label's own margin by a ranker that knows no other nodes, from terms and the vector."""
     step = ranker_steps(

@@ -25,11 +25,7 @@ EXAMPLES = 3  # labels that are named to say what a node is about
 
 
 def node_path(tree: LabelTree, column: int) -> list[int]:
-    """The nodes above a label, from the first level down to its leaf.
-
-    >>> node_path(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]), 1)
-    [1, 2]
-    """
+    """The nodes above a label, from the first level down to its leaf."""
     nodes = [int(tree.leaf_positions[column])]
     for parents in tree.parents[:0:-1]:
         nodes.insert(0, int(parents[nodes[0]]))
@@ -37,11 +33,7 @@ def node_path(tree: LabelTree, column: int) -> list[int]:
 
 
 def labels_below(tree: LabelTree, level: int, node: int) -> Int32:
-    """The label columns below a node of a level (counted from 0).
-
-    >>> labels_below(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]), 0, 0).tolist()
-    [2, 0]
-    """
+    """The label columns below a node of a level (counted from 0)."""
     first, last = node, node + 1
     for parents in tree.parents[level + 1 :]:
         first, last = (int(np.searchsorted(parents, bound)) for bound in (first, last))
@@ -49,11 +41,7 @@ def labels_below(tree: LabelTree, level: int, node: int) -> Int32:
 
 
 def most_frequent(index: LabelIndex, frequencies: npt.NDArray[Any]) -> Examples:
-    """A function that names the labels of a list that most training documents bear.
-
-    >>> most_frequent(LabelIndex(["a", "b"]), np.array([1, 5]))(np.array([0, 1]))
-    ('b', 'a')
-    """
+    """A function that names the labels of a list that most training documents bear."""
 
     def name(columns: Int32) -> tuple[str, ...]:
         best = columns[np.argsort(-frequencies[columns], kind="stable")[:EXAMPLES]]
@@ -65,45 +53,25 @@ def most_frequent(index: LabelIndex, frequencies: npt.NDArray[Any]) -> Examples:
 def node_weights(
     ranker: Ranker, level: int, node: int, features: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
-    """A node's weights for some sparse features, in whatever form they are stored.
-
-    >>> from labelgrove.ranking.ranker import train_ranker
-    >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
-    >>> node_weights(ranker, 0, 1, np.array([], int))
-    array([], dtype=float64)
-    """
+    """A node's weights for some sparse features, in whatever form they are stored."""
     column = ranker.columns(level, [node]).sparse
     return np.asarray(column.toarray()[0, features], np.float64)
 
 
 def dense_weights(ranker: Ranker, level: int, node: int) -> npt.NDArray[np.float64]:
-    """A node's weights for the dense features.
-
-    >>> from labelgrove.ranking.ranker import train_ranker
-    >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
-    >>> bool(dense_weights(ranker, 0, 1)[1] > 0)
-    True
-    """
+    """A node's weights for the dense features."""
     return np.asarray(ranker.columns(level, [node]).dense[0], np.float64)
 
 
 def log_probability(margin: float, post_processor: str) -> float | None:
-    """The logarithm of what a search makes of a margin; None where margins themselves are scores.
-
-    >>> log_probability(1.5, "l4-hinge"), log_probability(-1.0, "l1-hinge")
-    (-0.0, -2.0)
-    """
+    """The logarithm of what a search makes of a margin; None where margins themselves are scores."""
     if post_processor == "noop":
         return None
     return float(log_transformed(np.float64(margin), post_processor))
 
 
 def probability(margin: float, post_processor: str) -> float | None:
-    """What a search makes of a margin; None where margins themselves are scores.
-
-    >>> probability(1.5, "l4-hinge"), probability(0.0, "sigmoid"), probability(2.0, "noop")
-    (1.0, 0.5, None)
-    """
+    """What a search makes of a margin; None where margins themselves are scores."""
     logarithm = log_probability(margin, post_processor)
     return None if logarithm is None else math.exp(logarithm)
 
@@ -113,10 +81,6 @@ def weighted(steps: Sequence[Step], post_processor: str) -> list[Step]:
 
     What they changed is measured in logarithms, against the margin without any word, and weights
     add up to 1. A node that any text reaches weighs nothing, whatever its margin.
-
-    >>> steps = [Step(1, 0, 2, 3.0, bias=2.0), Step(2, 0, 9, 1.0, bias=0.0)]
-    >>> [step.weight for step in weighted(steps, "l3-hinge")]
-    [0.0, 1.0]
     """
     counted = [step for step in steps if step.counts]
     changes: list[float] = []
@@ -142,15 +106,6 @@ def ranker_steps(
     """A step for every node above the label and for the label, for one document.
 
     ``terms`` names the sparse features; without it they are called by their numbers.
-
-    >>> from labelgrove.ranking.ranker import train_ranker
-
-    >>> from labelgrove.data.features import Features
-    >>> ranker = train_ranker(np.eye(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
-    >>> row = Features(dense=[[0.0, 1.0]]).parts()
-    >>> options = {"params": SearchParams(), "terms": None, "examples": lambda columns: ()}
-    >>> [step.nodes for step in ranker_steps(ranker, row, 1, **options)]
-    [2]
     """
     tree = ranker.tree
     own_margin = params.last_level == "noop" or params.post_processor == "noop"

@@ -44,9 +44,6 @@ def terms_by_column(text: str, vectorizer: Tfidf) -> dict[int, tuple[str, tuple[
     """The terms of a text that a fitted Tfidf knows, by their columns, with their places.
 
     Of hashed terms several may share a column; their names are then joined.
-
-    >>> terms_by_column("a red shoe", Tfidf().fit(["red hat"]))
-    {1: ('red', (Span(start=2, end=5),))}
     """
     found = find_terms(text, vectorizer.params, vectorizer.analyzer)
     columns = _columns(list(found), vectorizer)

@@ -43,11 +43,7 @@ class Heads(Protocol):
 
 
 class Reader:
-    """Makes the vectors that each level of a head reads out of the states of several layers.
-
-    >>> Reader("joined").vectors(np.ones((2, 3, 4), np.float32))[0].shape
-    (2, 12)
-    """
+    """Makes the vectors that each level of a head reads out of the states of several layers."""
 
     def __init__(
         self,
@@ -63,11 +59,7 @@ class Reader:
         self.sigmoid = sigmoid
 
     def vectors(self, states: Float32) -> list[Float32]:
-        """One block of vectors per level of the head; the last is what labels read.
-
-        >>> Reader("single").vectors(np.ones((2, 1, 4), np.float32))[0].shape
-        (2, 4)
-        """
+        """One block of vectors per level of the head; the last is what labels read."""
         if self.kind == "single":
             return [states[:, 0]]
         if self.kind == "mixed":
@@ -83,13 +75,7 @@ class Reader:
 
 
 class FlatHead:
-    """Every label (or cluster) is scored; scores are probabilities, or margins as they are.
-
-    >>> weight, bias = np.eye(3, 2, dtype=np.float32), np.zeros(3, np.float32)
-    >>> head = FlatHead(Reader("single"), weight, bias, probabilities=False)
-    >>> head.best_labels(np.array([[[1.0, 2.0]]], np.float32), 2).columns.tolist()
-    [[1, 0]]
-    """
+    """Every label (or cluster) is scored; scores are probabilities, or margins as they are."""
 
     def __init__(
         self, reader: Reader, weight: Float32, bias: Float32, *, probabilities: bool = True
@@ -108,12 +94,7 @@ class FlatHead:
         return self.reader.vectors(states)[-1]
 
     def best_labels(
-        self,
-        states: Float32,
-        k: int,
-        *,
-        mask: LabelMask | None = None,
-        threads: int | None = None,
+        self, states: Float32, k: int, *, mask: LabelMask | None = None, threads: int | None = None
     ) -> TopK:
         """The k best columns of each document, of those in ``mask``."""
         vectors = self.text(states)
@@ -133,12 +114,6 @@ class TreeHeads:
     """A table per level of a label tree; each level scores the children of what the one above kept.
 
     A label's score is its probability, for ``weighted`` times that of its cluster.
-
-    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
-    >>> tables = [(np.eye(2, dtype=np.float32), None), (np.ones((3, 2), np.float32), None)]
-    >>> heads = TreeHeads(Reader("mixed", np.eye(2, 4), np.zeros(2)), tree, tables, kept=[1])
-    >>> heads.best_labels(np.ones((1, 3, 2), np.float32), 2).columns.tolist()
-    [[0, 1]]
     """
 
     def __init__(
@@ -169,12 +144,7 @@ class TreeHeads:
         return self.reader.vectors(states)[-1]
 
     def best_labels(
-        self,
-        states: Float32,
-        k: int,
-        *,
-        mask: LabelMask | None = None,
-        threads: int | None = None,
+        self, states: Float32, k: int, *, mask: LabelMask | None = None, threads: int | None = None
     ) -> TopK:
         """The k best columns of each document; nodes that lead to no allowed label are skipped."""
         allowed = self._everything if mask is None else self._masked(mask)
@@ -299,9 +269,6 @@ def product(vectors: Float32, weight: Float32) -> Float32:
 
     For one vector NumPy's library wakes all its threads, and on a busy machine waiting for them
     takes fifty times as long as the work does.
-
-    >>> product(np.ones((1, 2), np.float32), np.ones((3, 2), np.float32)).tolist()
-    [[2.0, 2.0, 2.0]]
     """
     if len(vectors) == 1 and weight.size <= SMALL:
         found: Float32 = np.einsum("nw,lw->nl", vectors, weight)

@@ -121,12 +121,7 @@ class OnnxRunner:
 
 
 def batches(tokens: Tokens, most: int) -> Iterator[Int64]:
-    """All documents by length, as many at a time as padded make up ``most`` tokens.
-
-    >>> tokens = Tokens(np.zeros(6, np.int32), np.array([0, 1, 4, 6]))
-    >>> [rows.tolist() for rows in batches(tokens, 4)]
-    [[0, 2], [1]]
-    """
+    """All documents by length, as many at a time as padded make up ``most`` tokens."""
     order = np.argsort(tokens.lengths, kind="stable")
     start = 0
     while start < len(order):

@@ -7,33 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds that something will take, as a range.
-
-    >>> Estimate.around(10.0, 1.5) + Estimate(1.0, 2.0)
-    Estimate(low=7.666666666666667, high=17.0)
-    """
+    """Seconds that something will take, as a range."""
 
     low: float = 0.0
     high: float = 0.0
 
     @classmethod
     def around(cls, seconds: float, factor: float) -> Estimate:
-        """A range of ``factor`` to both sides.
-
-        >>> Estimate.around(10.0, 2.0)
-        Estimate(low=5.0, high=20.0)
-        """
+        """A range of ``factor`` to both sides."""
         return cls(seconds / factor, seconds * factor)
 
     def __add__(self, other: Estimate) -> Estimate:
         return Estimate(self.low + other.low, self.high + other.high)
 
     def times(self, factor: float) -> Estimate:
-        """The same thing several times over.
-
-        >>> Estimate(1.0, 2.0).times(3)
-        Estimate(low=3.0, high=6.0)
-        """
+        """The same thing several times over."""
         return Estimate(self.low * factor, self.high * factor)
 
     def __str__(self) -> str:

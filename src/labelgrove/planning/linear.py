@@ -51,19 +51,9 @@ class Rates:
 
 
 def linear_work(
-    corpus: Corpus,
-    widths: Sequence[int],
-    ranker: RankerParams,
-    *,
-    terms: float,
-    trees: int = 1,
+    corpus: Corpus, widths: Sequence[int], ranker: RankerParams, *, terms: float, trees: int = 1
 ) -> Work:
-    """The work of fitting the linear method, from sizes.
-
-    >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-    >>> linear_work(corpus, (2,), RankerParams(), terms=2.0).tfidf
-    4.0
-    """
+    """The work of fitting the linear method, from sizes."""
     documents = len(corpus)
     per_document = corpus.labels.nnz / max(documents, 1)
     size = terms + corpus.width
@@ -93,12 +83,7 @@ def _mined(ranker: RankerParams, terms: float) -> float:
 
 
 def sampled(corpus: Corpus, size: int, seed: int) -> Corpus:
-    """Some documents at random, over the labels that they have and no others.
-
-    >>> corpus = Corpus.from_lists(["x", "y"], [["a"], ["b"]])
-    >>> len(sampled(corpus, 1, seed=0).index)
-    1
-    """
+    """Some documents at random, over the labels that they have and no others."""
     rows = np.sort(np.random.default_rng(seed).permutation(len(corpus))[:size])
     taken = corpus.take(rows)
     used = np.flatnonzero(np.bincount(taken.labels.indices, minlength=len(corpus.index)))

@@ -25,11 +25,7 @@ def extended_index(
     names: Sequence[str] | None = None,
     texts: Sequence[str] | None = None,
 ) -> LabelIndex:
-    """The index with more labels at its end; columns and groups stay.
-
-    >>> extended_index(LabelIndex(["a"]), ["b"], names=["bees"]).names
-    ['a', 'bees']
-    """
+    """The index with more labels at its end; columns and groups stay."""
     for label in ids:
         if not isinstance(label, str) or not label:
             raise DataError(f"a new label must be a string that is not empty, got {label!r}")
@@ -49,13 +45,7 @@ def extended_index(
 
 
 def grown_facts(facts: TrainingFacts, index: LabelIndex, documents: Corpus | None) -> TrainingFacts:
-    """Facts that count new labels, all of ``index`` past those known, and new documents.
-
-    >>> facts = TrainingFacts(2, np.array([1, 2]), True)
-    >>> new = Corpus.from_lists(["x"], [["c"]], index=LabelIndex("abc"))
-    >>> grown_facts(facts, new.index, new).frequencies
-    array([1, 2, 1])
-    """
+    """Facts that count new labels, all of ``index`` past those known, and new documents."""
     new = len(index) - len(facts.frequencies)
     frequencies = np.concatenate([facts.frequencies, np.zeros(new, np.int64)])
     count = facts.documents

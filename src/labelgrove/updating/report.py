@@ -17,11 +17,7 @@ SAMPLED_TEXTS = 1000  # that say how many terms are unknown
 
 @dataclass
 class GrowthParams(Params):
-    """How a model grows, and from when on a rebuild is due.
-
-    >>> GrowthParams(retrain="new").validate().retrain
-    'new'
-    """
+    """How a model grows, and from when on a rebuild is due."""
 
     retrain: Literal["occurring", "new"] = param(
         "occurring",
@@ -70,11 +66,7 @@ class Growth:
         return bool(self.reasons)
 
     def to_json(self) -> dict[str, Any]:
-        """One flat object.
-
-        >>> Growth().to_json()["rebuild_due"]
-        False
-        """
+        """One flat object."""
         return {
             "added": list(self.added),
             "retrained": list(self.retrained),
@@ -95,19 +87,9 @@ class Growth:
 
 
 def rebuild_reasons(
-    params: GrowthParams,
-    *,
-    added: float,
-    leaf: int,
-    leaf_size: int,
-    unknown_terms: float | None,
+    params: GrowthParams, *, added: float, leaf: int, leaf_size: int, unknown_terms: float | None
 ) -> tuple[str, ...]:
-    """A sentence for every limit that is passed.
-
-    >>> rebuild_reasons(GrowthParams(), added=0.5, leaf=9, leaf_size=100,
-    ...                 unknown_terms=None)
-    ('50.0 % more labels than were trained together (max_added 20.0 %)',)
-    """
+    """A sentence for every limit that is passed."""
     reasons = []
     if added > params.max_added:
         reasons.append(
@@ -128,12 +110,7 @@ def rebuild_reasons(
 
 
 def unknown_terms(vectorizer: Tfidf, texts: Sequence[str]) -> float | None:
-    """Share of the texts' distinct terms that a vocabulary does not have, from a sample.
-
-    >>> from labelgrove.text.tfidf import Tfidf
-    >>> unknown_terms(Tfidf().fit(["red shoes"]), ["red hat"])
-    0.5
-    """
+    """Share of the texts' distinct terms that a vocabulary does not have, from a sample."""
     from labelgrove.text.tfidf import Tfidf, TfidfParams
 
     if vectorizer.params.n_buckets is not None or len(texts) == 0:
