@@ -90,7 +90,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Path:
-    """The way of one tree, network or reranker to the label; ``weight`` is its share of the score."""
+    """How one tree, network or reranker gets to the label; ``weight`` is its share of the score."""
 
     name: str
     weight: float

@@ -104,7 +104,7 @@ def head_margins(
 def chosen_nodes(
     true: CSR, predicted: CSR | None, negatives: Literal["tfn", "man", "tfn+man"]
 ) -> CSR:
-    """Documents x nodes above a level: those whose children see a document, all with the value 1."""
+    """Documents x nodes above a level: 1 where the children of a node see a document."""
     flat = [
         _csr(np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr, matrix.shape[1])
         for matrix, wanted in ((true, "tfn"), (predicted, "man"))

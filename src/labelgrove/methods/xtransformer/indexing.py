@@ -81,7 +81,7 @@ def cluster_tree(
 
 
 def by_documents(features: Any, labels: Any, *, threads: int | None = None) -> Features:
-    """Label vectors out of the features of the labels' documents (PIFA, as the public code has it)."""
+    """Label vectors from the features of the labels' documents (PIFA, as in the public code)."""
     return pifa(features, labels, threads=threads)
 
 
