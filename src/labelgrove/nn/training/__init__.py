@@ -1,5 +1,5 @@
 """The training loop and its parts."""
 
-from labelgrove.nn import need_torch
+from labelgrove.nn.encoders import need_torch
 
 need_torch("training a neural model")
