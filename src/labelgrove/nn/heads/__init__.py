@@ -1,5 +1,5 @@
 """From states to labels: label tables, candidates, losses."""
 
-from labelgrove.nn import need_torch
+from labelgrove.nn.encoders import need_torch
 
 need_torch("a neural model")
