@@ -26,8 +26,7 @@ from labelgrove.methods.xtransformer.ranking import (
     RankingParams,
 )
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.ranking.forest import search_trees
-from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.ranker import Ranker, search_trees
 from labelgrove.scores.predictions import Predictions
 from labelgrove.text.tfidf import Tfidf
 
