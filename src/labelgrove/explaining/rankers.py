@@ -73,7 +73,7 @@ def node_weights(
     array([], dtype=float64)
     """
     column = ranker.columns(level, [node]).sparse
-    return column.toarray()[0, features].astype(np.float64)
+    return np.asarray(column.toarray()[0, features], np.float64)
 
 
 def dense_weights(ranker: Ranker, level: int, node: int) -> npt.NDArray[np.float64]:
@@ -84,7 +84,7 @@ def dense_weights(ranker: Ranker, level: int, node: int) -> npt.NDArray[np.float
     >>> bool(dense_weights(ranker, 0, 1)[1] > 0)
     True
     """
-    return ranker.columns(level, [node]).dense[0].astype(np.float64)
+    return np.asarray(ranker.columns(level, [node]).dense[0], np.float64)
 
 
 def log_probability(margin: float, post_processor: str) -> float | None:

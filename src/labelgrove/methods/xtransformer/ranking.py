@@ -191,7 +191,7 @@ class LearntScore:
 
     def __call__(self, g: Float32, h: Float32) -> Float32:
         margins = self.cluster * g.astype(np.float64) + self.label * h + self.constant
-        return expit(margins).astype(np.float32)
+        return np.asarray(expit(margins), np.float32)
 
     @classmethod
     def fit(cls, g: Float32, h: Float32, true: Any) -> LearntScore:
