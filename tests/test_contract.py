@@ -2,7 +2,8 @@
 
 A new method joins by being in ``labelgrove.methods.METHODS``; settings that make it quick enough
 for tests, or let little data exercise it, go into ``QUICK``. ``VARIANTS`` are further settings of
-methods that must keep the promises, too.
+methods that must keep the promises, too. Names that are only settings of a class (``PRESETS``) take
+the tests that ask for ``method``; classes and variants take those that ask for ``kind``, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import copy
 import pickle
 import tempfile
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -106,6 +108,17 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 
+# One name per class; the other names are settings of these.
+CLASSES = [
+    "linear",
+    "linear-vectors",
+    "lightxml",
+    "cascadexml",
+    "xtransformer",
+    "xrtransformer",
+    "ensemble",
+]
+
 COLOURS = ["red", "blue", "green", "black", "white"]
 THINGS = ["shoe", "hat", "lamp", "chair", "table", "bottle"]
 STRANGE_NAMES = ["tab\there", "line\nbreak", "emoji 🌳", "'\"quotes\"'", " spaces "]
@@ -122,8 +135,24 @@ def planted(n: int = 120, seed: int = 0) -> tuple[list[str], list[list[str]]]:
     return texts, labels
 
 
-@pytest.fixture(params=[*METHODS, *VARIANTS, *NEURAL_VARIANTS])
+# Names whose code the classes and variants run as well: only their settings can be wrong.
+PRESETS = {name for name in METHODS if name not in CLASSES}
+ALL = [*METHODS, *VARIANTS, *NEURAL_VARIANTS]
+
+
+def parameters(names: Iterable[str]) -> list[Any]:
+    """Tests that train a network are slow."""
+    neural = {*NEURAL, *NEURAL_VARIANTS}
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in neural)) for name in names]
+
+
+@pytest.fixture(params=parameters(ALL))
 def method(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=parameters(name for name in ALL if name not in PRESETS))
+def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -162,6 +191,20 @@ def tiny_training() -> dict[str, Any]:
     }
 
 
+@cache
+def fitted(method: str) -> Any:
+    """A model that knows ``planted()``; tests share it, so none may change it."""
+    return new(method, n_jobs=3).fit(*planted())
+
+
+def brief(method: str) -> Any:
+    """A new model for tests where what it learns plays no part."""
+    model = new(method)
+    if hasattr(model, "training"):
+        model.training.max_steps = 2
+    return model
+
+
 def same(first: Predictions, second: Predictions) -> bool:
     return (
         np.array_equal(first.columns, second.columns)
@@ -177,19 +220,17 @@ def test_solves_a_planted_problem(method: str) -> None:
     assert sum(set(p) == set(t) for p, t in zip(predicted, labels[100:], strict=True)) >= 18
 
 
-def test_fit_returns_self_and_forgets_the_earlier_fit(method: str) -> None:
-    texts, labels = planted()
-    model = new(method)
-    assert model.fit(texts, labels) is model
-    model.fit(["one text", "two text"], [["x"], ["y"]])
+def test_fit_returns_self_and_forgets_the_earlier_fit(kind: str) -> None:
+    model = copy.deepcopy(fitted(kind))
+    assert model.fit(["one text", "two text"], [["x"], ["y"]]) is model
     assert list(model.index_.ids) == ["x", "y"]
-    fresh = new(method).fit(["one text", "two text"], [["x"], ["y"]])
+    fresh = new(kind).fit(["one text", "two text"], [["x"], ["y"]])
     assert same(model.predict(["two"], k=2), fresh.predict(["two"], k=2))
 
 
 def test_save_and_load_are_bit_equal(method: str, tmp_path: Any) -> None:
-    texts, labels = planted()
-    model = new(method).fit(texts, labels)
+    texts, _ = planted()
+    model = fitted(method)
     model.save(tmp_path / "model")
     for loaded in (labelgrove.load(tmp_path / "model"), type(model).load(tmp_path / "model")):
         assert same(model.predict(texts, k=4), loaded.predict(texts, k=4))
@@ -212,96 +253,94 @@ def test_clone_and_nested_parameters(method: str) -> None:
         model.set_params(nonsense=1)
 
 
-def test_same_seed_same_bits(method: str) -> None:
+def test_same_seed_same_bits(kind: str) -> None:
     texts, labels = planted()
-    first = new(method, random_state=3).fit(texts, labels).predict(texts, k=5)
-    second = new(method, random_state=3).fit(texts, labels).predict(texts, k=5)
-    assert same(first, second)
+    again = new(kind, random_state=fitted(kind).random_state).fit(texts, labels)
+    assert same(fitted(kind).predict(texts, k=5), again.predict(texts, k=5))
 
 
-def test_thread_count_changes_nothing(method: str) -> None:
+def test_thread_count_changes_nothing(kind: str) -> None:
     texts, labels = planted()
-    one = new(method, n_jobs=1).fit(texts, labels)
-    three = new(method, n_jobs=3).fit(texts, labels)
+    one, three = new(kind, n_jobs=1).fit(texts, labels), fitted(kind)
+    assert (one.n_jobs, three.n_jobs) == (1, 3)
     assert same(one.predict(texts, k=5), three.predict(texts, k=5))
 
 
-def test_labels_as_lists_and_as_matrix_agree(method: str) -> None:
+def test_labels_as_lists_and_as_matrix_agree(kind: str) -> None:
     texts, labels = planted()
     index = LabelIndex.from_label_lists(labels)
     matrix, _ = index.encode(labels)
-    from_lists = new(method).fit(texts, labels).predict(texts, k=3)
-    from_matrix = new(method).fit(texts, matrix, index=index).predict(texts, k=3)
+    from_lists = fitted(kind).predict(texts, k=3)
+    from_matrix = new(kind).fit(texts, matrix, index=index).predict(texts, k=3)
     assert same(from_lists, from_matrix)
-    numbered = new(method).fit(texts, matrix).predict(texts[:1], k=1)
+    numbered = brief(kind).fit(texts, matrix).predict(texts[:1], k=1)
     assert numbered.names()[0][0].isdigit()
 
 
-def test_corpus_goes_in_as_it_is(method: str) -> None:
+def test_corpus_goes_in_as_it_is(kind: str) -> None:
     texts, labels = planted()
     corpus = Corpus.from_lists(texts, labels)
     assert same(
-        new(method).fit(corpus).predict(corpus, k=3),
-        new(method).fit(texts, labels).predict(texts, k=3),
+        new(kind).fit(corpus).predict(corpus, k=3),
+        fitted(kind).predict(texts, k=3),
     )
     with pytest.raises(DataError, match="carries its own labels"):
-        new(method).fit(corpus, labels)
+        new(kind).fit(corpus, labels)
 
 
-def test_features_instead_of_texts(method: str) -> None:
+def test_features_instead_of_texts(kind: str) -> None:
     random = np.random.default_rng(0)
     features = sparse.csr_array(np.eye(6, dtype=np.float32)[random.integers(0, 6, 60)])
     labels = [[f"label {row.argmax()}"] for row in features.toarray()]
-    if method not in FROM_FEATURES:
+    if kind not in FROM_FEATURES:
         with pytest.raises(UnsupportedError, match=r"reads text.*train linear"):
-            new(method).fit(features, labels)
+            new(kind).fit(features, labels)
         dense = Corpus.from_lists(["a text"] * 60, labels).with_dense(features.toarray())
         with pytest.raises(UnsupportedError, match=r"dense block.*linear"):
-            new(method).fit(dense)
+            new(kind).fit(dense)
         return
-    model = new(method).fit(features, labels)
+    model = new(kind).fit(features, labels)
     assert [names[0] for names in model.predict(features, k=1).names()] == [x[0] for x in labels]
     with pytest.raises(DataError, match="texts"):
         model.predict(["text"], k=1)
     with pytest.raises(DataError, match="features"):
         model.predict(sparse.csr_array((1, 9), dtype=np.float32), k=1)
     with pytest.raises(DataError, match="NaN"):
-        new(method).fit(np.full((2, 2), np.nan, np.float32), [["a"], ["b"]])
+        new(kind).fit(np.full((2, 2), np.nan, np.float32), [["a"], ["b"]])
 
 
-def test_empty_documents_get_k_labels(method: str) -> None:
+def test_empty_documents_get_k_labels(kind: str) -> None:
     texts, labels = planted()
-    model = new(method).fit([*texts, ""], [*labels, ["colour red"]])
+    model = brief(kind).fit([*texts, ""], [*labels, ["colour red"]])
     predicted = model.predict(["", "\x00", "wholly unknown wörds"], k=3)
     assert predicted.counts.tolist() == [3, 3, 3]
     assert np.isfinite(predicted.scores).all()
 
 
-def test_predicting_nothing_gives_nothing(method: str) -> None:
-    texts, labels = planted()
-    assert len(new(method).fit(texts, labels).predict([], k=3)) == 0
+def test_predicting_nothing_gives_nothing(kind: str) -> None:
+    assert len(fitted(kind).predict([], k=3)) == 0
 
 
-def test_documents_without_labels_may_train(method: str) -> None:
+def test_documents_without_labels_may_train(kind: str) -> None:
     texts, labels = planted()
-    model = new(method).fit([*texts, "nothing to say"], [*labels, []])
+    model = brief(kind).fit([*texts, "nothing to say"], [*labels, []])
     assert model.predict(["red shoe"], k=2).counts.tolist() == [2]
     with pytest.raises(DataError, match="no document has a label"):
-        new(method).fit(["a", "b"], [[], []])
+        new(kind).fit(["a", "b"], [[], []])
 
 
-def test_k_larger_than_the_label_set_returns_all(method: str) -> None:
-    texts, labels = planted()
-    model = new(method).fit(texts, labels)
+def test_k_larger_than_the_label_set_returns_all(kind: str) -> None:
+    texts, _ = planted()
+    model = fitted(kind)
     total = len(model.index_)
     predicted = model.predict(texts[:3], k=total + 50)
     assert predicted.counts.tolist() == [total] * 3
     assert all(len(set(row)) == total for row in predicted.columns[:, :total].tolist())
 
 
-def test_scores_fall_and_ties_go_by_column(method: str) -> None:
-    texts, labels = planted()
-    predicted = new(method).fit(texts, labels).predict([*texts, ""], k=11)
+def test_scores_fall_and_ties_go_by_column(kind: str) -> None:
+    texts, _ = planted()
+    predicted = fitted(kind).predict([*texts, ""], k=11)
     for row, count in enumerate(predicted.counts):
         pairs = [
             (-float(predicted.scores[row, j]), int(predicted.columns[row, j])) for j in range(count)
@@ -309,16 +348,16 @@ def test_scores_fall_and_ties_go_by_column(method: str) -> None:
         assert pairs == sorted(pairs)
 
 
-def test_smaller_k_is_a_prefix(method: str) -> None:
-    texts, labels = planted()
-    model = new(method).fit(texts, labels)
+def test_smaller_k_is_a_prefix(kind: str) -> None:
+    texts, _ = planted()
+    model = fitted(kind)
     wide, narrow = model.predict(texts, k=5), model.predict(texts, k=2)
     assert same(wide.top(2), narrow)
 
 
-def test_masks_leave_out_labels_and_still_fill_the_list(method: str) -> None:
-    texts, labels = planted()
-    model = new(method).fit(texts, labels)
+def test_masks_leave_out_labels_and_still_fill_the_list(kind: str) -> None:
+    texts, _ = planted()
+    model = fitted(kind)
     names = list(model.index_.names)
     few = [names[0], names[-1], names[4]]
     found = model.predict(texts[:20], k=3, allow=few)
@@ -334,9 +373,9 @@ def test_masks_leave_out_labels_and_still_fill_the_list(method: str) -> None:
         model.predict(texts[:1], allow=["nobody knows it"])
 
 
-def test_given_labels_are_scored(method: str) -> None:
-    texts, labels = planted()
-    model = new(method).fit(texts, labels)
+def test_given_labels_are_scored(kind: str) -> None:
+    texts, _ = planted()
+    model = fitted(kind)
     few = [model.index_.names[4], model.index_.names[1]]
     scores = model.score_labels(texts[:9], few)
     assert scores.shape == (9, 2)
@@ -347,9 +386,9 @@ def test_given_labels_are_scored(method: str) -> None:
     np.testing.assert_allclose(found.diagonal(), np.diagonal(dense), rtol=1e-4, atol=1e-6)
 
 
-def test_calibrated_scores_are_probabilities_until_the_next_fit(method: str, tmp_path: Any) -> None:
+def test_calibrated_scores_are_probabilities_until_the_next_fit(kind: str, tmp_path: Any) -> None:
     texts, labels = planted()
-    model = new(method).fit(texts[:80], labels[:80])
+    model = copy.deepcopy(fitted(kind))
     raw = model.predict(texts, k=5)
     labelgrove.calibrate(model, texts[80:], labels[80:], k=5)
     model.save(tmp_path / "model")
@@ -365,15 +404,13 @@ def test_calibrated_scores_are_probabilities_until_the_next_fit(method: str, tmp
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "3"])
-def test_k_must_be_a_positive_whole_number(method: str, k: Any) -> None:
-    model = new(method).fit(["red", "blue"], [["a"], ["b"]])
+def test_k_must_be_a_positive_whole_number(kind: str, k: Any) -> None:
     with pytest.raises(ConfigError, match="k must be"):
-        model.predict(["red"], k=k)
+        fitted(kind).predict(["red"], k=k)
 
 
-def test_unknown_labels_at_evaluation_count_as_misses(method: str) -> None:
-    texts, labels = planted()
-    model = new(method).fit(texts, labels)
+def test_unknown_labels_at_evaluation_count_as_misses(kind: str) -> None:
+    model = fitted(kind)
     seen = ["item 7 is a red shoe that we sell"]
     test = Corpus.from_lists(seen, [["colour red", "never seen"]], index=model.index_)
     assert test.unknown.tolist() == [1]
@@ -383,43 +420,43 @@ def test_unknown_labels_at_evaluation_count_as_misses(method: str) -> None:
     assert recall["R@5"] == pytest.approx(0.5)
 
 
-def test_strange_label_names_come_back_unchanged(method: str, tmp_path: Any) -> None:
+def test_strange_label_names_come_back_unchanged(kind: str, tmp_path: Any) -> None:
     texts = [f"word{n} text" for n in range(len(STRANGE_NAMES))]
-    model = new(method).fit(texts, [[name] for name in STRANGE_NAMES])
+    model = new(kind).fit(texts, [[name] for name in STRANGE_NAMES])
     model.save(tmp_path / "m")
     predicted = labelgrove.load(tmp_path / "m").predict(texts, k=1).names()
     assert [names[0] for names in predicted] == STRANGE_NAMES
 
 
-def test_one_label_and_one_document(method: str) -> None:
-    one_label = new(method).fit(["red shoe", "blue shoe"], [["a"], ["a"]])
+def test_one_label_and_one_document(kind: str) -> None:
+    one_label = new(kind).fit(["red shoe", "blue shoe"], [["a"], ["a"]])
     assert one_label.predict(["shoe", ""], k=3).names() == [["a"], ["a"]]
-    one_document = new(method).fit(["red shoe"], [["a", "b"]])
+    one_document = new(kind).fit(["red shoe"], [["a", "b"]])
     assert {*one_document.predict(["red shoe"], k=3).names()[0]} == {"a", "b"}
 
 
-def test_concurrent_predict_from_eight_threads(method: str) -> None:
-    texts, labels = planted()
-    model = new(method).fit(texts, labels)
+def test_concurrent_predict_from_eight_threads(kind: str) -> None:
+    texts, _ = planted()
+    model = fitted(kind)
     expected = model.predict(texts, k=5)
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda _: model.predict(texts, k=5), range(32)))
     assert all(same(expected, result) for result in results)
 
 
-def test_copies_for_worker_processes_predict_the_same(method: str) -> None:
-    texts, labels = planted()
-    model = new(method).fit(texts, labels)
+def test_copies_for_worker_processes_predict_the_same(kind: str) -> None:
+    texts, _ = planted()
+    model = fitted(kind)
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert same(model.predict(texts, k=5), other.predict(texts, k=5))
 
 
-def test_label_weights_are_accepted(method: str) -> None:
+def test_label_weights_are_accepted(kind: str) -> None:
     texts, labels = planted()
     weighted = [dict.fromkeys(row, 0.5) for row in labels]
-    assert new(method).fit(texts, weighted).predict(["red shoe"], k=2).counts.tolist() == [2]
+    assert brief(kind).fit(texts, weighted).predict(["red shoe"], k=2).counts.tolist() == [2]
     with pytest.raises(DataError, match="weight"):
-        new(method).fit(["a"], [{"x": -1.0}])
+        new(kind).fit(["a"], [{"x": -1.0}])
 
 
 @pytest.mark.parametrize(
@@ -436,29 +473,27 @@ def test_label_weights_are_accepted(method: str) -> None:
     ],
 )
 def test_bad_training_input_is_refused_with_a_reason(
-    method: str, texts: Any, labels: Any, message: str
+    kind: str, texts: Any, labels: Any, message: str
 ) -> None:
     with pytest.raises(LabelgroveError, match=message):
-        new(method).fit(texts, labels)
+        new(kind).fit(texts, labels)
 
 
-def test_not_fitted(method: str, tmp_path: Any) -> None:
+def test_not_fitted(kind: str, tmp_path: Any) -> None:
     import sklearn.exceptions
 
     with pytest.raises(NotFittedError, match="not fitted"):
-        new(method).predict(["a"], k=1)
+        new(kind).predict(["a"], k=1)
     with pytest.raises(sklearn.exceptions.NotFittedError):
-        new(method).save(tmp_path / "m")
+        new(kind).save(tmp_path / "m")
 
 
-def test_grows_or_says_what_to_do_instead(method: str, tmp_path: Any) -> None:
+def test_grows_or_says_what_to_do_instead(kind: str, tmp_path: Any) -> None:
     texts, labels = planted()
     late = [row for row in range(120) if "kind bottle" in labels[row]]
     early = [row for row in range(120) if row not in late]
     mentioned = [f"{texts[r]} in a bottle" for r in early[:9]]  # so that the word is known
-    model = new(method).fit(
-        [*mentioned, *(texts[r] for r in early[9:])], [labels[r] for r in early]
-    )
+    model = new(kind).fit([*mentioned, *(texts[r] for r in early[9:])], [labels[r] for r in early])
     ids = list(model.index_.ids)
     documents = [texts[r] for r in late], [labels[r] for r in late]
     if model.method in ("lightxml", "cascadexml"):
@@ -491,13 +526,13 @@ def test_unknown_settings_name_the_nearest(method: str) -> None:
         new(method, random_stat=1)
 
 
-def test_grid_search_over_a_nested_parameter(method: str) -> None:
+def test_grid_search_over_a_nested_parameter(kind: str) -> None:
     texts, labels = planted(60)
-    model = new(method)
+    model = new(kind)
     name, value = next(
         (name, value)
         for name, value in reversed(model.get_params().items())
         if "__" in name and isinstance(value, (int, float)) and not isinstance(value, bool)
     )
-    search = GridSearchCV(model, {name: [value]}, scoring=scorer("P@1"), cv=3)
+    search = GridSearchCV(model, {name: [value]}, scoring=scorer("P@1"), cv=2)
     assert search.fit(texts, labels).best_score_ > 0.5

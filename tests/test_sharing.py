@@ -49,7 +49,7 @@ def test_processes_share_the_pages_of_a_model(tmp_path, storage):
             assert kilobytes["Shared_Clean"] == kilobytes["Rss"]
     finally:
         for worker in workers:
-            worker.communicate("\n", timeout=20)
+            worker.communicate("\n")
 
 
 def _mapped(process: int, folder: Path) -> dict[str, int]:

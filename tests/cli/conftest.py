@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -37,7 +39,9 @@ def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def run() -> Run:
+def run_process() -> Run:
+    """Runs the command in a process of its own, which costs a second or two."""
+
     def run_command(
         *arguments: object, check: bool = True, stdin: str | None = None, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
@@ -48,11 +52,48 @@ def run() -> Run:
             encoding="utf-8",
             cwd=cwd,
             check=False,
-            timeout=120,
         )
         if check:
             assert done.returncode == 0, done.stderr
         return done
+
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def run(run_process: Run) -> Run:
+    """Runs the command in this process, unless it would limit this process's memory."""
+    from labelgrove.cli import main
+
+    def run_command(
+        *arguments: object, check: bool = True, stdin: str | None = None, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        if "--memory" in arguments:
+            return run_process(*arguments, check=check, stdin=stdin, cwd=cwd)
+        command = ["labelgrove", *map(str, arguments)]
+        streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", newline="\n") for _ in range(2)]
+        given = io.TextIOWrapper(io.BytesIO((stdin or "").encode()), "utf-8")
+        code = 0
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(streams[0]),
+            contextlib.redirect_stderr(streams[1]),
+        ):
+            patch.setattr(sys, "argv", command)
+            patch.setattr(sys, "stdin", given)
+            if cwd is not None:
+                patch.chdir(cwd)
+            try:
+                main()
+            except SystemExit as end:
+                code = int(end.code or 0)
+        texts = []
+        for stream in streams:
+            stream.flush()
+            texts.append(stream.buffer.getvalue().decode())  # type: ignore[attr-defined]
+        if check:
+            assert code == 0, texts[1]
+        return subprocess.CompletedProcess(command, code, *texts)
 
     return run_command
 
@@ -70,8 +111,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def model(folder: Path, run: Run) -> Path:
-    run("train", folder / "train.jsonl", "--method", "linear", "--out", folder / "model")
+def model(folder: Path, run_process: Run) -> Path:
+    run_process("train", folder / "train.jsonl", "--method", "linear", "--out", folder / "model")
     return folder / "model"
 
 

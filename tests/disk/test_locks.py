@@ -13,12 +13,12 @@ import pytest
 from labelgrove.disk.locks import FileLock, lock_holder
 
 HOLDER = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from labelgrove.disk.locks import FileLock
 lock = FileLock(Path(sys.argv[1]))
 print(lock.taken, flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 
@@ -84,7 +84,7 @@ os.waitpid(child, 0)
 assert lock_holder(file)["pid"] == os.getpid()
 child = os.fork()
 if child == 0:
-    time.sleep(30)
+    time.sleep(600)
     os._exit(0)
 lock.release()
 assert lock_holder(file) is None

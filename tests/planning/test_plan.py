@@ -1,4 +1,4 @@
-"""Plans: sizes are right, and times are near what training then takes."""
+"""Plans: sizes are right, and times follow from rates and work."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.methods import create
 from labelgrove.model.outline import expected_widths
-from labelgrove.planning.estimates import Estimate
-from labelgrove.planning.linear import linear_work, sampled
+from labelgrove.planning import stages
+from labelgrove.planning.linear import Estimate, Rates, Work, linear_work, sampled
 from labelgrove.planning.plan import Plan, plan_training
 from labelgrove.ranking.solver import RankerParams
 
@@ -38,16 +38,33 @@ def test_a_plan_has_the_sizes_of_the_corpus(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize("method", ["linear", "parabel"])
-def test_times_are_within_a_factor_of_two(corpus: Corpus, method: str) -> None:
-    # By CPU time, which other work on the machine disturbs less.
-    model = create(method, {"n_jobs": 1})
+def test_times_are_rates_times_work(
+    corpus: Corpus, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall, cpu = Work(tfidf=1e-6, tree=2e-6, ranker=3e-6), Work(tfidf=2e-6, tree=3e-6, ranker=5e-6)
+    rates = Rates(wall, cpu, terms_per_document=33.0, documents=600)
+    monkeypatch.setattr(stages, "linear_rates", lambda *_, **__: rates)
+    model = create(method)
     plan = plan_training(model, corpus)
-    model.fit(corpus)
-    spent = sum(timing.cpu for timing in model.timings_.values())
+    trees = 3 if method == "parabel" else 1
+    shape = expected_widths(model.tree, len(corpus.index))
+    work = linear_work(corpus, shape, model.ranker, terms=33.0, trees=trees)
+    # Ten times the sample's documents make a unit of the ranker's work dearer by 10^0.1.
+    seconds = {"tfidf": work.tfidf, "tree": 2 * work.tree, "ranker": 3 * work.ranker * 10**0.1}
+    margins = {"tfidf": 1.6, "tree": 2.0, "ranker": 1.7}
+    assert set(plan.stages) == set(seconds)
+    for name, middle in seconds.items():
+        assert plan.stages[name].low == pytest.approx(1e-6 * middle / margins[name])
+        assert plan.stages[name].high == pytest.approx(1e-6 * middle * margins[name])
+    dearest = 2 * work.tfidf * 1.6 + 3 * work.tree * 2.0 + 5 * work.ranker * 10**0.1 * 1.7
     assert plan.cpu_seconds is not None
-    middle = np.sqrt(plan.cpu_seconds.low * plan.cpu_seconds.high)
-    assert 0.45 < spent / middle < 2.2
-    assert plan.calibration_seconds < 10
+    assert plan.cpu_seconds.high == pytest.approx(1e-6 * dearest)
+
+
+def test_rates_are_measured_on_a_sample(corpus: Corpus) -> None:
+    plan = plan_training(create("linear", {"n_jobs": 1}), corpus)
+    assert all(0 < span.low < span.high for span in plan.stages.values())
+    assert plan.calibration_seconds > 0
     assert plan.terms_per_document == pytest.approx(33, abs=5)
 
 

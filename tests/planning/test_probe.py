@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 from labelgrove import Corpus
 from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.methods import create
+from labelgrove.planning import probe
 from labelgrove.planning.plan import plan_training
 from support.tiny_encoders import make_encoder
 
@@ -52,14 +53,18 @@ def test_neural_plans_tell_tokens_and_time(encoder: Path, method: str) -> None:
     assert plan.stages["linear-baseline"].high > 0
 
 
-def test_the_plan_is_near_the_training(encoder: Path) -> None:
+def test_times_are_tokens_by_rates(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = probe.EncoderRates(training=1000.0, reading=4000.0)
+    monkeypatch.setattr(probe, "encoder_rates", lambda *_, **__: rates)
     documents = corpus(1000)
     model = create("lightxml", settings(encoder, epochs=2))
     plan = plan_training(model, documents)
-    model.fit(documents)
-    middle = (plan.stages["network"].low * plan.stages["network"].high) ** 0.5
-    # A tiny encoder's updates are mostly overhead, and machines have other work: a wide berth.
-    assert 0.2 < model.timings_["network"].wall / middle < 5
+    work = model.outline(1000, 4).encoder
+    tokens = 1000 * plan.tokens_per_document
+    seconds = tokens * (work.learns / 1000 + work.reads / 4000)
+    assert work.learns and work.reads
+    assert plan.stages["network"].low == pytest.approx(seconds / 1.6)
+    assert plan.stages["network"].high == pytest.approx(seconds * 1.6)
 
 
 def test_passes_over_the_documents(encoder: Path) -> None:

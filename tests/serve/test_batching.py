@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from labelgrove.serve import batching
 from labelgrove.serve.batching import Batcher
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.settings import ServeParams
+
+# The model waits until six texts are there, however long that takes.
+FULL_AT_SIX = ServeParams(batch_ms=1e9, batch_texts=6, max_seconds=240)
 
 
 class Echo:
@@ -20,12 +25,13 @@ class Echo:
 
     def __init__(self, *, held: bool = False) -> None:
         self.batches: list[tuple[Any, list[str]]] = []
-        self.go = threading.Event()
+        self.begun, self.go = threading.Event(), threading.Event()
         if not held:
             self.go.set()
 
     def __call__(self, options: Any, texts: list[str]) -> tuple[Any, list[Any]]:
-        assert self.go.wait(10)
+        self.begun.set()
+        assert self.go.wait(240)
         self.batches.append((options, texts))
         if "bad" in texts:
             raise ValueError("a bad text")
@@ -38,29 +44,28 @@ def test_requests_that_wait_share_the_next_batch() -> None:
     async def ask() -> list[Any]:
         async with Batcher(echo, ServeParams(batch_texts=3)) as batcher:
             first = asyncio.create_task(batcher.ask(["0"]))
-            await asyncio.sleep(0.05)  # the model is busy with it
+            await asyncio.to_thread(echo.begun.wait)
             rest = [asyncio.create_task(batcher.ask([str(number)])) for number in range(1, 6)]
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0)  # now they wait
             echo.go.set()
             return await asyncio.gather(first, *rest)
 
     answers = asyncio.run(ask())
     assert [answered.rows for answered in answers] == [[(str(n), None)] for n in range(6)]
     assert [texts for _, texts in echo.batches] == [["0"], ["1", "2", "3"], ["4", "5"]]
-    assert answers[5].waiting > 0.04
+    assert answers[5].waiting > 0
 
 
 def test_an_idle_model_waits_for_company_until_the_batch_is_full_or_time_is_up() -> None:
     echo = Echo()
 
-    async def ask(count: int, params: ServeParams) -> float:
+    async def ask(count: int, params: ServeParams) -> list[Any]:
         async with Batcher(echo, params) as batcher:
-            started = time.perf_counter()
-            await asyncio.gather(*(batcher.ask(["x"]) for _ in range(count)))
-            return time.perf_counter() - started
+            return await asyncio.gather(*(batcher.ask(["x"]) for _ in range(count)))
 
-    assert asyncio.run(ask(2, ServeParams(batch_ms=150, batch_texts=4))) >= 0.15
-    assert asyncio.run(ask(4, ServeParams(batch_ms=9000, batch_texts=4))) < 5
+    first, _ = asyncio.run(ask(2, ServeParams(batch_ms=500, batch_texts=4)))
+    assert first.waiting >= 0.5
+    asyncio.run(ask(4, ServeParams(batch_ms=1e9, batch_texts=4, max_seconds=240)))
     assert [len(texts) for _, texts in echo.batches] == [2, 4]
 
 
@@ -68,7 +73,7 @@ def test_different_options_are_never_answered_together() -> None:
     echo = Echo()
 
     async def ask() -> list[Any]:
-        async with Batcher(echo, ServeParams(batch_ms=50)) as batcher:
+        async with Batcher(echo, FULL_AT_SIX) as batcher:
             return await asyncio.gather(*(batcher.ask([str(n)], n % 2) for n in range(6)))
 
     answers = asyncio.run(ask())
@@ -89,14 +94,14 @@ def test_a_request_larger_than_a_batch_stays_whole() -> None:
 
 def test_one_bad_request_does_not_spoil_its_neighbours() -> None:
     async def ask() -> list[Any]:
-        async with Batcher(Echo(), ServeParams(batch_ms=50)) as batcher:
-            asked = (batcher.ask([text]) for text in ("good", "bad", "fine"))
+        async with Batcher(Echo(), FULL_AT_SIX) as batcher:
+            asked = (batcher.ask([text] * 2) for text in ("good", "bad", "fine"))
             return await asyncio.gather(*asked, return_exceptions=True)
 
     good, bad, fine = asyncio.run(ask())
-    assert good.rows == [("good", None)]
+    assert good.rows == [("good", None)] * 2
     assert isinstance(bad, ValueError)
-    assert fine.rows == [("fine", None)]
+    assert fine.rows == [("fine", None)] * 2
 
 
 def test_too_much_waiting_is_refused_at_once() -> None:
@@ -107,11 +112,11 @@ def test_too_much_waiting_is_refused_at_once() -> None:
         params = ServeParams(max_texts=3, max_waiting=4)
         async with Batcher(echo, params, metrics) as batcher:
             first = asyncio.create_task(batcher.ask(["a", "b", "c"]))
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0)  # now it waits
             with pytest.raises(Problem) as caught:
                 await batcher.ask(["d", "e"])
             second = asyncio.create_task(batcher.ask(["d"]))
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0)
             assert "labelgrove_waiting_texts 4.0\n" in metrics.text()
             echo.go.set()
             await asyncio.gather(first, second)
@@ -123,13 +128,16 @@ def test_too_much_waiting_is_refused_at_once() -> None:
     assert "labelgrove_waiting_texts 0.0\n" in metrics.text()
 
 
-def test_a_slow_model_refuses_before_the_time_limit_would() -> None:
+def test_a_slow_model_refuses_before_the_time_limit_would(monkeypatch: Any) -> None:
+    now = [0.0]
+    monkeypatch.setattr(batching, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
     def slow(options: Any, texts: list[str]) -> tuple[Any, list[str]]:
-        time.sleep(0.1 * len(texts))
+        now[0] += 24 * len(texts)
         return None, texts
 
     async def ask() -> list[Any]:
-        async with Batcher(slow, ServeParams(max_seconds=1.0, batch_texts=1)) as batcher:
+        async with Batcher(slow, ServeParams(max_seconds=240, batch_texts=1)) as batcher:
             for _ in range(5):  # it learns how slow the model is
                 await batcher.ask(["x"])
             asked = (batcher.ask(["x"]) for _ in range(30))
@@ -147,12 +155,13 @@ def test_what_waits_past_the_time_limit_leaves_the_queue() -> None:
     metrics = Metrics()
 
     async def ask() -> list[Any]:
-        async with Batcher(echo, ServeParams(max_seconds=0.1), metrics) as batcher:
+        async with Batcher(echo, ServeParams(max_seconds=2), metrics) as batcher:
             first = asyncio.create_task(batcher.ask(["held"]))
-            await asyncio.sleep(0.02)
+            await asyncio.to_thread(echo.begun.wait)
             second = asyncio.create_task(batcher.ask(["waits"]))
             outcomes = await asyncio.gather(first, second, return_exceptions=True)
             assert "labelgrove_waiting_texts 1.0\n" in metrics.text()
+            batcher._params = ServeParams(max_seconds=240)
             echo.go.set()
             later = await batcher.ask(["later"])
             assert later.rows == [("later", None)]
@@ -169,12 +178,18 @@ def test_stopping_tells_those_who_still_wait() -> None:
 
     async def ask() -> list[Any]:
         async with Batcher(echo, ServeParams()) as batcher:
-            asked = []
-            for _ in range(2):
-                asked.append(asyncio.create_task(batcher.ask(["x"])))
-                await asyncio.sleep(0.05)
+            asked = [asyncio.create_task(batcher.ask(["x"]))]
+            await asyncio.to_thread(echo.begun.wait)
+            asked.append(asyncio.create_task(batcher.ask(["x"])))
+            await asyncio.sleep(0)  # now it waits
             assert batcher.running
-            threading.Timer(0.1, echo.go.set).start()
+
+            def release() -> None:
+                while batcher.running:
+                    time.sleep(0.01)
+                echo.go.set()
+
+            threading.Thread(target=release).start()
         assert not batcher.running
         return await asyncio.gather(*asked, return_exceptions=True)
 

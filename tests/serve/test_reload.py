@@ -18,7 +18,7 @@ from support.services import fitted, running
 
 
 def wait_until(condition: Any) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

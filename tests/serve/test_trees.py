@@ -131,5 +131,5 @@ def test_the_route(tmp_path: Path) -> None:
 def test_methods_without_a_tree_say_so() -> None:
     served = Served(Plain(fitted()), {"checksum": "sha256:abc", "method": "plain"}, threads=1)
     assert served.facts()["trees"] == []
-    with pytest.raises(Problem, match="this plain searches its labels without a tree"):
+    with pytest.raises(Problem, match="this plain model has no label tree"):
         served.tree_page(0, "root", offset=0, limit=1, label=None)

@@ -40,7 +40,7 @@ class Visit:
         self.complaints: list[str] = []
         self.address = address
         self.page = context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(60_000)
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", self._noted)
@@ -56,7 +56,7 @@ class Visit:
         Playwright's wait_for_function would do it inside the page, whose policy forbids to run
         strings: it works only where the first look finds the expression true.
         """
-        last = time.monotonic() + 10
+        last = time.monotonic() + 60
         while not self.page.evaluate(script):
             assert time.monotonic() < last, f"never came true: {script}"
             self.page.wait_for_timeout(20)

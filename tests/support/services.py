@@ -64,16 +64,16 @@ def running(
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while not server.started and time.monotonic() < deadline:
             time.sleep(0.01)
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         many = httpx.Limits(max_connections=200, max_keepalive_connections=200)
-        with httpx.Client(base_url=address, timeout=30, limits=many) as client:
+        with httpx.Client(base_url=address, timeout=120, limits=many) as client:
             yield client
     finally:
         server.should_exit = True
-        thread.join(timeout=30)
+        thread.join(timeout=240)
         listening.close()
     assert not thread.is_alive()
 

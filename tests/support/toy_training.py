@@ -1,4 +1,4 @@
-"""A model, data and batches small enough to train in a test; also run as a child process."""
+"""A model, data and batches small enough to train in a test; also runs as one of two processes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Batch:
 
 
 class Batches:
-    """Shuffled anew in each epoch; the last batch is smaller."""
+    """Shuffled in each epoch; the last batch is smaller."""
 
     def __init__(self, size: int = 4) -> None:
         generator = np.random.default_rng(0)
@@ -93,8 +93,8 @@ class Model(nn.Module):
         candidates = torch.stack([batch.y, 100 + batch.y, torch.full_like(batch.y, 999)], dim=1)
         ids, place = torch.unique(candidates, return_inverse=True)
         logits = (hidden @ self.table.rows(ids).T + self.table.biases(ids)).gather(1, place)
-        wanted = torch.tensor([1.0, 0.0, 0.0]).expand_as(logits)
-        rows = nn.functional.binary_cross_entropy_with_logits(logits, wanted)
+        targets = torch.tensor([1.0, 0.0, 0.0]).expand_as(logits)
+        rows = nn.functional.binary_cross_entropy_with_logits(logits, targets)
         return dense + rows
 
 
@@ -103,7 +103,7 @@ def loss_of(model: Model, batch: Batch) -> Tensor:
 
 
 PARAMS = LoopParams(
-    epochs=3,
+    epochs=2,
     lr=0.01,
     head_lr=0.03,
     weight_decay=0.1,
@@ -128,13 +128,8 @@ def run(
     return train(model, batches, options.pop("loss", loss_of), params, **options)
 
 
-def child() -> None:
-    """Trains, and dies without a word in update ``deadly``; checkpoints come every third update.
-
-    Arguments: folder, deadly update, then settings as name=value.
-    """
-    folder, deadly = Path(sys.argv[1]), int(sys.argv[2])
-    settings = dict(argument.split("=") for argument in sys.argv[3:])
+def run_until_killed(folder: Path, params: LoopParams, *, deadly: int) -> None:
+    """Trains and kills its process in update ``deadly``; checkpoints come every third update."""
     save, make = Checkpoints.save, Updates.make
 
     def rare_save(self: Checkpoints, part: Any, *, step: int) -> None:
@@ -148,48 +143,48 @@ def child() -> None:
 
     Checkpoints.save = rare_save  # type: ignore[method-assign]
     Updates.make = deadly_make  # type: ignore[method-assign]
-    run(Model(), replace(PARAMS, checkpoint_minutes=0, **settings), folder=folder)
+    run(Model(), params, folder=folder)
 
 
 def gradients_of_updates(params: LoopParams, **options: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Trains without dropout; gives the gradients of each update, then the final weights."""
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    """Trains without dropout; returns the gradients of each update and the final weights."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
     descend = Updates._descend
     model = Model(dropout=0.0)
 
-    def noted(self: Updates, step: int) -> None:
+    def recorded(self: Updates, step: int) -> None:
         for name, parameter in model.named_parameters():
             assert parameter.grad is not None
-            found[f"{step} {name}"] = parameter.grad.numpy().copy()
+            arrays[f"{step} {name}"] = parameter.grad.numpy().copy()
         for name, (ids, gradient) in self.rows._gradients.items():
             full = torch.zeros(1000, *gradient.shape[1:]).index_add_(0, ids, gradient)
-            found[f"{step} {name}"] = full.numpy()
+            arrays[f"{step} {name}"] = full.numpy()
         descend(self, step)
 
-    Updates._descend = noted  # type: ignore[method-assign]
+    Updates._descend = recorded  # type: ignore[method-assign]
     try:
         result = run(model, params, **options)
     finally:
         Updates._descend = descend  # type: ignore[method-assign]
-    found |= {name: value.numpy() for name, value in model.state_dict().items()}
+    arrays |= {name: value.numpy() for name, value in model.state_dict().items()}
     losses = [record["loss"] for record in result.history if "loss" in record]
     scores = [record["score"] for record in result.history if "score" in record]
-    return found | {"losses": np.array(losses), "scores": np.array(scores)}
+    return arrays | {"losses": np.array(losses), "scores": np.array(scores)}
 
 
 def worker() -> None:
-    """One of several processes that train together; each writes what it saw to a file."""
+    """One of several processes that train together; each writes its arrays to files."""
     torch.set_num_threads(1)
     folder, rank = Path(sys.argv[1]), os.environ["RANK"]
     params = replace(PARAMS, epochs=1.5, checkpoint_minutes=0)
-    with contextlib.suppress(KeyboardInterrupt):  # given up on the way, then continued
+    with contextlib.suppress(KeyboardInterrupt):  # stopped on the way, then continued
         run(Model(dropout=0.0), params, folder=folder / "run", prefetch=first_four)
-    found = gradients_of_updates(params, folder=folder / "run")
-    write_tensors(folder / f"{rank}.safetensors", found)
-    found = gradients_of_updates(replace(PARAMS, max_steps=5), batches=SharedBatches(int(rank)))
-    write_tensors(folder / f"shared-{rank}.safetensors", found)
-    found = gradients_of_updates(replace(PARAMS, max_steps=3, accumulate=2))
-    write_tensors(folder / f"accumulated-{rank}.safetensors", found)
+    arrays = gradients_of_updates(params, folder=folder / "run")
+    write_tensors(folder / f"{rank}.safetensors", arrays)
+    arrays = gradients_of_updates(replace(PARAMS, max_steps=5), batches=SharedBatches(int(rank)))
+    write_tensors(folder / f"shared-{rank}.safetensors", arrays)
+    arrays = gradients_of_updates(replace(PARAMS, max_steps=3, accumulate=2))
+    write_tensors(folder / f"accumulated-{rank}.safetensors", arrays)
 
 
 def first_four(batches: Iterator[Any], device: Any) -> Iterator[Any]:
@@ -198,4 +193,4 @@ def first_four(batches: Iterator[Any], device: Any) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    child() if len(sys.argv) > 2 else worker()
+    worker()

@@ -27,8 +27,9 @@ LOWEST, HIGHEST = 1e-12, 1 - 1e-7  # outside, a beta curve does not distinguish 
 def unit_scores(scores: npt.ArrayLike, kind: ScoreKind) -> Float64:
     """Scores as numbers in [0, 1] in the same order: margins through a sigmoid, others clipped."""
     values = np.asarray(scores, np.float64)
-    units: Float64 = expit(values) if kind == "margin" else np.clip(values, 0.0, 1.0)
-    return units
+    if kind == "margin":
+        return np.asarray(expit(values))
+    return np.clip(values, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,7 @@ class Curve:
             return np.interp(units, *self.numbers)
         a, b, c = self.numbers
         low, high = _beta_terms(units)
-        chances: Float64 = expit(a * low + b * high + c)
-        return chances
+        return np.asarray(expit(a * low + b * high + c))
 
 
 def fit_curve(units: Float64, hits: npt.NDArray[np.bool_], kind: CurveKind) -> Curve:

@@ -206,14 +206,12 @@ def report(
     """
     from labelgrove.formats.files import existing
     from labelgrove.metrics import Propensity
-    from labelgrove.report import write_report
-    from labelgrove.report.png import check_png
+    from labelgrove.report import check_extra, write_report
     from labelgrove.report.runs import predicted
 
+    check_extra()
     common.check_device(machine.device)
     common.refuse_existing([out], force=force)
-    if png is not None:
-        check_png()
     how = reading.options("test")
     paths = [model, *(against or [])]
     loaded = [

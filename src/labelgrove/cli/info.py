@@ -132,7 +132,7 @@ def _torch() -> dict[str, Any]:
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
-        "version": torch.VERSION,
+        "version": torch.__version__,
         "threads": torch.get_num_threads(),
         "GPU": ", ".join(gpus) if gpus else "none",
         "bf16": bool(gpus) and torch.cuda.is_bf16_supported(),

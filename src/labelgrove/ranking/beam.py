@@ -74,7 +74,8 @@ def transformed(margins: Float32, kind: str) -> Float32:
     """Margins as factors between 0 and 1: what a search multiplies down the tree."""
     if kind == "sigmoid":
         return np.asarray(expit(margins.astype(np.float64)), np.float32)
-    return np.asarray(np.exp(log_transformed(margins, kind)), np.float32)
+    factors: Float32 = np.exp(log_transformed(margins, kind))
+    return factors
 
 
 def beam_per_level(beam: int | list[int] | Literal["auto"], widths: Sequence[int]) -> list[int]:

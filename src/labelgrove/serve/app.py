@@ -1,4 +1,4 @@
-"""The routes of the service; what they rest on lies in the files beside this one."""
+"""The routes of the service."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,15 +18,6 @@ from labelgrove.serve.problems import Problem, as_json
 from labelgrove.serve.served import ModelFolder, Options
 from labelgrove.serve.settings import ServeParams
 
-_LIMITS = (
-    "max_body",
-    "max_texts",
-    "max_text_chars",
-    "max_k",
-    "max_labels",
-    "max_explained",
-    "max_seconds",
-)
 _ALWAYS = (401, 408, 413, 429, 500)
 
 
@@ -37,9 +28,9 @@ def create_app(
     token: str | None = None,
     report: Path | None = None,
 ) -> FastAPI:
-    """The service as an ASGI app, for uvicorn or whatever runs such apps.
+    """The service as an ASGI app, for uvicorn or another ASGI server.
 
-    ``report`` is an HTML file to show at /report, such as ``labelgrove report`` writes.
+    ``report`` is an HTML file to show at /report, for example one by ``labelgrove report``.
 
     >>> import tempfile; from pathlib import Path
     >>> path = Path(tempfile.mkdtemp()) / "model"
@@ -49,13 +40,13 @@ def create_app(
     """
     params = (ServeParams() if params is None else params).checked()
     metrics = Metrics()
-    # The batch's model is whichever is current when the batch begins.
     batcher: Batcher | None = None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         nonlocal batcher
         watching = asyncio.create_task(folder.watch(params.reload_seconds, metrics))
+        # A batch uses the model that is current when it begins.
         async with Batcher(lambda *work: folder.current.answer(*work), params, metrics) as batcher:
             yield
             watching.cancel()
@@ -80,12 +71,8 @@ def create_app(
             raise Problem(503, "starting", "the server is not running yet", retry_after=1)
         pairs = len(request.texts) * request.k
         if request.explain and pairs > params.max_explained:
-            raise Problem(
-                422,
-                "too-much-to-explain",
-                f"explain: {pairs} labels (texts times k), at most {params.max_explained} are "
-                "explained at once",
-            )
+            detail = f"explain: {pairs} labels (texts times k) are more than {params.max_explained}"
+            raise Problem(422, "too-much-to-explain", detail)
         options = Options(
             request.k,
             request.threshold,
@@ -107,7 +94,7 @@ def create_app(
             }
         )
 
-    # What a request may be is known only now.
+    # The limits of a request are known only now.
     predict.__annotations__["request"] = schema.limited_request(params)
     app.post(
         "/v1/predict",
@@ -124,7 +111,7 @@ def create_app(
         q: Annotated[str, Query(max_length=200, description="part of a name or id")] = "",
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
     ) -> Response:
-        """Labels by name, the best matches first; without q the most frequent labels."""
+        """Labels by name, best matches first; without q the most frequent labels."""
         served = folder.current
         found = await asyncio.to_thread(served.find_labels, q, limit)
         return _json({"model": served.id, "labels": found})
@@ -134,9 +121,12 @@ def create_app(
     )
     async def model() -> Response:
         """The model that answers now."""
-        limits = {name: getattr(params, name) for name in _LIMITS}
-        facts = folder.current.facts()
-        return _json(facts | {"report": report is not None, "limits": limits})
+        limits = {
+            name: value
+            for name, value in params.get_params().items()
+            if name.startswith("max_") and name not in ("max_requests", "max_waiting")
+        }
+        return _json(folder.current.facts() | {"report": report is not None, "limits": limits})
 
     @app.get(
         "/v1/tree",
@@ -148,9 +138,9 @@ def create_app(
         tree: Annotated[int, Query(ge=0, le=1000, description="which of the model's trees")] = 0,
         label: Annotated[
             str | None,
-            Query(max_length=1000, description="give the page of children that leads to it"),
+            Query(max_length=1000, description="answer with the children that lead to this label"),
         ] = None,
-        offset: Annotated[int, Query(ge=0, le=2**31 - 1, description="children to pass over")] = 0,
+        offset: Annotated[int, Query(ge=0, le=2**31 - 1, description="children to skip")] = 0,
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> Response:
         """A node of the label tree and a page of its children."""
@@ -165,9 +155,9 @@ def create_app(
 
     @app.get("/readyz", response_model=schema.Status, responses=problems.responses(500, 503))
     async def readyz() -> Response:
-        """Whether requests are taken."""
+        """Whether requests are accepted."""
         if batcher is None or not batcher.running:
-            raise Problem(503, "not-ready", "no requests are taken")
+            raise Problem(503, "not-ready", "the service does not accept requests now")
         return _json({"status": "ready"})
 
     @app.get(
@@ -192,7 +182,7 @@ def create_app(
 
 
 def describe(app: FastAPI, *, token: bool) -> None:
-    """Adds to the OpenAPI text what all routes share: the form of errors, and the token."""
+    """Adds to the OpenAPI text what all routes share: the form of errors and the token."""
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""Requests that come at the same time go through the model together.
+"""Batches: requests that arrive at the same time go through the model together.
 
-One thread runs the model. While it is busy, requests gather; then the next batch starts with those
-that wait, up to ``batch_texts`` texts. An idle model may wait ``batch_ms`` for company. Requests of
-one batch are answered together where all their options are equal, so that no answer depends on who
-came along.
+One thread runs the model. While it is busy, requests queue; the next batch takes up to
+``batch_texts`` texts of them. An idle model may wait ``batch_ms`` for more. Only requests with
+equal options are predicted together, so that no answer depends on the other requests.
 
 The thread takes its batches itself: an event loop that is busy refusing requests must not keep the
 model waiting.
@@ -23,13 +22,13 @@ from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.settings import ServeParams
 
-# (options, texts) -> something all requests share, and one answer per text.
+# (options, texts) -> what is common to all answers, and one answer per text.
 Answer = Callable[[Any, list[str]], tuple[Any, Sequence[Any]]]
 
 
 @dataclass(frozen=True)
 class Answered:
-    """The answers to one request's texts, and how long it waited and was worked on."""
+    """The answers to one request's texts, and the seconds it waited and the model worked."""
 
     shared: Any
     rows: Sequence[Any]
@@ -47,14 +46,7 @@ class _Job:
 
 
 class Batcher:
-    """Takes requests, refuses those that would wait too long, and has batches answered.
-
-    >>> async def two_requests():
-    ...     async with Batcher(lambda options, texts: ("m", [t.upper() for t in texts])) as batcher:
-    ...         return await asyncio.gather(batcher.ask(["a"]), batcher.ask(["b", "c"]))
-    >>> [answered.rows for answered in asyncio.run(two_requests())]
-    [['A'], ['B', 'C']]
-    """
+    """Queues requests, refuses those that would wait too long, and answers batches."""
 
     def __init__(
         self, answer: Answer, params: ServeParams | None = None, metrics: Metrics | None = None
@@ -64,7 +56,7 @@ class Batcher:
         self._metrics = Metrics() if metrics is None else metrics
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="labelgrove-model", daemon=True)
-        # What both threads touch, under this lock; whoever adds to the queue notifies.
+        # Guards what both threads change; adding to the queue notifies.
         self._changed = threading.Condition()
         self._queue: deque[_Job] = deque()
         self._waiting = 0  # texts queued or being worked on
@@ -78,10 +70,9 @@ class Batcher:
     async def __aexit__(self, *exception: object) -> None:
         with self._changed:
             self._closing = True
-            left = list(self._queue)
-            self._queue.clear()
+            jobs, self._queue = self._queue, deque()
             self._changed.notify()
-        for job in left:
+        for job in jobs:
             if not job.done.done():
                 job.done.set_exception(Problem(503, "stopping", "the server is stopping"))
         await asyncio.to_thread(self._thread.join)
@@ -92,7 +83,7 @@ class Batcher:
         return self._thread.is_alive() and not self._closing
 
     async def ask(self, texts: list[str], options: Hashable = None) -> Answered:
-        """Answers to ``texts``, or a Problem: 429 when too much waits, 503 past the time limit."""
+        """Answers to ``texts``, or a Problem: 429 if too much waits, 503 after the time limit."""
         job = _Job(texts, options, self._loop.create_future())
         with self._changed:
             self._admit(len(texts))
@@ -106,37 +97,29 @@ class Batcher:
         except TimeoutError:
             if job.started is None:
                 raise self._overloaded() from None
-            raise Problem(
-                503,
-                "time-limit",
-                f"predicting took more than {self._params.max_seconds:g} s; send fewer texts",
-                retry_after=self._expected_wait(),
-            ) from None
+            limit = f"{self._params.max_seconds:g} s"
+            detail = f"predicting took more than {limit}; send fewer texts"
+            wait = self._expected_wait()
+            raise Problem(503, "time-limit", detail, retry_after=wait) from None
         finally:
             self._forget(job)
 
     def _admit(self, texts: int) -> None:
         if self._closing:
             raise Problem(503, "stopping", "the server is stopping")
-        if self._waiting == 0:
-            return
         too_many = self._waiting + texts > self._params.max_waiting
-        if too_many or self._expected_wait() > self._params.max_seconds / 2:
+        if self._waiting and (too_many or self._expected_wait() > self._params.max_seconds / 2):
             raise self._overloaded()
 
     def _overloaded(self) -> Problem:
-        return Problem(
-            429,
-            "overloaded",
-            f"{self._waiting} texts are waiting; try again later",
-            retry_after=self._expected_wait(),
-        )
+        detail = f"{self._waiting} texts are waiting; try again later"
+        return Problem(429, "overloaded", detail, retry_after=self._expected_wait())
 
     def _expected_wait(self) -> float:
         return self._waiting * self._seconds_per_text
 
     def _forget(self, job: _Job) -> None:
-        """Takes a job that was given up out of the queue."""
+        """Removes a job that was given up from the queue."""
         with self._changed:
             if job.started is None and job in self._queue:
                 self._queue.remove(job)
@@ -156,8 +139,8 @@ class Batcher:
             self._loop.call_soon_threadsafe(self._finish, jobs, outcomes, texts, working)
 
     def _next_batch(self) -> list[_Job]:
-        """Waits for a request, then for more until the batch is full or its time is up; nothing
-        when the service ends."""
+        """Waits for a request, then for more until the batch is full or its time is over; empty
+        when the service stops."""
         with self._changed:
             while True:
                 if self._closing:
@@ -182,13 +165,13 @@ class Batcher:
         return jobs
 
     def _finish(self, jobs: list[_Job], outcomes: list[Any], texts: int, working: float) -> None:
-        """Back in the event loop: every job gets its outcome."""
+        """Gives every job its outcome, in the event loop."""
         self._metrics.batch_texts.observe(texts)
         self._metrics.batch_seconds.observe(working)
         for job, outcome in zip(jobs, outcomes, strict=True):
             waited = (job.started or job.arrived) - job.arrived
             self._metrics.waiting_seconds.observe(waited)
-            if job.done.done():  # nobody waits for it any more
+            if job.done.done():  # it was given up
                 continue
             if isinstance(outcome, BaseException):
                 job.done.set_exception(outcome)
@@ -197,7 +180,7 @@ class Batcher:
                 job.done.set_result(Answered(shared, rows, waited, working))
 
     def _work(self, jobs: list[_Job]) -> list[Any]:
-        """In the model's thread: an outcome per job, an exception where it failed."""
+        """An outcome per job, which may be an exception; in the model's thread."""
         groups: dict[Hashable, list[int]] = {}
         for position, job in enumerate(jobs):
             groups.setdefault(job.options, []).append(position)
@@ -209,7 +192,7 @@ class Batcher:
             except Exception as error:
                 if len(positions) == 1:
                     outcomes[positions[0]] = error
-                else:  # one may be to blame: the others shall not suffer
+                else:  # one of them may be the reason; the others must still be answered
                     for position in positions:
                         outcomes[position] = self._work([jobs[position]])[0]
                 continue

@@ -1,7 +1,4 @@
-"""What happens to a request before anything of it is parsed: counted, let in or not, read whole.
-
-Plain ASGI: the token, the number of open requests, the size of the body and the time it takes.
-"""
+"""The first middleware: counts requests and checks token, number, size and speed before parsing."""
 
 from __future__ import annotations
 
@@ -20,8 +17,7 @@ from labelgrove.serve.settings import ServeParams
 
 log = logging.getLogger(__name__)
 
-# For probes of whoever runs the service, and the page's own files, which ask for the token: they
-# tell nothing of the model.
+# Open without a token: probes and the page's own files, which say nothing about the model.
 OPEN_TO_ALL = ("/", "/healthz", "/readyz")
 PAGE_FILES = "/page/"
 
@@ -45,7 +41,7 @@ class Door:
         started = time.perf_counter()
         status: int | None = None
 
-        async def noting_send(message: Message) -> None:
+        async def recording_send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -53,15 +49,15 @@ class Door:
 
         self._change_open(1)
         try:
-            await self._app(scope, await self._let_in(scope, receive), noting_send)
+            await self._app(scope, await self._let_in(scope, receive), recording_send)
         except Exception as error:
-            # Left to uvicorn, it would cost the connection, and the client's next request with it.
+            # uvicorn would close the connection, and the client's next request would fail, too.
             if status is not None:
                 raise
             problem = problem_of(error)
             if problem.status == 500:
                 log.exception("%s %s failed", scope["method"], scope["path"])
-            await problem.response()(scope, receive, noting_send)
+            await problem.response()(scope, receive, recording_send)
         finally:
             self._change_open(-1)
             route = getattr(scope.get("route"), "path", "other")
@@ -95,17 +91,11 @@ class Door:
         if self._token is None:
             return
         scheme, _, given = authorization.partition(b" ")
-        # Equal digests in constant time: neither the token nor its length can be felt out.
+        # Digests in constant time reveal neither the token nor its length.
         same = hmac.compare_digest(_digest(given.strip()), self._token)
         if not (same and scheme.lower() == b"bearer"):
-            raise Problem(
-                401,
-                "no-token",
-                "the token is not the service's"
-                if given
-                else "send the service's token: Authorization: Bearer TOKEN",
-                headers={"WWW-Authenticate": "Bearer"},
-            )
+            detail = "wrong token" if given else "send the token: Authorization: Bearer TOKEN"
+            raise Problem(401, "no-token", detail, headers={"WWW-Authenticate": "Bearer"})
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         stated = headers.get(b"content-length", b"")
@@ -115,7 +105,7 @@ class Door:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise Problem(400, "disconnected", "the client left before its request was read")
+                raise Problem(400, "disconnected", "the client closed the connection")
             body += message.get("body", b"")
             if len(body) > self._params.max_body:
                 raise self._too_large()
@@ -123,8 +113,8 @@ class Door:
                 return bytes(body)
 
     def _too_large(self) -> Problem:
-        most = self._params.max_body
-        return Problem(413, "too-large", f"the body may have at most {most:,} bytes")
+        detail = f"the body may have at most {self._params.max_body:,} bytes"
+        return Problem(413, "too-large", detail)
 
 
 def _digest(token: bytes) -> bytes:
@@ -132,7 +122,7 @@ def _digest(token: bytes) -> bytes:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """What the app receives: the body in one piece, afterwards whatever comes from the client."""
+    """Gives the app the body in one piece, then whatever comes from the client."""
     waiting: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

@@ -1,7 +1,7 @@
-"""The page in the browser: its files, sent with a policy that lets them load and run nothing else.
+"""The page for browsers: its files, with a policy that lets them load and run nothing else.
 
-The page is plain HTML, CSS and JavaScript modules in the folder ``page``, and speaks to the same
-routes as every client. A report is another person's HTML, perhaps: it may show itself, not run.
+The page is plain HTML, CSS and JavaScript modules in the folder ``page`` and uses the same routes
+as every client. A report may be somebody else's HTML: its scripts do not run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPORT_POLICY = (
     "form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "Cache-Control": "no-cache",  # asked for again each time, and mostly answered with 304
+    "Cache-Control": "no-cache",  # the browser asks each time; most answers are 304
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -38,7 +38,7 @@ HEADERS = {
 
 
 def add_routes(app: FastAPI, *, page: bool, report: Path | None) -> None:
-    """Adds the page at / and the report at /report; they are for people, not in the OpenAPI."""
+    """Adds the page at / and the report at /report; they are for people and not in the OpenAPI."""
     methods = ["GET", "HEAD"]
 
     async def show_page(request: Request) -> Response:
@@ -51,9 +51,9 @@ def add_routes(app: FastAPI, *, page: bool, report: Path | None) -> None:
         return _sent(request, content, TYPES[Path(name).suffix], POLICY)
 
     def show_report(request: Request) -> Response:
-        # Read each time: whoever writes a new report need not restart the service.
+        # Read each time, so that a new report needs no restart.
         if report is None or not report.is_file():
-            detail = "there is no report; labelgrove serve --report FILE shows one"
+            detail = "there is no report; start the service with --report FILE"
             raise Problem(404, "no-report", detail)
         return _sent(request, report.read_bytes(), TYPES[".html"], REPORT_POLICY)
 

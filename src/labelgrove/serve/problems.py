@@ -1,7 +1,7 @@
-"""Errors as problem+json (RFC 9457), whatever went wrong.
+"""All errors as problem+json (RFC 9457).
 
-``code`` is the word that programs compare; ``detail`` is the sentence for people. A request that
-does not fit the schema has ``errors`` besides, each naming the field.
+``code`` is a word for programs; ``detail`` is a sentence for people. For a request that does not
+fit the schema, ``errors`` name its fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 MEDIA_TYPE = "application/problem+json"
 
-# Of the OpenAPI text.
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "title": "Problem",
@@ -71,11 +70,7 @@ class Problem(Exception):
             self.headers["Retry-After"] = str(max(1, min(60, math.ceil(retry_after))))
 
     def response(self) -> Response:
-        """As the client gets it.
-
-        >>> Problem(404, "not-found", "no such page").response().status_code
-        404
-        """
+        """The answer that the client gets."""
         body: dict[str, Any] = {
             "type": "about:blank",
             "title": HTTPStatus(self.status).phrase,
@@ -89,7 +84,7 @@ class Problem(Exception):
 
 
 def as_json(value: Any) -> bytes:
-    """JSON in UTF-8; half a character, which label files can smuggle in, becomes its escape.
+    """JSON in UTF-8; half a character, which label files may contain, is escaped.
 
     >>> as_json({"name": "grün \\ud800"}).decode()
     '{"name":"grün \\\\ud800"}'
@@ -99,11 +94,7 @@ def as_json(value: Any) -> bytes:
 
 
 def problem_of(error: Exception) -> Problem:
-    """What a client is told of an exception; nothing of the server's inside is shown.
-
-    >>> problem_of(DataError("allow: unknown label 'x'")).status
-    422
-    """
+    """What the client learns about an exception; it shows nothing of the server's inside."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, RequestValidationError):
@@ -112,16 +103,17 @@ def problem_of(error: Exception) -> Problem:
         if isinstance(error.__cause__, UnicodeDecodeError):
             return Problem(400, "invalid-json", "the body is not valid UTF-8")
         code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
-        return Problem(error.status_code, code, str(error.detail), headers=_plain(error.headers))
+        headers = {str(name): str(value) for name, value in (error.headers or {}).items()}
+        return Problem(error.status_code, code, str(error.detail), headers=headers)
     if isinstance(error, (DataError, ConfigError)):
         return Problem(422, "refused-by-model", str(error))
     if isinstance(error, UnsupportedError):
         return Problem(422, "not-supported", str(error))
-    return Problem(500, "internal-error", "the server failed; its log says how")
+    return Problem(500, "internal-error", "the server failed; its log has the details")
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Replaces the framework's own answers to errors; all others are caught at the door."""
+    """Replaces FastAPI's own answers to errors; the door catches all others."""
 
     async def answer(request: Request, error: Exception) -> Response:
         return problem_of(error).response()
@@ -131,11 +123,7 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For the OpenAPI text: which problems a route may answer with.
-
-    >>> sorted(responses(404))
-    [404]
-    """
+    """The problems that a route may answer with, for the OpenAPI text."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     described: dict[int | str, dict[str, Any]] = {}
     for status in statuses:
@@ -148,30 +136,26 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def _invalid_request(error: RequestValidationError) -> Problem:
-    found = error.errors()
-    bad_json = [item for item in found if item["type"] == "json_invalid"]
+    items = error.errors()
+    bad_json = [item for item in items if item["type"] == "json_invalid"]
     if bad_json:
         why = bad_json[0].get("ctx", {}).get("error", "cannot be parsed")
         return Problem(400, "invalid-json", f"the body is not valid JSON: {why}")
-    if found[0]["type"] == "model_attributes_type" and isinstance(error.body, bytes):
-        # Not read as JSON at all: curl -d says it sends a form unless told otherwise.
+    if items[0]["type"] == "model_attributes_type" and isinstance(error.body, bytes):
+        # Not read as JSON at all: curl -d sends a form by default.
         return Problem(
             422, "invalid-request", "send JSON with the header Content-Type: application/json"
         )
-    errors = [{"field": _field(item["loc"]), "message": str(item["msg"])} for item in found[:20]]
+    errors = [{"field": _field(item["loc"]), "message": str(item["msg"])} for item in items[:20]]
     detail = f"{errors[0]['field']}: {errors[0]['message']}"
     return Problem(422, "invalid-request", detail, errors=errors)
 
 
 def _field(location: Sequence[Any]) -> str:
-    """A path such as texts[3]; where in the request it stands goes without saying."""
+    """A path such as texts[3]."""
     path = ""
     for step in location[1:]:
-        if step in ("float", "literal['auto']"):  # which kind of threshold was tried
+        if step in ("float", "literal['auto']"):  # the kind of threshold that was tried
             continue
         path += f"[{step}]" if isinstance(step, int) else f".{step}"
     return path.lstrip(".") or str(location[0])
-
-
-def _plain(headers: Any) -> dict[str, str]:
-    return {str(name): str(value) for name, value in (headers or {}).items()}

@@ -1,4 +1,4 @@
-"""Starts the service: one process, or several that share a port and the model's mapped files."""
+"""Starts the service: one process, or several that share a port and the mapped model files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from labelgrove.serve.metrics import FOLDER
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
 
-# Worker processes are started anew and read there what they serve; the token stays out of sight
-# of whoever lists processes.
+# Worker processes read from the environment what they serve. The token must not be on a command
+# line, where other users could read it.
 TOKEN, SETTINGS = "LABELGROVE_TOKEN", "LABELGROVE_SERVE_SETTINGS"
 REPORT = "report.html"
 
@@ -39,24 +39,24 @@ def serve(
     train: Path | None = None,
     announce: Any = print,
 ) -> None:
-    """Serves until the process is told to stop; ``announce`` gets the address once it is known.
+    """Serves until the process is stopped; calls ``announce`` with the model and the address.
 
-    ``report`` is shown at /report; without it, a report.html in the model folder. ``train`` is a
-    corpus whose documents explanations name where they are like the text.
+    ``report`` is shown at /report; the default is report.html in the model folder. ``train`` is a
+    corpus: explanations name its documents that are similar to the text.
     """
-    kept = model / REPORT
-    report = kept if report is None and kept.is_file() else report
+    if report is None and (model / REPORT).is_file():
+        report = model / REPORT
     if report is not None and not report.is_file():
         raise ConfigError(f"{report}: no such file; labelgrove report --out writes one")
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
-    # Also with several workers: what is wrong with the model shall be told here, once.
+    # Loaded even if only workers use it, so that errors are reported here, once.
     folder = ModelFolder(model, device=device, threads=threads, train=train)
     options = uvicorn_options(params)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        # What a socket adds to the system's words is the address again.
+        # The socket's own message repeats the address.
         known = error.errno is not None and not isinstance(error, socket.gaierror)
         why = os.strerror(error.errno or 0) if known else error.strerror
         raise ConfigError(
@@ -69,18 +69,16 @@ def serve(
         config = uvicorn.Config(create_app(folder, params, token=token, report=report), **options)
         uvicorn.Server(config).run(sockets=[listening])
         return
-    listening.close()  # the workers' own parent takes the port
+    listening.close()  # uvicorn's parent process opens it again
     del folder
     with tempfile.TemporaryDirectory(prefix="labelgrove-serve-") as shared:
         settings = {
             "model": str(model.absolute()),
             "params": params.get_params(),
-            "how": {
-                "device": device,
-                "threads": threads,
-                "train": None if train is None else str(train.absolute()),
-            },
-            "report": None if report is None else str(report.absolute()),
+            "device": device,
+            "threads": threads,
+            "train": train and str(train.absolute()),
+            "report": report and str(report.absolute()),
         }
         os.environ |= {SETTINGS: json.dumps(settings), FOLDER: shared}
         if token is not None:
@@ -90,10 +88,10 @@ def serve(
 
 
 class Promptly(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """uvicorn's protocol with Nagle's algorithm off.
+    """uvicorn's protocol without Nagle's algorithm.
 
-    An answer leaves in two pieces, and the second would wait 40 ms for the client to acknowledge
-    the first. asyncio sees to that for sockets that it opens itself, but not for those it is given.
+    An answer is sent in two pieces, and the second would wait 40 ms for the client to acknowledge
+    the first. asyncio switches it off only for sockets that it opens itself.
     """
 
     def connection_made(self, transport: Any) -> None:
@@ -103,11 +101,7 @@ class Promptly(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
 
 def uvicorn_options(params: ServeParams) -> dict[str, Any]:
-    """How uvicorn runs the service.
-
-    >>> uvicorn_options(ServeParams(max_seconds=9.5))["timeout_graceful_shutdown"]
-    11
-    """
+    """Options of uvicorn for this service."""
     return {
         "http": Promptly,
         "ws": "none",
@@ -116,8 +110,8 @@ def uvicorn_options(params: ServeParams) -> dict[str, Any]:
         "server_header": False,
         "log_level": "warning",
         "timeout_graceful_shutdown": math.ceil(params.max_seconds) + 1,
-        # Workers that load a model on a busy machine are not dead; after 5 s, uvicorn's own limit,
-        # they were killed and started anew for ever.
+        # Loading a model on a busy machine may take longer than uvicorn's default of 5 s, after
+        # which it would kill and restart the worker again and again.
         "timeout_worker_healthcheck": 60,
     }
 
@@ -125,9 +119,10 @@ def uvicorn_options(params: ServeParams) -> dict[str, Any]:
 def worker_app() -> Any:
     """The app of one of several worker processes."""
     settings = json.loads(os.environ[SETTINGS])
+    options = {name: settings[name] for name in ("device", "threads", "train")}
     return create_app(
-        ModelFolder(settings["model"], **settings["how"]),
+        ModelFolder(settings["model"], **options),
         ServeParams.from_dict(settings["params"]),
         token=os.environ.get(TOKEN),
-        report=None if settings["report"] is None else Path(settings["report"]),
+        report=settings["report"] and Path(settings["report"]),
     )

@@ -1,4 +1,4 @@
-"""What comes in and goes out, as the OpenAPI text describes it."""
+"""Requests and answers, as the OpenAPI text describes them."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,13 +8,11 @@ from labelgrove.serve.settings import ServeParams
 
 
 def _whole(value: Any) -> Any:
-    # JSON knows one kind of number, and its schemas call 3.0 an integer.
+    # JSON has one kind of number, and its schemas count 3.0 as an integer.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
-
-
 Threshold = float | Literal["auto"] | None
 
 
@@ -32,16 +30,12 @@ class RequestFields(BaseModel):
 
 
 def limited_request(params: ServeParams) -> type[RequestFields]:
-    """The request with the limits of a service.
-
-    >>> limited_request(ServeParams(max_k=3)).model_validate({"texts": ["x"], "k": 3}).k
-    3
-    """
+    """The request with the limits of a service."""
     Text = Annotated[str, Field(max_length=params.max_text_chars)]
     most = params.max_labels
 
     class PredictRequest(RequestFields):
-        """Texts, and which of their labels are wanted."""
+        """Texts, and which labels to answer with."""
 
         texts: list[Text] = Field(
             min_length=1, max_length=params.max_texts, description="plain texts, each on its own"
@@ -51,8 +45,8 @@ def limited_request(params: ServeParams) -> type[RequestFields]:
         )
         threshold: Threshold = Field(
             default=None,
-            description="only labels with at least this score; auto: those worth giving, by the "
-            "thresholds of a calibrated model",
+            description="only labels with at least this score; auto: the thresholds of a "
+            "calibrated model",
         )
         allow: list[str] | None = Field(
             default=None,
@@ -64,7 +58,7 @@ def limited_request(params: ServeParams) -> type[RequestFields]:
             max_length=most,
             description="ids, names or groups of labels: none of these may come back",
         )
-        explain: bool = Field(default=False, description="also tell why each label was chosen")
+        explain: bool = Field(default=False, description="also say why each label was chosen")
 
     return PredictRequest
 
@@ -73,7 +67,7 @@ class Label(BaseModel):
     id: str
     name: str
     score: float
-    why: dict[str, Any] | None = Field(default=None, description="if explain was asked for")
+    why: dict[str, Any] | None = Field(default=None, description="if the request has explain")
 
 
 class Timing(BaseModel):
@@ -93,7 +87,7 @@ class PredictResponse(BaseModel):
 class FoundLabel(BaseModel):
     id: str
     name: str
-    training_documents: int | None = Field(description="how many documents taught the label")
+    training_documents: int | None = Field(description="training documents with the label")
 
 
 class LabelsResponse(BaseModel):
@@ -104,7 +98,7 @@ class LabelsResponse(BaseModel):
 class TreeNode(BaseModel):
     id: str = Field(description="root, or level and number, such as 1.17")
     label: FoundLabel | None = Field(description="of a leaf")
-    labels: int = Field(description="how many labels lie below")
+    labels: int = Field(description="number of labels below")
     children: int
     examples: list[str] = Field(description="names of its most frequent labels")
 
@@ -117,34 +111,34 @@ class TreeResponse(BaseModel):
     node: TreeNode
     path: list[TreeNode]
     children: list[TreeNode]
-    offset: int = Field(description="how many children come before this page")
-    toward: str | None = Field(description="the child that leads to the label asked for")
+    offset: int = Field(description="number of children before this page")
+    toward: str | None = Field(description="the child that leads to the requested label")
 
 
 class CalibrationFacts(BaseModel):
     kind: str
-    threshold: float = Field(description="from which probability on labels are best given")
-    report: dict[str, Any] | None = Field(description="how right scores were before and after")
+    threshold: float = Field(description="best smallest probability of a label")
+    report: dict[str, Any] | None = Field(description="quality of the scores before and after")
 
 
 class ModelResponse(BaseModel):
-    """The model that answers now, what it can do, and what a request may be."""
+    """The current model, what it can do, and the limits of a request."""
 
     id: str
     method: str
     labels: int
-    groups: list[str] = Field(description="names that allow and deny lists may use besides labels")
+    groups: list[str] = Field(description="names for allow and deny lists, besides labels")
     training_documents: int | None
     created: str | None
     loaded: str
     versions: dict[str, str]
     params: dict[str, Any]
-    supports: dict[str, bool] = Field(description="which optional fields of a request it takes")
+    supports: dict[str, bool] = Field(description="which optional fields of a request it supports")
     score_kind: Literal["margin", "product", "probability"]
     calibration: CalibrationFacts | None
     trees: list[str] = Field(description="label trees that GET /v1/tree can show, by name")
     held_out: dict[str, dict[str, float]] = Field(
-        description="metrics on documents that training held out, of this method and of others"
+        description="metrics on documents held out of training, of this method and of others"
     )
     dev: dict[str, float] = Field(description="metrics on the documents of train --dev")
     training_seconds: dict[str, float] = Field(description="by stage, in order")

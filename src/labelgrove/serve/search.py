@@ -1,4 +1,4 @@
-"""Labels by what people remember of their names."""
+"""Search for labels by parts of their names."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ import numpy.typing as npt
 
 from labelgrove.data.corpus import LabelIndex
 
-# Hits looked at per kind of match, and labels given without a query; among so many the most
-# frequent labels come first.
+# Largest number of hits per kind of match; the most frequent labels come first among them.
 _HITS = 1000
 
 
 class LabelSearch:
-    """Finds labels by name or id, whatever the case: whole names, then beginnings of names, then
-    beginnings of words, then anything inside; in each, labels of many training documents first.
+    """Finds labels by name or id, ignoring case: whole names, then beginnings of names, then
+    beginnings of words, then any part; within each kind, frequent labels first.
 
-    All names lie in one string of bytes with a line per label, which is searched in place: 360,000
-    labels take 50 milliseconds, and no table of words is kept.
-
-    >>> search = LabelSearch(LabelIndex(["c1", "c2", "c3"], names=["Hats", "Red hats", "Chats"]))
-    >>> search.find("hat", limit=5).tolist()
-    [0, 1, 2]
+    The names are the lines of one byte string, which is searched directly: 360,000 labels take 50
+    milliseconds, without an index.
     """
 
     def __init__(self, index: LabelIndex, frequencies: npt.NDArray[np.int64] | None = None) -> None:
@@ -35,21 +30,21 @@ class LabelSearch:
 
     def find(self, query: str, *, limit: int) -> npt.NDArray[np.int64]:
         """Columns of the best ``limit`` labels; without a query, of the most frequent ones."""
-        wanted = _folded(query)
-        if not wanted:
+        folded = _folded(query)
+        if not folded:
             return self._most_frequent[:limit]
-        found: dict[int, None] = {}
+        columns: dict[int, None] = {}
         for pattern in (b"\n%b\n", b"\n%b", b" %b", b"%b"):
             for lines in self._lines:
-                hits = lines.holding(pattern % wanted, _HITS)
-                found |= dict.fromkeys(self._by_frequency(hits).tolist())
-            if len(found) >= limit:
+                hits = lines.holding(pattern % folded, _HITS)
+                columns |= dict.fromkeys(self._by_frequency(hits).tolist())
+            if len(columns) >= limit:
                 break
-        return np.array(list(found)[:limit], np.int64)
+        return np.array(list(columns)[:limit], np.int64)
 
     @cached_property
     def _most_frequent(self) -> npt.NDArray[np.int64]:
-        # What the page asks for first, each time; sorting a million labels takes 0.2 seconds.
+        # The page asks for these first; sorting a million labels takes 0.2 seconds.
         return self._by_frequency(np.arange(len(self._frequencies)))[:_HITS].copy()
 
     def _by_frequency(self, columns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -57,23 +52,23 @@ class LabelSearch:
 
 
 class _Lines:
-    """Strings as lines of one blob, for finding the numbers of those that hold something."""
+    """Strings as lines of one blob, to find the numbers of those that contain something."""
 
     def __init__(self, strings: Any) -> None:
         lines = [_folded(string) for string in strings]
         lengths = np.array([len(line) + 1 for line in lines], np.int64)
-        self._ends = np.cumsum(lengths)  # where each line's closing newline stands
+        self._ends = np.cumsum(lengths)  # position of each line's newline
         self._blob = b"\n" + b"\n".join(lines) + b"\n"
 
     def holding(self, pattern: bytes, most: int) -> npt.NDArray[np.int64]:
         hits: list[int] = []
         begins = pattern.startswith(b"\n")
-        place = self._blob.find(pattern)
-        while place >= 0 and len(hits) < most:
-            # A newline at the pattern's beginning closes the line before the one meant.
-            line = int(np.searchsorted(self._ends, place + begins))
+        position = self._blob.find(pattern)
+        while position >= 0 and len(hits) < most:
+            # A newline at the beginning of the pattern ends the line before.
+            line = int(np.searchsorted(self._ends, position + begins))
             hits.append(line)
-            place = self._blob.find(pattern, int(self._ends[line]))
+            position = self._blob.find(pattern, int(self._ends[line]))
         return np.array(hits, np.int64)
 
 

@@ -1,7 +1,7 @@
-"""The model that answers: loaded, asked, and replaced when a new one lies in its folder.
+"""The model behind the service: loads it, asks it, and replaces it when its folder changes.
 
-A request keeps the model it began with, so a change of models drops nothing; the old one goes when
-its last request is done. Arrays are maps of the model folder's files, which all processes share.
+A request keeps the model it began with, so no request is lost; the old model goes with its last
+request. Arrays are mapped from the model folder's files, which all processes share.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from labelgrove.serve.trees import TreeWalk
 
 log = logging.getLogger(__name__)
 _LARGEST = 3.4e38
-# Masks of allow and deny lists that are kept: so many, or as many as fit into so many bytes.
+# Cached masks of allow and deny lists: at most this many, and at most this many bytes.
 _MASKS, _MASK_BYTES = 32, 64 << 20
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a request asks for besides its texts; equal options can share a batch."""
+    """The fields of a request besides its texts; requests with equal options can share a batch."""
 
     k: int
     threshold: float | Literal["auto"] | None = None
@@ -53,14 +53,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Answering:
-    """Which model gave an answer, and what its scores are."""
+    """The model that gave an answer, and the kind of its scores."""
 
     model: str
     score_kind: str
 
 
 class Served:
-    """A loaded model with what the service needs to know of it."""
+    """A loaded model with what the service needs to know about it."""
 
     def __init__(self, model: Estimator, manifest: dict[str, Any], *, threads: int | None) -> None:
         self.model = model
@@ -71,21 +71,21 @@ class Served:
         self._threads = threads
         self.supports = {"allow": True, "deny": True}
         self.score_kind = "product"
-        self.documents: Corpus | None = None  # among which explanations look for similar ones
+        self.documents: Corpus | None = None  # explanations name similar ones among these
         self._search_lock = threading.Lock()
         kept = _MASK_BYTES // (16 * max(1, len(model.index_)))
         self._mask = lru_cache(min(_MASKS, 1 + kept))(partial(_mask, model))
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> Served:
-        """Reads a model folder and warms the model up; one that cannot read texts is refused."""
+        """Loads a model folder and warms the model up; refuses a model that cannot read texts."""
         manifest = read_manifest(path, kind="model")
         model = load(path)
         facts = model.facts_
         # Methods that do not read dense rows make the vectors of a text by themselves.
         if not facts.from_text or (model.reads_dense and facts.width):
             raise ConfigError(
-                f"{path}: was trained on features; the service sends texts and nothing beside them"
+                f"{path}: the model was trained on features, but the service has only texts"
             )
         if device != "auto":
             model.use_device(device)
@@ -95,40 +95,34 @@ class Served:
         return served
 
     def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[Any]]:
-        """For each text its labels as the service shows them; the batcher calls it."""
+        """The labels of each text as the service shows them; the batcher calls this."""
         given: dict[str, Any] = {}
         if options.allow is not None or options.deny is not None:
             given["allow"] = self._mask(options.allow, options.deny)
         least = options.threshold
         if least == "auto":
             if self.model.calibration_ is None:
-                raise Problem(
-                    422,
-                    "not-supported",
-                    "threshold: auto needs a calibrated model; labelgrove calibrate makes one",
-                )
+                detail = "threshold: auto needs a calibrated model; see labelgrove calibrate"
+                raise Problem(422, "not-supported", detail)
             given["min_score"] = least
         elif least is not None:
-            # Scores are of single precision, and no label can be told from beyond its range.
+            # Scores have single precision; a threshold beyond its range must stay a number.
             least = max(-_LARGEST, min(_LARGEST, least))
             given["min_score"] = least
-        found = self.model.predict(texts, k=options.k, threads=self._threads, **given)
-        rows = labelled(found)
+        predictions = self.model.predict(texts, k=options.k, threads=self._threads, **given)
+        rows = labelled(predictions)
         if options.explain:
             self._add_reasons(texts, rows)
-        return Answering(self.id, found.score_kind), rows
+        return Answering(self.id, predictions.score_kind), rows
 
     def _add_reasons(self, texts: list[str], rows: list[list[dict[str, Any]]]) -> None:
-        with_neighbours: dict[str, Any] = (
-            {} if self.documents is None else {"corpus": self.documents}
-        )
         for text, row in zip(texts, rows, strict=True):
             for label in row:
-                why = explaining.explain(self.model, text, label["id"], **with_neighbours)
+                why = explaining.explain(self.model, text, label["id"], corpus=self.documents)
                 label["why"] = why.to_dict()
 
     def facts(self) -> dict[str, Any]:
-        """What GET /v1/model tells."""
+        """The answer to GET /v1/model."""
         return {
             "id": self.id,
             "method": self.method,
@@ -151,7 +145,7 @@ class Served:
         }
 
     def find_labels(self, query: str, limit: int) -> list[dict[str, Any]]:
-        """What GET /v1/labels tells."""
+        """The answer to GET /v1/labels."""
         index, counts = self.model.index_, self._frequencies
         with self._search_lock:  # the first search builds what the others use
             search = self._search
@@ -165,12 +159,11 @@ class Served:
         ]
 
     def tree_page(self, tree: int, node: str, **which: Any) -> dict[str, Any]:
-        """What GET /v1/tree tells."""
+        """The answer to GET /v1/tree."""
         if tree >= len(self._trees):
-            has = f"has {len(self._trees)}" if self._trees else "searches its labels without a tree"
-            raise Problem(
-                404, "no-tree", f"tree: there is no tree {tree}; this {self.method} {has}"
-            )
+            has = f"has {len(self._trees)}" if self._trees else "has no label tree"
+            detail = f"tree: there is no tree {tree}; this {self.method} model {has}"
+            raise Problem(404, "no-tree", detail)
         walk = list(self._trees.values())[tree]
         return {"model": self.id, "tree": tree} | walk.page(node, **which)
 
@@ -204,26 +197,18 @@ def _mask(model: Estimator, allow: Any, deny: Any) -> LabelMask | None:
     return LabelMask.of(model.index_, allow, deny)
 
 
-def labelled(found: Predictions) -> list[list[dict[str, Any]]]:
-    """Predictions as lists of id, name and score.
-
-    >>> from labelgrove.data.corpus import LabelIndex
-    >>> labelled(Predictions.from_scores([[0.25, 0.5]], k=1, index=LabelIndex("ab")))
-    [[{'id': 'b', 'name': 'b', 'score': 0.5}]]
-    """
+def labelled(predictions: Predictions) -> list[list[dict[str, Any]]]:
+    """Predictions as lists of id, name and score."""
     return [
-        [
-            {"id": label.id, "name": label.name, "score": round(label.score, SCORE_DIGITS)}
-            for label in row
-        ]
-        for row in found
+        [{"id": x.id, "name": x.name, "score": round(x.score, SCORE_DIGITS)} for x in row]
+        for row in predictions
     ]
 
 
 class ModelFolder:
-    """The current model of a folder; ``watch`` loads what is put in its place.
+    """The current model of a folder; ``watch`` loads new ones.
 
-    With ``train``, a corpus file, explanations name its documents that are most like a text.
+    ``train`` is a corpus file: explanations name its documents that are most similar to a text.
     """
 
     def __init__(
@@ -250,14 +235,14 @@ class ModelFolder:
             signature = self._signature()
             if signature is None or signature == self._seen:
                 continue
-            # Taken before loading: should the folder change meanwhile, the next look sees that.
+            # Set before loading: if the folder changes meanwhile, the next check sees it.
             self._seen = signature
             started = time.perf_counter()
             try:
                 loaded = await asyncio.to_thread(Served.load, self._path, **self._how)
             except Exception:
                 metrics.reloads.labels("failed").inc()
-                log.exception("%s: keeping the old model, the new one fails", self._path)
+                log.exception("%s: cannot load the new model, keeping the old one", self._path)
                 continue
             loaded.documents = self.current.documents
             self.current = loaded
@@ -266,8 +251,8 @@ class ModelFolder:
             log.info("%s: model %s loaded in %.2f s", self._path, loaded.id, took)
 
     def _signature(self) -> tuple[int, ...] | None:
-        # Folders are replaced whole, and the manifest names every file with its checksum.
+        # Folders are replaced as a whole, and the manifest has the checksums of all files.
         with contextlib.suppress(OSError):
-            found = (self._path / MANIFEST).stat()
-            return found.st_mtime_ns, found.st_ino, found.st_size
+            status = (self._path / MANIFEST).stat()
+            return status.st_mtime_ns, status.st_ino, status.st_size
         return None

@@ -1,4 +1,4 @@
-"""What the service allows and how it batches, as one group of parameters."""
+"""The limits of the service and its batches, as one group of parameters."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from labelgrove.errors import ConfigError
 
 @dataclass
 class ServeParams(Params):
-    """Limits and batching of the service; the OpenAPI text states the limits.
-
-    >>> ServeParams(max_k=20).checked().max_k
-    20
-    """
+    """Limits and batches of the service; the OpenAPI text states the limits."""
 
     max_body: int = param(4 << 20, ge=64, help="bytes of a request")
     max_texts: int = param(256, ge=1, help="texts of a request")
@@ -22,20 +18,18 @@ class ServeParams(Params):
     max_k: int = param(100, ge=1, help="labels per text that may be asked for")
     max_labels: int = param(10_000, ge=1, help="entries of an allow or deny list")
     max_explained: int = param(50, ge=1, help="labels, over all texts of a request, to explain")
-    max_seconds: float = param(30.0, gt=0, help="seconds until a request is given up")
-    max_requests: int = param(512, ge=1, help="requests open at once; more are told to come back")
-    max_waiting: int = param(1024, ge=1, help="texts waiting at once; more are told to come back")
-    batch_texts: int = param(64, ge=1, help="texts at which a batch starts without waiting on")
-    batch_ms: float = param(
-        0.0, ge=0, help="milliseconds that a batch waits for more texts when the model is idle"
-    )
+    max_seconds: float = param(30.0, gt=0, help="seconds before the service gives up a request")
+    max_requests: int = param(512, ge=1, help="open requests; more are refused with 429")
+    max_waiting: int = param(1024, ge=1, help="waiting texts; more are refused with 429")
+    batch_texts: int = param(64, ge=1, help="texts at which a batch starts at once")
+    batch_ms: float = param(0.0, ge=0, help="milliseconds that an idle model waits for more texts")
     reload_seconds: float = param(
-        2.0, ge=0, help="seconds between looks for a new model in the folder; 0: never"
+        2.0, ge=0, help="seconds between checks for a new model in the folder; 0: never"
     )
-    page: bool = param(True, help="whether there is a page to try the model in a browser")
+    page: bool = param(True, help="serve a page to try the model in a browser")
 
     def checked(self) -> ServeParams:
-        """These parameters, validated one by one and against each other.
+        """These parameters, validated one by one and together.
 
         >>> ServeParams(max_texts=9, max_waiting=8).checked()
         Traceback (most recent call last):

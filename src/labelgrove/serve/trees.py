@@ -1,8 +1,8 @@
-"""A model's label trees, a page of children at a time, for whoever walks through them.
+"""A model's label trees, one page of children at a time.
 
-A node's id is its level and its number there ("1.17"; "root" for all labels). Nodes with an only
-child are passed over: trees of uneven depth have chains of them. Nothing is prepared beforehand:
-with three million labels the first page takes half a second, later ones a few milliseconds.
+A node's id is its level and its number there ("1.17"; "root" for all labels). Nodes with a single
+child are skipped: trees of uneven depth have chains of them. Nothing is prepared in advance: with
+three million labels the first page takes half a second, later ones a few milliseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from labelgrove.serve.problems import Problem
 
 ROOT = "root"
 EXAMPLES = 3
-EXAMPLES_KEPT = 10_000  # nodes; the largest take longest and are asked for most
+EXAMPLES_KEPT = 10_000  # nodes; large ones take longest and are requested most
 
 
 class _Node(NamedTuple):
@@ -34,14 +34,7 @@ class _Node(NamedTuple):
 
 
 class TreeWalk:
-    """Pages of one tree's nodes.
-
-    >>> index = LabelIndex(["c1", "c2", "c3"], names=["Hats", "Shoes", "Tea"])
-    >>> walk = TreeWalk(LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]), index)
-    >>> page = walk.page(ROOT, offset=0, limit=10)
-    >>> [(node["id"], node["examples"]) for node in page["children"]]
-    [('0.0', ['Hats', 'Shoes']), ('1.2', [])]
-    """
+    """Pages of one tree's nodes."""
 
     def __init__(
         self, tree: LabelTree, index: LabelIndex, frequencies: npt.NDArray[Any] | None = None
@@ -55,8 +48,8 @@ class TreeWalk:
         self, node: str, *, offset: int, limit: int, label: str | None = None
     ) -> dict[str, Any]:
         """A node, the nodes above it, and ``limit`` of its children from ``offset`` on; with a
-        ``label``, the page that leads to it, whatever the offset."""
-        here = self._found(node)
+        ``label``, the page that leads to it instead."""
+        here = self._node(node)
         first, last = self._children(here)
         toward = None
         if label is not None:
@@ -66,23 +59,23 @@ class TreeWalk:
         numbers = range(min(first + offset, last), min(first + offset + limit, last))
         children = [self._settled(_Node(here.level + 1, number)) for number in numbers]
         return {
-            "node": self._told(here, ROOT if node == ROOT else here.id),
-            "path": [self._told(above, id) for id, above in self._above(here)],
-            "children": [self._told(child, child.id) for child in children],
+            "node": self._described(here, ROOT if node == ROOT else here.id),
+            "path": [self._described(above, id) for id, above in self._above(here)],
+            "children": [self._described(child, child.id) for child in children],
             "offset": offset,
             "toward": toward,
         }
 
-    def _found(self, node: str) -> _Node:
+    def _node(self, node: str) -> _Node:
         if node == ROOT:
             return self._settled(_Node(-1, 0))
         level, _, number = node.partition(".")
         if all(part.isascii() and part.isdigit() and len(part) < 10 for part in (level, number)):
-            found = _Node(int(level), int(number))
+            here = _Node(int(level), int(number))
             widths = self._tree.widths
-            if found.level < len(widths) and found.number < widths[found.level]:
-                return self._settled(found)
-        raise Problem(404, "no-node", f"node: the tree has no node {node!r}; begin at {ROOT!r}")
+            if here.level < len(widths) and here.number < widths[here.level]:
+                return self._settled(here)
+        raise Problem(404, "no-node", f"node: the tree has no node {node!r}; start at {ROOT!r}")
 
     def _toward(self, here: _Node, label: str) -> _Node:
         column = self._index.get(label)
@@ -95,19 +88,19 @@ class TreeWalk:
         return _Node(below, way[below])
 
     def _children(self, node: _Node) -> tuple[int, int]:
-        """Numbers of the node's children on the next level: from the first to before the last."""
+        """The range of the node's children on the next level."""
         if node.level + 1 >= len(self._tree.parents):
             return 0, 0
         return self._range(node.level + 1, node.number, node.number + 1)
 
     def _range(self, level: int, first: int, last: int) -> tuple[int, int]:
-        # Bounds of the array's own type: for any other, the whole level would be copied.
+        # Bounds of the array's own type: otherwise NumPy would copy the whole level.
         bounds = np.array([first, last], np.int32)
         low, high = np.searchsorted(self._tree.parents[level], bounds)
         return int(low), int(high)
 
     def _settled(self, node: _Node) -> _Node:
-        """The node itself, or what its chain of only children ends in."""
+        """The node itself, or the end of its chain of single children."""
         first, last = self._children(node)
         while last - first == 1:
             node = _Node(node.level + 1, first)
@@ -115,7 +108,7 @@ class TreeWalk:
         return node
 
     def _above(self, node: _Node) -> list[tuple[str, _Node]]:
-        """The nodes above with their ids, from the root on, without those of an only child."""
+        """The nodes above with their ids, from the root on, without those with a single child."""
         above: list[_Node] = []
         while node.level >= 0:
             number = int(self._tree.parents[node.level][node.number])
@@ -126,7 +119,7 @@ class TreeWalk:
         return [(one.id if number else ROOT, one) for number, one in enumerate(above)]
 
     def _below(self, node: _Node) -> Int32:
-        """The label columns below the node, itself included."""
+        """The label columns below the node, including its own."""
         first, last = node.number, node.number + 1
         if node.level < 0:
             return self._tree.leaf_labels
@@ -134,7 +127,7 @@ class TreeWalk:
             first, last = self._range(level, first, last)
         return self._tree.leaf_labels[first:last]
 
-    def _told(self, node: _Node, id: str) -> dict[str, Any]:
+    def _described(self, node: _Node, id: str) -> dict[str, Any]:
         columns = self._below(node)
         first, last = self._children(node)
         leaf = len(columns) == 1
@@ -147,7 +140,7 @@ class TreeWalk:
         }
 
     def _frequent(self, node: _Node) -> list[int]:
-        """A few labels that say what a node is about: those of most training documents."""
+        """A few labels that show what a node is about: its most frequent ones."""
         columns = self._below(node)
         if self._frequencies is None:
             return [int(column) for column in columns[:EXAMPLES]]

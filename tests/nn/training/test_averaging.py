@@ -28,10 +28,11 @@ def test_swa_is_the_plain_mean_of_its_samples() -> None:
     assert torch.allclose(average.state()["w"], expected, atol=1e-6)
 
 
-def test_ema_follows_its_recursion() -> None:
+@pytest.mark.parametrize("steps", [4, 100])  # while the decay still grows, and after that
+def test_ema_follows_its_recursion(steps: int) -> None:
     weight = torch.zeros(5)
     average = Average({"w": weight}, "ema", decay=0.9)
-    seen = walk(average, weight, 200)
+    seen = walk(average, weight, steps)
     expected = seen[0]
     for n, value in enumerate(seen[1:], start=1):
         kept = min(0.9, (1 + n) / (10 + n))

@@ -35,6 +35,7 @@ def test_groups_of_tensors_come_back_whatever_their_type() -> None:
         assert again.keys() == tensors.keys()
         for name, tensor in tensors.items():
             assert again[name].dtype == tensor.dtype and torch.equal(again[name], tensor)
+    assert from_part(part, "model")["w"].data_ptr() == groups["model"]["w"].data_ptr()  # no copy
 
 
 def test_only_tensors_that_fit_are_filled() -> None:
@@ -48,7 +49,7 @@ def test_only_tensors_that_fit_are_filled() -> None:
 
 
 def test_an_optimisers_state_continues() -> None:
-    def made() -> tuple[torch.nn.Linear, torch.optim.AdamW]:
+    def fresh_pair() -> tuple[torch.nn.Linear, torch.optim.AdamW]:
         torch.manual_seed(0)
         model = torch.nn.Linear(2, 1)
         return model, torch.optim.AdamW(model.parameters(), lr=0.1)
@@ -58,9 +59,9 @@ def test_an_optimisers_state_continues() -> None:
         model(torch.tensor([[1.0, -1.0]])).sum().backward()
         optimizer.step()
 
-    model, optimizer = made()
+    model, optimizer = fresh_pair()
     step(model, optimizer)
-    again, fresh = made()
+    again, fresh = fresh_pair()
     again.load_state_dict(model.state_dict())
     load_optimizer(fresh, optimizer_tensors(optimizer))
     for pair in ((model, optimizer), (again, fresh)):

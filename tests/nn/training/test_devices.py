@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -23,6 +24,14 @@ from labelgrove.nn.training.devices import (  # noqa: E402
 )
 
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def usual_interrupts() -> Iterator[None]:
+    """Background jobs inherit a Ctrl-C that is ignored."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
 
 
 def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +133,6 @@ def test_interrupts_are_held_back_only_where_that_is_possible() -> None:
     thread.start()
     thread.join()
     assert handlers == [signal.default_int_handler]
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)  # somebody else handles it
-    try:
-        with interrupts_held_back():
-            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, previous)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # somebody else handles it
+    with interrupts_held_back():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

@@ -41,7 +41,7 @@ from labelgrove.methods.xtransformer.net import MatcherParams
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.growth import GrowthView, Read
 from labelgrove.model.interface import Pieces
-from labelgrove.model.outline import Outline, expected_widths
+from labelgrove.model.outline import EncoderWork, Outline, expected_widths
 from labelgrove.model.settings import check_settings, group
 from labelgrove.model.spaces import linear_space
 from labelgrove.nn.embed import Precision, embed
@@ -151,6 +151,7 @@ class LinearVectors(NeuralEstimator):
             seed=self.random_state,
             threads=self.n_jobs,
         ).value
+        assert corpus.texts is not None
         return words, corpus, words.transform(corpus.texts)
 
     def _from_pretrained(
@@ -267,7 +268,8 @@ class LinearVectors(NeuralEstimator):
 
     def outline(self, documents: int, labels: int) -> Outline:
         """Vectors, trees and rankers."""
-        encoder, notes = None, ()
+        encoder: EncoderWork | None = None
+        notes: tuple[str, ...] = ()
         if self.vectors.kind == "word2vec":
             notes = ("learning word vectors takes more time than stated here",)
         else:

@@ -8,7 +8,7 @@ Nothing in an update has the size of the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -228,7 +228,7 @@ class RowOptimizer:
         state: dict[str, Tensor],
         ids: Tensor,
         gradient: Tensor,
-        **options: float,
+        **options: Any,
     ) -> None:
         """AdamW with bias corrections that count all updates."""
         tables = values, state["first"], state["second"]
@@ -242,8 +242,8 @@ class RowOptimizer:
         # operations would do so a dozen times.
         rows, first, second = (table.index_select(0, ids).float() for table in tables)
         steps = torch.full((), float(self.updates), device=rows.device)
-        flags = {"amsgrad": False, "maximize": False}
-        torch._fused_adamw_([rows], [gradient], [first], [second], [], [steps], **flags, **options)
+        options |= {"amsgrad": False, "maximize": False}
+        torch._fused_adamw_([rows], [gradient], [first], [second], [], [steps], **options)
         self._write(state["first"], ids, first)
         self._write(state["second"], ids, second)
         self._write(values, ids, rows)

@@ -1,0 +1,76 @@
+"""Settings of the whole suite: threads, hypothesis profiles, and which tests are slow."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# The tests share the cores among processes, so torch and BLAS get one thread each, here and in the
+# processes that tests start. They read this when they are imported.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+# HYPOTHESIS_PROFILE chooses: `quick` for `make quick`, `ci` (the default), where the same examples
+# come every time, and `thorough`, which looks for new ones. No profile has a deadline.
+FACTORS = {"quick": 0.1, "ci": 1.0, "thorough": 10.0}
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+for name, factor in FACTORS.items():
+    settings.register_profile(
+        name, deadline=None, derandomize=name != "thorough", max_examples=int(100 * factor)
+    )
+settings.load_profile(PROFILE)
+
+ROOT = Path(__file__).parent
+# Whole files and folders that are slow: browsers, servers, processes, docs, training of networks.
+SLOW = (
+    "benching",
+    "cli/test_interrupt.py",
+    "cli/test_serve.py",
+    "cli/test_train_processes.py",
+    "exporting",
+    "methods/test_neural.py",
+    "methods/test_stage_keys.py",
+    "methods/cascadexml",
+    "methods/lightxml",
+    "methods/xrtransformer",
+    "methods/xtransformer",
+    "nn/training",
+    "planning",
+    "publishing",
+    "serve",
+    "test_docs.py",
+    "test_dockerfile.py",
+    "test_examples.py",
+    "test_parallel.py",
+    "test_sharing.py",
+    "test_support.py",
+    "tuning",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not item.path.is_relative_to(ROOT):
+            continue
+        path = item.path.relative_to(ROOT).as_posix()
+        if any(path == entry or path.startswith(f"{entry}/") for entry in SLOW):
+            item.add_marker(pytest.mark.slow)
+        _scale_examples(item)
+
+
+def _scale_examples(item: pytest.Item) -> None:
+    """Tests that name a number of examples follow the profile as well."""
+    function = getattr(item, "obj", None)
+    own = getattr(function, "_hypothesis_internal_use_settings", None)
+    if own is not None and own.max_examples != settings.default.max_examples:
+        key = (item.path, item.originalname)  # parametrized tests share one function
+        examples = _NAMED.setdefault(key, own.max_examples)
+        number = max(5, int(examples * FACTORS.get(PROFILE, 1.0)))
+        function._hypothesis_internal_use_settings = settings(own, max_examples=number)
+
+
+_NAMED: dict[tuple[Path, str], int] = {}
