@@ -5,8 +5,7 @@ from scipy import sparse
 from labelgrove.labels.features import pifa
 from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.ranking.forest import CANDIDATES, search_trees
-from labelgrove.ranking.ranker import train_ranker
+from labelgrove.ranking.ranker import CANDIDATES, search_trees, train_ranker
 
 pytestmark = pytest.mark.kernel
 

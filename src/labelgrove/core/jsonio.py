@@ -11,14 +11,19 @@ from typing import Any
 from labelgrove.errors import ConfigError, ModelFormatError
 
 
+def unboxed(value: Any) -> Any:
+    """A NumPy scalar as a Python number; other values as they are. Does not load NumPy."""
+    scalar = type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0
+    return value.item() if scalar else value
+
+
 def plain(value: Any, where: str = "value") -> Any:
     """``value`` as JSON values; reading them back gives exactly the value returned here.
 
     NumPy scalars become numbers and tuples become lists. Anything that JSON cannot hold is an error
     that names the path to it. NaN and infinity pass: Python's JSON reads and writes them.
     """
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        value = value.item()
+    value = unboxed(value)
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):

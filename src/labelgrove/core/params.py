@@ -25,6 +25,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from labelgrove.core.jsonio import unboxed
 from labelgrove.errors import ConfigError
 
 
@@ -63,12 +64,16 @@ class Params:
 
     def set_params(self, **values: Any) -> Self:
         """Sets fields by name; the error for an unknown name suggests the nearest valid one."""
-        for name in values:
-            if name not in _field_names(type(self)):
-                raise ConfigError(unknown_key(name, _field_names(type(self))))
+        self._check_names(values)
         for name, value in values.items():
             setattr(self, name, value)
         return self
+
+    @classmethod
+    def _check_names(cls, values: Mapping[str, Any], path: str = "") -> None:
+        for name in values:
+            if name not in _field_names(cls):
+                raise ConfigError(unknown_key(name, _field_names(cls), path))
 
     def changed(self, names: Iterable[str], path: str = "") -> list[str]:
         """Dotted paths of those of the named fields that differ from their defaults."""
@@ -93,9 +98,7 @@ class Params:
         """A validated group from a mapping, such as one table of a TOML file."""
         if not isinstance(values, Mapping):
             raise ConfigError(f"{path or cls.__name__}: must be a table of keys, got {values!r}")
-        for name in values:
-            if name not in _field_names(cls):
-                raise ConfigError(unknown_key(name, _field_names(cls), path))
+        cls._check_names(values, path)
         return cls(**values).validate(path)
 
 
@@ -127,8 +130,7 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return value
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        value = value.item()  # a search over np.arange or np.logspace gives NumPy numbers
+    value = unboxed(value)  # a search over np.arange or np.logspace gives NumPy numbers
     if origin in (types.UnionType, typing.Union):
         if type(None) in arguments and (
             value is None or (isinstance(value, str) and value == "none")
@@ -263,6 +265,4 @@ def _plain(value: Any) -> Any:
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(entry) for entry in value]
-    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        value = value.item()
-    return "none" if value is None else value
+    return "none" if value is None else unboxed(value)

@@ -21,8 +21,7 @@ from labelgrove.methods.inputs import beside_terms
 from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.methods.xtransformer import ranking
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.ranking.forest import search_trees
-from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.ranker import Ranker, search_trees
 from labelgrove.scores.predictions import Predictions
 from labelgrove.text.tfidf import Tfidf
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -49,6 +49,11 @@ class SearchParams(Params):
         """The kind of the scores: products of per-level scores, or raw margins (and log scores)."""
         raw = self.last_level == "noop" or self.post_processor in ("noop", "log-sigmoid")
         return "margin" if raw else "product"
+
+    def for_upper_levels(self, tree: LabelTree) -> SearchParams:
+        """The settings for a search that ends above the labels, at the leaves of ``tree``."""
+        beams = beam_per_level(self.beam, tree.widths)
+        return replace(self, last_level="same", beam=beams)
 
 
 OWN_MARGIN = SearchParams(last_level="noop")  # the margin of a label, whatever is above it

@@ -20,7 +20,7 @@ from labelgrove.data.features import Features
 from labelgrove.errors import DataError
 from labelgrove.labels.features import keep_largest, l2_normalised
 from labelgrove.labels.tree import LabelTree
-from labelgrove.ranking.beam import BeamSearch, SearchParams, beam_per_level
+from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import instance_lists
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.relevance import costs, targets
@@ -54,21 +54,13 @@ def route(
         return Routed(
             np.zeros((len(documents), 1), np.int32), np.ones((len(documents), 1), np.float32)
         )
-    upper = BeamSearch(
-        ranker.tree.coarsen(depth),
-        ranker.levels[:depth],
-        features=ranker.features,
-        bias=ranker.bias,
-        width=ranker.width,
-    )
-    beams = beam_per_level(search.beam, ranker.tree.widths[:depth])
-    changed = {"last_level": "same", "beam": beams}
+    upper = ranker.with_levels(ranker.tree.coarsen(depth), ranker.levels[:depth])
+    params = search.for_upper_levels(upper.tree)
     if search.post_processor in ("noop", "log-sigmoid"):
-        changed["post_processor"] = "sigmoid"  # only shares can be added up
-    params = SearchParams(**search.get_params() | changed)
+        params.post_processor = "sigmoid"  # only shares can be added up
     clusters, scores, counts = upper(documents.parts(), k=most, params=params, threads=threads)
     empty = np.arange(clusters.shape[1]) >= counts[:, None]
-    return Routed(np.where(empty, -1, clusters), np.where(empty, 0, scores))
+    return Routed(clusters, np.where(empty, 0, scores))
 
 
 def nearest_clusters(routed: Routed, labels: CSR, tree: LabelTree) -> Int32:
@@ -116,13 +108,7 @@ def with_columns(ranker: Ranker, tree: LabelTree, columns: Columns) -> Ranker:
     last = len(ranker.levels) - 1
     before, after = ranker.tree.children(last), tree.children(last)
     level = write_columns(ranker.levels[last], before, after, columns)
-    return Ranker(
-        tree,
-        [*ranker.levels[:last], level],
-        features=ranker.features,
-        bias=ranker.bias,
-        width=ranker.width,
-    )
+    return ranker.with_levels(tree, [*ranker.levels[:last], level])
 
 
 @dataclass(frozen=True)

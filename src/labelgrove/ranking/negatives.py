@@ -50,17 +50,14 @@ def predicted_nodes(
 
     The search is that of prediction; ``nodes`` is how many, see :func:`nodes_to_mine`.
     """
-    x = as_features(documents, name="documents")
-    search = BeamSearch(
-        tree.coarsen(len(levels)), levels, features=x.terms, bias=bias, width=x.width
-    )
-    beams = beam_per_level(params.beam, tree.widths[: len(levels)])
-    upper = SearchParams(**params.get_params() | {"last_level": "same", "beam": beams})
+    x, upper = as_features(documents, name="documents"), tree.coarsen(len(levels))
+    search = BeamSearch(upper, levels, features=x.terms, bias=bias, width=x.width)
     # A dense block says as much about a document as a long text.
     terms = np.inf if x.sparse is None or x.width else x.sparse.nnz / len(x)
-    count = nodes_to_mine(nodes, terms, beam=beams[-1])
-    best = search(x.parts(name="documents"), k=count, params=upper, threads=threads)
-    return as_csr(best.to_csr(tree.widths[len(levels) - 1], ones=True))
+    count = nodes_to_mine(nodes, terms, beam=beam_per_level(params.beam, upper.widths)[-1])
+    settings = params.for_upper_levels(upper)
+    best = search(x.parts(name="documents"), k=count, params=settings, threads=threads)
+    return as_csr(best.to_csr(upper.labels, ones=True))
 
 
 def nodes_to_mine(

@@ -1,4 +1,7 @@
-"""The linear ranker: one classifier per tree node, trained level by level, searched by beam."""
+"""The linear ranker: one classifier per tree node, trained level by level, searched by beam.
+
+Several trees are searched as one: a label's score is its mean over the trees.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from labelgrove.core.arrays import (
     with_values,
 )
 from labelgrove.core.part import Part
-from labelgrove.core.topk import TopK
+from labelgrove.core.topk import Combine, TopK, merge_lists
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.masks import LabelMask, label_columns
@@ -30,6 +33,9 @@ from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compress, read_columns
 
 Progress = Callable[[int, int], None]
+
+# Each tree finds at least this many labels, so that up to here the best k do not depend on k.
+CANDIDATES = 100
 
 
 class Ranker(BeamSearch):
@@ -139,7 +145,11 @@ class Ranker(BeamSearch):
             compress(level, self.tree.children(number), storage)
             for number, level in enumerate(self.levels)
         ]
-        return Ranker(self.tree, levels, features=self.features, bias=self.bias, width=self.width)
+        return self.with_levels(self.tree, levels)
+
+    def with_levels(self, tree: LabelTree, levels: list[ChunkedWeights]) -> Ranker:
+        """A ranker of the same features with another tree and other weights."""
+        return Ranker(tree, levels, features=self.features, bias=self.bias, width=self.width)
 
     def columns(self, level: int, nodes: npt.ArrayLike) -> Columns:
         """The weights of some nodes of a level (counted from 0) in single precision."""
@@ -190,6 +200,33 @@ class Ranker(BeamSearch):
         weights = sum(level.size for level in self.levels)
         known = features_text(self.features, self.width)
         return f"Ranker({self.tree!r}, {known}, {weights:,} weights)"
+
+
+def search_trees(
+    rankers: list[Ranker],
+    documents: Any,
+    *,
+    k: int,
+    params: SearchParams,
+    allow: Any = None,
+    deny: Any = None,
+    threads: int | None = None,
+) -> TopK:
+    """The k best labels by mean score over the trees: columns, scores (n x k) and counts.
+
+    A label that a tree does not find counts as 0 there. If scores are margins, it counts as much as
+    the worst label that the tree found for the document.
+    """
+    options: dict[str, Any] = {"params": params, "allow": allow, "deny": deny, "threads": threads}
+    if len(rankers) == 1:
+        return rankers[0].search(documents, k=k, **options)
+    parts = rankers[0].parts(documents)
+    lists = [ranker.search(parts, k=max(k, CANDIDATES), **options) for ranker in rankers]
+    # All lists are equally wide: a search finds k labels or all allowed ones, and the trees have
+    # the same labels.
+    columns, scores, _ = (np.stack(arrays) for arrays in zip(*lists, strict=True))
+    combine: Combine = "mean-or-last" if params.score_kind == "margin" else "mean"
+    return merge_lists(columns, scores, k, combine=combine, threads=threads)
 
 
 def train_ranker(

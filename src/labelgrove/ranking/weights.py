@@ -152,9 +152,8 @@ class ChunkedWeights:
         """The weights of one chunk: feature, child (counted within the parent) and stored value."""
         first, last = int(self.chunk_rows[parent]), int(self.chunk_rows[parent + 1])
         starts: Int64 = self.row_start[first + parent : last + parent + 1].astype(np.int64)
-        sizes: Int64 = starts[1:] - starts[:-1]
         place = slice(int(self.chunk_entries[parent]), int(self.chunk_entries[parent + 1]))
-        features = np.repeat(self.features[first:last].astype(np.int64), sizes)
+        features = np.repeat(self.features[first:last].astype(np.int64), starts[1:] - starts[:-1])
         return features, self.children[place].astype(np.int64), np.asarray(self.values[place])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from labelgrove.core.arrays import CSR, entry_rows
-from labelgrove.core.topk import Combine, merge_lists
+from labelgrove.core.topk import Combine, TopK, merge_lists
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.scores.predictions import Predictions, ScoreKind
 
@@ -170,11 +171,19 @@ def learn_weights(
             combine = _combine(rule, _kind_of_result(found, rule))
         except ConfigError:  # there is no mean of such scores
             continue
-        first = [np.ascontiguousarray(a[:, :, :FIRST_RANKS]) for a in _lists(found, rule, places)]
+        columns, values = _lists(found, rule, places)
+        merged_first = partial(
+            merge_lists,
+            np.ascontiguousarray(columns[:, :, :FIRST_RANKS]),
+            np.ascontiguousarray(values[:, :, :FIRST_RANKS]),
+            k,
+            combine=combine,
+            threads=threads,
+        )
 
-        def reached(weights: Sequence[float], first: Any = first, combine: Any = combine) -> float:
-            merged = merge_lists(*first, k, combine=combine, weights=weights, threads=threads)
-            return sum(_precision(Predictions(*merged, index), true))
+        def reached(weights: Sequence[float], merged: Any = merged_first) -> float:
+            first: TopK = merged(weights=weights)
+            return float(sum(_precision(Predictions(*first, index), true)))
 
         weights = _climb(reached, len(found))
         merged = merge(found, k=k, rule=rule, weights=weights, places=places, threads=threads)

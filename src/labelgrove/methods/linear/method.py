@@ -43,9 +43,8 @@ from labelgrove.model.outline import Outline, expected_widths
 from labelgrove.model.settings import check_settings, group
 from labelgrove.model.spaces import linear_space
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.ranking.forest import search_trees
 from labelgrove.ranking.negatives import mining_search
-from labelgrove.ranking.ranker import Ranker, train_ranker
+from labelgrove.ranking.ranker import Ranker, search_trees, train_ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.text.tfidf import Tfidf, TfidfParams

@@ -51,8 +51,7 @@ from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import Network, network_part
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.ranking.forest import search_trees
-from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.ranker import Ranker, search_trees
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.text.tfidf import Tfidf
