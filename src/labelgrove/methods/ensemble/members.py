@@ -53,14 +53,7 @@ def with_members(own: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any
 
 
 def check_kinds(members: Sequence[Model], rule: str) -> None:
-    """Refuses the mean of scores of different kinds, before anything is trained.
-
-    >>> from labelgrove import Linear, SearchParams
-    >>> check_kinds([Linear(), Linear(search=SearchParams(last_level="noop"))], "mean")
-    Traceback (most recent call last):
-    labelgrove.errors.ConfigError: rule: 2 linear gives margins and 1 linear scores between 0 and \
-1, whose mean is meaningless; choose rank, softmax, sigmoid, round-robin or learnt
-    """
+    """Refuses the mean of scores of different kinds, before anything is trained."""
     kinds: dict[bool, str] = {}
     for number, member in enumerate(members, 1):
         kind = "probability" if member.calibration_ is not None else member.score_kind

@@ -81,12 +81,7 @@ class Ensemble(Estimator):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Sets arguments by the names of :meth:`get_params`.
-
-        >>> from labelgrove import Linear
-        >>> Ensemble([Linear()]).set_params(members__1__ranker__C=2.0).members[0].ranker.C
-        2.0
-        """
+        """Sets arguments by the names of :meth:`get_params`."""
         own: dict[str, Any] = {}
         for name, value in params.items():
             first, _, rest = name.partition("__")

@@ -96,12 +96,7 @@ def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool
 
 
 def ranker_features(terms: CSR, vectors: Any, params: RankingParams) -> Features:
-    """The blocks that the ranker reads, scaled as ``params`` says; zero rows stay zero.
-
-    >>> both = ranker_features(as_csr([[2.0]]), np.array([[3.0]]), RankingParams())
-    >>> both.to_csr().toarray().round(4)
-    array([[0.7071, 0.7071]], dtype=float32)
-    """
+    """The blocks that the ranker reads, scaled as ``params`` says; zero rows stay zero."""
     blocks = Features(
         None if params.features == "neural" else l2_normalised(terms).sparse,
         None if params.features == "tfidf" else l2_normalised(vectors).dense,
