@@ -57,7 +57,7 @@ def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
     )
     assert (
         "train the model from scratch soon" in again.stderr
-        and "note: 0 of the 112 documents" in again.stderr
+        and "note: 0 of the 112 training documents" in again.stderr
     )
 
 
@@ -82,7 +82,7 @@ def test_files_of_two_forms_are_told_apart(
     done = run("update", model, *flags, "--corpus", folder / "train.jsonl", check=False)
     assert done.returncode == 1
     assert "train.jsonl" in done.stderr and "labelgrove data convert" in done.stderr
-    assert "(--corpus) with all of them" in run("update", model, *flags).stderr
+    assert "give all of them as corpus (--corpus)" in run("update", model, *flags).stderr
 
 
 def test_notes_on_labels_of_the_table_are_told_beside_those_on_documents(

@@ -169,7 +169,7 @@ def test_saved_models_explain_the_same(tmp_path: Any) -> None:
 
 def test_what_cannot_be_explained_is_refused_with_a_sentence() -> None:
     model = fitted("lightxml")
-    with pytest.raises(DataError, match="lightxml reads text"):
+    with pytest.raises(DataError, match="this method reads text"):
         explain(model, np.ones((1, 3)), "colour red")
     with pytest.raises(DataError, match="cannot use dense="):
         explain(model, TEXT, "colour red", dense=[1.0])

@@ -11,6 +11,7 @@ import pytest
 from labelgrove.core.part import Part
 from labelgrove.errors import ModelFormatError
 from labelgrove.exporting.heads import FlatHead, Reader, TreeHeads, heads_from_part
+from labelgrove.exporting.onnx_encoder import batches
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.cascadexml.method import CascadeXML
@@ -18,6 +19,7 @@ from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams
 from labelgrove.methods.lightxml.method import LightXML
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
 from labelgrove.methods.xtransformer.net import MatcherNet
+from labelgrove.nn.encoders.tokens import Tokens
 from support.nn_problems import random_states, random_tree, randomise
 
 WIDTH, LABELS, DOCUMENTS = 6, 40, 70  # more documents than one block of the search
@@ -107,3 +109,14 @@ def test_heads_that_do_not_fit_their_tree_are_refused() -> None:
     part = exported(CascadeNet(WIDTH, tree), tree)["heads"]
     with pytest.raises(ModelFormatError, match="no tree"):
         heads_from_part(part, None)
+
+
+def test_batches_of_an_encoder_have_similar_lengths() -> None:
+    tokens = Tokens(np.zeros(6, np.int32), np.array([0, 1, 4, 6]))
+    assert [rows.tolist() for rows in batches(tokens, 4)] == [[0, 2], [1]]
+
+
+def test_what_heads_read() -> None:
+    states = np.ones((2, 3, 4), np.float32)
+    assert Reader("joined").vectors(states)[0].shape == (2, 12)
+    assert Reader("single").vectors(states)[0].shape == (2, 4)

@@ -34,7 +34,7 @@ def test_presets_give_way_to_what_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"ranker": 3}, "ranker: is a table"),
+        ({"ranker": 3}, "ranker: must be a table"),
         ({"rankr": {}}, "did you mean ranker"),
         ({"ranker": {"c": 1}}, r"did you mean ranker\.C"),
         ({"random_state": -1}, "at least 0"),

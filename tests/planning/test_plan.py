@@ -148,3 +148,8 @@ def test_one_head_needs_no_tree_and_what_training_refuses_has_no_plan() -> None:
     model.encoder.max_tokens = 10_000
     with pytest.raises(ConfigError, match=r"encoder\.max_tokens"):
         plan_training(model, corpus)
+
+
+def test_estimates_are_ranges_that_add_up() -> None:
+    assert Estimate.around(10.0, 2.0) == Estimate(5.0, 20.0)
+    assert Estimate(1.0, 2.0) + Estimate(3.0, 5.0) == Estimate(4.0, 7.0)

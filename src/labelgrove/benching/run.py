@@ -28,12 +28,14 @@ from labelgrove.benching.table import METRICS, add_gains
 from labelgrove.core import jsonio
 from labelgrove.core.params import to_toml
 from labelgrove.core.versions import VERSION
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions
 from labelgrove.disk.hashing import content_hash, file_hash
 from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.formats.read import source_files
 from labelgrove.loading import load
+from labelgrove.model.interface import Model
 from labelgrove.nn.encoders.files import EncoderContent, find_encoder
 
 WARM_UP = 5  # documents predicted before the measurement
@@ -98,7 +100,7 @@ def run_bench(
     *,
     only: Sequence[str] = (),
     flags: Sequence[str] = (),
-    settle: Callable[[Any], None] = lambda _: None,
+    settle: Callable[[Model], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
     """Train and measure every row that is not finished; one record per row, in their order.
@@ -136,7 +138,7 @@ class _Place:
         self.rows = {row.name: row for row in bench.rows}
         for name in ("configs", "models", "rows"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        self._corpora: dict[Path, Any] = {}
+        self._corpora: dict[Path, Corpus] = {}
 
     def key(self, row: Row) -> str:
         """A hash of everything that a row's record depends on."""
@@ -154,7 +156,7 @@ class _Place:
         same = isinstance(record, dict) and record.get("key") == self.key(row)
         return record if same and "error" not in record else None
 
-    def measure(self, row: Row, settle: Callable[[Any], None]) -> dict[str, Any]:
+    def measure(self, row: Row, settle: Callable[[Model], None]) -> dict[str, Any]:
         """Train the model of a row, or join those of other rows, and measure it."""
         record: dict[str, Any] = {"key": self.key(row), "data": self.files.digest}
         record["versions"] = library_versions()
@@ -168,7 +170,7 @@ class _Place:
         write_file(self.folder / "rows" / f"{row.slug}.json", content, exclusive=False)
         return record
 
-    def _trained(self, row: Row) -> tuple[Any, dict[str, Any]]:
+    def _trained(self, row: Row) -> tuple[Model, dict[str, Any]]:
         assert row.settings is not None
         config = self.folder / "configs" / f"{row.slug}.toml"
         config.write_text(to_toml(row.settings), encoding="utf-8")
@@ -193,16 +195,15 @@ class _Place:
             raise LabelgroveError(f"labelgrove train ended with {process.returncode}: {reason}")
         summary = json.loads(process.stdout)
         stages = _stage_seconds(cache, events)
-        costs = {
+        return load(out), {
             "stages": stages,
             "train_seconds": sum(stages.values()),
             "spent_seconds": summary["train_seconds"],
             "model_bytes": summary["model_bytes"],
             "peak_memory_bytes": summary["peak_memory_bytes"],
         }
-        return load(out), costs
 
-    def _joined(self, row: Row) -> tuple[Any, dict[str, Any]]:
+    def _joined(self, row: Row) -> tuple[Model, dict[str, Any]]:
         members, records = [], []
         for name in row.of:
             record = self.record(self.rows[name])
@@ -224,16 +225,15 @@ class _Place:
         stages: dict[str, float] = {}
         for record in records:
             stages |= record["stages"]  # shared stages count once
-        costs = {
+        return model, {
             "stages": stages,
             "train_seconds": sum(stages.values()) + joining,
             "spent_seconds": joining,
             "model_bytes": sum(record["model_bytes"] for record in records),
             "peak_memory_bytes": max(record["peak_memory_bytes"] or 0 for record in records),
         }
-        return model, costs
 
-    def _corpus(self, path: Path, index: Any) -> Any:
+    def _corpus(self, path: Path, index: LabelIndex) -> Corpus:
         """A corpus over the labels of the models. All rows have the same, so it is read once."""
         from labelgrove.formats import ReadOptions, read_corpus
 
@@ -248,7 +248,7 @@ class _Place:
             self._corpora[path] = read_corpus(path, index=index, options=options)
         return self._corpora[path]
 
-    def _measured(self, model: Any) -> dict[str, Any]:
+    def _measured(self, model: Model) -> dict[str, Any]:
         from labelgrove.metrics import Propensity, evaluate
 
         corpus = self._corpus(self.files.test, model.index_)
@@ -285,14 +285,13 @@ def _gpu() -> str | None:
     return torch.cuda.get_device_name() if torch and torch.cuda.is_available() else None
 
 
-def latency(model: Any, corpus: Any, documents: int) -> dict[str, float]:
+def latency(model: Model, corpus: Corpus, documents: int) -> dict[str, float]:
     """Milliseconds per document with one thread: median and 99th percentile."""
     import numpy as np
 
     milliseconds = []
     for number in range(min(documents, len(corpus)) + WARM_UP):
-        one = corpus.inputs[number % len(corpus)] if corpus.texts is not None else None
-        row = [one] if one is not None else corpus.features.take([number % len(corpus)])
+        row = corpus.take([number % len(corpus)]).inputs
         start = time.perf_counter()
         model.predict(row, k=5, threads=1)
         milliseconds.append(1000 * (time.perf_counter() - start))

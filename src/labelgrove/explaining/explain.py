@@ -77,13 +77,7 @@ def explain(
 
 
 def explain_best(model: Model, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
-    """Explanations of the model's ``k`` best labels for a text; options as for :func:`explain`.
-
-    >>> from labelgrove import Linear
-    >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-    >>> [why.name for why in explain_best(model, "hat", k=2)]
-    ['hats', 'shoes']
-    """
+    """Explanations of the model's ``k`` best labels for a text; options as for :func:`explain`."""
     check_fitted(model)
     dense = _one_row(options.get("dense"))
     predictions = model.predict(_one_document(text), k=check_k(k), dense=dense)

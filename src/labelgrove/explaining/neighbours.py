@@ -21,10 +21,6 @@ def nearest_documents(
 
     Only documents of the label are read, so no index of the whole corpus is needed. Without a
     ``vectorizer``, tf-idf weights come from these documents themselves.
-
-    >>> corpus = Corpus.from_lists(["red shoes", "blue shoes", "red hat"], [["s"], ["s"], ["h"]])
-    >>> [near.document for near in nearest_documents("a blue pair of shoes", corpus, "s")]
-    [1, 0]
     """
     if corpus.texts is None:
         raise DataError("nearest documents: the corpus has features, but no texts to show")

@@ -28,9 +28,6 @@ def find_terms(
 
     ``analyzer`` is the function that replaces ``params.analyzer`` in a Tfidf. Its tokens are looked
     up in the text; those that are not in it have no position.
-
-    >>> find_terms("Red shoes, RED!", TfidfParams())
-    {'red': (Span(start=0, end=3), Span(start=11, end=14)), 'shoes': (Span(start=4, end=9),)}
     """
     terms: dict[str, list[Span]] = {}
     for term, span in _terms(text, params, analyzer or find_analyzer(params.analyzer)):

@@ -1,4 +1,4 @@
-"""Documents as features: the stages that make them for training, and prediction's way to them."""
+"""Documents as features: the stages that compute them for training, and for prediction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.ranking.beam import sparse_only
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
-# Rows this near to unit length are left alone: half precision cannot come nearer.
+# Rows this close to unit length do not change: half precision is not more exact.
 UNIT_TOLERANCE = 1e-3
 
 
@@ -48,9 +48,9 @@ def check_dense_norm(norm: Any) -> None:
 
 
 def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:
-    """The dense block as it stands beside a sparse one: with rows of unit length, for "l2".
+    """The dense block scaled for use with a sparse one: "l2" gives rows of unit length.
 
-    Rows that have it already stay as they are, and a block of such rows is not copied.
+    A block whose rows already have unit length is not copied.
     """
     if norm != "l2":
         return dense
@@ -75,20 +75,18 @@ class Terms:
     vectorizer: Tfidf
 
     def state(self) -> Part:
-        """For the run folder."""
         state = self.vectorizer.state()
         return Part(state.config, state.arrays | csr_arrays(self.rows, "features"))
 
     @classmethod
     def from_state(cls, part: Part) -> Terms:
-        """From the run folder."""
         return cls(csr_from_arrays(part.arrays, "features"), Tfidf.from_state(part))
 
 
 def terms_stage(
     stages: Stages, texts: Any, params: TfidfParams, *, threads: int | None
 ) -> Made[Terms]:
-    """tf-idf of the training texts. All methods have this stage and find each other's results."""
+    """tf-idf of the training texts, a stage that all methods share."""
     return stages("tfidf", fit_terms, texts=texts, params=params, threads=threads)
 
 
@@ -101,7 +99,7 @@ def fit_terms(texts: Any, params: TfidfParams, *, threads: int | None) -> Terms:
 def features_stage(
     stages: Stages, corpus: Corpus, params: TfidfParams, dense_norm: str | None, threads: int | None
 ) -> tuple[Made[Features], Tfidf | None]:
-    """What a linear ranker learns from: tf-idf of texts or a given matrix, and a dense block."""
+    """The features of a linear ranker: tf-idf of texts or a given matrix, and a dense block."""
     given = corpus.features
     dense = None if given is None else given.dense
     if corpus.texts is None:
@@ -114,20 +112,21 @@ def features_stage(
     if dense is None:
         return Made(lambda: Features(terms.value.rows), terms.key), vectorizer
     both = Features(terms.value.rows, dense)
-    made = stages.derive(
-        lambda: scaled(both, dense_norm), terms=terms, dense=dense, norm=dense_norm
-    )
-    return made, vectorizer
+
+    def make() -> Features:
+        return scaled(both, dense_norm)
+
+    return stages.derive(make, terms=terms, dense=dense, norm=dense_norm), vectorizer
 
 
 def check_features(features: Features, dense_norm: str | None) -> Part:
-    """Refuses NaN before the work begins."""
+    """Refuses NaN before the work starts."""
     features.parts()
     return Part({}, {})
 
 
 def scaled(features: Features, dense_norm: str | None) -> Features:
-    """Features with the dense block scaled as it is beside a sparse one."""
+    """Features whose dense block is scaled if there is a sparse one."""
     if features.sparse is None or features.dense is None:
         return features
     return Features(features.sparse, beside_terms(features.dense, dense_norm))
@@ -143,7 +142,7 @@ def described_labels(
     seed: int,
     threads: int | None,
 ) -> Made[Features]:
-    """What labels look like for a tree to grow from; made once, and only if a tree needs it."""
+    """The label features that a tree is grown from; computed once, if a tree needs them."""
     strings = label_strings(params, corpus.index)
     return stages.derive(
         lambda: describe_labels(
@@ -172,7 +171,7 @@ def tree_stage(
     threads: int | None,
     name: str = "tree",
 ) -> Made[LabelTree]:
-    """A label tree grown from what labels look like."""
+    """A label tree grown from label features."""
     return stages(
         name, build_tree, label_features=described, params=params, seed=seed, threads=threads
     )
@@ -188,14 +187,14 @@ def document_parts(
     dense_norm: str | None,
     threads: int | None = None,
 ) -> CsrParts | FeatureParts:
-    """Documents as a model reads them that was fitted on ``terms`` sparse, ``width`` dense columns.
+    """Documents for a model that was fitted on ``terms`` sparse and ``width`` dense columns.
 
-    A matrix becomes the block that the model has, where it has only one. Of a Corpus, what the
-    model was not fitted on is left aside.
+    For a model with one block, a matrix becomes this block. Parts of a Corpus that the model was
+    not fitted on are ignored.
     """
-    wanted = vectorizer is None and width == 0 and dense is None
-    if wanted and sparse.issparse(X) and X.shape[1:] == (terms,):
-        return matrix_parts(X, name="features")  # the usual case, the short way
+    only_terms = vectorizer is None and width == 0 and dense is None
+    if only_terms and sparse.issparse(X) and X.shape[1:] == (terms,):
+        return matrix_parts(X, name="features")  # a short cut for the usual case
     texts, given = _texts_and_features(X, from_text=vectorizer is not None)
     if dense is not None:
         given = with_dense(given, dense)
@@ -211,15 +210,15 @@ def document_parts(
     if block is None or block.shape != (len(texts), width):
         got = "none" if block is None else f"{block.shape[0]} x {block.shape[1]}"
         raise DataError(
-            f"this model was fitted on texts with {width} dense columns beside them; for "
-            f"{len(texts)} texts it needs dense= of shape {len(texts)} x {width}, got {got}"
+            f"this model was fitted on texts with {width} dense columns; for {len(texts)} texts it "
+            f"needs dense= of shape {len(texts)} x {width}, got {got}"
         )
     checked = Features(dense=beside_terms(block, dense_norm)).parts(name="dense")
     return FeatureParts(rows, checked.dense)
 
 
 def _texts_and_features(X: Any, *, from_text: bool) -> tuple[Any, Features | None]:
-    """The documents' texts, or None for a model that was not fitted on texts, and features."""
+    """The documents' texts and features; the ones that the model needs must be there."""
     if isinstance(X, Corpus):
         texts, given = X.texts, X.features
     else:
@@ -235,7 +234,7 @@ def _texts_and_features(X: Any, *, from_text: bool) -> tuple[Any, Features | Non
 def _feature_parts(
     given: Features, terms: int, width: int, dense_norm: str | None
 ) -> CsrParts | FeatureParts:
-    """Ready-made features; a single block becomes the kind that the model has."""
+    """Given features, checked; a single block becomes the kind that the model has."""
     if given.sparse is None and (given.width, 0) == (terms, width):
         given = Features(sparse=as_csr(given.dense))
     elif given.dense is None and (0, given.terms) == (terms, width):
@@ -253,7 +252,7 @@ def _feature_parts(
 
 
 def features_of(parts: CsrParts | FeatureParts) -> Features:
-    """Documents for training out of documents for prediction."""
+    """Documents for training from documents for prediction."""
     both = sparse_only(parts) if isinstance(parts, CsrParts) else parts
     terms = None
     if both.sparse.cols:

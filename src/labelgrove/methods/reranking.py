@@ -1,8 +1,8 @@
-"""A linear ranker on [tf-idf ; text vector] that puts a network's own shortlist in order.
+"""A linear ranker on [tf-idf ; text vector] that reorders a network's shortlist.
 
-The network reads the beginning of a text and what its encoder makes of it; tf-idf sees every word.
-CascadeXML's authors gained up to 2.7 points from both together. Each label learns from its own
-documents and from those whose shortlist it is on.
+The network reads the beginning of a text; tf-idf sees every word. CascadeXML's authors gained up to
+2.7 points from both together. Each label learns from its own documents and from those that have it
+on their shortlist.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import sparse
+from scipy.special import expit
 
 from labelgrove.core.arrays import CSR, Float32, Int32, as_csr
 from labelgrove.core.params import Params, param
@@ -36,25 +37,20 @@ class RerankParams(Params):
     """Whether and how a linear ranker reorders the shortlist of a network."""
 
     enabled: bool = param(False, help="train a ranker on tf-idf and the network's text vectors")
-    shortlist: int = param(
-        100, ge=1, help="best labels of the network that the ranker puts in order"
-    )
+    shortlist: int = param(100, ge=1, help="best labels of the network that the ranker reorders")
     start: Literal["none", "initial", "centre"] = param(
         "none",
-        help="what the network's output layer is to the ranker: nothing, where the solver begins "
-        "(as published), or what the weights are drawn towards instead of 0",
+        help="how the ranker uses the network's output layer: not at all, as the start of the "
+        "solver (published), or as the point to regularise towards",
     )
-    normalise: bool = param(True, help="text vectors of unit length, as tf-idf rows are")
+    normalise: bool = param(True, help="scale text vectors to unit length, like tf-idf rows")
     share: float = param(
-        0.75,
-        ge=0,
-        le=1,
-        help="of the ranker's sigmoid in the final score; the rest is the network's probability",
+        0.75, ge=0, le=1, help="weight of the ranker in the score; the rest is the network's"
     )
 
 
 class Reranker:
-    """The vectoriser and the ranker that put a network's shortlists in order."""
+    """The vectoriser and the ranker that reorder a network's shortlists."""
 
     def __init__(self, vectorizer: Tfidf, ranker: Ranker, params: RerankParams) -> None:
         self.vectorizer = vectorizer
@@ -71,26 +67,24 @@ class Reranker:
         mask: LabelMask | None = None,
         threads: int | None = None,
     ) -> tuple[Int32, Float32]:
-        """The k best labels of each document's shortlist, by both; columns and scores."""
+        """Columns and scores of the k best labels of each document's shortlist, by both models."""
         labels, params = self.ranker.tree.labels, self.params
-        wanted = min(max(k, params.shortlist), labels)
-        columns, chances, vectors = runner.read(tokens, wanted, vectors=True, mask=mask)
+        length = min(max(k, params.shortlist), labels)
+        columns, chances, vectors = runner.read(tokens, length, vectors=True, mask=mask)
         features = _features(self.vectorizer.transform(texts), vectors, params)
         pattern = _pattern(columns, labels)
         scores = self.ranker.score(features, pattern, params=OWN_MARGIN, threads=threads)
-        scores.data = 1 / (1 + np.exp(-scores.data))
-        scores.data *= params.share
+        scores.data = params.share * expit(scores.data)
         scores.data += (1 - params.share) * _pattern(columns, labels, chances).data
         best = top_k(scores, k, threads=threads)
         return best.columns, best.scores
 
     def parts(self) -> dict[str, Part]:
-        """For the model folder."""
         return {"rerank-tfidf": self.vectorizer.state(), "rerank-ranker": self.ranker.state()}
 
     @classmethod
     def from_parts(cls, parts: Mapping[str, Part], params: RerankParams) -> Reranker | None:
-        """From the model folder, if the model has one."""
+        """The reranker of a model folder, if there is one."""
         if "rerank-ranker" not in parts:
             return None
         ranker = Ranker.from_state(parts["rerank-ranker"])
@@ -98,9 +92,9 @@ class Reranker:
 
 
 def check_reranking(params: RerankParams, ranker: RankerParams) -> None:
-    """Refuses settings that do not go together, before hours of training."""
+    """Refuses settings that contradict each other, before hours of training."""
     if params.enabled:
-        why = "rerank.shortlist says which documents are negatives"
+        why = "rerank.shortlist selects the negative documents"
         refuse_idle(ranker, "ranker", NEGATIVE_SETTINGS, why)
 
 
@@ -122,11 +116,11 @@ def train_reranker(
     if params.start != "none":
         settings["start"] = params.start
         weights, bias = runner.network.heads.output_layer()
-        # Rows of unit length have lost what the layer was trained with; on average this is it.
+        # The layer was trained with longer vectors; this is their mean length.
         length = np.linalg.norm(vectors, axis=1).mean() if params.normalise else 1.0
         start = Start(weights * length, bias)
     features = _features(terms, vectors, params)
-    del vectors  # features have a copy of their own, and these are large
+    del vectors  # large, and the features are a copy
     return train_ranker(
         features,
         labels,
@@ -141,7 +135,7 @@ def train_reranker(
 
 
 def _pattern(columns: Int32, labels: int, values: Float32 | None = None) -> CSR:
-    """Shortlists as a sparse matrix, with ones or with ``values`` at their places."""
+    """Shortlists as a sparse matrix of ones or ``values``."""
     used = columns >= 0
     rows = np.nonzero(used)[0]
     data = np.ones(len(rows), np.float32) if values is None else values[used]

@@ -1,1 +1,1 @@
-"""What a model is to the rest of the house: its typed interface and the types of its answers."""
+"""The typed interface of all models, and the types of its results."""

@@ -1,8 +1,8 @@
-"""What an explanation is made of; ``explain.explain`` makes them.
+"""The parts of an explanation; ``explain.explain`` creates them.
 
-A score comes from one path or several (trees, a network, a reranker). A path has steps, from the
-first node below the root of the label tree to the label. A step's margin is a sum of what words
-give to it, and everything that is left out of a list is added up beside it: sums always hold.
+A score comes from one or several paths (trees, a network, a reranker). A path has steps, from the
+first node below the root of the label tree to the label. A step's margin is the sum of what words
+contribute; contributions that are not listed are summed up, so the sums always hold.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from labelgrove.core.arrays import Int32
 from labelgrove.scores.predictions import ScoreKind
 
-# For neural methods; with a single step, what is found is no better than chance.
+# For neural methods; the result of a single step is no better than chance.
 GRADIENT_STEPS = 8
 
 ReasonKind = Literal["term", "token", "feature"]
@@ -23,7 +23,7 @@ Examples = Callable[[Int32], tuple[str, ...]]  # names of some labels, the most 
 
 
 class Span(NamedTuple):
-    """A piece of the text: characters (code points) ``start`` to ``end``, the latter excluded."""
+    """A piece of the text: characters (code points) from ``start`` up to ``end``, exclusive."""
 
     start: int
     end: int
@@ -39,11 +39,11 @@ class Highlight(NamedTuple):
 
 @dataclass(frozen=True)
 class Reason:
-    """A word and what it gives to a margin.
+    """A word and its contribution to a margin.
 
     A ``term`` is counted in the whole text: ``value`` is its tf-idf, ``contribution`` is that times
-    the classifier's weight, ``spans`` are all its places. A ``token`` is a word at one place of
-    what an encoder reads. A ``feature`` is a column of a matrix that the model was fitted on.
+    the classifier's weight, ``spans`` are all its positions. A ``token`` is a word at one position
+    of an encoder's input. A ``feature`` is a column of a matrix that the model was fitted on.
     """
 
     text: str
@@ -55,15 +55,14 @@ class Reason:
 
 @dataclass(frozen=True)
 class Step:
-    """A node on the way to the label, the label itself being the last.
+    """A node on the path to the label; the label itself is the last.
 
     ``margin`` is the sum of the ``reasons``, of ``rest`` (words that are not listed), ``bias``,
-    ``vector`` (what a dense block of features gives) and ``unattributed`` (what gradients cannot
-    tell; 0 for a linear model). ``probability`` is what the search makes of the margin, None where
-    it ranks by bare margins. ``counts`` says whether it enters the score or only led here, and
-    ``weight`` how much of what words did to the path's score they did on this level.
-    ``level`` counts from 1; the node is one of ``nodes`` and has ``labels`` below it, among them
-    ``examples``.
+    ``vector`` (from a dense block of features) and ``unattributed`` (what gradients cannot explain;
+    0 for a linear model). ``probability`` is what the search derives from the margin, None if it
+    ranks by margins. ``counts`` says whether the step is part of the score, and ``weight`` is its
+    share of the effect of words on the path's score. ``level`` counts from 1; the node is one of
+    ``nodes`` and has ``labels`` below it, such as the ``examples``.
     """
 
     level: int
@@ -83,14 +82,14 @@ class Step:
 
     @property
     def total(self) -> float:
-        """The margin, added up from its parts."""
+        """The margin as the sum of its parts."""
         listed = sum(reason.contribution for reason in self.reasons)
         return listed + self.rest + self.bias + self.vector + self.unattributed
 
 
 @dataclass(frozen=True)
 class Path:
-    """How one tree, network or reranker gets to the label; ``weight`` is its share of the score."""
+    """How a tree, network or reranker finds the label; ``weight`` is its share of the score."""
 
     name: str
     weight: float
@@ -99,7 +98,7 @@ class Path:
 
 
 class Paths(NamedTuple):
-    """All paths to a label, and what their scores are."""
+    """All paths to a label, and the kind of their scores."""
 
     paths: list[Path]
     kind: ScoreKind
@@ -118,9 +117,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A document that bears the label and is like the text: cosine of their tf-idf rows.
+    """A document with the label that is similar to the text, by the cosine of their tf-idf rows.
 
-    ``document`` is its row in the corpus, ``terms`` are the words that make it alike.
+    ``document`` is its row in the corpus, ``terms`` are the most important common words.
     """
 
     document: int
@@ -134,10 +133,10 @@ class Neighbour:
 class Explanation:
     """Why a model gives a text this score for this label.
 
-    ``reasons`` adds up each word over all steps and paths, times their weights, the strongest
-    first. ``score`` is the number that ``predict`` gives where the search finds the label
-    (None: an ensemble whose members do not bring it); ``calibrated`` is the probability that a
-    calibrated model makes of it. ``members`` explains an ensemble's models.
+    ``reasons`` are the weighted sums of each word over all steps and paths, the strongest first.
+    ``score`` is that of ``predict`` if the search finds the label (None: no member of an ensemble
+    predicts it); ``calibrated`` is the probability that a calibrated model derives from it.
+    ``members`` explains the models of an ensemble.
     """
 
     id: str
@@ -153,9 +152,9 @@ class Explanation:
     calibrated: float | None = None
 
     def highlights(self) -> list[Highlight]:
-        """Pieces of the text that do not overlap, by place; the strongest has strength 1 or -1.
+        """Pieces of the text that do not overlap, in order; the strongest has strength 1 or -1.
 
-        Members of an ensemble have equal say.
+        Members of an ensemble have equal weights.
 
         >>> why = Explanation("c1", "shoes", "linear", 0.9, "product", (
         ...     Reason("red shoes", 0.5, spans=(Span(0, 9),)),
@@ -172,43 +171,43 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings for JSON, with the highlights."""
-        made = asdict(replace(self, members=()))
-        made["highlights"] = [list(piece) for piece in self.highlights()]
-        made["members"] = [member.to_dict() for member in self.members]
-        return made
+        plain = asdict(replace(self, members=()))
+        plain["highlights"] = [list(piece) for piece in self.highlights()]
+        plain["members"] = [member.to_dict() for member in self.members]
+        return plain
 
 
 def strongest(reasons: Iterable[Reason], top: int | None) -> tuple[Reason, ...]:
-    """The ``top`` reasons with the largest contributions, for or against; None: all of them."""
+    """The ``top`` reasons with the largest contributions, positive or negative; None: all."""
     nonzero = (reason for reason in reasons if reason.contribution != 0)
     ordered = sorted(nonzero, key=lambda r: (-abs(r.contribution), r.spans, r.text))
     return tuple(ordered[:top])
 
 
 def shortened(step: Step, top: int | None) -> Step:
-    """The step with its strongest reasons only; the others go into the rest."""
-    kept = strongest(step.reasons, top)
-    lost = sum(r.contribution for r in step.reasons) - sum(r.contribution for r in kept)
-    return replace(
-        step, reasons=kept, rest=step.rest + (lost if len(kept) < len(step.reasons) else 0.0)
-    )
+    """The step with only its strongest reasons; the others go into the rest."""
+    reasons = strongest(step.reasons, top)
+    if len(reasons) == len(step.reasons):
+        return replace(step, reasons=reasons)
+    others = sum(r.contribution for r in step.reasons) - sum(r.contribution for r in reasons)
+    return replace(step, reasons=reasons, rest=step.rest + others)
 
 
 def added_up(paths: Sequence[Path]) -> list[Reason]:
-    """Each word's contributions to all steps, times the weights of these and of their paths."""
-    found: dict[tuple[str, str, tuple[Span, ...]], Reason] = {}
+    """Each word's contributions to all steps, times the weights of steps and paths."""
+    totals: dict[tuple[str, str, tuple[Span, ...]], Reason] = {}
     for path in paths:
         for step in path.steps:
             for reason in step.reasons if step.weight else ():
                 key = reason.kind, reason.text, reason.spans
-                before = found[key].contribution if key in found else 0.0
+                before = totals[key].contribution if key in totals else 0.0
                 total = before + path.weight * step.weight * reason.contribution
-                found[key] = replace(reason, contribution=total)
-    return list(found.values())
+                totals[key] = replace(reason, contribution=total)
+    return list(totals.values())
 
 
 def _pieces(weighted: Sequence[tuple[Span, float]]) -> list[Highlight]:
-    """Where spans begin or end a new piece begins; contributions to the same place add up."""
+    """Pieces between all starts and ends of spans; contributions of overlapping spans add up."""
     changes: dict[int, tuple[float, int]] = {}
     for span, contribution in weighted:
         for place, sign in ((span.start, 1), (span.end, -1)):

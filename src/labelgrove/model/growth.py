@@ -1,4 +1,4 @@
-"""What a model shows of itself to be updated: its rankers, and how they read documents."""
+"""What updating needs of a model: its rankers, and how they read documents."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from labelgrove.ranking.solver import RankerParams
 
 @dataclass(frozen=True)
 class Read:
-    """Documents as the rankers read them, and for each ranker the clusters they are sent to.
+    """Documents as rankers read them, and their clusters for each ranker.
 
-    ``mined`` is how many of these clusters learn from a document.
+    The best ``mined`` of these clusters learn from a document.
     """
 
     features: Features
@@ -26,9 +26,9 @@ class Read:
 
 @dataclass(frozen=True)
 class GrowthView:
-    """A model as updating sees it; ``replaced`` turns grown rankers into new attributes.
+    """A model for updating; ``replaced`` turns grown rankers into new attributes.
 
-    ``reads_names`` says whether a label's own text can stand for a document.
+    ``reads_names`` says whether a label's own text can be read as a document.
     """
 
     rankers: list[Ranker]

@@ -1,4 +1,4 @@
-"""What training measured on documents that it held out, in one form for all methods."""
+"""The metrics of held-out documents in training, in one form for all methods."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def held_out_metrics(report: Mapping[str, Any] | None) -> dict[str, dict[str, fl
     >>> held_out_metrics({"lightxml": {"P@1": 0.5}, "linear": None, "1 ova": [0.5, 0.4, 0.3]})
     {'lightxml': {'P@1': 0.5}, '1 ova': {'P@1': 0.5, 'P@3': 0.4, 'P@5': 0.3}}
     """
-    found: dict[str, dict[str, float]] = {}
-    for name, measured in (report or {}).items():
-        if isinstance(measured, dict):
-            found[name] = {metric: float(value) for metric, value in measured.items()}
-        elif isinstance(measured, list) and name != "shortlist_recall":  # an ensemble's parts
-            found[name] = dict(zip(("P@1", "P@3", "P@5"), map(float, measured), strict=True))
-    return found
+    metrics: dict[str, dict[str, float]] = {}
+    for name, values in (report or {}).items():
+        if isinstance(values, dict):
+            metrics[name] = {metric: float(value) for metric, value in values.items()}
+        elif isinstance(values, list) and name != "shortlist_recall":  # an ensemble's parts
+            metrics[name] = dict(zip(("P@1", "P@3", "P@5"), map(float, values), strict=True))
+    return metrics

@@ -1,8 +1,8 @@
-"""One interface for every method: what a model is asked by prediction and by all other features.
+"""One interface for every method, used by prediction and all other features.
 
-A method is a keyword-only dataclass over :class:`Model`. It brings ``fit``, its search
-(``_best_labels``) and what is saved of it (``parts``, ``_restore``). The other members have
-defaults that refuse in one sentence; a method overrides those that it supports.
+A method is a keyword-only dataclass over :class:`Model`. It implements ``fit``, its search
+(``_best_labels``) and how it is saved (``parts``, ``_restore``). The other members refuse in one
+sentence by default; a method overrides those that it supports.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # a model without an encoder needs no torch
 
 @dataclass(frozen=True)
 class Pieces:
-    """A model taken apart for export: what the graph holds, and what is kept beside it."""
+    """The parts of a model for export: the encoder's graph, and everything else."""
 
     encoder: Encoder
     layers: Sequence[int]
@@ -79,8 +79,6 @@ class Model(BaseEstimator):
     def __post_init__(self) -> None:
         fill_groups(self)
 
-    # ---------------------------------------------------------------- what a method brings
-
     def fit(
         self,
         X: Any,
@@ -96,22 +94,20 @@ class Model(BaseEstimator):
     def _best_labels(
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        """The k best labels of each document, of those in ``mask``, with raw scores."""
+        """The k best labels in ``mask`` for each document, with raw scores."""
         raise NotImplementedError
 
     def parts(self) -> dict[str, Part]:
-        """What the model folder holds of this method, besides the label index and the facts."""
+        """The method's parts of the model folder, besides the label index and the facts."""
         raise NotImplementedError
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
-        """Takes back what :meth:`parts` gave."""
+        """Sets the model from what :meth:`parts` returned."""
         raise NotImplementedError
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        """Bytes of main memory that fitting will need at its peak, a cautious guess."""
+        """A cautious estimate of the peak bytes of main memory that fitting needs."""
         raise NotImplementedError
-
-    # ---------------------------------------------------------------- what features ask
 
     @property
     def fitted(self) -> bool:
@@ -120,7 +116,7 @@ class Model(BaseEstimator):
 
     @property
     def score_kind(self) -> ScoreKind | None:
-        """What raw scores are, by the settings; None if only a prediction tells."""
+        """The kind of raw scores, by the settings; None if known only from a prediction."""
         return "product"
 
     def rankers(self) -> list[Ranker]:
@@ -135,7 +131,7 @@ class Model(BaseEstimator):
         return {f"tree {number}": tree for number, tree in enumerate(trees, 1)}
 
     def submodels(self) -> list[Model]:
-        """The models that this one is made of: the members of an ensemble."""
+        """The members of an ensemble."""
         return []
 
     def encoders(self) -> list[EncoderParams]:
@@ -143,43 +139,40 @@ class Model(BaseEstimator):
         return []
 
     def use_device(self, device: str) -> None:
-        """Runs on another device from now on; methods without a network have no choice."""
+        """Moves the model to another device; does nothing for methods without a network."""
 
     def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
         """Documents as the rankers of a fitted model read them."""
         raise UnsupportedError(f"a {self.method} model has no linear ranker that reads features")
 
     def paths(self, question: Question) -> Paths:
-        """How a fitted model comes to the score of one label for one text."""
+        """How a fitted model computes the score of one label for one text."""
         raise UnsupportedError(
             f"the method {self.method} cannot be explained; train linear on the same documents "
-            "and ask it"
+            "and explain that"
         )
 
     def growth(self) -> GrowthView:
         """What updating needs of a fitted model."""
         raise UnsupportedError(
             f"a {self.method} model cannot take new labels or documents: its output layer was "
-            "learnt as a whole. Train it again with the new documents (a run folder keeps what did "
-            "not change), or update a linear or xrtransformer model until then"
+            "learnt as a whole. Train it again with the new documents, or update a linear or "
+            "xrtransformer model"
         )
 
     def pieces(self) -> Pieces:
-        """A fitted model taken apart for export."""
+        """The parts of a fitted model for export."""
         raise UnsupportedError(
-            f"a {self.method} model has no encoder to export: its model folder needs no torch as "
-            "it is"
+            f"a {self.method} model has no encoder to export; its model folder needs no torch"
         )
 
     def outline(self, documents: int, labels: int) -> Outline | None:
-        """What training on so many documents and labels consists of, for a plan."""
+        """The work of training on this many documents and labels, for a plan."""
         return None
 
     def search_space(self) -> dict[str, Any]:
         """The settings worth tuning, as :func:`labelgrove.tune` reads them."""
         return {}
-
-    # ---------------------------------------------------------------- answers
 
     def predict(
         self,
@@ -212,19 +205,19 @@ class Model(BaseEstimator):
         """
         check_fitted(self)
         self._check_dense(dense)
+        calibration = None if raw else self.calibration_
         request = Request.of(
             self.index_,
             k,
-            None if raw else self.calibration_,
+            calibration,
             allow=allow,
             deny=deny,
             min_score=min_score,
             diversity=diversity,
         )
         threads = self.n_jobs if threads is None else check_threads(threads)
-        predictions = self._best_labels(
-            X, request.ranks, dense=dense, mask=request.mask, threads=threads
-        )
+        ranks, mask = request.ranks, request.mask
+        predictions = self._best_labels(X, ranks, dense=dense, mask=mask, threads=threads)
         return request.answer(predictions, self.label_clusters)
 
     def score_labels(
@@ -236,7 +229,7 @@ class Model(BaseEstimator):
         raw: bool = False,
         threads: int | None = None,
     ) -> Any:
-        """Scores of given labels, the numbers that :meth:`predict` gives them.
+        """Scores of given labels, the same as those of :meth:`predict`.
 
         ``labels`` is a list of ids, names or group names, for a documents x labels array; or a
         sparse documents x labels pattern, for a sparse matrix.
@@ -277,14 +270,12 @@ class Model(BaseEstimator):
         return label_clusters(next(iter(self.trees().values()), None), self.method)
 
     def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
-        """Makes the model a fitted one; what was measured of an earlier fit is forgotten."""
+        """Marks the model as fitted and forgets the measurements of an earlier fit."""
         self.index_ = corpus.index
         self.facts_ = TrainingFacts.of(corpus)
         self.calibration_ = None
         self.dev_metrics_ = None
         self.timings_ = timings
-
-    # ---------------------------------------------------------------- settings and folders
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -300,7 +291,7 @@ class Model(BaseEstimator):
         for key, value in cls._read_config(config).items():
             if key in groups:
                 if not isinstance(value, Mapping):
-                    raise ConfigError(f"{key}: is a table of parameters, got {value!r}")
+                    raise ConfigError(f"{key}: must be a table of parameters, got {value!r}")
                 arguments[key] = groups[key].from_dict(value, key)
             elif key in plain:
                 arguments[key] = None if value == "none" else value  # TOML has no null
@@ -312,7 +303,7 @@ class Model(BaseEstimator):
 
     @classmethod
     def _read_config(cls, config: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The config as :meth:`from_config` reads it; a method may expand tables of its own."""
+        """The config as :meth:`from_config` reads it; a method may expand its own tables."""
         return config
 
     def to_config(self) -> dict[str, Any]:
@@ -350,7 +341,7 @@ class Model(BaseEstimator):
         )
 
     def _write_files(self, folder: Path) -> None:
-        """Writes what is no part into the model folder."""
+        """Writes other files than parts into the model folder."""
 
     @classmethod
     def load(cls, path: str | Path, **options: Any) -> Self:
@@ -370,6 +361,6 @@ class Model(BaseEstimator):
         model.dev_metrics_ = stored.metadata.get("dev_metrics")
         timings = stored.metadata.get("timings", {})
         model.timings_ = {name: Timing(**timing) for name, timing in timings.items()}
-        model.use_device("auto")  # whatever it was trained on
+        model.use_device("auto")  # not the one it was trained on
         model._restore(stored.parts, Path(path))
         return model

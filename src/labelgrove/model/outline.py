@@ -1,4 +1,4 @@
-"""What a training consists of, as far as settings and sizes tell: the basis of a plan."""
+"""The work of a training, from settings and sizes: the basis of a plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labelgrove.text.tfidf import TfidfParams
 
 @dataclass(frozen=True)
 class EncoderWork:
-    """How often an encoder learns from all documents, and how often it only reads them."""
+    """How often an encoder trains on all documents, and how often it only reads them."""
 
     encoder: EncoderParams
     training: LoopParams
@@ -25,7 +25,7 @@ class EncoderWork:
 
 @dataclass(frozen=True)
 class Outline:
-    """``widths`` are the nodes per level of the tree that the linear work is counted over."""
+    """``widths`` are the nodes per level of the tree that the linear models learn."""
 
     tfidf: TfidfParams
     tree: TreeParams
@@ -41,11 +41,7 @@ class Outline:
 
 
 def expected_widths(params: TreeParams, labels: int) -> tuple[int, ...]:
-    """Nodes per level of the tree that would be grown; for a k-way tree, an upper bound.
-
-    >>> expected_widths(TreeParams(), 4_000)
-    (4, 64, 4000)
-    """
+    """Nodes per level of the tree that will be grown; an upper bound for a k-way tree."""
     if params.kind == "balanced":
         return tree_widths(labels, params)
     widths: list[int] = []

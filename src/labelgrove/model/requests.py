@@ -1,4 +1,4 @@
-"""What one call of ``predict`` asks for besides the documents, the same for every method."""
+"""The arguments of ``predict`` besides the documents, the same for every method."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ DOCUMENTS_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Request:
-    """How many labels, which of them are allowed, and what happens to their scores.
+    """The number of labels, which are allowed, and what happens to their scores.
 
-    A method searches for ``ranks`` labels within ``mask`` and hands them to :meth:`answer`.
+    A method searches for ``ranks`` labels within ``mask``; :meth:`answer` does the rest.
     """
 
     k: int
@@ -52,7 +52,7 @@ class Request:
         min_score: MinScore = None,
         diversity: float = 0.0,
     ) -> Request:
-        """The checked request that the arguments of ``predict`` describe."""
+        """The request of the arguments of ``predict``, checked."""
         k = ranks = check_k(k)
         least: float | npt.NDArray[np.float32] | None = None
         if min_score == "auto":
@@ -69,13 +69,13 @@ class Request:
         if diversity:
             diversity = _number("diversity", diversity)
             if not 0 <= diversity <= 1:
-                raise ConfigError(f"diversity: must lie between 0 and 1, got {diversity}")
+                raise ConfigError(f"diversity: must be between 0 and 1, got {diversity}")
             ranks = max(ranks, DIVERSE_RANKS, DIVERSE_FACTOR * k)
         mask = LabelMask.of(index, allow, deny)
         return cls(k, ranks, mask, least, diversity, calibration)
 
     def answer(self, predictions: Predictions, clusters: Callable[[], Int32]) -> Predictions:
-        """The predicted labels in the form that was asked for."""
+        """The predictions as requested."""
         if self.calibration is not None:
             predictions = self.calibration(predictions)
         if self.min_score is not None:
@@ -88,10 +88,10 @@ class Request:
 def masked_scores(
     predict: Callable[..., Predictions], X: Any, labels: Any, *, count: int
 ) -> npt.NDArray[np.float32] | sparse.csr_array:
-    """Scores of given labels by a method that can be masked: the numbers that ``predict`` gives.
+    """Scores of given labels from predictions with a mask, the same as those of ``predict``.
 
-    ``predict(X, k, mask)`` gives raw predictions over ``count`` labels. ``labels`` are columns, for
-    a documents x labels array, or a sparse pattern, for a sparse matrix.
+    ``predict(X, k, mask)`` returns raw predictions over ``count`` labels. ``labels`` are columns,
+    for a documents x labels array, or a sparse pattern, for a sparse matrix.
     """
 
     def scores_of(documents: Any, columns: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Settings of an estimator: its groups of parameters, config tables, and checks."""
+"""Settings of a model: its groups of parameters and their checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def group(kind: type[P], **values: Any) -> P:
 
 
 class Groups:
-    """The groups of an estimator class by name, read off its fields."""
+    """The groups of a model class by name, from its fields."""
 
     def __get__(self, _: object, owner: type) -> dict[str, type[Params]]:
         fields = dataclasses.fields(owner) if dataclasses.is_dataclass(owner) else ()
@@ -30,7 +30,7 @@ class Groups:
 
 
 def fill_groups(model: Any) -> None:
-    """Groups that were given as None get their defaults."""
+    """Sets groups that are None to their defaults."""
     for field in dataclasses.fields(model):
         if "group" in field.metadata and vars(model)[field.name] is None:
             setattr(model, field.name, field.metadata["group"](**field.metadata["values"]))

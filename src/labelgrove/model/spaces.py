@@ -1,4 +1,4 @@
-"""The settings that are worth tuning, as methods put their search spaces together."""
+"""The settings that are worth tuning, from which methods build their search spaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RERANK_SPACE: dict[str, Any] = C_SPACE | {
 
 
 def linear_space(tree: TreeParams) -> dict[str, Any]:
-    """For the linear method with a tree of this kind."""
+    """The space of the linear method with a tree of this kind."""
     return C_SPACE | {
         "ranker.positive_weight": {"low": 0.5, "high": 4.0, "log": True},
         "ranker.threshold": {"low": 0.01, "high": 0.3, "log": True},

@@ -9,6 +9,7 @@ from typing import Any
 from labelgrove.core import jsonio
 from labelgrove.core.params import to_toml
 from labelgrove.methods import create
+from labelgrove.model.interface import Model
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Tuned:
     seconds: float
     folder: Path | None = None
 
-    def create(self) -> Any:
+    def create(self) -> Model:
         """An unfitted model with the best settings."""
         return create(self.method, self.config)
 

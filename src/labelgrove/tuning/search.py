@@ -122,11 +122,7 @@ def tune(
 
 
 def parse_budget(budget: str | float) -> float:
-    """The seconds of "90s", "10m", "1.5h" or a number.
-
-    >>> parse_budget("10m"), parse_budget(5)
-    (600.0, 5.0)
-    """
+    """The seconds of "90s", "10m", "1.5h" or a number."""
     seconds = 0.0
     if isinstance(budget, str) and (match := _BUDGET.fullmatch(budget)):
         seconds = float(match[1]) * _SECONDS[match[2]]

@@ -19,6 +19,7 @@ from labelgrove.disk.atomic import write_file
 from labelgrove.disk.run_folder import RunFolder, run_status
 from labelgrove.errors import ConfigError, DataError, LabelgroveError
 from labelgrove.methods import create
+from labelgrove.model.interface import Model
 from labelgrove.tuning.result import Trial, Tuned
 from labelgrove.tuning.space import Choice, Space, laid_over, value_of
 
@@ -134,7 +135,7 @@ class Study:
         mark = " (defaults)" if self._is_default(trial) else " (best so far)" if better else ""
         return f"trial {trial.number}: {self.score.metric} {100 * value:.2f}{mark}"
 
-    def _measured(self, model: Any) -> float:
+    def _measured(self, model: Model) -> float:
         from labelgrove.metrics import evaluate
 
         metric = self.score.metric
@@ -199,18 +200,16 @@ class Study:
             shutil.rmtree(self.run.path / "stages" / name.replace("/", ".") / digest, True)
             self._used.pop((name, digest), None)
 
-    def _all(self) -> list[Any]:
-        return list(self.study.get_trials(deepcopy=False))
-
     def _complete(self) -> list[Any]:
-        return [t for t in self._all() if t.state == self.states.COMPLETE]
+        trials = self.study.get_trials(deepcopy=False)
+        return [t for t in trials if t.state == self.states.COMPLETE]
 
     def result(self, folder: Path | None) -> Tuned:
         """The result, also written to the study's folder."""
         complete = self._complete()
         if not complete:
             raise ConfigError("no trial finished; give a larger budget or another space")
-        trials = [self._record(t) for t in self._all()]
+        trials = [self._record(t) for t in self.study.get_trials(deepcopy=False)]
         best = self.study.best_trial
         chosen = next(t for t in trials if t.number == best.number)
         defaults = next((t.value for t in trials if t.defaults and t.value is not None), None)

@@ -123,7 +123,7 @@ def test_margins_have_no_mean_with_probabilities() -> None:
         Ensemble(mixed).fit(texts, labels, callbacks=[events.append])
     assert not events  # nothing was trained
     trained = [member.fit(texts, labels) for member in mixed]
-    with pytest.raises(ConfigError, match="whose mean says nothing"):
+    with pytest.raises(ConfigError, match="whose mean is meaningless"):
         Ensemble(trained).join()
     found = Ensemble(mixed, rule="rank").fit(texts, labels).predict(texts[:3], k=2)
     assert found.score_kind == "margin"

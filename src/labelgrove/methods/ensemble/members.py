@@ -1,4 +1,4 @@
-"""What an ensemble asks of its members: settings, the same labels, shared stages of one fit."""
+"""The members of an ensemble: their settings, their labels, and the stages that they share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from labelgrove.model.interface import Model
 def with_members(own: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any]:
     """Config tables of an ensemble with models in place of ``[[members]]``.
 
-    Keys that are not among the ensemble's ``own``, and ``random_state`` and ``n_jobs``, are
-    defaults for the members that know them.
+    Keys that the ensemble does not have (``own``), ``random_state`` and ``n_jobs`` are defaults for
+    the members that have them.
     """
     tables = config.get("members", [])
     if not isinstance(tables, Sequence) or not all(isinstance(t, Mapping) for t in tables):
@@ -36,8 +36,8 @@ def with_members(own: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any
     for number, table in enumerate(tables, 1):
         if "method" not in table:
             raise ConfigError(f"members: number {number} has no method")
-        named = table["method"]
-        arguments = method_class(named)._get_param_names()
+        method = table["method"]
+        arguments = method_class(method)._get_param_names()
         known.update(arguments)
         settings = {key: value for key, value in defaults.items() if key in arguments}
         for key, value in table.items():
@@ -45,7 +45,7 @@ def with_members(own: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any
                 settings[key] = {**settings[key], **value}
             elif key != "method":
                 settings[key] = value
-        members.append(create(named, settings))
+        members.append(create(method, settings))
     for key in defaults:
         if key not in known:
             raise ConfigError(unknown_key(key, sorted(known)))
@@ -53,14 +53,7 @@ def with_members(own: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any
 
 
 def check_kinds(members: Sequence[Model], rule: str) -> None:
-    """Refuses the mean of scores that have none, before anything is trained.
-
-    >>> from labelgrove import Linear, SearchParams
-    >>> check_kinds([Linear(), Linear(search=SearchParams(last_level="noop"))], "mean")
-    Traceback (most recent call last):
-    labelgrove.errors.ConfigError: rule: 2 linear gives margins and 1 linear scores between 0 and \
-1, whose mean says nothing; choose rank, softmax, sigmoid, round-robin or learnt
-    """
+    """Refuses the mean of scores of different kinds, before anything is trained."""
     kinds: dict[bool, str] = {}
     for number, member in enumerate(members, 1):
         kind = "probability" if member.calibration_ is not None else member.score_kind
@@ -69,11 +62,12 @@ def check_kinds(members: Sequence[Model], rule: str) -> None:
     if rule == "mean" and len(kinds) > 1:
         raise ConfigError(
             f"rule: {kinds[True]} gives margins and {kinds[False]} scores between 0 and 1, whose "
-            "mean says nothing; choose rank, softmax, sigmoid, round-robin or learnt"
+            "mean is meaningless; choose rank, softmax, sigmoid, round-robin or learnt"
         )
 
 
 def check_same_labels(first: LabelIndex, other: LabelIndex, who: str) -> None:
+    """Refuses a member whose labels are not those of member 1."""
     if other is first or other == first:
         return
     advice = "fit all members with one label index: fit(..., index=)"
@@ -90,11 +84,11 @@ def check_same_labels(first: LabelIndex, other: LabelIndex, who: str) -> None:
 
 @contextmanager
 def stages_in(run: RunFolder | None) -> Iterator[RunFolder]:
-    """The run folder through which members share stages: the given one, or one that goes away."""
+    """The run folder through which members share stages: the given one, or a temporary one."""
     if run is not None:
         yield run
         return
-    # Members' arrays are maps of files here; they outlive the names of these files.
+    # Members' arrays are maps of files here; they stay valid when the files are deleted.
     with (
         tempfile.TemporaryDirectory(prefix="labelgrove-", ignore_cleanup_errors=True) as folder,
         RunFolder(Path(folder) / "run") as shared,
@@ -103,7 +97,7 @@ def stages_in(run: RunFolder | None) -> Iterator[RunFolder]:
 
 
 def prefixed(name: str, callback: Callback) -> Callable[[Event], None]:
-    """The callback, told which member a stage belongs to."""
+    """The callback with the member's name before each stage."""
 
     def listen(event: Event) -> None:
         callback(replace(event, stage=f"{name}: {event.stage}" if event.stage else name))

@@ -1,4 +1,4 @@
-"""Ensembles: several models over the same labels, whose lists of labels become one."""
+"""Ensembles: several models over the same labels, whose predictions are merged."""
 
 from __future__ import annotations
 
@@ -44,14 +44,13 @@ MEMBERS = "members"  # the folder of the members' own model folders, numbered fr
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Ensemble(Estimator):
-    """Several models, trained by ``fit`` or brought by :meth:`join`, that predict together.
+    """Several models that predict together, trained by ``fit`` or given to :meth:`join`.
 
-    ``rule`` is mean, rank, softmax, sigmoid or round-robin (see ``merging.merge``),
-    with ``weights`` per member if given. With "learnt", rule and weights are those that do best on
-    ``held_out``, a share of the documents that no member learns from. Each member brings
-    ``candidates`` labels, or k where that is more. Parameters of a member are reached by its
-    number: ``members__1__ranker__C``. :meth:`score_labels` gives the scores of :meth:`predict` when
-    it may find no others.
+    ``rule`` is mean, rank, softmax, sigmoid or round-robin (see ``merging.merge``), with optional
+    ``weights`` per member. With "learnt", rule and weights are those that do best on ``held_out``,
+    a share of the documents that no member learns from. Each member gives ``candidates`` labels,
+    or k if that is more. Parameters of a member have its number: ``members__1__ranker__C``.
+    :meth:`score_labels` gives the scores of :meth:`predict` restricted to these labels.
 
     >>> from labelgrove import Linear, TfidfParams
     >>> texts, labels = ["red shoes", "blue hat", "red hat"], [["shoes"], ["hats"], ["hats"]]
@@ -82,12 +81,7 @@ class Ensemble(Estimator):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Sets arguments by the names that :meth:`get_params` has.
-
-        >>> from labelgrove import Linear
-        >>> Ensemble([Linear()]).set_params(members__1__ranker__C=2.0).members[0].ranker.C
-        2.0
-        """
+        """Sets arguments by the names of :meth:`get_params`."""
         own: dict[str, Any] = {}
         for name, value in params.items():
             first, _, rest = name.partition("__")
@@ -113,8 +107,8 @@ class Ensemble(Estimator):
     ) -> Self:
         """Trains a copy of every member on the same documents.
 
-        What members have in common (tf-idf, tokens, trees) is made once: it lies in the ``run``
-        folder, or in a temporary one.
+        Stages that members share (tf-idf, tokens, trees) are computed once and kept in the ``run``
+        folder or in a temporary one.
         """
         self._check()
         corpus = training_corpus(X, y, index, dense=dense)
@@ -138,7 +132,7 @@ class Ensemble(Estimator):
         return self
 
     def join(self, held_out: Any = None, y: Any = None) -> Self:
-        """Takes the members as they are, already fitted over the same labels.
+        """Uses the members as they are, already fitted over the same labels.
 
         ``held_out`` is for rule "learnt": a Corpus, or texts with their labels in ``y``, that no
         member has seen.
@@ -152,10 +146,8 @@ class Ensemble(Estimator):
         self._check()
         for number, member in enumerate(self.members, 1):
             if not member.fitted:
-                raise NotFittedError(
-                    f"member {number} ({member.method}) is not fitted; fit it first, "
-                    "or fit the whole ensemble"
-                )
+                name = f"member {number} ({member.method})"
+                raise NotFittedError(f"{name} is not fitted; fit it, or fit the whole ensemble")
         check_kinds(self.members, self.rule)
         documents = None
         if held_out is not None:
@@ -169,21 +161,21 @@ class Ensemble(Estimator):
         return self
 
     def _take(self, members: list[Model], held_out: Corpus | None, reporter: Reporter) -> None:
-        """Makes fitted models the members, and settles rule and weights."""
+        """Sets the fitted members, the rule and the weights."""
         first = members[0].index_
         for number, member in enumerate(members[1:], 2):
             check_same_labels(first, member.index_, f"member {number} ({member.method})")
-            member.index_ = first  # one object, so that the labels are not compared again
+            member.index_ = first  # one object, so labels are not compared again
         self.members_ = members
         self.index_ = first
         self.dev_metrics_ = None
         self.report_ = {}
-        # Where nothing can be learnt, ranks: they go together whatever scores the members have.
+        # If nothing can be learnt, use ranks, which can be merged for all kinds of scores.
         self.rule_: Rule = "rank" if self.rule == "learnt" else self.rule
-        given = [1.0] * len(members) if self.weights is None else self.weights
-        self.weights_ = [float(weight) for weight in given]
+        weights = [1.0] * len(members) if self.weights is None else self.weights
+        self.weights_ = [float(weight) for weight in weights]
         if self.rule == "learnt" and held_out is None:
-            reporter.message("too few documents to learn weights from; ranks with equal weights")
+            reporter.message("too few documents to learn weights from; using rank, equal weights")
         elif self.rule == "learnt" and held_out is not None:
             learnt, alone = self._learn(held_out)
             self.rule_, self.weights_ = learnt.rule, list(learnt.weights)
@@ -191,17 +183,17 @@ class Ensemble(Estimator):
             reporter.message(_sentence(learnt, alone))
 
     def _learn(self, held_out: Corpus) -> tuple[Learnt, dict[str, Any]]:
-        places = self._ranks(1)
-        found = [member.predict(held_out, k=places) for member in self.members_]
-        learnt = learn_weights(found, held_out.labels, places=places, threads=self.n_jobs)
+        ranks = self._ranks(1)
+        lists = [member.predict(held_out, k=ranks) for member in self.members_]
+        learnt = learn_weights(lists, held_out.labels, places=ranks, threads=self.n_jobs)
         alone = {
             f"{number} {member.method}": list(precision_of(part, held_out.labels))
-            for number, (member, part) in enumerate(zip(self.members_, found, strict=True), 1)
+            for number, (member, part) in enumerate(zip(self.members_, lists, strict=True), 1)
         }
         return learnt, alone
 
     def _ranks(self, k: int) -> int:
-        """How many labels each member is asked for."""
+        """The number of labels to ask each member for."""
         return min(max(k, self.candidates), len(self.index_))
 
     def submodels(self) -> list[Model]:
@@ -209,21 +201,21 @@ class Ensemble(Estimator):
         return list(self.members_ if self.fitted else self.members)
 
     def encoders(self) -> list[EncoderParams]:
-        """Those of all members."""
+        """The encoders of all members."""
         return [encoder for member in self.submodels() for encoder in member.encoders()]
 
     def use_device(self, device: str) -> None:
-        """All members run there."""
+        """Moves all members to this device."""
         for member in self.members:
             member.use_device(device)
 
     @property
     def score_kind(self) -> None:
-        """Only a prediction tells."""
+        """Known only from a prediction."""
         return
 
     def trees(self) -> dict[str, LabelTree]:
-        """Those of all members."""
+        """The trees of all members."""
         return {
             f"{number} {member.method}, {name}": tree
             for number, member in enumerate(self.members_, 1)
@@ -240,24 +232,24 @@ class Ensemble(Estimator):
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
         ranks = self._ranks(k)
-        # A member whose weight is 0 would count for nothing.
-        asked = [(m, w) for m, w in zip(self.members_, self.weights_, strict=True) if w]
-        lists = [
-            member.predict(
-                X, k=ranks, threads=threads, allow=mask, dense=dense if member.reads_dense else None
-            )
-            for member, _ in asked
-        ]
-        weights = None if self.rule_ == "round-robin" else [weight for _, weight in asked]
+        # Members with weight 0 are not asked.
+        members = [m for m, weight in zip(self.members_, self.weights_, strict=True) if weight]
+        lists = []
+        for member in members:
+            own_dense = dense if member.reads_dense else None
+            lists.append(member.predict(X, k=ranks, threads=threads, allow=mask, dense=own_dense))
+        weights = [weight for weight in self.weights_ if weight]
+        if self.rule_ == "round-robin":
+            return merge(lists, k=k, rule=self.rule_, places=ranks, threads=threads)
         return merge(lists, k=k, rule=self.rule_, weights=weights, places=ranks, threads=threads)
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        """Bytes that fitting will need at its peak: members are trained one after the other."""
+        """Peak bytes of fitting; members are trained one after the other."""
         self._check()
         return max(int(member.estimate_memory(corpus)) for member in self.members)
 
     def parts(self) -> dict[str, Part]:
-        """Rule and weights; the members have folders of their own."""
+        """Rule and weights; the members have their own folders."""
         report = dict(self.report_)
         return {"ensemble": Part({"rule": self.rule_, "weights": self.weights_, "report": report})}
 
@@ -269,7 +261,7 @@ class Ensemble(Estimator):
         config = parts["ensemble"].config
         self.rule_, self.weights_ = config["rule"], config["weights"]
         self.report_ = config["report"]
-        # The manifest of the whole lists the members' files, so these were checked already.
+        # The ensemble's manifest lists the members' files, so these are already checked.
         self.members = [
             load_folder(folder / MEMBERS / str(number), verify="none")
             for number in range(1, len(self.members) + 1)
@@ -285,12 +277,12 @@ class Ensemble(Estimator):
         return with_members(cls._get_param_names(), config)
 
     def to_config(self) -> dict[str, Any]:
-        """Members become tables of their own."""
+        """The settings, with a table per member."""
         tables = [{"method": member.method} | member.to_config() for member in self.members]
         return super().to_config() | {"members": tables}
 
     def _check(self) -> None:
-        """Validates the arguments; those of members are checked by their own ``fit``."""
+        """Validates the arguments; the members' own ``fit`` checks theirs."""
         check_settings(self)
         if isinstance(self.members, str) or not isinstance(self.members, Sequence):
             raise ConfigError(f"members: must be a list of models, got {self.members!r}")
@@ -304,7 +296,7 @@ class Ensemble(Estimator):
                 raise ConfigError(f"members: number {number} is no labelgrove model: {member!r}")
         check_rule(self.rule, self.weights, len(self.members))
         if self.rule == "learnt" and self.held_out == 0:
-            raise ConfigError('held_out: must be above 0, for rule "learnt" learns from that share')
+            raise ConfigError('held_out: must be above 0, because rule "learnt" learns from it')
         whole = isinstance(self.candidates, (int, np.integer))
         if not whole or isinstance(self.candidates, bool) or self.candidates < 1:
             raise ConfigError(
@@ -313,7 +305,7 @@ class Ensemble(Estimator):
 
 
 def check_rule(rule: Any, weights: Any, members: int) -> None:
-    """Refuses unknown rules, and weights that do not go with the rule or the members."""
+    """Refuses unknown rules, and weights that do not fit the rule or the members."""
     rules = (*get_args(Rule), "learnt")
     if rule not in rules:
         raise ConfigError(f"rule: must be one of {', '.join(rules)}, got {rule!r}")

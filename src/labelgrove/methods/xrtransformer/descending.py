@@ -1,8 +1,7 @@
 """Descending a label tree level by level with a model per level: XR-Transformer's shortlists.
 
-Shortlists are sparse documents x nodes matrices; a stored value is the logarithm of a node's score,
-so 0 is the best and small scores do not vanish. A score is the l3-hinge of the node's margin times
-its parent's score.
+Shortlists are sparse documents x nodes matrices of logarithms, so 0 is the best score and small
+scores do not vanish. A score is the l3-hinge of the node's margin times its parent's score.
 """
 
 from __future__ import annotations
@@ -25,30 +24,31 @@ from labelgrove.ranking.weights import dense_weights
 
 CANDIDATES = 1 << 22  # scored together
 
-# Margins of some documents (a slice of rows) at the stored places of a pattern of these rows.
+# Margins of some documents (a slice of rows) at the stored entries of a pattern of these rows.
 Margins: TypeAlias = Callable[[slice, CSR], Float32]
 
 
 def below_root(documents: int) -> CSR:
-    """What the first level hangs under: one node, a certain one."""
+    """The shortlist above the first level: one node, with certainty."""
     return _csr(np.zeros(documents, np.float32), np.zeros(documents), np.arange(documents + 1), 1)
 
 
 def best_nodes(
     models: Sequence[Margins], above: CSR, children: Int64, keep: int, *, threads: int | None = None
 ) -> CSR:
-    """The ``keep`` best nodes of each document among the children of those it has in ``above``.
+    """The ``keep`` best nodes of each document among the children of its nodes in ``above``.
 
-    Where there are several models, a node's score is the mean of what they give.
+    A node's score is the mean over the models.
     """
-    found = []
+    blocks = []
     for rows in _blocks(above, children):
         pattern = candidates(above[rows], children)
-        given = [log_transformed(model(rows, pattern), "l3-hinge") for model in models]
-        score = np.logaddexp.reduce(given, axis=0) - np.float32(np.log(len(given)))
+        logs = [log_transformed(model(rows, pattern), "l3-hinge") for model in models]
+        score = np.logaddexp.reduce(logs, axis=0) - np.float32(np.log(len(logs)))
         pattern.data = (pattern.data + score).astype(np.float32)
-        found.append(_kept(pattern, keep, threads))
-    return sparse.vstack(found, format="csr") if len(found) > 1 else found[0]
+        best = top_k(pattern, keep, threads=threads).to_csr(pattern.shape[1])
+        blocks.append(_csr(best.data, best.indices, best.indptr, pattern.shape[1]))
+    return sparse.vstack(blocks, format="csr") if len(blocks) > 1 else blocks[0]
 
 
 def candidates(above: CSR, children: Int64) -> CSR:
@@ -72,10 +72,10 @@ def linear_margins(features: Features, ranker: Ranker, *, threads: int | None = 
 def head_margins(
     vectors: Any, weights: Float32, bias: Float32, children: Int64, device: torch.device
 ) -> Margins:
-    """Margins by a level's head, from text vectors; patterns must hold all children of a node.
+    """Margins by a level's head, from text vectors; patterns must contain all children of a node.
 
-    One product per node above the level, of its documents and its children: looking up a weight
-    vector for every place of the pattern takes many times as long.
+    There is one product per node above the level, of its documents and its children. Looking up a
+    weight vector for every entry of the pattern takes many times as long.
     """
     table, added = (torch.from_numpy(np.array(a, np.float32)).to(device) for a in (weights, bias))
     above = np.repeat(np.arange(len(children) - 1), np.diff(children))
@@ -92,11 +92,11 @@ def head_margins(
         ends = np.append(np.flatnonzero(np.diff(nodes[order])) + 1, len(order))
         for run in np.split(order, ends[:-1]) if len(order) else []:
             first, last = children[nodes[run[0]]], children[nodes[run[0]] + 1]
-            places = starts[run][:, None] + np.arange(last - first)
+            entries = starts[run][:, None] + np.arange(last - first)
             product = texts[torch.from_numpy(documents[run]).to(device)] @ table[first:last].T
-            out[torch.from_numpy(places).to(device)] = product + added[first:last]
-        found: Float32 = out.cpu().numpy()
-        return found
+            out[torch.from_numpy(entries).to(device)] = product + added[first:last]
+        values: Float32 = out.cpu().numpy()
+        return values
 
     return margins
 
@@ -104,13 +104,13 @@ def head_margins(
 def chosen_nodes(
     true: CSR, predicted: CSR | None, negatives: Literal["tfn", "man", "tfn+man"]
 ) -> CSR:
-    """Documents x nodes above a level: 1 where the children of a node see a document."""
-    flat = [
-        _csr(np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr, matrix.shape[1])
-        for matrix, wanted in ((true, "tfn"), (predicted, "man"))
-        if wanted in negatives and matrix is not None
+    """Documents x nodes above a level: 1 for the nodes whose children learn from a document."""
+    patterns = [
+        _ones(matrix, matrix.shape[1])
+        for matrix, kind in ((true, "tfn"), (predicted, "man"))
+        if kind in negatives and matrix is not None
     ]
-    return flat[0] if len(flat) == 1 else flat[0].maximum(flat[1])
+    return patterns[0] if len(patterns) == 1 else patterns[0].maximum(patterns[1])
 
 
 def train_level(
@@ -124,11 +124,11 @@ def train_level(
     seed: int,
     threads: int | None,
 ) -> Ranker:
-    """A linear model of one level, ``tree`` being the level under the one above it.
+    """A linear model of one level; ``tree`` has this level and the one above.
 
-    ``counts`` are the documents' labels below each node: they choose the positives and, where
-    ``weighted`` or ``params.relevance`` says so, what errors on these cost. ``above`` are the nodes
-    whose children learn from a document; None on the first level.
+    ``counts`` are the documents' labels below each node: they are the positives and, if
+    ``weighted`` or ``params.relevance`` says so, the costs of errors. ``above`` are the nodes whose
+    children learn from a document; None on the first level.
     """
     cost = weighted or params.relevance == "induce"
     settings = {"label_weights": "cost" if cost else "ignore", "label_C": None}
@@ -159,14 +159,13 @@ def bootstrapped(
     seed: int,
     threads: int | None,
 ) -> tuple[Float32, Float32]:
-    """Weights (nodes x width) and biases of a linear model on text vectors, to begin a head with.
+    """Weights (nodes x width) and biases of a linear model on text vectors, to initialise a head.
 
-    With ``scaled``, C is for vectors of length 1 on average. Vectors of an encoder are much longer:
-    a C that is meant for them as they are fits the documents so well that no loss is left from
-    which the encoder could learn.
+    With ``scaled``, C is for vectors with a mean length of 1. An encoder's vectors are much longer,
+    and the same C would fit the documents so well that no loss is left to train the encoder.
     """
     length = mean_length(vectors) if scaled else 1.0
-    # As if vectors, and weights the other way round, were scaled; the bias is the same for both.
+    # This is the same as dividing the vectors by their length and scaling the weights back.
     params = RankerParams(C=C / length**2, bias=length, eps=eps, threshold=0.0, storage="float32")
     ranker = train_level(
         Features(dense=vectors),
@@ -192,15 +191,13 @@ def mean_length(vectors: Any) -> float:
 
 
 def found_share(predicted: CSR, counts: CSR) -> float:
-    """Share of the documents' labels that lie below the nodes predicted for them."""
-    flat = _csr(
-        np.ones(predicted.nnz, np.float32), predicted.indices, predicted.indptr, counts.shape[1]
-    )
-    return float(counts.multiply(flat).sum() / max(counts.sum(), 1))
+    """Share of the documents' labels that are below their predicted nodes."""
+    hits = counts.multiply(_ones(predicted, counts.shape[1])).sum()
+    return float(hits / max(counts.sum(), 1))
 
 
 def _blocks(above: CSR, children: Int64) -> Iterator[slice]:
-    """Slices of documents that together have about as many candidates as are scored together."""
+    """Slices of documents with about ``CANDIDATES`` candidates."""
     sizes = np.diff(children)[above.indices]
     before = offsets(sizes)[above.indptr]
     first, documents = 0, above.shape[0]
@@ -213,9 +210,9 @@ def _blocks(above: CSR, children: Int64) -> Iterator[slice]:
             return
 
 
-def _kept(scores: CSR, keep: int, threads: int | None) -> CSR:
-    kept = top_k(scores, keep, threads=threads).to_csr(scores.shape[1])
-    return _csr(kept.data, kept.indices, kept.indptr, scores.shape[1])
+def _ones(matrix: CSR, columns: int) -> CSR:
+    """The pattern of a matrix."""
+    return _csr(np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr, columns)
 
 
 def _csr(data: Any, indices: Any, indptr: Any, columns: int) -> CSR:

@@ -21,28 +21,26 @@ from labelgrove.nn.training.checkpoint import fill
 
 @dataclass(frozen=True)
 class Standard:
-    """What is subtracted from text vectors, and what the rest is multiplied with."""
+    """How to standardise text vectors: subtract the mean, multiply with the scale."""
 
     mean: Float32
     scale: Float32
 
     def state(self) -> Part:
-        """For the run folder."""
         return Part({}, dict(vars(self)))
 
     @classmethod
     def from_state(cls, part: Part) -> Standard:
-        """From the run folder."""
         return cls(part.arrays["mean"], part.arrays["scale"])
 
 
 def beside(terms: CSR, vectors: Any) -> Features:
-    """tf-idf rows as they are with text vectors of unit length: the paper's Phi_cat."""
+    """tf-idf rows and text vectors of unit length: the paper's Phi_cat."""
     return Features(terms, beside_terms(np.asarray(vectors), "l2"))
 
 
 def network_of(encoder: Encoder, head: torch.nn.Module, standard: Standard | None) -> Network:
-    """An encoder whose last states, standardised, a head reads."""
+    """An encoder and a head that reads its last states, standardised."""
     network = Network(encoder, head, (-1,))
     if standard is not None:
         network.mean.copy_(torch.from_numpy(np.array(standard.mean)))
@@ -51,7 +49,7 @@ def network_of(encoder: Encoder, head: torch.nn.Module, standard: Standard | Non
 
 
 def standardise(encoder: Encoder, tokens: Tokens, precision: str, *, device: str) -> Standard:
-    """How text vectors are standardised on all levels."""
+    """The standardisation of text vectors on all levels."""
     network = network_of(encoder, torch.nn.Identity(), None)
     make_runner(network, device, precision).standardise(tokens)
     return Standard(network.mean.cpu().numpy(), network.scale.cpu().numpy())
@@ -66,7 +64,7 @@ def embedded(
     precision: str,
     progress: Any = None,
 ) -> Float32:
-    """Text vectors on the device and in the arithmetic that the method asks for."""
+    """Text vectors, computed on this device in this precision."""
     network = network_of(encoder, torch.nn.Identity(), standard)
     runner = make_runner(network.train(encoder.training), device, precision)
     vectors = np.zeros((len(tokens), encoder.width), np.float32)
@@ -84,7 +82,7 @@ def embedded(
 
 
 def restore(encoder: Encoder, network: Part) -> Encoder:
-    """The encoder with the weights that a level left."""
+    """The encoder with the weights after a level."""
     stored = {
         name.removeprefix("weights/"): torch.from_numpy(np.array(array))
         for name, array in network.arrays.items()

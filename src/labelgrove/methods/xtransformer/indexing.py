@@ -1,7 +1,7 @@
-"""Semantic label indexing: labels become vectors, and vectors clusters for a matcher to learn.
+"""Semantic label indexing: label vectors, and clusters of them for a matcher to learn.
 
-What two labels have in common is read off their documents' words (pifa-tfidf), off what a
-fine-tuned encoder makes of their documents (pifa-neural), or off their own names (text-emb).
+Labels are similar if their documents share words (pifa-tfidf), if an encoder gives their documents
+similar vectors (pifa-neural), or if it does so for their own texts (text-emb).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class IndexingParams(Params):
 
     vectors: Literal["pifa-tfidf", "pifa-neural", "text-emb"] = param(
         "pifa-tfidf",
-        help="what labels are clustered by: the tf-idf of their documents, embeddings of their "
-        "documents, or an embedding of their own text",
+        help="label vectors: the tf-idf of their documents, embeddings of their documents, or an "
+        "embedding of their own text",
     )
     clusters: int | Literal["auto"] = param(
         "auto", ge=1, help="number of clusters, a power of two; auto: 50 to 100 labels in each"
     )
     embeddings: Literal["fine-tuned", "pretrained"] = param(
         "fine-tuned",
-        help="embeddings of pifa-neural: of an encoder that was fine-tuned on pifa-tfidf clusters "
-        "first (published), or of the encoder as it comes, which saves that training",
+        help="encoder of pifa-neural: fine-tuned on pifa-tfidf clusters first (published), or as "
+        "downloaded, which saves that training",
     )
     text_encoder: str | None = param(
         None, help="encoder of the labels' texts for text-emb; none = the method's own"
@@ -47,20 +47,20 @@ class IndexingParams(Params):
     kmeans_iterations: int = param(20, ge=1, help="most rounds of k-means for one split")
 
 
-def cluster_count(labels: int, wanted: int | Literal["auto"] = "auto") -> int:
-    """Clusters for so many labels: what was asked for, or the number that the public code takes.
+def cluster_count(labels: int, clusters: int | Literal["auto"] = "auto") -> int:
+    """The given number of clusters, checked, or the number that the public code chooses.
 
     >>> [cluster_count(n) for n in (3_956, 30_938, 13_330, 501_070)]
     [64, 512, 256, 8192]
     """
-    if wanted == "auto":
+    if clusters == "auto":
         depth = int(math.log2(labels // 100 + 1)) + 1
         return 1 << min(depth, int(math.log2(labels)))
-    if wanted & (wanted - 1):
-        raise ConfigError(f"indexing.clusters: must be a power of two, got {wanted}")
-    if wanted > labels:
-        raise ConfigError(f"indexing.clusters: {wanted} clusters, but only {labels} labels")
-    return wanted
+    if clusters & (clusters - 1):
+        raise ConfigError(f"indexing.clusters: must be a power of two, got {clusters}")
+    if clusters > labels:
+        raise ConfigError(f"indexing.clusters: {clusters} clusters, but only {labels} labels")
+    return clusters
 
 
 def cluster_tree(
@@ -88,7 +88,7 @@ def by_documents(features: Any, labels: Any, *, threads: int | None = None) -> F
 def by_own_text(
     strings: Strings, encoder: EncoderParams, *, device: str, threads: int | None = None
 ) -> Features:
-    """Label vectors out of the labels' own texts: the mean of the tokens' states."""
+    """Label vectors from the labels' own texts: the mean of the tokens' states."""
     params = EncoderParams(**encoder.get_params() | {"pooling": "mean"})
     reader = load_encoder(params)
     tokens = tokenize(strings, reader, reader.max_tokens, threads=threads)

@@ -1,4 +1,4 @@
-"""Labels of a document's best clusters, put in order by a linear ranker.
+"""A linear ranker that orders the labels of a document's best clusters.
 
 A label's score is sigma(g, h): g is the matcher's margin for the label's cluster, h the ranker's
 margin for the label. A label outside the best clusters has no score.
@@ -30,45 +30,44 @@ from labelgrove.ranking.relevance import targets
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.predictions import ScoreKind
 
-PAIRS_AT_ONCE = 1 << 22  # of a document and a label
+PAIRS_AT_ONCE = 1 << 22  # pairs of a document and a label
+SCORE_KINDS: dict[str, ScoreKind] = {
+    "ranker": "margin",
+    "product": "product",
+    "learnt": "probability",
+}
 
 Transform = Literal["sigmoid", "l1-hinge", "l2-hinge", "l3-hinge", "l4-hinge"]
 
 
 @dataclass(frozen=True)
 class Matched:
-    """What a matcher makes of documents: best clusters, best first, their margins, text vectors.
-
-    Vectors have unit length.
-    """
+    """A matcher's clusters of documents (best first), their margins, and unit text vectors."""
 
     clusters: Int32
     margins: Float32
     vectors: DenseBlock
 
     def state(self) -> Part:
-        """For the run folder."""
         return Part({}, dict(vars(self)))
 
     @classmethod
     def from_state(cls, part: Part) -> Matched:
-        """From the run folder."""
         return cls(**part.arrays)
 
 
 @dataclass
 class RankingParams(Params):
-    """What the ranker reads, and how its margin and the matcher's become one score."""
+    """What the ranker reads, and how to combine its margin with the matcher's."""
 
     features: Literal["tfidf", "neural", "both"] = param(
         "both", help="what the ranker reads: tf-idf, the matcher's text vectors, or both"
     )
     scale: Literal["joint", "blocks"] = param(
-        "joint",
-        help="unit length of both kinds of features together (published) or of each of them",
+        "joint", help="unit length of both kinds of features together (published) or of each"
     )
     clusters_kept: int = param(
-        10, ge=1, help="best clusters of the matcher whose labels are ranked, and are negatives"
+        10, ge=1, help="best clusters of the matcher, whose labels are ranked or are negatives"
     )
     combine: Literal["ranker", "product", "learnt"] = param(
         "ranker",
@@ -82,32 +81,22 @@ class RankingParams(Params):
 
     @property
     def score_kind(self) -> ScoreKind:
-        """What the scores are."""
-        kinds: dict[str, ScoreKind] = {
-            "ranker": "margin",
-            "product": "product",
-            "learnt": "probability",
-        }
-        return kinds[self.combine]
+        """The kind of the scores."""
+        return SCORE_KINDS[self.combine]
 
 
 def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool) -> None:
-    """Refuses settings that do not go together, before hours of training."""
+    """Refuses settings that contradict each other, before hours of training."""
     if ranker.negatives == "given":
         raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
     if params.combine == "learnt" and not held_out:
         raise ConfigError(
-            "ranking.combine: learnt needs held-out documents; raise held_out or choose another"
+            "ranking.combine: learnt needs held-out documents; raise held_out or choose product"
         )
 
 
 def ranker_features(terms: CSR, vectors: Any, params: RankingParams) -> Features:
-    """The blocks that the ranker reads, scaled as ``params`` says; rows that are zero stay zero.
-
-    >>> both = ranker_features(as_csr([[2.0]]), np.array([[3.0]]), RankingParams())
-    >>> both.to_csr().toarray().round(4)
-    array([[0.7071, 0.7071]], dtype=float32)
-    """
+    """The blocks that the ranker reads, scaled as ``params`` says; zero rows stay zero."""
     blocks = Features(
         None if params.features == "neural" else l2_normalised(terms).sparse,
         None if params.features == "tfidf" else l2_normalised(vectors).dense,
@@ -129,11 +118,11 @@ def train_cluster_ranker(
 ) -> Ranker:
     """A classifier per label, trained on the documents that see the label's cluster.
 
-    ``ranker.negatives`` says who these are: documents that bear a label of the cluster (tfn), for
+    ``ranker.negatives`` selects them: documents with a label of the cluster (tfn), documents for
     which the cluster is among the matcher's best (man), or both.
     """
     seen = seen_clusters(labels, tree, matched, params, ranker)
-    if tree.widths[0] == tree.labels:  # as wide as labels are, it is read as their columns
+    if tree.widths[0] == tree.labels:  # a shortlist of this width is read as label columns
         seen = seen[:, tree.leaf_positions]
     return train_ranker(
         features,
@@ -161,7 +150,7 @@ def seen_clusters(
         if count > matched.clusters.shape[1] < tree.widths[0]:
             raise ConfigError(
                 f"ranker.mined_nodes: at most {matched.clusters.shape[1]} clusters of a document "
-                f"are remembered, got {count}; raise ranking.clusters_kept"
+                f"are stored, got {count}; raise ranking.clusters_kept"
             )
         best = matched.clusters[:, :count]
         indptr = np.arange(len(best) + 1) * best.shape[1]
@@ -186,12 +175,12 @@ class LearntScore:
     def fit(cls, g: Float32, h: Float32, true: Any) -> LearntScore:
         """The logistic regression of ``true`` on both margins."""
         rows = np.column_stack([g, h, np.ones(len(g))]).astype(np.float64)
-        ridge = np.array([1e-3, 1e-3, 1e-6])  # separable pairs must not drive weights to infinity
+        ridge = np.array([1e-3, 1e-3, 1e-6])  # keeps the weights of separable pairs finite
         return cls(*fit_logistic(rows, np.asarray(true, np.float64), ridge).tolist())
 
 
 class ClusterRanker:
-    """The ranker with its way to score; makes predictions out of what a matcher found."""
+    """The ranker and its scoring; turns a matcher's clusters into predictions."""
 
     def __init__(
         self, ranker: Ranker, params: RankingParams, learnt: LearntScore | None = None
@@ -205,14 +194,13 @@ class ClusterRanker:
         return self.ranker.tree
 
     def cluster_mask(self, mask: LabelMask | None) -> LabelMask | None:
-        """The clusters in which a mask leaves labels."""
+        """The clusters that have labels of a mask."""
         if mask is None:
             return None
-        left = np.flatnonzero(self._labels_left(mask))
-        return LabelMask.from_columns(left, self.tree.widths[0])
+        return LabelMask.from_columns(np.flatnonzero(self._allowed(mask)), self.tree.widths[0])
 
-    def _labels_left(self, mask: LabelMask | None) -> Int64:
-        """How many labels each cluster has that may come."""
+    def _allowed(self, mask: LabelMask | None) -> Int64:
+        """The number of allowed labels of each cluster."""
         starts = self.tree.children(1)
         if mask is None:
             return np.diff(starts)
@@ -220,8 +208,8 @@ class ClusterRanker:
         return np.diff(before[starts]).astype(np.int64)
 
     def clusters_for(self, k: int, mask: LabelMask | None = None) -> int:
-        """How many clusters must be looked at: as the settings say, or as k labels need."""
-        return max(*nodes_needed([self._labels_left(mask)], k), self.params.clusters_kept)
+        """The number of clusters to search: as in the settings, or more if k labels need them."""
+        return max(*nodes_needed([self._allowed(mask)], k), self.params.clusters_kept)
 
     def best_labels(
         self,
@@ -232,16 +220,13 @@ class ClusterRanker:
         mask: LabelMask | None = None,
         threads: int | None = None,
     ) -> tuple[Int32, Float32, Int32]:
-        """Columns, scores and counts of the k best labels of each document, of those in ``mask``.
-
-        A mask must be the one that ``matched`` was found with.
-        """
+        """Columns, scores and counts of the k best labels in ``mask``, the one of ``matched``."""
         k = min(k, self.tree.labels if mask is None else len(mask))
         columns = np.full((len(matched.clusters), k), -1, np.int32)
         scores = np.full(columns.shape, -np.inf, np.float32)
         counts = np.zeros(len(columns), np.int32)
-        kept = self.clusters_for(k, mask)
-        for rows, g, h in self._margins(terms, matched, kept, threads, mask):
+        clusters = self.clusters_for(k, mask)
+        for rows, g, h in self._margins(terms, matched, clusters, threads, mask):
             g.data = self._combined(g.data, h)
             best = top_k(g, k, threads=threads)
             width = best.columns.shape[1]
@@ -250,10 +235,10 @@ class ClusterRanker:
         return columns, scores, counts
 
     def learn(self, terms: CSR, matched: Matched, labels: CSR, *, threads: int | None) -> None:
-        """Learns how to combine both margins from documents that neither of them has seen."""
+        """Learns how to combine both margins from documents that neither model has seen."""
         pairs = []
         for rows, g, h in self._margins(terms, matched, self.params.clusters_kept, threads):
-            pairs.append((g.data, h, _borne(labels[rows], g)))
+            pairs.append((g.data, h, _is_label(labels[rows], g)))
             if sum(len(part[1]) for part in pairs) >= PAIRS_AT_ONCE:
                 break  # more than enough for three numbers
         if not pairs or not any(true.any() for _, _, true in pairs):
@@ -261,42 +246,42 @@ class ClusterRanker:
         self.learnt = LearntScore.fit(*(np.concatenate(part) for part in zip(*pairs, strict=True)))
 
     def recall(self, matched: Matched, labels: CSR) -> float:
-        """Share of the true labels that lie in the clusters that are looked at."""
-        kept = matched.clusters[:, : self.params.clusters_kept]
+        """Share of the true labels that are in the searched clusters."""
+        searched = matched.clusters[:, : self.params.clusters_kept]
         rows = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
         needed = self.tree.parents[1][self.tree.leaf_positions[labels.indices]]
-        found = (kept[rows] == needed[:, None]).any(axis=1)
-        return float(found.mean()) if len(found) else 0.0
+        hits = (searched[rows] == needed[:, None]).any(axis=1)
+        return float(hits.mean()) if len(hits) else 0.0
 
     def _margins(
         self,
         terms: CSR,
         matched: Matched,
-        kept: int,
+        count: int,
         threads: int | None,
         mask: LabelMask | None = None,
     ) -> Iterator[tuple[slice, CSR, Float32]]:
-        """Blocks of documents: sparse matrices of g over their candidates, and h beside it."""
-        clusters = matched.clusters[:, :kept]
+        """Blocks of documents: rows, a sparse matrix of g over their candidates, and h."""
+        clusters = matched.clusters[:, :count]
         largest = int(np.diff(self.tree.children(1)).max()) * clusters.shape[1]
         step = max(1, PAIRS_AT_ONCE // largest)
         for first in range(0, len(clusters), step):
             rows = slice(first, first + step)
-            g = self._candidates(clusters[rows], matched.margins[rows, :kept], mask)
+            g = self._candidates(clusters[rows], matched.margins[rows, :count], mask)
             features = ranker_features(terms[rows], matched.vectors[rows], self.params)
             h = self.ranker.score(features, g, params=OWN_MARGIN, threads=threads)
             yield rows, g, h.data
 
     def _candidates(self, clusters: Int32, margins: Float32, mask: LabelMask | None) -> CSR:
-        """Documents x labels: the cluster's margin at every label of each document's clusters."""
+        """Documents x labels: the cluster's margin for every label of each document's clusters."""
         leaves, sizes = children_of(clusters.ravel(), self.tree.children(1))
         columns = self.tree.leaf_labels[leaves]
         indptr = offsets(sizes.reshape(clusters.shape).sum(axis=1))
         values = np.repeat(margins.ravel(), sizes)
         if mask is not None:
-            left = mask.allowed[columns]
-            indptr = offsets(left)[indptr]
-            columns, values = columns[left], values[left]
+            allowed = mask.allowed[columns]
+            indptr = offsets(allowed)[indptr]
+            columns, values = columns[allowed], values[allowed]
         shape = (len(clusters), self.tree.labels)
         matrix = sparse.csr_array((values, columns, indptr), shape=shape)
         matrix.sort_indices()
@@ -312,12 +297,11 @@ class ClusterRanker:
         return self.learnt(g, h)
 
 
-def _borne(labels: CSR, pattern: CSR) -> Any:
-    """Which stored places of the pattern are labels of the document."""
-    width = pattern.shape[1]
+def _is_label(labels: CSR, pattern: CSR) -> Any:
+    """Whether each stored entry of the pattern is a label of the document."""
 
-    def places(matrix: CSR) -> Any:
+    def cells(matrix: CSR) -> Any:
         rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
-        return rows * width + matrix.indices
+        return rows * pattern.shape[1] + matrix.indices
 
-    return np.isin(places(pattern), places(labels), assume_unique=True)
+    return np.isin(cells(pattern), cells(labels), assume_unique=True)
