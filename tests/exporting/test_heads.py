@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from labelgrove.errors import ModelFormatError
 from labelgrove.exporting.heads import FlatHead, Reader, TreeHeads, heads_from_part
-from labelgrove.exporting.write import _heads_part, _searched_tree
 from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.cascadexml.method import CascadeXML
 from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams
+from labelgrove.methods.lightxml.method import LightXML
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
+from labelgrove.methods.xtransformer.method import XTransformer
 from labelgrove.methods.xtransformer.net import MatcherNet
 from support.nn_problems import random_states, random_tree, randomise
 
 WIDTH, LABELS, DOCUMENTS = 6, 40, 70  # more documents than one block of the search
+
+
+def exported(net: Any, tree: Any) -> dict[str, Any]:
+    """The parts that a model with these heads and this tree exports."""
+    nothing = torch.zeros(0)
+    network = SimpleNamespace(heads=net, mean=nothing, scale=nothing, encoder=None, layers=())
+    model: Any = SimpleNamespace(network_=network, tree_=tree, _ranking_parts=dict)
+    if isinstance(net, MatcherNet):
+        return XTransformer.pieces(model).parts
+    return (LightXML if isinstance(net, LightXmlNet) else CascadeXML)._exported_heads(model)
 
 
 def check(net: Any, tree: Any, layers: int, seed: int, *, groups: bool = True) -> None:
@@ -25,7 +40,9 @@ def check(net: Any, tree: Any, layers: int, seed: int, *, groups: bool = True) -
     net.eval()
     states = random_states(rng, layers, DOCUMENTS, WIDTH)
     block = np.stack([state.detach().numpy() for state in states], 1)
-    heads = heads_from_part(_heads_part(net), tree)
+    parts = exported(net, tree)
+    searched = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
+    heads = heads_from_part(parts["heads"], searched)
     labels = len(net.output_layer()[1])
     few = LabelMask.from_columns(rng.choice(labels, 5, replace=False), labels)
     for k in (1, 4, labels):
@@ -64,9 +81,8 @@ def test_groups_and_labels(sigmoid: bool, score: str) -> None:
         layers=2, bottleneck=5, groups_kept=3, bottleneck_sigmoid=sigmoid, score=score
     )
     net = LightXmlNet(WIDTH, LABELS, tree, params)
-    searched = _searched_tree(net, tree)
-    assert searched.widths == (9, LABELS)
-    check(net, searched, 2, 1)
+    assert LabelTree.from_state(exported(net, tree)["tree"]).widths == (9, LABELS)
+    check(net, tree, 2, 1)
 
 
 def test_one_head() -> None:
@@ -87,6 +103,6 @@ def test_heads_that_do_not_fit_their_tree_are_refused() -> None:
     tree = random_tree(np.random.default_rng(0), [4, LABELS])
     with pytest.raises(ModelFormatError, match="other levels"):
         TreeHeads(Reader("mixed"), tree, [(np.zeros((4, 2), np.float32), None)], kept=[])
-    part = _heads_part(CascadeNet(WIDTH, tree))
+    part = exported(CascadeNet(WIDTH, tree), tree)["heads"]
     with pytest.raises(ModelFormatError, match="no tree"):
         heads_from_part(part, None)
