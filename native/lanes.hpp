@@ -11,8 +11,6 @@
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(LABELGROVE_PLAIN_LANES)
 #define LABELGROVE_VECTOR_TYPE 1
 #define LABELGROVE_INLINE [[gnu::always_inline]] inline
-// Vectors are only passed between inlined functions, so their calling convention does not matter.
-#pragma GCC diagnostic ignored "-Wpsabi"
 #else
 #define LABELGROVE_VECTOR_TYPE 0
 #define LABELGROVE_INLINE inline

@@ -1,4 +1,4 @@
-"""Paints the pictures of the service's page: a model of invented goods, served and photographed.
+"""Takes the pictures of the service's page and of a report, with a model of invented goods.
 
 Needs Chromium, playwright and Pillow: PYTHONPATH=tests python docs/images/page_pictures.py
 """
@@ -15,6 +15,8 @@ from PIL import Image
 from labelgrove import Linear, calibrate
 from labelgrove.datasets import shop_corpus
 from labelgrove.labels.tree import TreeParams
+from labelgrove.report import write_report
+from labelgrove.text.tfidf import TfidfParams
 from support.browsing import browser, visiting
 from support.services import running
 
@@ -75,6 +77,13 @@ def main() -> None:
                 page.wait_for_selector("#model-facts section")
                 shots.append(page.screenshot())
                 save("page-phone.webp", *shots)
+        plain = Linear(tree=model.tree, tfidf=TfidfParams(max_features=2000)).fit(train)
+        report = Path(folder) / "report.html"
+        name = {"name": "model", "data_name": "test.jsonl"}
+        write_report(model, held_out, report, against={"fewer words": plain}, **name)
+        page = started.new_page(viewport={"width": 1000, "height": 1100})
+        page.goto(report.as_uri())
+        save("report.webp", page.screenshot())
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def test_documents_and_labels_go_into_a_new_folder(
 def test_what_people_read(run: Any, model: Path, tmp_path: Path) -> None:
     data = write(tmp_path / "new.jsonl", NEW)
     done = run("update", model, "--data", data, "--output", tmp_path / "grown", "--only-new")
-    assert "12 documents: 1 label added, 0 trained anew" in done.stderr
+    assert "12 documents: 1 label added, 0 retrained" in done.stderr
     assert "train the model from scratch soon" not in done.stderr  # a ninth more labels
     again = run(
         "update",
@@ -94,6 +94,6 @@ def test_notes_on_labels_of_the_table_are_told_beside_those_on_documents(
     flags = ["--data", data, "--labels", table, "--set", "max_added=0.05"]
     done = run("update", model, *flags, "--out", tmp_path / "grown", "--json")
     result = json.loads(done.stdout)
-    assert any("were at hand" in note for note in result["notes"])
+    assert any("were given" in note for note in result["notes"])
     assert any("no term that tf-idf knows" in note for note in result["notes"])
     assert sum("max_added" in reason for reason in result["reasons"]) == 1

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
+from labelgrove.core.part import Part
 from labelgrove.errors import ModelFormatError
 from labelgrove.exporting.heads import FlatHead, Reader, TreeHeads, heads_from_part
 from labelgrove.labels.masks import LabelMask
@@ -17,24 +17,25 @@ from labelgrove.methods.cascadexml.method import CascadeXML
 from labelgrove.methods.cascadexml.net import CascadeNet, CascadeParams
 from labelgrove.methods.lightxml.method import LightXML
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
-from labelgrove.methods.xtransformer.method import XTransformer
 from labelgrove.methods.xtransformer.net import MatcherNet
 from support.nn_problems import random_states, random_tree, randomise
 
 WIDTH, LABELS, DOCUMENTS = 6, 40, 70  # more documents than one block of the search
 
 
-def exported(net: Any, tree: Any) -> dict[str, Any]:
-    """The parts that a model with these heads and this tree exports."""
-    nothing = torch.zeros(0)
-    network = SimpleNamespace(heads=net, mean=nothing, scale=nothing, encoder=None, layers=())
-    model: Any = SimpleNamespace(network_=network, tree_=tree, _ranking_parts=dict)
+def exported(net: Any, tree: LabelTree | None) -> dict[str, Part]:
+    """The parts that the method of a network exports of its heads."""
     if isinstance(net, MatcherNet):
-        return XTransformer.pieces(model).parts
-    return (LightXML if isinstance(net, LightXmlNet) else CascadeXML)._exported_heads(model)
+        weight, bias = net.output_layer()
+        config = {"reads": "single", "sigmoid": False, "probabilities": False, "kept": None}
+        return {"heads": Part(config, {"tables/0/weight": weight, "tables/0/bias": bias})}
+    model: Any = CascadeXML() if isinstance(net, CascadeNet) else LightXML()
+    model.network_, model.tree_ = SimpleNamespace(heads=net), tree
+    parts: dict[str, Part] = model._exported_heads()
+    return parts
 
 
-def check(net: Any, tree: Any, layers: int, seed: int, *, groups: bool = True) -> None:
+def check(net: Any, tree: LabelTree | None, layers: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     randomise(net, rng)
     net.eval()

@@ -106,7 +106,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, quick_graphs: None) -> N
     model.save(tmp_path / "plain")
     with pytest.raises(ConfigError, match="not an exported model"):
         ExportedModel.load(tmp_path / "plain")
-    with pytest.raises(UnsupportedError, match="exported already"):
+    with pytest.raises(UnsupportedError, match="already exported"):
         labelgrove.export(out, tmp_path / "twice")
     with pytest.raises(UnsupportedError, match="take the one it came from"):
         explain(out, TEXTS[0], str(model.index_.ids[0]))

@@ -199,7 +199,7 @@ def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
         labelgrove.export(words, tmp_path / "out")
     with pytest.raises(NotFittedError):
         labelgrove.export(create("lightxml", tiny_training()), tmp_path / "out")
-    with pytest.raises(ConfigError, match="wants a model or a model folder"):
+    with pytest.raises(ConfigError, match="needs a model or a model folder"):
         labelgrove.export(7, tmp_path / "out")
     with pytest.raises(ConfigError, match="fp32 or int8"):
         labelgrove.export(linear, tmp_path / "out", precision="int4")  # type: ignore[arg-type]
@@ -239,7 +239,7 @@ def test_a_graph_that_onnxruntime_cannot_open(tmp_path: Path, exported: Path) ->
     model = onnx.load(exported / GRAPH)
     model.opset_import[0].version = 999
     onnx.save(model, tmp_path / GRAPH)
-    with pytest.raises(ModelFormatError, match="cannot open it; a newer one may"):
+    with pytest.raises(ModelFormatError, match="cannot open it"):
         open_session(tmp_path / GRAPH, 1)
 
 

@@ -1,4 +1,5 @@
 import gzip
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy import sparse
 from labelgrove import LabelIndex, Linear, RankerParams, TreeParams
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.given_trees import (
+    ThesaurusReport,
     groups_from_thesaurus,
     read_broader,
     read_label_tree,
@@ -254,3 +256,9 @@ def test_groups_reach_through_every_broader_concept_and_past_cycles():
     }
     again = LabelIndex.from_state(index.with_groups(groups).state()).groups
     assert {n: c.tolist() for n, c in again.items()} == {n: c.tolist() for n, c in groups.items()}
+
+
+def test_a_report_names_only_what_happened():
+    report = ThesaurusReport(labels=3000, levels=2, widest=2, cycles=1)
+    assert str(report) == "3,000 labels on 2 levels, at most 2 children per node; 1 cycle cut"
+    assert "2 cycles cut" in str(replace(report, cycles=2))

@@ -13,6 +13,8 @@ from labelgrove.labels.tree import LabelTree, TreeParams, build_tree, children_o
 from reference.kmeans import balanced_kmeans
 from support.blocks import KINDS, as_blocks
 
+pytestmark = pytest.mark.kernel
+
 
 def random_points(rows, columns=30, density=0.2, seed=0):
     rng = np.random.default_rng(seed)
@@ -40,7 +42,6 @@ def test_shape(labels, leaf, branching, top, widths):
     assert sizes.max() - sizes.min() <= 1
 
 
-@pytest.mark.kernel
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
 def test_kmeans_agrees_with_the_literal_version(seed, kind):
@@ -51,7 +52,6 @@ def test_kmeans_agrees_with_the_literal_version(seed, kind):
     assert found.tolist() == expected
 
 
-@pytest.mark.kernel
 @given(
     rows=st.integers(2, 40),
     columns=st.integers(1, 70),
@@ -79,7 +79,6 @@ def test_dense_columns_count_as_sparse_ones_do(rows, columns, tree, half, seed):
     assert trees[0] == trees[1] == trees[2]
 
 
-@pytest.mark.kernel
 @given(
     rows=st.integers(1, 60),
     density=st.sampled_from([0.0, 0.05, 0.5]),
@@ -98,7 +97,6 @@ def test_trees_are_valid_and_do_not_depend_on_threads(rows, density, leaf, branc
     assert sorted(one.leaf_labels.tolist()) == list(range(rows))
 
 
-@pytest.mark.kernel
 @pytest.mark.parametrize("kind", KINDS)
 def test_planted_clusters_are_found(kind):
     rng = np.random.default_rng(0)
@@ -110,7 +108,6 @@ def test_planted_clusters_are_found(kind):
     assert (clusters == clusters[:, :1]).all()
 
 
-@pytest.mark.kernel
 def test_identical_and_empty_labels_are_split_all_the_same():
     same = build_tree(np.ones((10, 2)), TreeParams(branching=2, max_leaf_size=3))
     assert same.widths == (2, 4, 10)

@@ -32,22 +32,22 @@ def words(network: Network, count: int) -> Tokens:
 
 
 def states_of(network: Network, tokens: Tokens) -> torch.Tensor:
-    found = []
+    results = []
     runner = Runner(network, device=torch.device("cpu"), precision="fp32")
-    runner.each(tokens, lambda _, states: found.append(torch.stack(states, 1)))
-    return torch.cat(found)
+    runner.each(tokens, lambda _, states: results.append(torch.stack(states, 1)))
+    return torch.cat(results)
 
 
 def test_packed_texts_get_the_same_labels_as_padded_ones(network: Network) -> None:
     tokens = words(network, 40)
-    found = [
+    results = [
         Runner(network, device=torch.device("cpu"), precision="fp32", packed=packed).read(
             tokens, 3, vectors=True
         )
         for packed in (False, True)
     ]
-    np.testing.assert_array_equal(found[0][0], found[1][0])
-    for padded, packed in zip(found[0][1:], found[1][1:], strict=True):
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    for padded, packed in zip(results[0][1:], results[1][1:], strict=True):
         np.testing.assert_allclose(padded, packed, rtol=1e-4, atol=1e-5)
 
 

@@ -16,8 +16,7 @@ from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.methods import create
 from labelgrove.model.outline import expected_widths
 from labelgrove.planning import stages
-from labelgrove.planning.estimates import Estimate
-from labelgrove.planning.linear import Rates, Work, linear_work, sampled
+from labelgrove.planning.linear import Estimate, Rates, Work, linear_work, sampled
 from labelgrove.planning.plan import Plan, plan_training
 from labelgrove.ranking.solver import RankerParams
 

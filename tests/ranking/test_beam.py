@@ -6,8 +6,9 @@ from scipy import sparse
 
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.features import pifa
+from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
-from labelgrove.ranking.beam import POST_PROCESSORS, BeamSearch, SearchParams, TreeMask
+from labelgrove.ranking.beam import POST_PROCESSORS, BeamSearch, SearchParams
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.weights import ChunkedWeights
 from reference import beam as reference
@@ -119,7 +120,7 @@ def test_scores_of_given_labels_are_those_that_search_finds(trained, post_proces
 
 def test_a_mask_can_be_made_once(trained):
     x, ranker = trained
-    mask = TreeMask(ranker.tree, deny=[3, 4])
+    mask = LabelMask.from_columns(None, ranker.tree.labels, deny=[3, 4])
     again = ranker.search(x, k=4, allow=mask)
     for one, other in zip(again, ranker.search(x, k=4, deny=[3, 4]), strict=True):
         assert np.array_equal(one, other)

@@ -8,7 +8,13 @@ from labelgrove.core.arrays import as_csr
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.ranking.negatives import given_nodes, instance_lists, nodes_to_mine, predicted_nodes
+from labelgrove.ranking.negatives import (
+    given_nodes,
+    instance_lists,
+    nodes_to_mine,
+    predicted_nodes,
+    shortlisted,
+)
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
 from reference.beam import dense_weights
@@ -172,20 +178,15 @@ def test_bad_sample_weights(weights, message):
         train_ranker(x, y, TREE, sample_weight=weights)
 
 
-def test_given_negatives_per_level():
-    nodes = np.array([[0, 1, 0]])
-    levels = given_nodes([None, nodes], TREE, 1)
+def test_given_negatives_are_lifted_to_the_nodes_above():
+    labels = np.zeros((1, 6))
+    labels[0, [0, 5]] = 0.5
+    levels = given_nodes(labels, TREE, 1)
     assert levels[0] is None
-    assert levels[1].toarray().tolist() == nodes.tolist()
-    for given_matrices, message in [
-        ([nodes, nodes], "the first of them None"),
-        ([None], "give 2 entries"),
-        ([None, np.ones((1, 4))], "3 nodes above"),
-        (np.ones((1, 5)), "6 labels"),
-        (sparse.csr_array((2, 6)), "1 documents"),
-    ]:
+    assert np.array_equal(levels[1].toarray(), level_matrices(labels, TREE, "max")[0] > 0)
+    for shortlist, message in [(np.ones((1, 5)), "6 labels"), (sparse.csr_array((2, 6)), "1 doc")]:
         with pytest.raises(DataError, match=message):
-            given_nodes(given_matrices, TREE, 1)
+            given_nodes(shortlist, TREE, 1)
     with pytest.raises(ConfigError, match="no negatives were given"):
         train_ranker(*problem(0), TREE, RankerParams(negatives="given"))
 
@@ -207,3 +208,21 @@ def test_max_nonzeros_keeps_the_largest():
     few = dense_weights(train_ranker(as_csr(x), y, tree, few_params).levels[0], children, 8)
     cut = np.sort(np.abs(full), axis=1)[:, [-4]]
     assert np.array_equal(few, np.where(np.abs(full) >= cut, full, 0))
+
+
+def test_short_texts_mine_fewer_nodes():
+    assert [nodes_to_mine("auto", terms, beam=10) for terms in (17.0, 39.9, 40.0)] == [3, 3, 8]
+    assert nodes_to_mine(5, 17.0, beam=10) == 5
+    assert nodes_to_mine(None, 17.0, beam=10) == 10
+
+
+def test_shortlists_of_clusters_and_of_labels():
+    tree = LabelTree([[0, 0], [0, 0, 1]], [2, 1, 0])
+    clusters, leaves = shortlisted([[1, 0, 0]], tree, 1)
+    assert clusters.toarray().tolist() == [[0, 1]] and leaves.toarray().tolist() == [[0, 0, 1]]
+    clusters, leaves = shortlisted([[0.5, 0]], tree, 1)
+    assert clusters.toarray().tolist() == [[0.5, 0]] and leaves is None
+    with pytest.raises(DataError, match="1 documents x 2 clusters or x 3 labels, got 1 x 4"):
+        shortlisted([[1, 0, 0, 0]], tree, 1)
+    everyone, leaves = shortlisted([[1, 0]], LabelTree([[0, 0]], [1, 0]), 1)
+    assert everyone.toarray().tolist() == [[1]] and leaves.toarray().tolist() == [[0, 1]]

@@ -160,16 +160,14 @@ def test_shortlist_start_and_both_blocks_agree_with_the_literal_version(seed, by
     np.testing.assert_allclose(ranker.levels[-1].bias, expected[:, -1], atol=5e-3)
 
 
-def test_a_start_for_every_level_and_a_shortlist_survive_documents_left_out():
+def test_a_start_and_a_shortlist_survive_documents_left_out():
     _, features, y, head, bias = hybrid()
     weight = np.ones(len(y))
     weight[[3, 7]] = 0
     kept = np.flatnonzero(weight)
-    starts = [Start(head[:3], bias=bias[:3]), Start(head)]
-    left_out = train_ranker(
-        features, y, TREE, sample_weight=weight, shortlist=y, start=starts
-    )  # fmt: skip
-    fewer = train_ranker(features.take(kept), y[kept], TREE, shortlist=y[kept], start=starts)
+    start = Start(head, bias=bias)
+    left_out = train_ranker(features, y, TREE, sample_weight=weight, shortlist=y, start=start)
+    fewer = train_ranker(features.take(kept), y[kept], TREE, shortlist=y[kept], start=start)
     for name, array in fewer.state().arrays.items():
         assert np.array_equal(array, left_out.state().arrays[name]), name
 
@@ -178,7 +176,6 @@ def test_bad_starts_and_shortlists_are_refused():
     _, features, y, head, bias = hybrid()
     for options, message in [
         ({"start": Start(head[:3])}, "3 rows for 6 labels"),
-        ({"start": [Start(head)]}, "give 2 entries"),
         ({"start": Start(head[:, :2])}, "2 dense features, the documents have 5"),
         ({"start": Start(head, bias=np.full(6, np.nan))}, "NaN"),
         ({"start": Start(head, bias=bias), "params": RankerParams(bias=0.0)}, "bias is 0"),

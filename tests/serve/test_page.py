@@ -77,7 +77,7 @@ def test_calibrated_scores_are_chances(
         for shown in visit.page.locator(".ranking .label > .number").all_inner_texts():
             assert re.fullmatch(r"\d+(\.\d)? %", shown) and float(shown[:-2]) >= 30
         visit.page.goto(f"{client.base_url}/#/model")
-        assert "Labels are best given from" in visit.page.inner_text("#model-facts")
+        assert "Best threshold" in visit.page.inner_text("#model-facts")
 
 
 def drop(page: Any, name: str, content: str) -> None:

@@ -66,7 +66,7 @@ def test_many_texts_wait_for_a_busy_service_and_go_on_after_a_fault(
         page.check("input[value=lines]", force=True)
         page.fill("#text", "\n".join(f"kettle {number}" for number in range(60)))
         page.click("#find")
-        page.wait_for_selector("text=Going on by itself")
+        page.wait_for_selector("text=Continuing automatically")
         page.wait_for_selector("text=32 of 60 texts answered")
         assert "The service failed" in page.inner_text("#ask-problem")
         page.click("text=Go on")
@@ -79,7 +79,7 @@ def test_limits_and_a_lost_connection_are_sentences(browser: Any, shop_model: Pa
     with running(shop_model, **limits) as client, visiting(browser, client.base_url) as visit:
         page = visit.page
         for text, words in [
-            ("word " * 800, "more than the service takes at once"),
+            ("word " * 800, "too much for one request"),
             ("word " * 200, "did not accept this: texts[0]"),
         ]:
             page.fill("#text", text)
@@ -113,7 +113,7 @@ def test_the_token_is_asked_for_and_kept_for_the_tab(
         page.keyboard.press("Enter")
         page.wait_for_selector("#token-wrong:visible")
         page.keyboard.press("Escape")
-        page.wait_for_selector("text=wants a token")
+        page.wait_for_selector("text=needs a token")
         page.fill("#text", "typed meanwhile")
         page.keyboard.press("Control+Enter")
         page.get_by_role("button", name="Try again").click()

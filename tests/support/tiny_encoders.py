@@ -1,4 +1,4 @@
-"""Encoder folders of every family, made in a moment: random weights, a vocabulary of a few words.
+"""Encoder folders of every family, made quickly: random weights and a vocabulary of a few words.
 
 Their tokenizers are of the family's own class, with its special tokens in its own order.
 """

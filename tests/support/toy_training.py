@@ -152,7 +152,7 @@ def gradients_of_updates(params: LoopParams, **options: Any) -> dict[str, np.nda
     descend = Updates._descend
     model = Model(dropout=0.0)
 
-    def noted(self: Updates, step: int) -> None:
+    def recorded(self: Updates, step: int) -> None:
         for name, parameter in model.named_parameters():
             assert parameter.grad is not None
             arrays[f"{step} {name}"] = parameter.grad.numpy().copy()
@@ -161,7 +161,7 @@ def gradients_of_updates(params: LoopParams, **options: Any) -> dict[str, np.nda
             arrays[f"{step} {name}"] = full.numpy()
         descend(self, step)
 
-    Updates._descend = noted  # type: ignore[method-assign]
+    Updates._descend = recorded  # type: ignore[method-assign]
     try:
         result = run(model, params, **options)
     finally:

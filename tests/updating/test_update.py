@@ -248,15 +248,15 @@ def test_it_says_when_a_rebuild_is_due(model: Linear) -> None:
         assert any(named in reason for reason in growth.reasons)
     assert growth.to_json()["rebuild_due"] is True
     partial = model.update(*NEW, corpus=(OLD[0][:50], OLD[1][:50]))
-    assert any(note.startswith("50 of the 195 documents") for note in partial.notes)
+    assert any(note.startswith("50 of the 195 training documents") for note in partial.notes)
 
 
 def test_mistakes_are_named(model: Linear) -> None:
     for call, message in [
         (lambda: model.add_labels("red"), "must be a list"),
-        (lambda: model.add_labels(["kind shoe"]), "there already"),
+        (lambda: model.add_labels(["kind shoe"]), "already has"),
         (lambda: model.add_labels(["a", "a"]), "given twice"),
-        (lambda: model.add_labels([""]), "not empty"),
+        (lambda: model.add_labels([""]), "non-empty"),
         (lambda: model.add_labels(["a"], texts=["x", "y"]), "2 texts"),
         (lambda: model.add_labels(["a"], documents=["one text"]), "give a list of texts"),
         (lambda: model.add_labels(["a"], documents=[]), "for each of 1 labels"),
@@ -283,8 +283,8 @@ def test_labels_whose_text_has_no_known_word_are_spread_and_told_of(model: Linea
 def test_notes_do_not_tell_of_what_was_not_done(model: Linear) -> None:
     growth = model.update(*NEW, params=GrowthParams(retrain="new"))
     assert growth.retrained == ()
-    assert any("few documents to differ from" in note for note in growth.notes)
-    assert not any("moved" in note for note in growth.notes)
+    assert any("few negative documents" in note for note in growth.notes)
+    assert not any("adjusted" in note for note in growth.notes)
 
 
 def test_vectors_find_labels_whose_text_has_no_known_word() -> None:

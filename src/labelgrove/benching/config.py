@@ -59,11 +59,7 @@ class Bench:
 
     @classmethod
     def from_config(
-        cls,
-        config: Mapping[str, Any],
-        *,
-        settings: Sequence[str] = (),
-        folder: str | Path = ".",
+        cls, config: Mapping[str, Any], *, settings: Sequence[str] = (), folder: str | Path = "."
     ) -> Bench:
         """Read the ``[[methods]]`` tables and the keys that they share.
 

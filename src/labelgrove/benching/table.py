@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-METRICS = (
-    *("P@1", "P@3", "P@5", "R@1", "R@3", "R@5"),
-    *("nDCG@5", "PSP@1", "PSP@3", "PSP@5"),
-)
+METRICS = (*("P@1", "P@3", "P@5", "R@1", "R@3", "R@5"), *("nDCG@5", "PSP@1", "PSP@3", "PSP@5"))
 GAINS = ("P@1", "P@3", "P@5")
 
 

@@ -171,18 +171,19 @@ def calibrate(
     predictions = model.predict(documents, k=check_k(k), raw=True, threads=threads)
     judged = judge(predictions, truth, unknown=unknown)
     groups = label_groups(model, by)
-    data = _Data(predictions, judged.hits, judged.truth, int(judged.sizes.sum()), by, groups)
+    true = int(judged.sizes.sum())
+    own = fewest if per_label else None
+    data = _Data(predictions, judged.hits, judged.truth, true, by, groups, target, own)
     if not 0 < data.hits[data.used].sum() < data.used.sum():
         raise DataError(
             "the predicted labels of these documents are all true or all wrong, so there is "
             "nothing to learn from them; give more documents"
         )
     kinds: tuple[CurveKind, ...] = ("isotonic", "beta") if kind == "auto" else (kind,)
-    choose = _Thresholds(target, per_label, fewest)
-    trials = {name: _crossfit(data, name, choose) for name in kinds}
+    trials = {name: _crossfit(data, name) for name in kinds}
     best = min(kinds, key=lambda name: trials[name][0].brier)
     after, quality = trials[best]
-    calibration = _fit(data, best, np.ones(len(predictions), bool), choose)
+    calibration = _fit(data, best, np.ones(len(predictions), bool))
     units = unit_scores(predictions.scores, predictions.score_kind)
     report = {
         "documents": len(predictions),
@@ -199,15 +200,8 @@ def calibrate(
 
 
 @dataclass(frozen=True)
-class _Thresholds:
-    target: Target
-    per_label: bool
-    fewest: int
-
-
-@dataclass(frozen=True)
 class _Data:
-    """Predictions of documents with known labels."""
+    """Predictions of documents with known labels, and how to choose thresholds."""
 
     predictions: Predictions
     hits: npt.NDArray[np.bool_]
@@ -215,15 +209,15 @@ class _Data:
     true: int  # labels of the documents, known to the model or not
     by: By
     groups: npt.NDArray[np.int32] | None
+    target: Target
+    fewest: int | None  # documents of a label with its own threshold; None: no label has one
 
     @property
     def used(self) -> npt.NDArray[np.bool_]:
         return self.predictions.used
 
 
-def _fit(
-    data: _Data, kind: CurveKind, rows: npt.NDArray[np.bool_], choose: _Thresholds
-) -> Calibration:
+def _fit(data: _Data, kind: CurveKind, rows: npt.NDArray[np.bool_]) -> Calibration:
     """Curves and thresholds from some of the documents."""
     predictions = data.predictions
     chosen = data.used & rows[:, None]
@@ -235,36 +229,30 @@ def _fit(
         member = group[chosen]
         for number in range(int(group.max()) + 1):
             here = member == number
-            right = int(hits[here].sum())
-            enough = here.sum() >= FEWEST_PAIRS
-            enough &= min(right, int(here.sum()) - right) >= FEWEST_OF_EACH
+            pairs, right = here.sum(), hits[here].sum()
+            enough = pairs >= FEWEST_PAIRS and FEWEST_OF_EACH <= right <= pairs - FEWEST_OF_EACH
             curves.append(fit_curve(units[here], hits[here], kind) if enough else None)
     calibration = Calibration(
         kind, data.by, predictions.score_kind, predictions.k, tuple(curves), groups=data.groups
     )
     scores = calibration.chances(predictions)[chosen]
-    truth = data.truth[rows]
-    threshold = best_threshold(
-        scores, hits, round(data.true * rows.sum() / len(rows)), choose.target
-    )
+    threshold = best_threshold(scores, hits, round(data.true * rows.sum() / len(rows)), data.target)
     own = None
-    if choose.per_label:
-        bearers = np.bincount(truth.indices, minlength=truth.shape[1])
+    if data.fewest is not None:
+        truth = data.truth[rows]
         own = label_thresholds(
             predictions.columns[chosen],
             scores,
             hits,
-            bearers,
-            choose.target,
+            np.bincount(truth.indices, minlength=truth.shape[1]),
+            data.target,
             shared=threshold,
-            fewest=choose.fewest,
+            fewest=data.fewest,
         )
     return replace(calibration, threshold=threshold, label_thresholds=own)
 
 
-def _crossfit(
-    data: _Data, kind: CurveKind, choose: _Thresholds
-) -> tuple[Reliability, dict[str, float]]:
+def _crossfit(data: _Data, kind: CurveKind) -> tuple[Reliability, dict[str, float]]:
     """The quality of probabilities and thresholds on documents that they were not fitted to."""
     rows = len(data.predictions)
     fold = np.random.default_rng(SEED).permutation(rows) % FOLDS
@@ -272,7 +260,7 @@ def _crossfit(
     given = right = 0
     for number in range(FOLDS):
         inside = fold == number
-        fitted = _fit(data, kind, ~inside, choose)
+        fitted = _fit(data, kind, ~inside)
         chances[inside] = fitted.chances(data.predictions)[inside]
         least = fitted.minimum()
         limits = least if isinstance(least, float) else least[data.predictions.columns]

@@ -53,13 +53,7 @@ class Curve:
 
 
 def fit_curve(units: Float64, hits: npt.NDArray[np.bool_], kind: CurveKind) -> Curve:
-    """The curve of the given kind that fits best.
-
-    >>> units = np.repeat([0.2, 0.8], 100)
-    >>> hits = np.concatenate([np.arange(100) < 10, np.arange(100) < 50])
-    >>> fit_curve(units, hits, "isotonic")(np.array([0.2, 0.8])).round(6).tolist()
-    [0.1, 0.5]
-    """
+    """The curve of the given kind that fits best."""
     return _isotonic(units, hits) if kind == "isotonic" else _beta(units, hits)
 
 

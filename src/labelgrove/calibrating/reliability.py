@@ -50,10 +50,6 @@ def reliability(
 
     Most labels of a long list are unlikely, so bins of equal width would put nearly all into the
     first one. Bins of equal ``mass`` have the same number of labels each. Empty bins are left out.
-
-    >>> diagram = reliability([0.9, 0.9, 0.1, 0.1], [True, True, False, True], bins=2)
-    >>> diagram.true.tolist(), round(diagram.ece, 3)
-    ([0.5, 1.0], 0.25)
     """
     claimed = np.asarray(probabilities, np.float64).ravel()
     true = np.asarray(hits, bool).ravel()

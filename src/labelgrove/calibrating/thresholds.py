@@ -74,12 +74,6 @@ def label_thresholds(
 
     ``true`` has the number of documents of each label. The fewer they are, the nearer a threshold
     is to the ``shared`` one: halfway for a label with 100 documents.
-
-    >>> columns = np.array([0, 0, 1], np.int32)
-    >>> scores, hits = np.array([0.9, 0.3, 0.5]), np.array([True, False, True])
-    >>> true = np.array([100, 0])
-    >>> label_thresholds(columns, scores, hits, true, "f1", shared=0.4, fewest=1).round(3)
-    array([0.5, nan], dtype=float32)
     """
     chosen = np.full(len(true), np.nan, np.float32)
     order = np.argsort(columns, kind="stable")

@@ -31,11 +31,7 @@ def parse_size(size: str | int, *, name: str = "memory") -> int:
 
 
 def format_size(size: float) -> str:
-    """Bytes as people read them.
-
-    >>> format_size(1610612736), format_size(12)
-    ('1.5 GiB', '12 bytes')
-    """
+    """Bytes as people read them."""
     if size < 1024:
         return f"{size:.0f} bytes"
     for unit in ("KiB", "MiB", "GiB"):

@@ -109,11 +109,7 @@ def _field_names(cls: type[Params]) -> list[str]:
 
 
 def unknown_key(name: str, valid: list[str], path: str = "") -> str:
-    """The message for an unknown key, with the nearest valid one.
-
-    >>> unknown_key("treshold", ["C", "threshold"], "ranker")
-    'ranker.treshold: unknown key; did you mean ranker.threshold?'
-    """
+    """The message for an unknown key, with the nearest valid one."""
 
     def dotted(key: str) -> str:
         return f"{path}.{key}" if path else key
@@ -226,11 +222,7 @@ def parse_setting(setting: str) -> tuple[str, Any]:
 
 
 def merge_settings(config: Mapping[str, Any], settings: list[str]) -> dict[str, Any]:
-    """Config tables with ``--set`` flags laid over them; the input is not changed.
-
-    >>> merge_settings({"ranker": {"C": 1.0}}, ["ranker.C=2", "random_state=7"])
-    {'ranker': {'C': 2}, 'random_state': 7}
-    """
+    """Config tables with ``--set`` flags laid over them; the input is not changed."""
     merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in config.items()}
     for setting in settings:
         key, value = parse_setting(setting)

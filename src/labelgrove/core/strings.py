@@ -114,11 +114,7 @@ class StringTable(Sequence[str]):
 
 
 def row_numbers(rows: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:
-    """Rows given as numbers (negative ones count from the end) or as a mask, as checked numbers.
-
-    >>> row_numbers([-1, 0], 3), row_numbers([True, False, True], 3)
-    (array([2, 0]), array([0, 2]))
-    """
+    """Rows given as numbers (negative ones count from the end) or as a mask, as checked numbers."""
     given = np.asarray(rows)
     if given.dtype == np.bool_ and given.shape == (count,):
         return np.flatnonzero(given)

@@ -89,14 +89,6 @@ def merge_lists(
 
     ``columns`` and ``scores`` are lists x rows x ranks; a list ends at the first column of -1.
     ``weights`` of the mean has one number per list: none below 0, not all 0.
-
-    >>> best = merge_lists(
-    ...     np.array([[[4, 7]], [[7, -1]]], np.int32),
-    ...     np.array([[[0.5, 0.25]], [[0.5, 0]]], np.float32),
-    ...     k=2,
-    ... )
-    >>> best.columns.tolist(), best.scores.tolist()
-    ([[7, 4]], [[0.375, 0.25]])
     """
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")

@@ -255,11 +255,7 @@ class Corpus:
         return 0 if self.features is None else self.features.width
 
     def with_dense(self, dense: Any) -> Corpus:
-        """The same documents with a dense block, such as embeddings, besides what they have.
-
-        >>> Corpus.from_lists(["x"], [["a"]]).with_dense([[0.5, 0.5]]).features
-        Features(1 rows, 0 sparse + 2 dense)
-        """
+        """The same documents with a dense block, such as embeddings, besides what they have."""
         block = as_dense(dense, name="dense")
         if len(block) != len(self):
             raise DataError(f"{len(block)} dense rows but {len(self)} documents")

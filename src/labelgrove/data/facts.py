@@ -23,11 +23,7 @@ class TrainingFacts:
 
     @classmethod
     def of(cls, corpus: Corpus) -> TrainingFacts:
-        """Counts of a training corpus.
-
-        >>> TrainingFacts.of(Corpus.from_lists(["x", "y"], [["a"], ["a", "b"]])).frequencies
-        array([2, 1])
-        """
+        """Counts of a training corpus."""
         counts = np.bincount(corpus.labels.indices, minlength=len(corpus.index))
         return cls(len(corpus), counts.astype(np.int64), corpus.texts is not None, corpus.width)
 

@@ -129,11 +129,7 @@ class Features:
 
 
 def as_features(matrix: Any, *, name: str = "features") -> Features:
-    """A SciPy matrix as the sparse block, any other 2-d array as the dense one.
-
-    >>> as_features([[1.0, 2.0]])
-    Features(1 rows, 0 sparse + 2 dense)
-    """
+    """A SciPy matrix as the sparse block, any other 2-d array as the dense one."""
     if isinstance(matrix, Features):
         return matrix
     if sparse.issparse(matrix):

@@ -100,11 +100,7 @@ def _label_matrix(y: Any, index: LabelIndex | None) -> tuple[CSR, LabelIndex, An
 
 
 def checked_inputs(X: Any) -> Any:
-    """Documents for fit or predict: Features, or a sequence of strings.
-
-    >>> checked_inputs(("a", "b"))
-    ('a', 'b')
-    """
+    """Documents for fit or predict: Features, or a sequence of strings."""
     if isinstance(X, Corpus):
         return X.inputs
     matrix = sparse.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2)

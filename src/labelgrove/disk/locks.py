@@ -26,12 +26,6 @@ class FileLock:
 
     The operating system releases the lock when its holder ends, for whatever reason. A lock file
     left behind is only a note of who held it (``previous``).
-
-    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "lock"
-    >>> first, second = FileLock(file), FileLock(file)
-    >>> first.taken, second.taken, second.previous["pid"] == os.getpid()
-    (True, False, True)
-    >>> first.release(); second.release()
     """
 
     def __init__(self, path: Path) -> None:

@@ -252,14 +252,7 @@ class RunStatus:
 
 
 def run_status(path: str | Path) -> RunStatus:
-    """Reads a run folder without opening the run; works while it is running.
-
-    >>> import tempfile; folder = Path(tempfile.mkdtemp()) / "run"
-    >>> with RunFolder(folder) as run:
-    ...     state = run_status(folder).state
-    >>> state, run_status(folder).state
-    ('running', 'unfinished')
-    """
+    """Reads a run folder without opening the run; works while it is running."""
     folder = Path(path)
     about = _read_run(folder)
     if about is None:

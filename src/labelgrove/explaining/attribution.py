@@ -1,9 +1,9 @@
-"""What each token of a text gives to a number that a network makes of it.
+"""What each token of a text contributes to a number that a network computes from it.
 
-Integrated gradients (Sundararajan et al. 2017): the gradient is averaged on the way from padding to
-the token's own embedding, and multiplied with the way. What all tokens give then adds up to what
-the number would lose without them. With one step it is gradient times input, taken at the end of
-the way only: exact where the number is linear in the embeddings, and misleading in deep networks.
+Integrated gradients (Sundararajan et al. 2017): the gradient is averaged along the line from
+padding to the token's own embedding, and multiplied with the difference of both. The contributions
+of all tokens then add up to what the number would lose without them. With one step this is gradient
+times input: exact if the number is linear in the embeddings, and misleading in deep networks.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from labelgrove.model.explanation import Reason, Span
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import TokenPlace
 
-SMALLEST_PADDING = 0.1  # length of a learnt padding's embedding beside that of words
-SAMPLE = 4096  # words that an average is taken of
+SMALLEST_PADDING = 0.1  # least length of a learnt padding's embedding, relative to that of words
+SAMPLE = 4096  # words in the average word
 
-# From token numbers (documents x tokens) to numbers to be explained, a tensor of documents each.
+# From token ids (documents x tokens) to the numbers to explain, each a tensor over documents.
 Read = Callable[[Tensor], Sequence[Tensor]]
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """The numbers that were read, and for each of them what every token gives to it."""
+    """The numbers that were read, and the contribution (share) of every token to each of them."""
 
     values: list[float]
     shares: npt.NDArray[np.float64]
@@ -46,45 +46,37 @@ def attribute(
     special: Sequence[bool] | None = None,
     steps: int = 1,
 ) -> Attribution:
-    """What the tokens ``ids`` (1 x tokens) give to what ``read`` makes of them.
+    """What the tokens ``ids`` (1 x tokens) contribute to the numbers that ``read`` returns.
 
     ``read`` runs the encoder, in evaluation mode, in this thread; it is called once, with a copy of
-    the text for every step. Tokens that are ``special`` stay as they are, and give nothing.
-
-    >>> from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
-    >>> encoder = load_encoder(EncoderParams(max_tokens=16)).eval()
-    >>> ids = torch.tensor([encoder.tokenizer.encode("a red shoe").ids[:5]])
-    >>> found = attribute(encoder, ids, lambda ids: [encoder(ids, None)[0][:, 3]])
-    >>> found.shares.shape
-    (1, 5)
+    the text for every step. ``special`` tokens do not change and contribute nothing.
     """
     fixed = torch.zeros(ids.shape[1], dtype=torch.bool, device=ids.device)
     if special is not None:
         fixed = torch.tensor(list(special), device=ids.device)
-    # All steps are one batch; the last document is the text as it is.
+    # All steps are one batch; the last document is the text itself.
     scales = [(step + 0.5) / steps for step in range(steps)] if steps > 1 else []
     shares = []
     with torch.enable_grad(), _embeddings_between(encoder, fixed, [*scales, 1.0]) as seen:
         numbers = list(read(ids.repeat(len(scales) + 1, 1)))
         for number in numbers:
             gradient = torch.autograd.grad(number.sum(), seen["leaf"], retain_graph=True)[0]
-            given = (gradient * seen["way"]).detach().double().sum(-1)
-            by_step = given.T if _batch_behind(encoder) else given
+            products = (gradient * seen["way"]).detach().double().sum(-1)
+            by_step = products.T if _batch_last(encoder) else products
             shares.append(by_step[: max(1, len(scales))].mean(0).cpu().numpy())
     return Attribution([float(number[-1].detach()) for number in numbers], np.stack(shares))
 
 
-def _batch_behind(encoder: Encoder) -> bool:
-    """Whether words are looked up as tokens x documents."""
+def _batch_last(encoder: Encoder) -> bool:
+    """Whether embeddings are looked up as tokens x documents."""
     return bool(encoder.model.config.model_type == "xlnet")
 
 
 def _no_word(encoder: Encoder) -> Tensor:
-    """What stands for a word that is not there: padding, or an average word.
+    """The embedding that stands for a missing word: padding, or an average word.
 
-    Padding comes nearest to leaving words out. Where it was never learnt it is 0, which will not
-    do: encoders that normalise embeddings first do not see how long an embedding is, and on the way
-    from 0 all gradients along it are 0.
+    Padding comes closest to leaving words out. If it was never learnt it is 0, which does not work:
+    for encoders that first normalise embeddings, all gradients along the line from 0 are 0.
     """
     table: Tensor = encoder.model.get_input_embeddings().weight.detach()
     padding = table[encoder.pad_id]
@@ -98,9 +90,9 @@ def _no_word(encoder: Encoder) -> Tensor:
 def _embeddings_between(
     encoder: Encoder, fixed: Tensor, scales: Sequence[float]
 ) -> Iterator[dict[str, Tensor]]:
-    """Has the encoder read embeddings on the way from no word, a share of it done per document.
+    """Let the encoder read embeddings between no word and the word, one share per document.
 
-    ``leaf`` is what it reads and takes the gradient, ``way`` the whole way of each token.
+    ``leaf`` is what it reads, with gradients; ``way`` is the difference of each token to no word.
     """
     seen: dict[str, Tensor] = {}
     here = threading.get_ident()
@@ -108,15 +100,14 @@ def _embeddings_between(
 
     def swap(_module: Any, _inputs: Any, output: Tensor) -> Tensor | None:
         if threading.get_ident() != here:
-            return None  # other threads may be predicting with this very model
+            return None  # other threads may predict with the same model
         whole = output.detach()
-        done = torch.tensor(scales, dtype=whole.dtype, device=whole.device)
-        behind = _batch_behind(encoder)
-        still, left = fixed[:, None, None], (1.0 - done)[None, :, None]
-        if not behind:
-            still, left = fixed[None, :, None], (1.0 - done)[:, None, None]
+        left = 1.0 - torch.tensor(scales, dtype=whole.dtype, device=whole.device)
+        token, document = (0, 1) if _batch_last(encoder) else (1, 0)
+        still = fixed[:, None, None].movedim(0, token)
         seen["way"] = (whole - start).masked_fill(still, 0.0)
-        seen["leaf"] = (whole - left * seen["way"]).requires_grad_()
+        seen["leaf"] = whole - left[:, None, None].movedim(0, document) * seen["way"]
+        seen["leaf"].requires_grad_()
         return seen["leaf"]
 
     handle = encoder.model.get_input_embeddings().register_forward_hook(swap)
@@ -129,13 +120,7 @@ def _embeddings_between(
 def word_reasons(
     text: str, places: Sequence[TokenPlace], shares: npt.NDArray[np.float64]
 ) -> tuple[tuple[Reason, ...], float]:
-    """What every word of the text gives, tokens of a word added up; and what special tokens give.
-
-    >>> places = [TokenPlace(0, 0, -1), TokenPlace(0, 4, 0), TokenPlace(4, 5, 0)]
-    >>> reasons, others = word_reasons("shoes", places, np.array([0.5, 1.0, 0.25]))
-    >>> reasons[0].text, reasons[0].contribution, others
-    ('shoes', 1.25, 0.5)
-    """
+    """The contribution of every word (the sum of its tokens), and that of special tokens."""
     words: list[tuple[int, Span, float]] = []
     others = 0.0
     for place, share in zip(places, shares.tolist(), strict=True):
@@ -145,7 +130,7 @@ def word_reasons(
         if words and words[-1][0] == place.word:
             number, span, before = words[-1]
             joined = Span(span.start, max(span.end, place.end))
-            # Some tokenizers know no words: then a text is one of them, and tokens stay apart.
+            # To some tokenizers the whole text is one word; then tokens stay separate.
             if not any(char.isspace() for char in text[joined.start : joined.end]):
                 words[-1] = number, joined, before + share
                 continue

@@ -1,4 +1,4 @@
-"""Why a model gives a text a label: words, the way through the label tree, similar documents.
+"""Why a model gives a text a label: words, the path through the label tree, similar documents.
 
 >>> from labelgrove import Linear
 >>> model = Linear().fit(["red shoes", "blue hat", "red hat"], [["shoes"], ["hats"], ["hats"]])
@@ -23,7 +23,6 @@ from labelgrove.explaining.rankers import most_frequent
 from labelgrove.model.explanation import (
     GRADIENT_STEPS,
     Explanation,
-    Path,
     Question,
     added_up,
     shortened,
@@ -48,19 +47,14 @@ def explain(
     corpus: Corpus | None = None,
     neighbours: int = 3,
 ) -> Explanation:
-    """Why ``model`` gives ``text`` the score it gives for ``label`` (an id or a name).
+    """Why ``model`` gives ``text`` its score for ``label`` (an id or a name).
 
-    ``top`` words are listed, None for all; what the others give is added up. ``text`` is a string,
-    or one row of features for a model that was fitted on features; ``dense`` is the row of numbers
-    that a model with a dense block wants beside it. What words give to a network is found by
-    integrated gradients, in so many ``gradient_steps``; 1 is gradient times input.
-    With a ``corpus``, the ``neighbours`` documents of the label that are most like the text are
-    named; models do not keep the documents they were trained on.
-
-    >>> from labelgrove import Linear
-    >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-    >>> explain(model, "some hat", "hats").reasons[0].text
-    'hat'
+    It lists the ``top`` words (None: all) and sums up the others. ``text`` is a string, or one row
+    of features for a model that was fitted on features; ``dense`` is the row of numbers that a
+    model with a dense block needs as well. For networks, integrated gradients with this many
+    ``gradient_steps`` measure what words contribute (1: gradient times input). With a ``corpus``,
+    it names the ``neighbours`` documents of the label that are most similar to the text; models do
+    not keep their training documents.
     """
     check_fitted(model)
     _check_options(top, gradient_steps)
@@ -69,21 +63,21 @@ def explain(
         raise DataError(f"unknown label {label!r}; the index has {len(model.index_):,} labels")
     if model.submodels():
         options = {"top": top, "dense": dense, "gradient_steps": gradient_steps}
-        explanation = _members_explained(model, text, label, column, options)
+        explanation = _explain_members(model, text, label, column, options)
     else:
-        explanation = _explained(model, text, column, top, dense, gradient_steps)
+        explanation = _explain_one(model, text, column, top, dense, gradient_steps)
     if corpus is None:
         return explanation
     if not isinstance(text, str):
         raise DataError("nearest documents can only be found for a text, not for features")
-    near = nearest_documents(
+    similar = nearest_documents(
         text, corpus, explanation.id, vectorizer=model.vectorizer_, count=neighbours
     )
-    return replace(explanation, neighbours=near)
+    return replace(explanation, neighbours=similar)
 
 
 def explain_best(model: Model, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
-    """The model's ``k`` best labels for a text, each with its explanation; options as above.
+    """Explanations of the model's ``k`` best labels for a text; options as for :func:`explain`.
 
     >>> from labelgrove import Linear
     >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
@@ -91,29 +85,24 @@ def explain_best(model: Model, text: Any, k: int = 3, **options: Any) -> list[Ex
     ['hats', 'shoes']
     """
     check_fitted(model)
-    dense = None if options.get("dense") is None else _one_row(options["dense"])
+    dense = _one_row(options.get("dense"))
     predictions = model.predict(_one_document(text), k=check_k(k), dense=dense)
     return [explain(model, text, label, **options) for label in predictions.ids()[0]]
 
 
-def _explained(
+def _explain_one(
     model: Model, text: Any, column: int, top: int | None, dense: Any, gradient_steps: int
 ) -> Explanation:
     if dense is not None and not model.reads_dense:
         raise DataError(f"{model.method} reads text alone and cannot use dense=")
     _one_document(text)
-    question = Question(
-        text,
-        column,
-        most_frequent(model.index_, np.asarray(model.facts_.frequencies)),
-        dense=None if dense is None else _one_row(dense),
-        gradient_steps=gradient_steps,
-    )
-    paths, kind = model.paths(question)
+    examples = most_frequent(model.index_, np.asarray(model.facts_.frequencies))
+    paths, kind = model.paths(Question(text, column, examples, _one_row(dense), gradient_steps))
     score = sum(path.weight * path.score for path in paths)
     reasons = added_up(paths)
-    by_vector = any(step.vector for path in paths for step in path.steps)
-    silent = isinstance(text, str) and not reasons and not by_vector
+    steps = [step for path in paths for step in path.steps]
+    silent = isinstance(text, str) and not reasons and not any(step.vector for step in steps)
+    short = [replace(path, steps=tuple(shortened(s, top) for s in path.steps)) for path in paths]
     return Explanation(
         id=model.index_.ids[column],
         name=model.index_.names[column],
@@ -121,30 +110,28 @@ def _explained(
         score=score,
         score_kind=kind,
         reasons=strongest(reasons, top),
-        paths=tuple(_shortened(path, top) for path in paths),
+        paths=tuple(short),
         calibrated=_calibrated(model, score, column),
         notes=(NO_REASON,) if silent else (),
     )
 
 
-def _members_explained(
+def _explain_members(
     model: Model, text: Any, label: str, column: int, options: dict[str, Any]
 ) -> Explanation:
-    """Every member by itself; what an ensemble's score is made of depends on all its lists."""
+    """Explain each member by itself: an ensemble's score depends on all lists of its members."""
     members, notes = [], []
     for number, member in enumerate(model.submodels(), 1):
-        own = dict(options)
-        if not member.reads_dense or not member.facts_.width:
-            own["dense"] = None
+        reads_dense = member.reads_dense and member.facts_.width
+        own_options = options if reads_dense else options | {"dense": None}
         try:
-            members.append(explain(member, text, label, **own))
+            members.append(explain(member, text, label, **own_options))
         except UnsupportedError as error:
             notes.append(f"member {number}: {error}")
     if not members:
         raise UnsupportedError(f"no member of this {model.method} can be explained: {notes[0]}")
-    dense = None if options["dense"] is None else _one_row(options["dense"])
     k = min(model.candidates, len(model.index_))
-    predictions = model.predict(_one_document(text), k=k, dense=dense)
+    predictions = model.predict(_one_document(text), k=k, dense=_one_row(options["dense"]))
     ranks = np.flatnonzero(predictions.columns[0] == column)
     if not len(ranks):
         notes.append("no member predicts this label for this text")
@@ -159,10 +146,6 @@ def _members_explained(
     )
 
 
-def _shortened(path: Path, top: int | None) -> Path:
-    return replace(path, steps=tuple(shortened(step, top) for step in path.steps))
-
-
 def _calibrated(model: Model, score: float, column: int) -> float | None:
     calibration = model.calibration_
     if calibration is None:
@@ -172,17 +155,19 @@ def _calibrated(model: Model, score: float, column: int) -> float | None:
 
 def _one_document(text: Any) -> Any:
     if isinstance(text, Sequence) and not isinstance(text, str):
-        raise DataError("explain takes one text, not a list of them")
+        raise DataError("explain takes one text, not a list of texts")
     return [text] if isinstance(text, str) else text
 
 
 def _one_row(dense: Any) -> Any:
-    row = np.asarray(dense)
-    return row[None] if row.ndim == 1 else row
+    row = None if dense is None else np.asarray(dense)
+    return row[None] if row is not None and row.ndim == 1 else row
 
 
 def _check_options(top: int | None, gradient_steps: int) -> None:
     for name, value in (("top", top), ("gradient_steps", gradient_steps)):
+        if name == "top" and value is None:
+            continue
         whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if not (whole and value >= 1) and not (name == "top" and value is None):  # type: ignore[operator]
+        if not whole or value < 1:  # type: ignore[operator]
             raise ConfigError(f"{name}: must be a whole number of at least 1, got {value!r}")

@@ -1,9 +1,10 @@
-"""The training documents of a label that are most like a text."""
+"""The training documents of a label that are most similar to a text."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import DataError
 from labelgrove.model.explanation import Neighbour
@@ -14,16 +15,11 @@ SHARED_TERMS = 5
 
 
 def nearest_documents(
-    text: str,
-    corpus: Corpus,
-    label: str,
-    *,
-    vectorizer: Tfidf | None = None,
-    count: int = 3,
+    text: str, corpus: Corpus, label: str, *, vectorizer: Tfidf | None = None, count: int = 3
 ) -> tuple[Neighbour, ...]:
-    """The documents of ``corpus`` that bear the label and are most like the text, nearest first.
+    """The documents of ``corpus`` with the label that are most similar to the text, nearest first.
 
-    Only documents of the label are read, so that no index of the whole corpus is needed. Without a
+    Only documents of the label are read, so no index of the whole corpus is needed. Without a
     ``vectorizer``, tf-idf weights come from these documents themselves.
 
     >>> corpus = Corpus.from_lists(["red shoes", "blue shoes", "red hat"], [["s"], ["s"], ["h"]])
@@ -35,9 +31,9 @@ def nearest_documents(
     column = corpus.index.get(label)
     if column is None:
         return ()
-    places = np.flatnonzero(corpus.labels.indices == column)
-    bearers = np.searchsorted(corpus.labels.indptr, places, side="right") - 1
-    texts = [corpus.texts[row] for row in bearers]
+    positions = np.flatnonzero(corpus.labels.indices == column)
+    documents = np.searchsorted(corpus.labels.indptr, positions, side="right") - 1
+    texts = [corpus.texts[row] for row in documents]
     if not texts or count < 1:
         return ()
     if vectorizer is None:
@@ -51,21 +47,20 @@ def nearest_documents(
     hashed = vectorizer.params.n_buckets is not None
     return tuple(
         Neighbour(
-            document=int(bearers[number]),
-            id=None if corpus.ids is None else corpus.ids[int(bearers[number])],
+            document=int(documents[number]),
+            id=None if corpus.ids is None else corpus.ids[int(documents[number])],
             similarity=float(cosines[number]),
             excerpt=_excerpt(texts[number]),
-            terms=() if hashed else _shared(rows[[number]].multiply(query).tocsr(), vectorizer),
+            terms=() if hashed else _shared(as_csr(rows[[number]].multiply(query)), vectorizer),
         )
         for number in best
     )
 
 
-def _shared(products: object, vectorizer: Tfidf) -> tuple[str, ...]:
-    """The terms that two rows have in common, those that make them most alike first."""
-    indices, data = products.indices, products.data  # type: ignore[attr-defined]
-    best = np.argsort(-data, kind="stable")[:SHARED_TERMS]
-    return tuple(vectorizer.vocabulary[int(column)] for column in indices[best])
+def _shared(products: CSR, vectorizer: Tfidf) -> tuple[str, ...]:
+    """The terms that two rows share, the ones with the largest product first."""
+    best = np.argsort(-products.data, kind="stable")[:SHARED_TERMS]
+    return tuple(vectorizer.vocabulary[int(column)] for column in products.indices[best])
 
 
 def _excerpt(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Why a neural method gives a label: what words give to networks and to rankers that read vectors.
+"""Why a neural method gives a label: what words contribute to networks and to vector rankers.
 
-A network's words are tokens of the encoder, found by gradients. A ranker's words are tf-idf terms;
-what it makes of a text vector is handed on to the tokens that the vector was made of.
+A network's words are tokens of the encoder, measured by gradients. A ranker's words are tf-idf
+terms; the contribution of a text vector is traced back to the tokens of the text.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def network_paths(
     share: float = 0.0,
     unit: bool = False,
 ) -> Paths:
-    """A network's own way to a label, and that of the ranker over its shortlist, if there is one.
+    """A network's own path to a label, and that of the ranker over its shortlist, if any.
 
-    ``share`` is the ranker's part of the score; ``unit`` says that it reads vectors of unit length.
+    ``share`` is the ranker's share of the score; with ``unit`` it reads vectors of unit length.
     """
     reading = Reading(network.encoder, network, question, device)
     weights = None if ranker is None else label_weights(ranker, question.column)
@@ -86,7 +86,7 @@ def vector_paths(
     vectorizer: Tfidf | None,
     reading: Reading | None,
 ) -> Paths:
-    """Paths down the trees of rankers that read text vectors, which are traced back to words.
+    """Paths down the trees of rankers that read text vectors, traced back to words.
 
     Without a ``reading``, as for word vectors, there are no tokens to trace back to.
     """
@@ -108,22 +108,21 @@ def vector_paths(
         kind = "noop" if search.last_level == "noop" else search.post_processor
         return [weighted(own, kind) for own in steps]
 
-    return tree_paths(
-        rankers, features.parts(), question, search=search, terms=terms, revise=traced
-    )
+    parts = features.parts()
+    return tree_paths(rankers, parts, question, search=search, terms=terms, revise=traced)
 
 
 def text_of(question: Question) -> str:
-    """The text that is asked about; networks read nothing else."""
+    """The text of the question; networks read nothing else."""
     if not isinstance(question.document, str):
         kind = type(question.document).__name__
-        raise DataError(f"this method reads text: explain one string, not {kind}")
+        raise DataError(f"this method reads text: explain one string, got {kind}")
     return question.document
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A text as an encoder, and perhaps a network around it, reads it."""
+    """A text as an encoder, or a network around it, reads it."""
 
     encoder: Encoder
     network: Network | None
@@ -138,41 +137,39 @@ class Reading:
         return text_of(self.question)
 
     def words(self, shares: Rows) -> tuple[tuple[Reason, ...], float]:
-        """What words give, and special tokens."""
+        """The contributions of words, and of special tokens."""
         places = token_places(self.text, self.encoder, self.encoder.max_tokens)[1]
         return word_reasons(self.text, places, shares)
 
     def attribute(self, read: Callable[[Tensor], Sequence[Tensor]]) -> Attribution:
-        """What tokens give to what is read."""
+        """The contributions of tokens to the numbers that ``read`` returns."""
         ids, places = token_places(self.text, self.encoder, self.encoder.max_tokens)
         tokens = torch.from_numpy(ids.astype(np.int64))[None].to(self.device)
-        special = [place.word < 0 for place in places]
-        return attribute(
-            self.encoder, tokens, read, special=special, steps=self.question.gradient_steps
-        )
+        special, steps = [place.word < 0 for place in places], self.question.gradient_steps
+        return attribute(self.encoder, tokens, read, special=special, steps=steps)
 
     def logits(
         self, column: int, weights: Rows | None, *, unit: bool
     ) -> tuple[list[NodeLogit], Any, Attribution]:
-        """Logits on the way, the text vector, and what tokens give to them and weights x vector."""
-        kept: dict[str, Any] = {}
+        """Logits on the path, the text vector, and contributions to logits and weights x vector."""
+        values: dict[str, Any] = {}
         dense = None if weights is None else torch.as_tensor(weights, device=self.device)
         network = self.network
         assert network is not None
 
         def read(ids: Tensor) -> Sequence[Tensor]:
             states = self._states(ids)
-            kept["logits"] = network.heads.path(states, column)
-            numbers = [node.logit for node in kept["logits"]]
+            values["logits"] = network.heads.path(states, column)
+            numbers = [node.logit for node in values["logits"]]
             vector = network.heads.text(states).float()
             vector = functional.normalize(vector) if unit else vector
-            kept["vector"] = vector[-1:].detach().cpu().numpy()
+            values["vector"] = vector[-1:].detach().cpu().numpy()
             if dense is not None:
                 numbers.append(vector.double() @ dense)
             return numbers
 
-        found = self.attribute(read)
-        return kept["logits"], kept["vector"], found
+        attribution = self.attribute(read)
+        return values["logits"], values["vector"], attribution
 
     def _states(self, ids: Tensor) -> list[Tensor]:
         assert self.network is not None
@@ -180,7 +177,7 @@ class Reading:
         return self.network.states(Batch(rows, ids, torch.ones_like(ids), tokens=ids.numel()))
 
     def products(self, weights: Rows) -> Attribution:
-        """What tokens give to each of ``weights`` times the unit text vector."""
+        """What tokens contribute to each row of ``weights`` times the unit text vector."""
         table = torch.as_tensor(weights, device=self.device)
 
         def read(ids: Tensor) -> Sequence[Tensor]:
@@ -202,14 +199,15 @@ def label_weights(ranker: Ranker, column: int) -> Rows:
 def network_step(
     reading: Reading,
     node: NodeLogit,
-    found: Attribution,
+    attribution: Attribution,
     number: int,
     count: int,
     tree: LabelTree | None,
 ) -> Step:
-    margin = found.values[number]
-    reasons, others = reading.words(found.shares[number])
-    given = sum(reason.contribution for reason in reasons) + others
+    """The step of a network's path at one node, the ``number``-th of ``count``."""
+    margin = attribution.values[number]
+    reasons, others = reading.words(attribution.shares[number])
+    total = sum(reason.contribution for reason in reasons) + others
     names: tuple[str, ...] = ()
     below = 1
     if number < count - 1 and tree is not None:
@@ -226,19 +224,15 @@ def network_step(
         examples=names,
         bias=node.bias,
         rest=others,
-        unattributed=margin - given - node.bias,
+        unattributed=margin - total - node.bias,
         reasons=reasons,
     )
 
 
 def label_step(
-    reading: Reading,
-    ranker: Ranker,
-    vectorizer: Tfidf,
-    features: Features,
-    shares: Rows,
+    reading: Reading, ranker: Ranker, vectorizer: Tfidf, features: Features, shares: Rows
 ) -> Step:
-    """The label's own margin by a ranker that knows no other nodes, from terms and the vector."""
+    """The label's own margin by a ranker that has no other nodes, from terms and the vector."""
     step = ranker_steps(
         ranker,
         features.parts(),
@@ -251,24 +245,26 @@ def label_step(
 
 
 def _traced(reading: Reading, step: Step, shares: Rows) -> Step:
-    """What the text vector gives, handed on to the words that it was made of."""
+    """The step with the text vector's contribution traced back to words."""
     words, others = reading.words(shares)
-    given = sum(reason.contribution for reason in words) + others
+    total = sum(reason.contribution for reason in words) + others
     reasons = (*step.reasons, *words)
-    return replace(step, rest=step.rest + others, vector=step.vector - given, reasons=reasons)
+    return replace(step, rest=step.rest + others, vector=step.vector - total, reasons=reasons)
 
 
 def joined_steps(above: Step, own: Step, factor: float, own_factor: float, constant: float) -> Step:
     """One step whose margin is a weighted sum of two."""
 
-    def scaled(step: Step, by: float) -> list[Reason]:
-        return [replace(r, contribution=by * r.contribution) for r in step.reasons]
-
+    reasons = [
+        replace(reason, contribution=by * reason.contribution)
+        for step, by in ((above, factor), (own, own_factor))
+        for reason in step.reasons
+    ]
     return replace(
         own,
         weight=1.0,
         counts=True,
-        reasons=(*scaled(above, factor), *scaled(own, own_factor)),
+        reasons=tuple(reasons),
         margin=factor * above.margin + own_factor * own.margin + constant,
         bias=factor * above.bias + own_factor * own.bias + constant,
         vector=factor * above.vector + own_factor * own.vector,
@@ -278,5 +274,6 @@ def joined_steps(above: Step, own: Step, factor: float, own_factor: float, const
 
 
 def product(steps: Sequence[Step]) -> float:
+    """The product of the probabilities that count."""
     chances = [step.probability for step in steps if step.counts and step.probability is not None]
     return float(np.prod(chances))

@@ -1,7 +1,7 @@
-"""Where the terms of a text stand in it.
+"""The positions of terms in a text.
 
-The kernels that count terms do not remember their places. For one text at a time this does the same
-in Python, by the same rules, with the place of everything in the original text.
+The kernels that count terms do not record positions. For one text at a time, this module does the
+same in Python, by the same rules, and keeps the position of everything in the original text.
 """
 
 from __future__ import annotations
@@ -17,41 +17,36 @@ from labelgrove.text.feeding import TextAnalyzer, find_analyzer
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.unicode_tables import strip_marks
 
-# A unit of n-grams (a word or a character) and its place; a padding space has an empty one.
+# A unit of n-grams (a word or a character) and its position; a padding space has none.
 Unit = tuple[str, Span | None]
 
 
 def find_terms(
     text: str, params: TfidfParams, analyzer: TextAnalyzer | None = None
 ) -> dict[str, tuple[Span, ...]]:
-    """All terms of a text, known to a model or not, with their places in it.
+    """All terms of a text, known to a model or not, with their positions.
 
-    ``analyzer`` is the function that a Tfidf was given in place of ``params.analyzer``. Tokens that
-    such a function makes are looked for in the text; those that are not in it have no place.
+    ``analyzer`` is the function that replaces ``params.analyzer`` in a Tfidf. Its tokens are looked
+    up in the text; those that are not in it have no position.
 
     >>> find_terms("Red shoes, RED!", TfidfParams())
     {'red': (Span(start=0, end=3), Span(start=11, end=14)), 'shoes': (Span(start=4, end=9),)}
     """
-    found: dict[str, list[Span]] = {}
+    terms: dict[str, list[Span]] = {}
     for term, span in _terms(text, params, analyzer or find_analyzer(params.analyzer)):
-        places = found.setdefault(term, [])
-        if span is not None:
-            places.append(span)
-    return {term: tuple(places) for term, places in found.items()}
+        terms.setdefault(term, []).extend([] if span is None else [span])
+    return {term: tuple(spans) for term, spans in terms.items()}
 
 
 def terms_by_column(text: str, vectorizer: Tfidf) -> dict[int, tuple[str, tuple[Span, ...]]]:
-    """The terms of a text that a fitted Tfidf knows, by their columns, with their places.
+    """The terms of a text that a fitted Tfidf knows, by their columns, with their positions.
 
-    Of hashed terms several may share a column; their names are then joined.
-
-    >>> terms_by_column("a red shoe", Tfidf().fit(["red hat"]))
-    {1: ('red', (Span(start=2, end=5),))}
+    Names of hashed terms that share a column are joined.
     """
-    found = find_terms(text, vectorizer.params, vectorizer.analyzer)
-    columns = _columns(list(found), vectorizer)
+    terms = find_terms(text, vectorizer.params, vectorizer.analyzer)
+    columns = _columns(list(terms), vectorizer)
     known: dict[int, tuple[str, tuple[Span, ...]]] = {}
-    for (term, spans), column in zip(found.items(), columns, strict=True):
+    for (term, spans), column in zip(terms.items(), columns, strict=True):
         if column in known:
             before, others = known[column]
             known[column] = f"{before} | {term}", tuple(sorted({*others, *spans}))
@@ -66,16 +61,16 @@ def _columns(terms: list[str], vectorizer: Tfidf) -> list[int]:
     if not terms:
         return []
     if buckets is not None:
-        # A term's bucket depends on its letters alone, so it is found by counting it as one token.
+        # A term's bucket depends only on its letters, so counting it as one token finds it.
         whole = Tfidf(TfidfParams(n_buckets=buckets), analyzer=lambda term: [term], n_jobs=1)
         return [int(column) for column in whole.fit(terms[:1]).transform_parts(terms).indices]
     table = vectorizer.vocabulary
-    wanted = [term.encode("utf-8", "surrogatepass") for term in terms]
-    return [_place(table.blob, table.offsets, term) for term in wanted]
+    encoded = [term.encode("utf-8", "surrogatepass") for term in terms]
+    return [_position(table.blob, table.offsets, term) for term in encoded]
 
 
-def _place(blob: npt.NDArray[Any], offsets: npt.NDArray[Any], term: bytes) -> int:
-    """Binary search in a sorted table of strings; UTF-8 sorts as code points do."""
+def _position(blob: npt.NDArray[Any], offsets: npt.NDArray[Any], term: bytes) -> int:
+    """Binary search in a sorted table of strings; UTF-8 sorts like code points."""
     low, high = 0, len(offsets) - 1
     while low < high:
         middle = (low + high) // 2
@@ -126,7 +121,7 @@ def _joined(units: Sequence[Unit], gap: str) -> tuple[str, Span | None]:
 
 
 def _folded(text: str, params: TfidfParams) -> tuple[str, list[int]]:
-    """Lower case without accents, as wanted; and for each of its characters whence it came."""
+    """The text in lower case without accents, if asked for, and the origin of each character."""
     lower = text.lower() if params.lowercase else text
     if len(lower) == len(text) and not params.strip_accents:
         return lower, list(range(len(text)))
@@ -134,7 +129,7 @@ def _folded(text: str, params: TfidfParams) -> tuple[str, list[int]]:
     origins: list[int] = []
     at = 0
     for place, char in enumerate(text):
-        # Case depends on neighbours in one letter only, a sigma, and not its length.
+        # The case of one letter, sigma, depends on its neighbours, but its length does not.
         length = len(char.lower()) if params.lowercase else 1
         piece, at = lower[at : at + length], at + length
         piece = strip_marks(piece) if params.strip_accents else piece
@@ -148,14 +143,14 @@ def _origin(origins: list[int], start: int, end: int) -> Span:
 
 
 def _collapsed(folded: str, origins: list[int]) -> Iterator[Unit]:
-    """Characters, where white space of two and more is one space."""
+    """Characters, with runs of white space as one space."""
     for run in re.finditer(r"\s{2,}|[\s\S]", folded):
         text = " " if len(run[0]) > 1 else run[0]
         yield text, _origin(origins, run.start(), run.end())
 
 
 def _padded_words(folded: str, origins: list[int], limit: int | None) -> Iterator[list[Unit]]:
-    """Words as characters with a space before and behind; white space counts as a character."""
+    """Words as characters between two spaces; a run of white space counts as a character."""
     left = len(folded) if limit is None else limit
     for run in re.finditer(r"\s+|\S+", folded):
         if left <= 0:
@@ -170,7 +165,7 @@ def _padded_words(folded: str, origins: list[int], limit: int | None) -> Iterato
 
 
 def _tokens(text: str, tokens: Sequence[str]) -> list[Unit]:
-    """Tokens of somebody's function, each looked for behind the one before."""
+    """Tokens of a user's function, each looked up after the one before."""
     lower = text.lower()
     lower = lower if len(lower) == len(text) else text
     units: list[Unit] = []

@@ -1,1 +1,1 @@
-"""Models that answer without torch and transformers: an ONNX encoder, heads in NumPy, rankers."""
+"""Models that predict without torch and transformers: an ONNX encoder, heads in NumPy, rankers."""

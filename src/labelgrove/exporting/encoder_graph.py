@@ -1,6 +1,6 @@
-"""An encoder as an ONNX graph: token numbers and mask in, standardised pooled states out.
+"""An encoder as an ONNX graph: token ids and mask in, standardised pooled states out.
 
-The graph is checked against torch before anybody gets it. Needs torch, onnx and onnxscript.
+The graph is checked against torch. This module needs torch, onnx and onnxscript.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from labelgrove.errors import MissingExtraError, UnsupportedError
 from labelgrove.exporting.onnx_encoder import open_session
 from labelgrove.nn.encoders.encoder import Encoder
 
-OPSET = 20  # of 2024; onnxruntime reads it from 1.18 on
-LARGEST_FILE = 1_500_000_000  # bytes of weights; a file in this format ends at 2 GiB
-TOLERANCE = 2e-3  # of the states' spread
+OPSET = 20  # of 2024; needs onnxruntime 1.18
+LARGEST_FILE = 1_500_000_000  # bytes of weights; the format is limited to 2 GiB
+TOLERANCE = 2e-3  # in units of the states' standard deviation
 OLDEST_TORCH = (2, 6)
 
 
 class PooledStates(torch.nn.Module):
-    """What is exported: the encoder, its pooling, and the standardising of each layer's states."""
+    """The exported module: the encoder, its pooling, and the standardised states of each layer."""
 
     def __init__(self, encoder: Encoder, layers: Sequence[int], mean: Any, scale: Any) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class PooledStates(torch.nn.Module):
 def write_graph(
     encoder: Encoder, file: Path, *, layers: Sequence[int], mean: Any = None, scale: Any = None
 ) -> None:
-    """Writes the graph of a copy of ``encoder``; raises UnsupportedError where torch cannot."""
+    """Writes the graph of a copy of ``encoder``; raises UnsupportedError if torch cannot."""
     _check_libraries()
     shape = len(layers), encoder.width
     states = PooledStates(
@@ -76,36 +76,36 @@ def write_graph(
             assert program is not None
             program.save(str(file), external_data=size > LARGEST_FILE)
         _drop_notes(file)
-    except Exception as error:  # torch's exporter fails in as many ways as there are models
+    except Exception as error:  # torch's exporter fails in many ways
         kind = encoder.model.config.model_type
         raise UnsupportedError(
-            f"torch cannot write encoders of the kind {kind} as ONNX ({_last_line(error)}); "
-            "keep the model as it is"
+            f"torch cannot write encoders of the kind {kind} as ONNX ({_first_line(error)}); "
+            "use the model without export"
         ) from error
     check_graph(states, file, encoder, tolerance=TOLERANCE)
 
 
 def check_graph(states: PooledStates, file: Path, encoder: Encoder, *, tolerance: float) -> None:
-    """Raises unless the graph gives what torch gives, for texts of several numbers and lengths."""
+    """Raises unless the graph gives the states of torch, for batches of several shapes."""
     session = open_session(file, 1)
     longest = encoder.max_tokens
     for documents, tokens in ((1, min(4, longest)), (3, min(11, longest)), (2, longest)):
         ids, mask = _example(encoder, documents, tokens)
         with torch.inference_mode():
-            wanted = states(ids, mask).numpy()
-        found = session.run(None, {"ids": ids.numpy(), "mask": mask.numpy()})[0]
-        apart = float(np.abs(found - wanted).max() / max(float(wanted.std()), 1e-6))
-        if not apart <= tolerance:  # NaN is refused as well
+            expected = states(ids, mask).numpy()
+        actual = session.run(None, {"ids": ids.numpy(), "mask": mask.numpy()})[0]
+        difference = float(np.abs(actual - expected).max() / max(float(expected.std()), 1e-6))
+        if not difference <= tolerance:  # also refuses NaN
             raise UnsupportedError(
                 f"the ONNX graph of this {encoder.model.config.model_type} encoder differs from "
-                f"torch's states by {apart:.2g} of their spread; keep the model as it is"
+                f"torch by {difference:.2g} standard deviations; use the model without export"
             )
 
 
 def some_tokens(encoder: Encoder, *, batches: int = 4, documents: int = 16) -> list[dict[str, Any]]:
-    """Inputs of a graph: tokens of the vocabulary at random, between the encoder's own marks.
+    """Inputs of a graph: random tokens between the encoder's special ones.
 
-    They are no texts, but show what is always so in an encoder, and every model has them at hand.
+    They are not texts, but show which channels are always large, and need no data.
     """
     rng = np.random.default_rng(0)
     frame = np.array(encoder.tokenizer.encode("").ids or [encoder.pad_id])
@@ -117,7 +117,7 @@ def some_tokens(encoder: Encoder, *, batches: int = 4, documents: int = 16) -> l
 
 
 def _drop_notes(file: Path) -> None:
-    """Takes out where in which source file each node came from: bulky, and nobody's business."""
+    """Remove the source file and line of each node, which take space and are private."""
     import onnx
 
     model = onnx.load(file, load_external_data=False)
@@ -130,14 +130,14 @@ def _drop_notes(file: Path) -> None:
 
 
 def _plain_copy(encoder: Encoder) -> Encoder:
-    """On the CPU and with the plain form of attention, the one that the exporter understands."""
+    """A copy on the CPU with eager attention, which the exporter understands."""
     state = encoder.state()
     params = state.config["params"] | {"attention": "eager", "gradient_checkpointing": False}
     return Encoder.from_state(Part(state.config | {"params": params}, state.arrays)).eval()
 
 
 def _example(encoder: Encoder, documents: int, tokens: int) -> tuple[Tensor, Tensor]:
-    """Numbers of the vocabulary, the same at every call; the second document is padded."""
+    """Token ids, the same at every call; the second document is padded."""
     words = encoder.model.config.vocab_size
     ids = (torch.arange(documents * tokens).reshape(documents, tokens) * 7919) % words
     mask = torch.ones_like(ids)
@@ -151,10 +151,8 @@ def _example(encoder: Encoder, documents: int, tokens: int) -> tuple[Tensor, Ten
 def _check_libraries() -> None:
     version = tuple(int(number) for number in torch.__version__.split("+")[0].split(".")[:2])
     if version < OLDEST_TORCH:
-        raise UnsupportedError(
-            f"exporting needs torch {'.'.join(map(str, OLDEST_TORCH))} or newer, this is "
-            f"{torch.__version__}"
-        )
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        raise UnsupportedError(f"export needs torch {oldest} or newer, this is {torch.__version__}")
     try:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
@@ -165,7 +163,7 @@ def _check_libraries() -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter tells the terminal about every step and about packages that nobody needs."""
+    """Silence the exporter, which prints every step and advice about packages."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -179,7 +177,7 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _last_line(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     cause = error.__cause__ or error
     lines = [line for line in str(cause).splitlines() if line.strip()]
     return lines[0][:200] if lines else type(cause).__name__

@@ -1,36 +1,37 @@
 """Heads without torch: from an encoder's pooled states to the best labels, in NumPy and kernels.
 
-They do at prediction what the networks of ``labelgrove.nn`` do, with the same numbers up to the
-rounding of sums. Tables stay mapped files, of which only the rows in use are read.
+They predict like the networks of ``labelgrove.nn``, up to the rounding of sums. Tables stay mapped
+files, of which only the rows in use are read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
-from labelgrove.core.arrays import Float32, Int32, Int64, offsets
+from labelgrove.core.arrays import Float32, Int64, offsets
 from labelgrove.core.part import Part
 from labelgrove.core.topk import TopK, top_k
 from labelgrove.errors import ModelFormatError
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
 
-# How states become what heads read: side by side; side by side behind a bottleneck; the first two
-# mixed and the others as they are; the only one as it is.
+# What heads read: all states side by side; the same through a bottleneck; a mix of the first two
+# and the others unchanged; the only one unchanged.
 Reading: TypeAlias = Literal["joined", "bottleneck", "mixed", "single"]
 
 DOCUMENTS_AT_ONCE = 64
 LOGITS_AT_ONCE = 1 << 24
-SMALL = 1 << 22  # numbers of a matrix that one text is multiplied with
+SMALL = 1 << 22  # largest size of a matrix that one text is multiplied with by einsum
 
 
 class Heads(Protocol):
-    """What answers documents' states (documents x layers x width) with labels."""
+    """Predicts labels from documents' states (documents x layers x width)."""
 
     @property
     def text_width(self) -> int: ...
@@ -43,11 +44,7 @@ class Heads(Protocol):
 
 
 class Reader:
-    """Makes the vectors that each level of a head reads out of the states of several layers.
-
-    >>> Reader("joined").vectors(np.ones((2, 3, 4), np.float32))[0].shape
-    (2, 12)
-    """
+    """Computes the vectors that each level of a head reads from the states of several layers."""
 
     def __init__(
         self,
@@ -63,11 +60,7 @@ class Reader:
         self.sigmoid = sigmoid
 
     def vectors(self, states: Float32) -> list[Float32]:
-        """One block of vectors per level of the head; the last is what labels read.
-
-        >>> Reader("single").vectors(np.ones((2, 1, 4), np.float32))[0].shape
-        (2, 4)
-        """
+        """One block of vectors per level of the head; the last is what labels read."""
         if self.kind == "single":
             return [states[:, 0]]
         if self.kind == "mixed":
@@ -83,13 +76,7 @@ class Reader:
 
 
 class FlatHead:
-    """Every label (or cluster) is scored; scores are probabilities, or margins as they are.
-
-    >>> weight, bias = np.eye(3, 2, dtype=np.float32), np.zeros(3, np.float32)
-    >>> head = FlatHead(Reader("single"), weight, bias, probabilities=False)
-    >>> head.best_labels(np.array([[[1.0, 2.0]]], np.float32), 2).columns.tolist()
-    [[1, 0]]
-    """
+    """Scores every label (or cluster), with probabilities or plain margins."""
 
     def __init__(
         self, reader: Reader, weight: Float32, bias: Float32, *, probabilities: bool = True
@@ -104,41 +91,30 @@ class FlatHead:
         return int(self.weight.shape[1])
 
     def text(self, states: Float32) -> Float32:
-        """What the labels' rows are multiplied with."""
+        """The vectors that the labels' rows are multiplied with."""
         return self.reader.vectors(states)[-1]
 
     def best_labels(
-        self,
-        states: Float32,
-        k: int,
-        *,
-        mask: LabelMask | None = None,
-        threads: int | None = None,
+        self, states: Float32, k: int, *, mask: LabelMask | None = None, threads: int | None = None
     ) -> TopK:
-        """The k best columns of each document, of those in ``mask``."""
+        """The k best columns in ``mask`` for each document."""
         vectors = self.text(states)
         step = max(1, LOGITS_AT_ONCE // len(self.weight))
-        found = []
+        blocks = []
         for start in range(0, len(vectors), step):
             logits = product(vectors[start : start + step], self.weight) + self.bias
             if mask is not None:
                 logits[:, ~mask.allowed] = -np.inf
-            found.append(top_k(logits, k, threads=threads))
-        best = _stacked(found, k)
+            blocks.append(top_k(logits, k, threads=threads))
+        best = _stacked(blocks, k)
         scores = expit(best.scores) if self.probabilities else best.scores
         return TopK(best.columns, scores, best.counts)
 
 
 class TreeHeads:
-    """A table per level of a label tree; each level scores the children of what the one above kept.
+    """A table per level of a label tree; each level scores the children of the best nodes above.
 
-    A label's score is its probability, for ``weighted`` times that of its cluster.
-
-    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
-    >>> tables = [(np.eye(2, dtype=np.float32), None), (np.ones((3, 2), np.float32), None)]
-    >>> heads = TreeHeads(Reader("mixed", np.eye(2, 4), np.zeros(2)), tree, tables, kept=[1])
-    >>> heads.best_labels(np.ones((1, 3, 2), np.float32), 2).columns.tolist()
-    [[0, 1]]
+    A label's score is its probability, times that of its cluster if ``weighted``.
     """
 
     def __init__(
@@ -165,29 +141,24 @@ class TreeHeads:
         return int(self.tables[-1][0].shape[1])
 
     def text(self, states: Float32) -> Float32:
-        """What the labels' rows are multiplied with."""
+        """The vectors that the labels' rows are multiplied with."""
         return self.reader.vectors(states)[-1]
 
     def best_labels(
-        self,
-        states: Float32,
-        k: int,
-        *,
-        mask: LabelMask | None = None,
-        threads: int | None = None,
+        self, states: Float32, k: int, *, mask: LabelMask | None = None, threads: int | None = None
     ) -> TopK:
-        """The k best columns of each document; nodes that lead to no allowed label are skipped."""
+        """The k best columns of each document; nodes without an allowed label are skipped."""
         allowed = self._everything if mask is None else self._masked(mask)
         keep = [max(pair) for pair in zip(self.kept, allowed.needed(k), strict=True)]
         vectors = self.reader.vectors(states)
-        found = []
+        blocks = []
         for start in range(0, len(states), DOCUMENTS_AT_ONCE):
             block = [level[start : start + DOCUMENTS_AT_ONCE] for level in vectors]
-            found.append(self._search(block, k, keep, allowed, threads))
-        return _stacked(found, k)
+            blocks.append(self._search(block, k, keep, allowed, threads))
+        return _stacked(blocks, k)
 
     def _masked(self, mask: LabelMask) -> _Allowed:
-        """Made once for the batches of a call, which all come with the same mask."""
+        """Computed once for the batches of a call, which all have the same mask."""
         if self._last is None or self._last[0] is not mask:
             self._last = mask, _Allowed(self.tree, mask)
         return self._last[1]
@@ -219,7 +190,7 @@ class TreeHeads:
         return top_k(listed.matrix(scores, self.tree.labels), k, threads=threads)
 
     def _below(self, level: int, best: TopK, allowed: _Allowed) -> _Lists:
-        """The allowed nodes of a level under the kept ones, with the logits of these."""
+        """The allowed children of the best nodes, with the logits of these nodes."""
         real = best.columns >= 0
         nodes, sizes = children_of(best.columns[real], self.tree.children(level))
         rows = np.repeat(np.nonzero(real)[0], sizes)
@@ -228,25 +199,25 @@ class TreeHeads:
         return _Lists(rows[fits], nodes[fits], above[fits], len(best.columns))
 
     def _logits(self, level: int, vectors: Float32, rows: Int64, nodes: Int64) -> Float32:
-        """Of each document's own nodes: one product with all rows that anybody needs, then picked.
+        """Logits of each document's own nodes, picked from one product with all rows in use.
 
-        Sums are made in the order that the whole table would be multiplied in.
+        The product sums in the same order as one with the whole table.
         """
         weight, bias = self.tables[level]
-        used, places = np.unique(nodes, return_inverse=True)
-        some = weight if len(used) == len(weight) else weight[used]
-        logits: Float32 = product(vectors, some)[rows, places]
+        used, positions = np.unique(nodes, return_inverse=True)
+        table = weight if len(used) == len(weight) else weight[used]
+        logits: Float32 = product(vectors, table)[rows, positions]
         return logits if bias is None else logits + bias[nodes]
 
 
+@dataclass
 class _Lists:
-    """Nodes that documents are scored on: entry i is node ``nodes[i]`` of document ``rows[i]``."""
+    """The nodes to score: entry i is node ``nodes[i]`` of document ``rows[i]``."""
 
-    def __init__(self, rows: Int64, nodes: Any, above: Float32, documents: int) -> None:
-        self.rows = rows
-        self.nodes = nodes
-        self.above = above
-        self.documents = documents
+    rows: Int64
+    nodes: Any
+    above: Float32
+    documents: int
 
     def matrix(self, scores: Float32, width: int) -> Any:
         pointers = np.searchsorted(self.rows, np.arange(self.documents + 1))
@@ -257,19 +228,21 @@ class _Lists:
 
 
 class _Allowed:
-    """Per level of a tree, which nodes have an allowed label below."""
+    """The nodes of each level of a tree that have an allowed label below."""
 
     def __init__(self, tree: LabelTree, mask: LabelMask | None) -> None:
         flags = np.ones(tree.labels, bool) if mask is None else mask.allowed[tree.leaf_labels]
         self.levels = [flags]
-        self._children: list[Any] = []  # allowed ones, of the nodes above each level but the first
+        self._children: list[
+            Any
+        ] = []  # allowed children of the nodes above each level but the first
         for level in range(len(tree.widths) - 1, 0, -1):
             counts = np.diff(offsets(self.levels[0])[tree.children(level)])
             self._children.insert(0, counts)
             self.levels.insert(0, counts > 0)
 
     def needed(self, k: int) -> list[int]:
-        """Per cluster level, how many nodes to keep so that k allowed labels are below for sure."""
+        """Nodes to keep on each cluster level, so that k allowed labels are below."""
         return nodes_needed(self._children, k)
 
 
@@ -295,17 +268,14 @@ def heads_from_part(part: Part, tree: LabelTree | None) -> FlatHead | TreeHeads:
 
 
 def product(vectors: Float32, weight: Float32) -> Float32:
-    """Every vector with every row.
+    """The products of all vectors with all rows.
 
     For one vector NumPy's library wakes all its threads, and on a busy machine waiting for them
-    takes fifty times as long as the work does.
-
-    >>> product(np.ones((1, 2), np.float32), np.ones((3, 2), np.float32)).tolist()
-    [[2.0, 2.0, 2.0]]
+    takes fifty times as long as the work itself.
     """
     if len(vectors) == 1 and weight.size <= SMALL:
-        found: Float32 = np.einsum("nw,lw->nl", vectors, weight)
-        return found
+        products: Float32 = np.einsum("nw,lw->nl", vectors, weight)
+        return products
     return vectors @ weight.T
 
 
@@ -313,17 +283,18 @@ def _joined(states: Float32) -> Float32:
     return np.ascontiguousarray(states).reshape(len(states), -1)
 
 
-def _stacked(found: Sequence[TopK], k: int) -> TopK:
+def _stacked(blocks: Sequence[TopK], k: int) -> TopK:
     """Blocks of documents as one; narrow blocks are filled with column -1."""
-    documents = sum(len(best.counts) for best in found)
-    width = max((best.columns.shape[1] for best in found), default=0)
-    columns: Int32 = np.full((documents, min(k, width)), -1, np.int32)
-    scores: Float32 = np.full(columns.shape, -np.inf, np.float32)
-    start = 0
-    for best in found:
-        rows = slice(start, start + len(best.counts))
-        columns[rows, : best.columns.shape[1]] = best.columns
-        scores[rows, : best.columns.shape[1]] = best.scores
-        start = rows.stop
-    counts = [best.counts for best in found]
-    return TopK(columns, scores, np.concatenate([np.zeros(0, np.int32), *counts]))
+    width = min(k, max((best.columns.shape[1] for best in blocks), default=0))
+
+    def joined(arrays: list[Any], filler: float, dtype: Any) -> Any:
+        wide = [
+            np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=filler)
+            for array in arrays
+        ]
+        return np.concatenate([np.zeros((0, width), dtype), *wide])
+
+    columns = joined([best.columns for best in blocks], -1, np.int32)
+    scores = joined([best.scores for best in blocks], -np.inf, np.float32)
+    counts = np.concatenate([np.zeros(0, np.int32), *(best.counts for best in blocks)])
+    return TopK(columns, scores, counts)

@@ -1,10 +1,10 @@
-"""An ONNX encoder with weights in a byte each, and sums of bytes in place of floating point.
+"""An ONNX encoder whose weights are bytes, multiplied in integers.
 
-Each column of a weight matrix has a scale of its own, and so has each token's vector when the graph
-runs. onnxruntime's own dynamic quantisation takes one scale for a whole batch: one token with a
-large number costs all others their digits, and a text's states depend on its neighbours. Encoders
-have a few channels that are much larger than the others, whatever the text; half of that (on a
-logarithmic scale) is moved from the vectors into the weights before either is rounded. Embedding
+We keep our own quantisation because onnxruntime's dynamic one has one scale for a whole batch: one
+token with a large number costs all others precision, and a text's states depend on its neighbours.
+Here each column of a weight matrix has its own scale, and so has each token's vector when the graph
+runs. Encoders have a few channels that are much larger than the others for any text; half of that
+(on a logarithmic scale) moves from the vectors into the weights before both are rounded. Embedding
 tables have a scale per row. Attention, norms and pooling stay in floating point.
 """
 
@@ -20,18 +20,18 @@ import numpy as np
 from labelgrove.errors import MissingExtraError, UnsupportedError
 from labelgrove.exporting import onnx_encoder
 
-SMALLEST_WIDTH = 32  # narrower matrices are no work, and their scales would weigh as much
-LEAST_LIKENESS = 0.9  # cosine of states; those of MiniLM and gte-small are above 0.99
+SMALLEST_WIDTH = 32  # narrower matrices cost little, and their scales would be as large
+LEAST_LIKENESS = 0.9  # cosine of states; MiniLM and gte-small are above 0.99
 LARGEST = 127
-EVENING = 0.5  # of the differences between channels that the weights take over
-MIDDLE = 128  # stands for 0: kernels want one side of a product without signs
-MICROSOFT = "com.microsoft"  # where onnxruntime's own operators live
+EVENING = 0.5  # share of the differences between channels that moves into the weights
+MIDDLE = 128  # stands for 0, because kernels need one unsigned side of a product
+MICROSOFT = "com.microsoft"  # the domain of onnxruntime's own operators
 
 
 def write_int8(source: Path, target: Path, examples: Sequence[Mapping[str, Any]]) -> None:
-    """Reads a float32 graph and writes it with bytes.
+    """Quantises a float32 graph.
 
-    ``examples`` are inputs by name; they show which channels are large, and need not be real texts.
+    ``examples`` are inputs by name that show which channels are large; they need not be real texts.
     """
     try:
         import onnx
@@ -47,14 +47,14 @@ def write_int8(source: Path, target: Path, examples: Sequence[Mapping[str, Any]]
 
 
 def check_likeness(source: Path, target: Path, example: Mapping[str, Any]) -> None:
-    """Raises where the states of a graph with bytes point elsewhere than those of the exact one."""
+    """Raises if the states of the quantised graph differ too much from the exact ones."""
     exact, rounded = (
         onnx_encoder.open_session(file, 1).run(None, dict(example))[0].astype(np.float64)
         for file in (source, target)
     )
     lengths = np.linalg.norm(exact, axis=-1) * np.linalg.norm(rounded, axis=-1)
     cosine = float(np.median((exact * rounded).sum(axis=-1) / np.maximum(lengths, 1e-12)))
-    if not cosine >= LEAST_LIKENESS:  # NaN is refused as well
+    if not cosine >= LEAST_LIKENESS:  # also refuses NaN
         raise UnsupportedError(
             f"int8 changes the states of this encoder too much (cosine {cosine:.2f} to the exact "
             "ones); export it as fp32"
@@ -62,7 +62,7 @@ def check_likeness(source: Path, target: Path, example: Mapping[str, Any]) -> No
 
 
 def channel_sizes(source: Path, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How large each channel gets, of all tensors that are multiplied with constant matrices."""
+    """The largest value of each channel of all tensors that constant matrices multiply."""
     import onnx
 
     model = onnx.load(source)
@@ -73,14 +73,14 @@ def channel_sizes(source: Path, examples: Sequence[Mapping[str, Any]]) -> dict[s
     for name in names:
         model.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
     with tempfile.TemporaryDirectory() as aside:
-        # Weights beside it: a file of this format ends at 2 GiB.
-        beside = {"save_as_external_data": True, "location": f"{source.name}.data"}
-        onnx.save(model, Path(aside) / source.name, **beside)
+        # Weights go to a second file, because the format is limited to 2 GiB.
+        external = {"save_as_external_data": True, "location": f"{source.name}.data"}
+        onnx.save(model, Path(aside) / source.name, **external)
         session = onnx_encoder.open_session(Path(aside) / source.name, 1)
-        found = [session.run(names, dict(example)) for example in examples]
+        outputs = [session.run(names, dict(example)) for example in examples]
     largest = (
         np.max([np.abs(values).reshape(-1, values.shape[-1]).max(axis=0) for values in tensors], 0)
-        for tensors in zip(*found, strict=True)
+        for tensors in zip(*outputs, strict=True)
     )
     return dict(zip(names, largest, strict=True))
 
@@ -88,7 +88,7 @@ def channel_sizes(source: Path, examples: Sequence[Mapping[str, Any]]) -> dict[s
 class _Rewriting:
     """One pass over a graph that replaces products with constant matrices and look-ups in tables.
 
-    New nodes stand where the old ones stood, so that the order of the graph stays right.
+    New nodes take the positions of the old ones, so the order of the graph stays valid.
     """
 
     def __init__(self, graph: Any, sizes: Mapping[str, Any]) -> None:
@@ -119,8 +119,7 @@ class _Rewriting:
         kept = [tensor for tensor in self.constants.values() if tensor.name in used]
         del self.graph.initializer[:]
         self.graph.initializer.extend(kept)
-        # Shapes of what is gone; onnxruntime infers all that it needs.
-        del self.graph.value_info[:]
+        del self.graph.value_info[:]  # shapes of old tensors; onnxruntime infers what it needs
 
     def is_weight(self, name: str) -> bool:
         tensor = self.constants.get(name)
@@ -129,10 +128,7 @@ class _Rewriting:
         return bool(min(tensor.dims) >= SMALLEST_WIDTH)
 
     def tensors_of_shared_weights(self) -> set[str]:
-        """Tensors that are multiplied with a matrix which other tensors are multiplied with, too.
-
-        It cannot take over the differences between the channels of several.
-        """
+        """Tensors whose matrix other tensors use, too; it cannot even out several of them."""
         lefts: dict[str, set[str]] = {}
         for node in self.graph.node:
             if node.op_type == "MatMul" and self.is_weight(node.input[1]):
@@ -140,7 +136,7 @@ class _Rewriting:
         return {name for names in lefts.values() if len(names) > 1 for name in names}
 
     def product(self, node: Any, zero: str) -> None:
-        """x @ W by bytes: a scale per row of x, found as the graph runs, and per column of W."""
+        """x @ W in bytes, with a scale per row of x (computed by the graph) and per column of W."""
         left, weight = node.input
         if f"{weight}/bytes" not in self.constants:
             values = self.numpy.to_array(self.constants[weight]) * self.evened(left)[:, None]
@@ -150,8 +146,7 @@ class _Rewriting:
         quantised, scale_of_rows = self.in_bytes(left)
         one = self.constant("int8/one", np.array(1, np.float32))
         inputs = [quantised, f"{weight}/bytes", one, f"{weight}/scale", zero]
-        # Sums of bytes times the columns' scales, in one go.
-        name = node.output[0]
+        name = node.output[0]  # sums of bytes times the columns' scales, in one operation
         sums = self.add("MatMulIntegerToFloat", inputs, f"{name}/sums", domain=MICROSOFT)
         self.add("Mul", [sums, scale_of_rows], name)
 
@@ -162,7 +157,7 @@ class _Rewriting:
         last = self.constant("int8/last", np.array([-1], np.int64))
         share = self.constant("int8/share", np.array(1 / LARGEST, np.float32))
         least = self.constant("int8/least", np.array(1e-9, np.float32))
-        # A cast cuts digits off; with a half more it rounds.
+        # A cast cuts off digits; adding a half makes it round.
         middle = self.constant("int8/middle-and-half", np.array(MIDDLE + 0.5, np.float32))
         evening = self.constant(f"{name}/evening", 1 / self.evened(name))
         even = self.add("Mul", [name, evening], f"{name}/even")
@@ -178,14 +173,14 @@ class _Rewriting:
         return self.bytes_of[name]
 
     def evened(self, name: str) -> Any:
-        """What each channel of a tensor is divided by, and the weights' rows multiplied with."""
+        """The factor by which each channel is divided and the weights' rows are multiplied."""
         if name in self.uneven:
             return np.ones(len(self.sizes[name]), np.float32)
         sizes = np.maximum(self.sizes[name], 1e-3 * self.sizes[name].max() + 1e-9)
         return ((sizes / np.exp(np.log(sizes).mean())) ** EVENING).astype(np.float32)
 
     def look_up(self, node: Any) -> None:
-        """Rows of a table that is kept in bytes, each times its own scale."""
+        """Rows of a table in bytes, each times its own scale."""
         table, rows = node.input
         if f"{table}/rows" not in self.constants:
             values = self.numpy.to_array(self.constants[table])
@@ -209,7 +204,7 @@ class _Rewriting:
 
 
 def _scales(values: Any, *, axis: int) -> Any:
-    """What the bytes of each column (axis 0) or row (axis 1) are multiplied with."""
+    """The scale of the bytes of each column (axis 0) or row (axis 1)."""
     largest = np.abs(values).max(axis=axis, keepdims=True)
     return np.maximum(largest / LARGEST, 1e-9).astype(np.float32)
 

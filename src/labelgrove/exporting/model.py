@@ -1,6 +1,6 @@
-"""An exported model: what ``labelgrove.load`` gives for a folder that ``labelgrove.export`` wrote.
+"""An exported model, as ``labelgrove.load`` reads it from a folder of ``labelgrove.export``.
 
-Nothing here, and nothing that it calls, imports torch or transformers.
+Nothing here imports torch or transformers.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ RUNTIME = "onnx"
 
 
 class ExportedModel(Estimator):
-    """A trained model whose encoder onnxruntime runs; it predicts, and cannot be trained.
+    """A trained model whose encoder runs in onnxruntime; it predicts and cannot be trained.
 
-    ``method`` and ``params`` are those of the model that was exported, and so is what scores are;
-    ``precision`` is fp32 or int8. ``labelgrove.load`` makes one.
+    ``method``, ``params`` and the kind of scores are those of the original model; ``precision`` is
+    fp32 or int8.
     """
 
     params: dict[str, Any]
@@ -53,7 +53,7 @@ class ExportedModel(Estimator):
         if stored.metadata.get("runtime") != RUNTIME:
             raise ConfigError(f"{path} is not an exported model; load it with labelgrove.load")
         model, parts = cls(), stored.parts
-        model.__dict__["method"] = stored.method  # of other methods a constant of the class
+        model.__dict__["method"] = stored.method  # a class constant in other models
         model.params, model.stored = stored.params, parts
         model.folder, model.metadata = stored.path, stored.metadata
         try:
@@ -81,18 +81,17 @@ class ExportedModel(Estimator):
     def paths(self, question: Question) -> NoReturn:
         """Refused: gradients need the network itself."""
         raise UnsupportedError(
-            "an exported model has no gradients to explain it by; ask the model that it came from"
+            "an exported model has no gradients to explain it with; explain the original model"
         )
 
     def growth(self) -> NoReturn:
-        """Refused: what learns is the model that this one came from."""
+        """Refused: only the original model learns."""
         raise UnsupportedError(
-            "an exported model cannot learn; update the model that it came from, and export that "
-            "again"
+            "an exported model cannot learn; update the original model and export it again"
         )
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes the folder again, with the calibration that it may have got."""
+        """Writes the folder again, with the current calibration."""
         parts = {name: part for name, part in self.stored.items() if name != "calibration"}
         if self.calibration_ is not None:
             parts["calibration"] = self.calibration_.state()

@@ -17,7 +17,7 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 
 GRAPH, WEIGHTS, TOKENIZER = "encoder.onnx", "encoder.onnx.data", "tokenizer.json"
-BATCH_TOKENS = 2048  # padding included; more does not make a CPU quicker
+BATCH_TOKENS = 2048  # including padding; more does not make a CPU faster
 
 
 class OnnxEncoder:
@@ -38,7 +38,7 @@ class OnnxEncoder:
         self._tokenizer: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Sessions cannot travel to another process; the files are there, too.
+        # Sessions cannot be pickled; another process opens the files again.
         return type(self), (self.folder, self.settings)
 
     @property
@@ -57,26 +57,26 @@ class OnnxEncoder:
         return self._tokenizer
 
     def tokens(self, texts: Any, *, threads: int | None = None) -> Tokens:
-        """Token numbers of texts, as the encoder was trained with."""
+        """Token ids of texts, as in training."""
         return tokenize(texts, self, self.max_tokens, threads=threads)
 
     def session(self, threads: int | None = None) -> Any:
-        """onnxruntime's session for so many threads (none: all cores); the last is kept."""
-        wanted = max(threads or 0, 0) or os.cpu_count() or 1
+        """onnxruntime's session for this many threads (None: all cores); it keeps the last one."""
+        count = max(threads or 0, 0) or os.cpu_count() or 1
         with self._lock:
-            if self._session is None or self._threads != wanted:
-                self._session, self._threads = open_session(self.folder / GRAPH, wanted), wanted
+            if self._session is None or self._threads != count:
+                self._session, self._threads = open_session(self.folder / GRAPH, count), count
             return self._session
 
     def states(self, tokens: Tokens, *, threads: int | None = None) -> Iterator[tuple[Int64, Any]]:
-        """Rows and their states (documents x layers x width), texts of like length together."""
+        """Rows and their states (documents x layers x width), in batches of similar length."""
         session: Any = self.session(threads) if len(tokens) else None
         for rows in batches(tokens, BATCH_TOKENS):
             ids, mask = self.padded(tokens, rows)
             yield rows, session.run(None, {"ids": ids, "mask": mask})[0]
 
     def padded(self, tokens: Tokens, rows: Int64) -> tuple[Int64, Int64]:
-        """Token numbers of some documents side by side, and 1 where a token is."""
+        """The padded token ids of some documents, and their mask."""
         longest = int(tokens.lengths[rows].max())
         ids: Int64 = np.full((len(rows), longest), self.settings["pad_id"], np.int64)
         mask: Int64 = np.zeros(ids.shape, np.int64)
@@ -88,7 +88,7 @@ class OnnxEncoder:
         return ids, mask
 
     def vectors(self, tokens: Tokens, *, threads: int | None = None) -> Float32:
-        """The states of all documents side by side, in document order."""
+        """The states of all layers, side by side, for each document."""
         vectors = np.empty((len(tokens), self.layers * self.width), np.float32)
         for rows, states in self.states(tokens, threads=threads):
             vectors[rows] = states.reshape(len(rows), -1)
@@ -96,7 +96,7 @@ class OnnxEncoder:
 
 
 class OnnxRunner:
-    """Sends documents through an encoder and heads; reads as ``labelgrove.nn``'s Runner does."""
+    """Sends documents through an encoder and heads, like the Runner of ``labelgrove.nn``."""
 
     def __init__(self, encoder: OnnxEncoder, heads: Heads, *, threads: int | None = None) -> None:
         self.encoder = encoder
@@ -106,27 +106,22 @@ class OnnxRunner:
     def read(
         self, tokens: Tokens, k: int, *, vectors: bool = False, mask: LabelMask | None = None
     ) -> tuple[Any, Any, Any]:
-        """Columns and scores of the k best labels, and the vectors that labels read, if wanted."""
+        """Columns and scores of the k best labels, and, if asked for, the text vectors."""
         k = k if mask is None else min(k, len(mask))
         columns = np.full((len(tokens), k), -1, np.int32)
         scores = np.full(columns.shape, -np.inf, np.float32)
-        read = np.zeros((len(tokens), self.heads.text_width if vectors else 0), np.float32)
+        texts = np.zeros((len(tokens), self.heads.text_width if vectors else 0), np.float32)
         for rows, states in self.encoder.states(tokens, threads=self.threads):
             best = self.heads.best_labels(states, k, mask=mask, threads=self.threads)
             columns[rows, : best.columns.shape[1]] = best.columns
             scores[rows, : best.columns.shape[1]] = best.scores
             if vectors:
-                read[rows] = self.heads.text(states)
-        return columns, scores, read
+                texts[rows] = self.heads.text(states)
+        return columns, scores, texts
 
 
 def batches(tokens: Tokens, most: int) -> Iterator[Int64]:
-    """All documents by length, as many at a time as padded make up ``most`` tokens.
-
-    >>> tokens = Tokens(np.zeros(6, np.int32), np.array([0, 1, 4, 6]))
-    >>> [rows.tolist() for rows in batches(tokens, 4)]
-    [[0, 2], [1]]
-    """
+    """All documents by length, in batches of at most ``most`` tokens including padding."""
     order = np.argsort(tokens.lengths, kind="stable")
     start = 0
     while start < len(order):
@@ -151,6 +146,6 @@ def open_session(file: Path, threads: int) -> Any:
         return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a class of its own for every kind of failure
         raise ModelFormatError(
-            f"{file}: onnxruntime {onnxruntime.__version__} cannot open it; a newer one may: "
-            f"pip install --upgrade onnxruntime ({error})"
+            f"{file}: onnxruntime {onnxruntime.__version__} cannot open it ({error}); try a newer "
+            "one: pip install --upgrade onnxruntime"
         ) from error

@@ -1,11 +1,10 @@
-"""``labelgrove.export``: a trained neural model as a folder that needs neither torch nor
-transformers."""
+"""``labelgrove.export`` writes a neural model that needs neither torch nor transformers."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from labelgrove.core.part import Part
 from labelgrove.disk.bundle import read_manifest
@@ -17,6 +16,7 @@ from labelgrove.model.interface import Model
 from labelgrove.scores.predictor import check_fitted
 
 Precision = Literal["fp32", "int8"]
+EXPORTED = "this model is already exported; export the original model"
 
 
 def export(
@@ -29,9 +29,9 @@ def export(
 ) -> None:
     """Writes ``model`` (or the model of a folder) for use without torch and transformers.
 
-    ``labelgrove.load(folder)`` reads it with onnxruntime and the ``tokenizers`` package alone.
-    ``fp32`` gives the labels that torch gives; ``int8`` keeps most weights of the encoder in a
-    byte each. See docs/export.md for what both cost and save.
+    ``labelgrove.load(folder)`` reads it with only onnxruntime and the ``tokenizers`` package.
+    ``fp32`` gives the same labels as torch; ``int8`` stores most weights of the encoder as bytes.
+    See docs/export.md for the costs and savings of both.
 
     >>> export("model", "exported", format="pickle")
     Traceback (most recent call last):
@@ -44,9 +44,9 @@ def export(
     if isinstance(model, (str, Path)):
         model = load_exportable(model)
     if isinstance(model, ExportedModel):
-        raise UnsupportedError("this model is exported already; export the one that it came from")
+        raise UnsupportedError(EXPORTED)
     if not isinstance(model, Model):
-        raise ConfigError(f"export: wants a model or a model folder, got {type(model).__name__}")
+        raise ConfigError(f"export: needs a model or a model folder, got {type(model).__name__}")
     check_fitted(model)
     pieces = model.pieces()
     try:
@@ -58,17 +58,11 @@ def export(
 
     def write_files(target: Path) -> None:
         (target / TOKENIZER).write_text(encoder.tokenizer.to_str(), encoding="utf-8")
-        states: dict[str, Any] = {
-            "layers": pieces.layers,
-            "mean": pieces.mean,
-            "scale": pieces.scale,
-        }
-        if precision == "fp32":
-            write_graph(encoder, target / GRAPH, **states)
-            return
-        with tempfile.TemporaryDirectory() as aside:
-            write_graph(encoder, Path(aside) / GRAPH, **states)
-            write_int8(Path(aside) / GRAPH, target / GRAPH, some_tokens(encoder))
+        with tempfile.TemporaryDirectory() as temporary:
+            graph = (target if precision == "fp32" else Path(temporary)) / GRAPH
+            write_graph(encoder, graph, layers=pieces.layers, mean=pieces.mean, scale=pieces.scale)
+            if precision == "int8":
+                write_int8(graph, target / GRAPH, some_tokens(encoder))
 
     parts = {"labels": model.index_.state(), "training": model.facts_.state()} | pieces.parts
     if model.calibration_ is not None:
@@ -93,7 +87,7 @@ def export(
 
 
 def load_exportable(path: str | Path) -> Model:
-    """The model of a folder; one that was exported is refused."""
+    """The model of a folder, unless it is an exported one."""
     if "runtime" in read_manifest(path, kind="model").get("metadata", {}):
-        raise UnsupportedError("this model is exported already; export the one that it came from")
+        raise UnsupportedError(EXPORTED)
     return load_folder(path)

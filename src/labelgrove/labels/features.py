@@ -69,12 +69,7 @@ def _unit_sums(rows: Features, weights: CSR, *, threads: int | None = None) -> F
 
 
 def l2_normalised(matrix: Any) -> Features:
-    """Rows scaled to unit length over both blocks together; zero rows stay zero.
-
-    >>> l2_normalised(Features(sparse=[[3.0], [0.0]], dense=[[4.0], [0.0]])).to_csr().toarray()
-    array([[0.6, 0.8],
-           [0. , 0. ]], dtype=float32)
-    """
+    """Rows scaled to unit length over both blocks together; zero rows stay zero."""
     features = as_features(matrix)
     squares = np.zeros(len(features))
     terms, dense = features.sparse, features.dense

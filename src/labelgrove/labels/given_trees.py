@@ -28,11 +28,7 @@ LOOSE_GROUP = 1000  # size of the groups of labels without relations in a thesau
 
 @dataclass(frozen=True)
 class ThesaurusReport:
-    """How a thesaurus became a tree.
-
-    >>> print(ThesaurusReport(labels=3, levels=2, widest=2, cycles=1))
-    3 labels on 2 levels, at most 2 children per node; 1 cycle cut
-    """
+    """How a thesaurus became a tree."""
 
     labels: int
     levels: int

@@ -13,25 +13,6 @@ from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 
 GROUP = "group:"
-NOTHING_ALLOWED = "no label is left to predict: check the allow and deny lists"
-
-
-class TreeMask:
-    """The labels that a search of a tree may find; make it once and use it often.
-
-    ``allowed_before[position]`` counts the allowed leaves before a position.
-    """
-
-    def __init__(self, tree: LabelTree, *, allow: Any = None, deny: Any = None) -> None:
-        allowed = np.full(tree.labels, allow is None)
-        if allow is not None:
-            allowed[label_columns(allow, tree.labels, name="allow")] = True
-        if deny is not None:
-            allowed[label_columns(deny, tree.labels, name="deny")] = False
-        self.labels = int(allowed.sum())
-        if self.labels == 0:
-            raise DataError(NOTHING_ALLOWED)
-        self.allowed_before: Int32 = offsets(allowed[tree.leaf_labels]).astype(np.int32)
 
 
 def label_columns(columns: Any, labels: int, *, name: str) -> Int32:
@@ -68,19 +49,22 @@ class LabelMask:
         self._finish()
 
     @classmethod
-    def from_columns(cls, columns: Any, labels: int) -> LabelMask:
-        """The mask that allows some columns of an index with this number of labels."""
+    def from_columns(cls, allow: Any, labels: int, *, deny: Any = None) -> LabelMask:
+        """The mask for columns of an index with this number of labels; None allows all."""
         mask = cls.__new__(cls)
-        mask.allowed = np.zeros(labels, bool)
-        mask.allowed[label_columns(columns, labels, name="columns")] = True
+        mask.allowed = np.full(labels, allow is None)
+        if allow is not None:
+            mask.allowed[label_columns(allow, labels, name="allow")] = True
+        if deny is not None:
+            mask.allowed[label_columns(deny, labels, name="deny")] = False
         mask._finish()
         return mask
 
     def _finish(self) -> None:
         self.columns: Int32 = np.flatnonzero(self.allowed).astype(np.int32)
         if len(self.columns) == 0:
-            raise DataError(NOTHING_ALLOWED)
-        self._over: list[tuple[LabelTree, TreeMask]] = []
+            raise DataError("no label is left to predict: check the allow and deny lists")
+        self._over: list[tuple[LabelTree, Int32]] = []
 
     @classmethod
     def of(cls, index: LabelIndex, allow: Any = None, deny: Any = None) -> LabelMask | None:
@@ -104,14 +88,17 @@ class LabelMask:
     def __len__(self) -> int:
         return len(self.columns)
 
-    def over(self, tree: LabelTree) -> TreeMask:
-        """The mask over a tree, for its beam search; remembered for the next call."""
-        for known, mask in self._over:
+    def over(self, tree: LabelTree) -> Int32:
+        """How many leaves of a tree are allowed before each position, for its beam search.
+
+        The result is remembered for the next call.
+        """
+        for known, counts in self._over:
             if known is tree:
-                return mask
-        mask = TreeMask(tree, allow=self.columns)
-        self._over = [*self._over[-7:], (tree, mask)]
-        return mask
+                return counts
+        counts = offsets(self.allowed[tree.leaf_labels]).astype(np.int32)
+        self._over = [*self._over[-7:], (tree, counts)]
+        return counts
 
 
 def columns_of(index: LabelIndex, labels: Any, *, name: str) -> Int32:

@@ -98,9 +98,6 @@ class LabelTree:
         """The depth of each label without the levels at the end on which it has no siblings.
 
         In a tree of uneven depth, chains of only children reach down to the last level.
-
-        >>> LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]).label_depths().tolist()
-        [2, 1, 2]
         """
         depths = np.full(self.labels, len(self.parents), np.int32)
         nodes: Any = np.arange(self.labels)
@@ -121,11 +118,7 @@ class LabelTree:
         return LabelTree(self.parents[:levels], np.arange(self.widths[levels - 1]))
 
     def refine(self, cluster_of: npt.ArrayLike) -> LabelTree:
-        """A tree with one more level: finer label l is below this tree's label cluster_of[l].
-
-        >>> LabelTree([[0, 0]], [1, 0]).refine([0, 1, 0]).leaf_labels.tolist()
-        [1, 0, 2]
-        """
+        """A tree with one more level: finer label l is below this tree's label cluster_of[l]."""
         clusters = _frozen(cluster_of)
         if not np.array_equal(np.unique(clusters), np.arange(self.labels)):
             raise DataError(f"every label of the coarser tree (0..{self.labels - 1}) needs a child")
@@ -198,23 +191,14 @@ def build_tree(
         seed=seed,
         threads=threads or 0,
     )
-    bounds = _slices(labels, depth)
-    cluster_of_leaf = np.repeat(np.arange(2**depth, dtype=np.int32), np.diff(bounds))
-    parents = [cluster_of_leaf]
-    nodes = 2**depth
-    while nodes > (params.top_width or params.branching):
-        parents.append(np.arange(nodes, dtype=np.int32) // np.int32(params.branching))
-        nodes = int(parents[-1][-1]) + 1
-    parents.append(np.zeros(nodes, np.int32))
-    return LabelTree(parents[::-1], order)
+    top, *inner = tree_widths(labels, params)[:-1]
+    clusters = np.repeat(np.arange(2**depth), np.diff(_slices(labels, depth)))
+    joined = [np.arange(width) // params.branching for width in inner]
+    return LabelTree([np.zeros(top), *joined, clusters], order)
 
 
 def tree_widths(labels: int, params: TreeParams) -> tuple[int, ...]:
-    """Nodes per level of the balanced tree that :func:`build_tree` would grow over the labels.
-
-    >>> tree_widths(8, TreeParams(branching=2, max_leaf_size=2))
-    (2, 4, 8)
-    """
+    """Nodes per level of the balanced tree that :func:`build_tree` would grow over the labels."""
     depth = _depth(labels, params.max_leaf_size)
     widths = [labels]
     nodes = 2**depth
@@ -245,9 +229,6 @@ def nodes_needed(levels: Sequence[npt.NDArray[Any]], k: int) -> list[int]:
 
     For each level, from the top, ``levels`` has the number of children of every node that may be
     kept; nodes without children do not count.
-
-    >>> nodes_needed([np.array([1, 1]), np.array([3, 1])], 2)
-    [2, 2]
     """
     needed: list[int] = []
     for counts in reversed(levels):

@@ -51,9 +51,6 @@ def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:
     """The dense block as it stands beside a sparse one: with rows of unit length, for "l2".
 
     Rows that have it already stay as they are, and a block of such rows is not copied.
-
-    >>> beside_terms(np.array([[3.0, 4.0], [0.0, 1.0]], np.float32), "l2").tolist()
-    [[0.6000000238418579, 0.800000011920929], [0.0, 1.0]]
     """
     if norm != "l2":
         return dense
@@ -195,10 +192,6 @@ def document_parts(
 
     A matrix becomes the block that the model has, where it has only one. Of a Corpus, what the
     model was not fitted on is left aside.
-
-    >>> options = {"vectorizer": None, "width": 0, "dense_norm": "l2"}
-    >>> document_parts(np.eye(2), None, terms=2, **options).indices.tolist()
-    [0, 1]
     """
     wanted = vectorizer is None and width == 0 and dense is None
     if wanted and sparse.issparse(X) and X.shape[1:] == (terms,):

@@ -33,11 +33,7 @@ if TYPE_CHECKING:  # exported models rerank without torch
 
 @dataclass
 class RerankParams(Params):
-    """Whether and how a linear ranker reorders the shortlist of a network.
-
-    >>> RerankParams(shortlist=50).validate().share
-    0.75
-    """
+    """Whether and how a linear ranker reorders the shortlist of a network."""
 
     enabled: bool = param(False, help="train a ranker on tf-idf and the network's text vectors")
     shortlist: int = param(
@@ -102,10 +98,7 @@ class Reranker:
 
 
 def check_reranking(params: RerankParams, ranker: RankerParams) -> None:
-    """Refuses settings that do not go together, before hours of training.
-
-    >>> check_reranking(RerankParams(enabled=True), RankerParams())
-    """
+    """Refuses settings that do not go together, before hours of training."""
     if params.enabled:
         why = "rerank.shortlist says which documents are negatives"
         refuse_idle(ranker, "ranker", NEGATIVE_SETTINGS, why)

@@ -44,9 +44,6 @@ class Reason:
     A ``term`` is counted in the whole text: ``value`` is its tf-idf, ``contribution`` is that times
     the classifier's weight, ``spans`` are all its places. A ``token`` is a word at one place of
     what an encoder reads. A ``feature`` is a column of a matrix that the model was fitted on.
-
-    >>> Reason("shoes", 0.5, value=0.25, spans=(Span(4, 9),)).kind
-    'term'
     """
 
     text: str
@@ -67,9 +64,6 @@ class Step:
     ``weight`` how much of what words did to the path's score they did on this level.
     ``level`` counts from 1; the node is one of ``nodes`` and has ``labels`` below it, among them
     ``examples``.
-
-    >>> Step(level=1, node=3, nodes=8, margin=0.5, bias=0.5).total
-    0.5
     """
 
     level: int
@@ -96,11 +90,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Path:
-    """The way of one tree, network or reranker to the label; ``weight`` is its share of the score.
-
-    >>> Path("tree", 1.0, 0.5).steps
-    ()
-    """
+    """How one tree, network or reranker gets to the label; ``weight`` is its share of the score."""
 
     name: str
     weight: float
@@ -131,9 +121,6 @@ class Neighbour:
     """A document that bears the label and is like the text: cosine of their tf-idf rows.
 
     ``document`` is its row in the corpus, ``terms`` are the words that make it alike.
-
-    >>> Neighbour(3, None, 0.5, "red shoes").terms
-    ()
     """
 
     document: int
@@ -151,10 +138,6 @@ class Explanation:
     first. ``score`` is the number that ``predict`` gives where the search finds the label
     (None: an ensemble whose members do not bring it); ``calibrated`` is the probability that a
     calibrated model makes of it. ``members`` explains an ensemble's models.
-
-    >>> why = Explanation("c1", "shoes", "linear", 0.9, "product", (Reason("red", 0.5),))
-    >>> why.to_dict()["reasons"][0]["text"]
-    'red'
     """
 
     id: str
@@ -188,11 +171,7 @@ class Explanation:
         return _pieces(weighted)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and strings for JSON, with the highlights.
-
-        >>> Explanation("c1", "shoes", "linear", 0.9, "product").to_dict()["highlights"]
-        []
-        """
+        """Plain lists, numbers and strings for JSON, with the highlights."""
         made = asdict(replace(self, members=()))
         made["highlights"] = [list(piece) for piece in self.highlights()]
         made["members"] = [member.to_dict() for member in self.members]
@@ -200,22 +179,14 @@ class Explanation:
 
 
 def strongest(reasons: Iterable[Reason], top: int | None) -> tuple[Reason, ...]:
-    """The ``top`` reasons with the largest contributions, for or against; None: all of them.
-
-    >>> [r.text for r in strongest([Reason("a", 0.1), Reason("b", -0.5), Reason("c", 0.2)], 2)]
-    ['b', 'c']
-    """
+    """The ``top`` reasons with the largest contributions, for or against; None: all of them."""
     nonzero = (reason for reason in reasons if reason.contribution != 0)
     ordered = sorted(nonzero, key=lambda r: (-abs(r.contribution), r.spans, r.text))
     return tuple(ordered[:top])
 
 
 def shortened(step: Step, top: int | None) -> Step:
-    """The step with its strongest reasons only; the others go into the rest.
-
-    >>> shortened(Step(1, 0, 2, 0.75, reasons=(Reason("a", 0.25), Reason("b", 0.5))), 1).rest
-    0.25
-    """
+    """The step with its strongest reasons only; the others go into the rest."""
     kept = strongest(step.reasons, top)
     lost = sum(r.contribution for r in step.reasons) - sum(r.contribution for r in kept)
     return replace(
@@ -224,12 +195,7 @@ def shortened(step: Step, top: int | None) -> Step:
 
 
 def added_up(paths: Sequence[Path]) -> list[Reason]:
-    """Each word's contributions to all steps, times the weights of these and of their paths.
-
-    >>> step = Step(1, 0, 2, 0.5, weight=0.5, reasons=(Reason("a", 0.5),))
-    >>> added_up([Path("tree", 1.0, 0.9, (step, step))])[0].contribution
-    0.5
-    """
+    """Each word's contributions to all steps, times the weights of these and of their paths."""
     found: dict[tuple[str, str, tuple[Span, ...]], Reason] = {}
     for path in paths:
         for step in path.steps:

@@ -1,8 +1,8 @@
-"""How long the linear stages take: measured on a sample, carried over by a model of their work.
+"""How long the linear stages take: rates from a sample, times the work of each stage.
 
-The work of a stage is counted from sizes alone. tf-idf reads every term; a tree is grown from what
-labels have in common with their documents, once per halving; on each level of a ranker every
-document is an instance below each node that it bears or was mined for, for all children there.
+The work is computed from sizes. tf-idf reads every term; a tree is grown from the terms of the
+labels, once per halving; on each level of a ranker, all children of a document's nodes (its own and
+mined ones) learn from it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,57 @@ import numpy as np
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.methods.linear.method import Linear
 from labelgrove.model.outline import Outline
-from labelgrove.planning.estimates import Estimate
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.solver import RankerParams
 
 WARM_UP, FIRST_SAMPLE = 30, 250  # documents; each further sample is two or four times as large
 LONGEST = 0.5  # seconds for one sample; then it is large enough
-LARGEST_SHARE = 8  # no more than one in so many documents, unless there are few
-MARGIN = {"tfidf": 1.6, "tree": 2.0, "ranker": 1.7}  # what measured cases asked for
-MINED = 8  # nodes, where ranker.mined_nodes leaves it open; 3 where documents are short
+LARGEST_SHARE = 8  # at most one in this many documents, unless there are few
+MARGIN = {"tfidf": 1.6, "tree": 2.0, "ranker": 1.7}  # from measured cases
+MINED = 8  # nodes, if ranker.mined_nodes is auto; 3 if documents are short
 SHORT = 40  # terms per document
-# A unit of work costs more in a larger problem (caches, larger clusters): as documents^so much.
+# A unit of work costs more in a larger problem (caches, larger clusters): documents^GROWTH.
 GROWTH = {"tfidf": 0.0, "tree": 0.0, "ranker": 0.1}
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """A range of seconds, because samples differ from the corpus and machines are busy at times."""
+
+    low: float = 0.0
+    high: float = 0.0
+
+    @classmethod
+    def around(cls, seconds: float, factor: float) -> Estimate:
+        """From ``seconds / factor`` to ``seconds * factor``."""
+        return cls(seconds / factor, seconds * factor)
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return Estimate(self.low + other.low, self.high + other.high)
+
+    def __str__(self) -> str:
+        low, high = duration(self.low), duration(self.high)
+        if self.high < 1:
+            return high
+        return f"about {high}" if low == high else f"{low} to {high}"
+
+
+def duration(seconds: float) -> str:
+    """Rounded to the precision of an estimate.
+
+    >>> duration(0.2), duration(14.4), duration(200), duration(9000)
+    ('under 1 s', '14 s', '3 min', '2.5 h')
+    """
+    if seconds < 1:
+        return "under 1 s"
+    if seconds < 90:
+        return f"{round(seconds)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@dataclass(frozen=True)
 class Work:
-    """Amounts of work, stage by stage, in units of their own."""
+    """Amounts of work per stage, each in its own unit."""
 
     tfidf: float
     tree: float
@@ -42,7 +76,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds per unit of work, by the clock and by all threads."""
+    """Seconds per unit of work: wall time, and CPU time of all threads."""
 
     wall: Work
     cpu: Work
@@ -51,24 +85,14 @@ class Rates:
 
 
 def linear_work(
-    corpus: Corpus,
-    widths: Sequence[int],
-    ranker: RankerParams,
-    *,
-    terms: float,
-    trees: int = 1,
+    corpus: Corpus, widths: Sequence[int], ranker: RankerParams, *, terms: float, trees: int = 1
 ) -> Work:
-    """The work of fitting the linear method, from sizes.
-
-    >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-    >>> linear_work(corpus, (2,), RankerParams(), terms=2.0).tfidf
-    4.0
-    """
+    """The work of fitting the linear method."""
     documents = len(corpus)
     per_document = corpus.labels.nnz / max(documents, 1)
     size = terms + corpus.width
     counts = np.bincount(corpus.labels.indices, minlength=1).astype(np.float64)
-    # The documents of a label share terms: n have about n^0.7 times those of one.
+    # The documents of a label share terms: n documents have about n^0.7 times those of one.
     label_terms = float((counts**0.7).sum()) * size
     clusters = widths[-2] if len(widths) > 1 else 1
     ranked = 0.0
@@ -93,12 +117,7 @@ def _mined(ranker: RankerParams, terms: float) -> float:
 
 
 def sampled(corpus: Corpus, size: int, seed: int) -> Corpus:
-    """Some documents at random, over the labels that they have and no others.
-
-    >>> corpus = Corpus.from_lists(["x", "y"], [["a"], ["b"]])
-    >>> len(sampled(corpus, 1, seed=0).index)
-    1
-    """
+    """A random sample of documents, over the labels that occur in it."""
     rows = np.sort(np.random.default_rng(seed).permutation(len(corpus))[:size])
     taken = corpus.take(rows)
     used = np.flatnonzero(np.bincount(taken.labels.indices, minlength=len(corpus.index)))
@@ -109,7 +128,7 @@ def sampled(corpus: Corpus, size: int, seed: int) -> Corpus:
 
 
 def linear_rates(outline: Outline, corpus: Corpus, *, seed: int, threads: int | None) -> Rates:
-    """Fits larger and larger samples until one takes long enough to trust."""
+    """Fit larger and larger samples until one takes long enough to trust."""
     probe = Linear(
         tfidf=outline.tfidf,
         tree=outline.tree,
@@ -128,7 +147,7 @@ def linear_rates(outline: Outline, corpus: Corpus, *, seed: int, threads: int | 
 
     most = max(min(len(corpus), FIRST_SAMPLE), len(corpus) // LARGEST_SHARE)
     size = min(FIRST_SAMPLE, len(corpus))
-    fitted(min(WARM_UP, size))  # what a process does once is not to be multiplied
+    fitted(min(WARM_UP, size))  # without the work that a process does only once
     sample, spent = fitted(size)
     while spent <= LONGEST and size < most:
         size = min(most, size * 4 if spent < LONGEST / 8 else size * 2)
@@ -139,12 +158,12 @@ def linear_rates(outline: Outline, corpus: Corpus, *, seed: int, threads: int | 
 def _rates(probe: Linear, sample: Corpus) -> Rates:
     terms = _terms(probe, sample)
     work = linear_work(sample, probe.rankers()[0].tree.widths, probe.ranker, terms=terms)
-    found = {}
+    rates = {}
     for kind in ("wall", "cpu"):
         spent = {name: getattr(timing, kind) for name, timing in probe.timings_.items()}
         spent["tfidf"] = spent.get("tfidf", spent.get("features", 0.0))
-        found[kind] = Work(**{name: spent[name] / max(getattr(work, name), 1.0) for name in MARGIN})
-    return Rates(found["wall"], found["cpu"], terms, len(sample))
+        rates[kind] = Work(**{name: spent[name] / max(getattr(work, name), 1.0) for name in MARGIN})
+    return Rates(rates["wall"], rates["cpu"], terms, len(sample))
 
 
 def _terms(probe: Linear, sample: Corpus) -> float:
@@ -160,11 +179,12 @@ def _terms(probe: Linear, sample: Corpus) -> float:
 def estimated(
     rates: Rates, work: Work, documents: int, *, kind: str = "wall"
 ) -> dict[str, Estimate]:
-    """Seconds by stage for so much work of so many documents at these rates."""
+    """Seconds per stage for this work on this many documents."""
     per_unit = getattr(rates, kind)
     larger = max(1.0, documents / rates.documents)
-    found = {}
-    for name, margin in MARGIN.items():
-        seconds = getattr(per_unit, name) * getattr(work, name) * larger ** GROWTH[name]
-        found[name] = Estimate.around(seconds, margin)
-    return found
+    return {
+        name: Estimate.around(
+            getattr(per_unit, name) * getattr(work, name) * larger ** GROWTH[name], margin
+        )
+        for name, margin in MARGIN.items()
+    }

@@ -1,8 +1,7 @@
-"""What a training will be: sizes, memory and time, said before the work begins.
+"""A plan of a training before it starts: sizes, memory and time.
 
 Times come from rates that are measured here and now: a small fit for the linear parts
-(``linear.py``), a few updates for an encoder (``probe.py``). They are given
-as a range, because a sample is not the corpus and a machine is not always idle.
+(``linear.py``), a few updates for an encoder (``probe.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.model.interface import Model
-from labelgrove.planning.estimates import Estimate
+from labelgrove.planning.linear import Estimate
 from labelgrove.planning.stages import describe
 
 RARE = 5  # documents: a label with fewer is hard to learn
@@ -27,8 +26,8 @@ RARE = 5  # documents: a label with fewer is hard to learn
 
 @dataclass(frozen=True)
 class Plan:
-    """What training ``method`` on a corpus means. ``tree`` has the nodes per level; ``stages`` the
-    seconds by stage, and nothing where no rate could be measured (``notes`` then say why)."""
+    """A plan of training ``method`` on a corpus. ``tree`` has the nodes per level; ``stages`` the
+    seconds per stage, and nothing if no rate could be measured (``notes`` say why)."""
 
     method: str
     documents: int
@@ -41,7 +40,7 @@ class Plan:
     terms_per_document: float | None = None
     dense_columns: int = 0
     tokens_per_document: float | None = None
-    cut_documents: float | None = None  # share whose end the encoder does not see
+    cut_documents: float | None = None  # share of documents that are too long for the encoder
     device: str | None = None
     memory_bytes: int = 0
     free_bytes: int | None = None
@@ -52,15 +51,11 @@ class Plan:
 
     @property
     def seconds(self) -> Estimate | None:
-        """The whole training, or None where it could not be estimated."""
+        """The whole training, or None if it could not be estimated."""
         return sum(self.stages.values(), Estimate()) if self.stages else None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; times are [low, high].
-
-        >>> Plan("linear", 2, 1, 1.0, 1, 0).to_json()["seconds"] is None
-        True
-        """
+        """Plain values; times are [low, high]."""
         plain = asdict(self)
         plain["stages"] = {name: _pair(span) for name, span in self.stages.items()}
         plain["cpu_seconds"] = _pair(self.cpu_seconds)
@@ -69,48 +64,43 @@ class Plan:
         return plain
 
     def lines(self) -> list[str]:
-        """For people to read.
-
-        >>> Plan("linear", 2, 1, 1.0, 1, 0).lines()[0]
-        'plan: linear on 2 documents, 1 label, 1.00 labels per document'
-        """
-        said = [
+        """The plan as text."""
+        lines = [
             f"plan: {self.method} on {self.documents:,} documents, {_count(self.labels, 'label')}, "
             f"{self.labels_per_document:.2f} labels per document"
         ]
         if self.rare_labels or self.unused_labels:
             rare = f"{_count(self.rare_labels, 'label')} with fewer than {RARE} documents"
             unused = f", {self.unused_labels:,} without any" if self.unused_labels else ""
-            said.append(f"  rare     {rare} ({self.rare_labels / self.labels:.0%}){unused}")
+            lines.append(f"  rare     {rare} ({self.rare_labels / self.labels:.0%}){unused}")
         if self.tree:
             shape = " - ".join(f"{width:,}" for width in self.tree)
-            said.append(
-                f"  tree     {shape} nodes" + (f", {self.trees} trees" if self.trees > 1 else "")
-            )
+            trees = f", {self.trees} trees" if self.trees > 1 else ""
+            lines.append(f"  tree     {shape} nodes{trees}")
         if self.terms_per_document is not None:
             dense = f", {self.dense_columns:,} dense columns" if self.dense_columns else ""
-            said.append(f"  features {self.terms_per_document:,.0f} terms per document{dense}")
+            lines.append(f"  features {self.terms_per_document:,.0f} terms per document{dense}")
         if self.tokens_per_document is not None:
             cut = f", {self.cut_documents:.0%} of them cut" if self.cut_documents else ""
-            said.append(
+            lines.append(
                 f"  tokens   {self.tokens_per_document:,.0f} per document{cut}; on {self.device}"
             )
         free = "" if self.free_bytes is None else f" ({format_size(self.free_bytes)} are free)"
-        said.append(f"  memory   about {format_size(self.memory_bytes)}{free}")
+        lines.append(f"  memory   about {format_size(self.memory_bytes)}{free}")
         if self.seconds is not None:
             longest = sorted(self.stages.items(), key=lambda item: -item[1].high)
             shares = ", ".join(f"{name} {span}" for name, span in longest[:3] if span.high >= 1)
-            said.append(f"  time     {self.seconds}" + (f" ({shares})" if shares else ""))
-        said.extend(f"  note     {note}" for note in self.notes)
-        return said
+            lines.append(f"  time     {self.seconds}" + (f" ({shares})" if shares else ""))
+        lines.extend(f"  note     {note}" for note in self.notes)
+        return lines
 
 
 def plan_training(
     model: Model, corpus: Corpus, *, label_tree: LabelTree | None = None, calibrate: bool = True
 ) -> Plan:
-    """What fitting ``model`` on ``corpus`` will need; takes a second or two to measure rates.
+    """What fitting ``model`` on ``corpus`` will need; measuring rates takes a second or two.
 
-    Without ``calibrate`` nothing is measured and no time is told.
+    Without ``calibrate``, nothing is measured and no time is reported.
 
     >>> from labelgrove import Linear
     >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
@@ -134,10 +124,10 @@ def plan_training(
     try:
         facts |= _describe(model, corpus, label_tree, calibrate)
     except ConfigError:
-        raise  # training would refuse it, too
+        raise  # training would fail, too
     except LabelgroveError as error:
-        # Training will say it, if it matters there; a plan without times is still a plan.
-        notes.append(f"no time can be told: {error}")
+        # Training reports it if it matters there; a plan without times is still useful.
+        notes.append(f"no time can be estimated: {error}")
     facts["notes"] = (*facts.get("notes", ()), *notes)
     return Plan(**facts, calibration_seconds=time.perf_counter() - start)
 
@@ -156,7 +146,7 @@ def _describe(
 def _describe_members(
     model: Model, corpus: Corpus, label_tree: LabelTree | None, calibrate: bool
 ) -> dict[str, Any]:
-    """An ensemble takes as long as its members; what they share is counted for each of them."""
+    """An ensemble takes as long as its members; shared stages are counted for each of them."""
     stages: dict[str, Estimate] = {}
     for number, member in enumerate(model.submodels(), 1):
         facts = _describe(member, corpus, label_tree, calibrate)

@@ -1,4 +1,4 @@
-"""Tokens per second that an encoder learns from and reads on this device: a few real updates."""
+"""Tokens per second that an encoder trains on and reads on this device, from a few updates."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from labelgrove.nn.training.devices import autocast, choose_precision
 from labelgrove.nn.training.loop import train
 from labelgrove.nn.training.params import LoopParams
 
-UPDATES = 3  # that are timed; one more comes first
+UPDATES = 3  # timed updates; one more comes first
 LONG = 2.0  # seconds
 
 
 @dataclass(frozen=True)
 class EncoderRates:
-    """Tokens per second, padding not counted: in training, and without gradients."""
+    """Tokens per second without padding: in training, and without gradients."""
 
     training: float
     reading: float
@@ -56,9 +56,9 @@ def encoder_rates(
     device: torch.device,
     outputs: int,
 ) -> EncoderRates:
-    """Trains ``encoder`` for a few updates with the loop itself, then reads; it changes on the way.
+    """Train ``encoder`` for a few updates with the real loop, then read; this changes the encoder.
 
-    ``tokens`` need be no more than a few batches; ``outputs`` is the width of the layer on top.
+    ``tokens`` need only be a few batches; ``outputs`` is the width of the layer on top.
     """
     batches = make_batches(tokens)
     probe = _Probe(encoder, outputs)
@@ -66,18 +66,13 @@ def encoder_rates(
 
     def run(updates: int) -> tuple[float, int]:
         start = time.perf_counter()
-        result = train(
-            probe,
-            batches,
-            lambda model, batch: model(batch),
-            replace(short, max_steps=updates),
-            device=device,
-        )
+        limited = replace(short, max_steps=updates)
+        result = train(probe, batches, lambda model, batch: model(batch), limited, device=device)
         _wait(device)
         return time.perf_counter() - start, result.tokens
 
     seconds, seen = run(1)
-    if seconds < LONG:  # the first one also sets things up; where it is long, that hardly counts
+    if seconds < LONG:  # the first one includes set-up, which hardly matters if it is long
         seconds, seen = run(UPDATES)
     return EncoderRates(seen / seconds, _reading(encoder, tokens, params, device))
 

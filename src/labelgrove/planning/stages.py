@@ -1,7 +1,6 @@
 """How long the stages of a training take, at rates that are measured here.
 
-The heads on top of an encoder are not rebuilt for it: a plain layer takes their place, and the
-range is wide enough for what they cost besides.
+A plain layer replaces the heads of an encoder; the range is wide enough for their extra cost.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.model.interface import Model
 from labelgrove.model.outline import EncoderWork, Outline, expected_widths
-from labelgrove.planning.estimates import Estimate
-from labelgrove.planning.linear import estimated, linear_rates, linear_work
+from labelgrove.planning.linear import Estimate, estimated, linear_rates, linear_work
 from labelgrove.ranking.solver import RankerParams
 
 SAMPLE = 256  # documents whose tokens are counted
-WIDEST_HEAD = 30_000  # labels that one layer scores at once; above, methods take shortlists
+WIDEST_HEAD = 30_000  # most labels that one layer scores at once; beyond, methods use shortlists
 SHORTLIST = 2_000
 MARGIN = 1.6
 
@@ -74,8 +72,8 @@ def _encoder_stages(
     encoder = load_encoder(work.encoder)
     device = choose_device(work.device)
     assert corpus.texts is not None
-    few = min(len(corpus), max(SAMPLE, 5 * training.batch_size * training.accumulate))
-    rows = np.sort(np.random.default_rng(seed).permutation(len(corpus))[:few])
+    size = min(len(corpus), max(SAMPLE, 5 * training.batch_size * training.accumulate))
+    rows = np.sort(np.random.default_rng(seed).permutation(len(corpus))[:size])
     texts = [corpus.texts[row] for row in rows]
     tokens = tokenize(texts, encoder, encoder.max_tokens, threads=model.n_jobs)
     mean = float(tokens.lengths.mean())
@@ -93,9 +91,9 @@ def _encoder_stages(
         "cut_documents": float((tokens.lengths >= encoder.max_tokens).mean()),
         "device": str(device),
     }
-    every = len(corpus) * mean
-    reading = Estimate.around(work.reads * every / rates.reading, MARGIN)
+    total = len(corpus) * mean
+    reading = Estimate.around(work.reads * total / rates.reading, MARGIN)
     if work.learns:
-        learning = Estimate.around(work.learns * every / rates.training, MARGIN)
+        learning = Estimate.around(work.learns * total / rates.training, MARGIN)
         return about, {"network": learning + reading}
     return about, {"vectors": reading} if work.reads else {}

@@ -12,9 +12,9 @@ from scipy.special import expit, log_expit
 from labelgrove import _native
 from labelgrove.core.arrays import CsrParts, Float32, Int32, Int64
 from labelgrove.core.params import Params, param
+from labelgrove.core.topk import TopK
 from labelgrove.data.features import FeatureParts
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.labels.masks import TreeMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.weights import ChunkedWeights, check_chunks
 from labelgrove.scores.predictions import ScoreKind
@@ -106,10 +106,11 @@ class BeamSearch:
         if len(levels) != len(tree.parents):
             raise DataError(f"{len(levels)} levels of weights for {len(tree.parents)} tree levels")
         self.tree = tree
-        self.depth = len(levels)
+        self.levels = levels
         self.features = features
         self.width = width
         self.bias = bias
+        self._last_settings: dict[str, Any] = {}
         self._model = _native.BeamModel(tree.leaf_labels)
         leaf_ptr = [np.arange(tree.labels + 1, dtype=np.int64)]
         for level in range(len(levels) - 1, 0, -1):
@@ -120,15 +121,7 @@ class BeamSearch:
                 weights, children, features=features, width=width, where=f"ranker level {number}"
             )
             self._model.add_level(
-                chunk_rows=weights.chunk_rows,
-                chunk_entries=weights.chunk_entries,
-                features=weights.features,
-                row_start=weights.row_start,
-                children=weights.children,
-                values=weights.values,
-                scales=weights.scales,
-                bias=weights.bias,
-                dense=weights.dense,
+                **weights.arrays(),
                 child_ptr=children,
                 leaf_ptr=leaf_ptr[len(levels) - 1 - number],
                 cols=features,
@@ -137,37 +130,41 @@ class BeamSearch:
 
     def __call__(
         self,
-        documents: FeatureParts | CsrParts,
+        documents: FeatureParts,
         *,
         k: int,
         params: SearchParams,
-        mask: TreeMask | None = None,
+        allowed: Int32 | None = None,
         threads: int | None = None,
-    ) -> tuple[Int32, Float32, Int32]:
-        """Label columns, scores (both n x k, best first) and how many places each row fills."""
+    ) -> TopK:
+        """The k best labels of each document: columns, scores (n x k, best first) and counts.
+
+        ``allowed`` counts the allowed leaves before each position.
+        """
         if k < 1:
             raise ConfigError(f"k: must be at least 1, got {k}")
-        blocks = self._blocks(documents)
-        rows = blocks.rows
-        width = min(k, self.tree.labels if mask is None else mask.labels)
-        found = np.empty((rows, width), np.int32)
-        scores = np.empty((rows, width), np.float32)
-        counts = np.empty(rows, np.int32)
+        self._check(documents)
+        rows, width = documents.rows, min(k, self.tree.labels if allowed is None else allowed[-1])
+        best = TopK(
+            np.empty((rows, width), np.int32),
+            np.empty((rows, width), np.float32),
+            np.empty(rows, np.int32),
+        )
         self._model.search(
-            blocks,
+            documents,
             beams=self._beams(params),
             post_processor=POST_PROCESSORS.index(params.post_processor),
             raw_last_level=params.last_level == "noop",
             bias=self.bias,
-            allowed=None if mask is None else mask.allowed_before,
-            best=(found, scores, counts),
+            allowed=allowed,
+            best=best,
             threads=threads or 0,
         )
-        return found, scores, counts
+        return best
 
-    def score(
+    def score_pairs(
         self,
-        documents: FeatureParts | CsrParts,
+        documents: FeatureParts,
         *,
         indptr: Int64,
         columns: Int32,
@@ -175,46 +172,42 @@ class BeamSearch:
         threads: int | None = None,
     ) -> Float32:
         """Scores of given labels: row i asks for ``columns[indptr[i] : indptr[i + 1]]``."""
-        blocks = self._blocks(documents)
+        self._check(documents)
         leaves = self.tree.leaf_positions[columns]
         rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         order = np.lexsort((leaves, rows))  # the kernel walks each row's leaves from left to right
-        found = np.empty(len(columns), np.float32)
+        in_order = np.empty(len(columns), np.float32)
         self._model.score(
-            blocks,
+            documents,
             post_processor=POST_PROCESSORS.index(params.post_processor),
             raw_last_level=params.last_level == "noop",
             bias=self.bias,
             indptr=indptr,
             leaves=leaves[order],
-            scores=found,
+            scores=in_order,
             threads=threads or 0,
         )
-        scores = np.empty_like(found)
-        scores[order] = found
+        scores = np.empty_like(in_order)
+        scores[order] = in_order
         return scores
 
-    def _blocks(self, documents: FeatureParts | CsrParts) -> FeatureParts:
-        """Both blocks, as wide as the model's."""
-        if isinstance(documents, CsrParts):
-            documents = sparse_only(documents)
-        found = documents.sparse.cols, documents.dense.shape[1]
-        if found != (self.features, self.width):
+    def _check(self, documents: FeatureParts) -> None:
+        """Refuses blocks that are not as wide as the model's."""
+        widths = documents.sparse.cols, documents.dense.shape[1]
+        if widths != (self.features, self.width):
             raise DataError(
-                f"documents have {features_text(*found)} but the model knows "
+                f"documents have {features_text(*widths)} but the model knows "
                 f"{features_text(self.features, self.width)}"
             )
-        return documents
 
     def _beams(self, params: SearchParams) -> list[int]:
         if params.exact:
-            return [0] * self.depth
+            return [0] * len(self.levels)
         if isinstance(params.beam, list) and not params.beam:
             raise ConfigError("search.beam: a list of beams needs at least one number")
-        if isinstance(params.beam, list) and len(params.beam) > self.depth:
-            raise ConfigError(
-                f"search.beam: {len(params.beam)} numbers but the tree has {self.depth} levels"
-            )
+        if isinstance(params.beam, list) and len(params.beam) > len(self.levels):
+            numbers, levels = len(params.beam), len(self.levels)
+            raise ConfigError(f"search.beam: {numbers} numbers but the tree has {levels} levels")
         return beam_per_level(params.beam, self.tree.widths)
 
 

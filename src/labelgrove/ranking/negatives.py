@@ -11,10 +11,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy import sparse
 
 from labelgrove.core.arrays import CSR, Float32, as_csr, with_values
-from labelgrove.core.topk import TopK
 from labelgrove.data.features import as_features
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
@@ -61,7 +59,7 @@ def predicted_nodes(
     # A dense block says as much about a document as a long text.
     terms = np.inf if x.sparse is None or x.width else x.sparse.nnz / len(x)
     count = nodes_to_mine(nodes, terms, beam=beams[-1])
-    best = TopK(*search(x.parts(name="documents"), k=count, params=upper, threads=threads))
+    best = search(x.parts(name="documents"), k=count, params=upper, threads=threads)
     return as_csr(best.to_csr(tree.widths[len(levels) - 1], ones=True))
 
 
@@ -72,11 +70,6 @@ def nodes_to_mine(
 
     Each further node raises precision at the first ranks and lowers recall further down. With short
     texts predictions are uncertain, and recall loses more than the first ranks gain.
-
-    >>> nodes_to_mine("auto", 100.0, beam=10), nodes_to_mine("auto", 17.0, beam=10)
-    (8, 3)
-    >>> nodes_to_mine(5, 100.0, beam=10), nodes_to_mine(None, 100.0, beam=10)
-    (5, 10)
     """
     if nodes == "auto":
         return 3 if terms_per_document < SHORT_DOCUMENT else 8
@@ -86,42 +79,18 @@ def nodes_to_mine(
 def given_nodes(given: Any, tree: LabelTree, documents: int) -> list[CSR | None]:
     """Negatives given by the caller, as one documents x nodes matrix per level of parents.
 
-    ``given`` is a documents x labels shortlist (all nodes above its labels see the document), or
-    one entry per tree level: None, or a matrix over the nodes *above* that level. The first level
-    has no nodes above it and always learns from all documents.
-
-    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2])
-    >>> given_nodes([[0, 0, 1]], tree, 1)[1].toarray()
-    array([[0., 1.]], dtype=float32)
+    ``given`` is a documents x labels shortlist: all nodes above its labels see the document. The
+    first level has no nodes above it and always learns from all documents.
     """
-    depth = len(tree.parents)
     if given is None:
-        return [None] * depth
-    if sparse.issparse(given) or not _one_per_level(given):
-        shortlist = _without_zeros(given, "negatives")
-        if shortlist.shape != (documents, tree.labels):
-            raise DataError(
-                f"negatives: a shortlist must be {documents} documents x {tree.labels} labels, "
-                f"got {shortlist.shape[0]} x {shortlist.shape[1]}"
-            )
-        return [None, *targets(shortlist, tree)[:-1]]
-    if len(given) != depth or given[0] is not None:
+        return [None] * len(tree.parents)
+    shortlist = _without_zeros(given, "negatives")
+    if shortlist.shape != (documents, tree.labels):
         raise DataError(
-            f"negatives: give {depth} entries, one per tree level, the first of them None"
+            f"negatives: a shortlist must be {documents} documents x {tree.labels} labels, "
+            f"got {shortlist.shape[0]} x {shortlist.shape[1]}"
         )
-    levels: list[CSR | None] = []
-    for number, entry in enumerate(given):
-        if entry is None:
-            levels.append(None)
-            continue
-        matrix = _without_zeros(entry, f"negatives[{number}]")
-        if matrix.shape != (documents, tree.widths[number - 1]):
-            raise DataError(
-                f"negatives[{number}]: must be {documents} documents x {tree.widths[number - 1]} "
-                f"nodes above that level, got {matrix.shape[0]} x {matrix.shape[1]}"
-            )
-        levels.append(matrix)
-    return levels
+    return [None, *targets(shortlist, tree)[:-1]]
 
 
 def shortlisted(shortlist: Any, tree: LabelTree, documents: int) -> tuple[CSR, CSR | None]:
@@ -129,11 +98,6 @@ def shortlisted(shortlist: Any, tree: LabelTree, documents: int) -> tuple[CSR, C
 
     ``shortlist`` is documents x clusters (nodes above the labels: all labels of a cluster see the
     document), or documents x labels (only those labels see it).
-
-    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 1, 0])
-    >>> clusters, leaves = shortlisted([[1, 0, 0]], tree, 1)
-    >>> clusters.toarray().tolist(), leaves.toarray().tolist()
-    ([[0.0, 1.0]], [[0.0, 0.0, 1.0]])
     """
     matrix = _without_zeros(shortlist, "shortlist")
     clusters = tree.widths[-2] if len(tree.widths) > 1 else 1
@@ -157,9 +121,6 @@ def instance_lists(
     ``bearers`` are the documents of the parent. The positives of its children are among them, so
     they are always there, but only those in one of the ``chosen`` matrices are negatives.
     ``weights`` are factors per document.
-
-    >>> instance_lists(as_csr([[1, 0], [0, 1]]), [as_csr([[1, 1], [0, 0]])]).weights.tolist()
-    [1.0, 1.0, 0.0]
     """
     all_bearers = any(matrix is bearers for matrix in chosen)
     nodes = with_values(bearers, 1 if all_bearers else _ONLY_AS_POSITIVE)
@@ -176,9 +137,3 @@ def _without_zeros(matrix: Any, name: str) -> CSR:
     copy = as_csr(matrix, name=name).copy()
     copy.eliminate_zeros()
     return copy
-
-
-def _one_per_level(given: Any) -> bool:
-    return isinstance(given, Sequence) and any(
-        entry is None or sparse.issparse(entry) or np.ndim(entry) == 2 for entry in given
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,16 @@ from scipy import sparse
 from labelgrove.core.arrays import (
     CsrParts,
     Float32,
-    Int32,
     as_csr,
     csr_parts,
     matrix_parts,
     with_values,
 )
 from labelgrove.core.part import Part
+from labelgrove.core.topk import TopK
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.labels.masks import LabelMask, TreeMask, label_columns
+from labelgrove.labels.masks import LabelMask, label_columns
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, features_text, sparse_only
 from labelgrove.ranking.negatives import given_nodes, instance_lists, predicted_nodes, shortlisted
@@ -32,7 +32,7 @@ from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compres
 Progress = Callable[[int, int], None]
 
 
-class Ranker:
+class Ranker(BeamSearch):
     """A label tree with the weights of its nodes; :meth:`search` finds the best labels.
 
     >>> X, Y = np.eye(3), np.eye(3)
@@ -40,23 +40,6 @@ class Ranker:
     >>> ranker.search(X, k=1)[0].ravel().tolist()
     [0, 1, 2]
     """
-
-    def __init__(
-        self,
-        tree: LabelTree,
-        levels: list[ChunkedWeights],
-        *,
-        features: int,
-        bias: float,
-        width: int = 0,
-    ) -> None:
-        self.tree = tree
-        self.levels = levels
-        self.features = features
-        self.width = width
-        self.bias = bias
-        self._last_settings: dict[str, Any] = {}
-        self._search = BeamSearch(tree, levels, features=features, bias=bias, width=width)
 
     def search(
         self,
@@ -67,7 +50,7 @@ class Ranker:
         allow: Any = None,
         deny: Any = None,
         threads: int | None = None,
-    ) -> tuple[Int32, Float32, Int32]:
+    ) -> TopK:
         """The k best labels of each document: columns, scores (n x k) and counts.
 
         ``documents`` are Features, a sparse matrix or an array; a model with only sparse or only
@@ -76,13 +59,14 @@ class Ranker:
         pruned to the remaining labels before the search. A row is full unless fewer than k labels
         are allowed: the beam widens if it must. The rest of a row is padding: -1 and -inf.
         """
-        params = self._valid(params)
-        if isinstance(allow, LabelMask):
-            allow = allow.over(self.tree) if deny is None else allow.columns
-        mask = allow if isinstance(allow, TreeMask) and deny is None else None
-        if mask is None and (allow is not None or deny is not None):
-            mask = TreeMask(self.tree, allow=allow, deny=deny)
-        return self._search(self.parts(documents), k=k, params=params, mask=mask, threads=threads)
+        params, allowed = self._valid(params), None
+        if allow is not None or deny is not None:
+            mask = allow
+            if deny is not None or not isinstance(allow, LabelMask):
+                columns = allow.columns if isinstance(allow, LabelMask) else allow
+                mask = LabelMask.from_columns(columns, self.tree.labels, deny=deny)
+            allowed = mask.over(self.tree)
+        return self(self.parts(documents), k=k, params=params, allowed=allowed, threads=threads)
 
     def score(
         self,
@@ -108,12 +92,12 @@ class Ranker:
                     f"{self.tree.labels} labels"
                 )
             pairs = csr_parts(pattern, name="columns", finite=False)
-            scores = self._search.score(
+            scores = self.score_pairs(
                 parts, indptr=pairs.indptr, columns=pairs.indices, params=params, threads=threads
             )
             return with_values(pattern, scores)
         same = label_columns(columns, self.tree.labels, name="columns")
-        scores = self._search.score(
+        scores = self.score_pairs(
             parts,
             indptr=np.arange(rows + 1, dtype=np.int64) * len(same),
             columns=np.tile(same, rows),
@@ -217,7 +201,7 @@ def train_ranker(
     sample_weight: npt.ArrayLike | None = None,
     negatives: Any = None,
     shortlist: Any = None,
-    start: Start | Sequence[Start | None] | None = None,
+    start: Start | None = None,
     labels_only: bool = False,
     search: SearchParams | None = None,
     seed: int = 0,
@@ -232,8 +216,7 @@ def train_ranker(
     - ``negatives``: further ones, see :func:`given_nodes`.
     - ``shortlist``: the labels learn only from its documents and their positives, see
       :func:`shortlisted`.
-    - ``start``: weights to start from, one row per label column; or one entry (or None) per tree
-      level, with a row per node above the last. ``params.start`` says how they are used.
+    - ``start``: weights to start from, one row per label column; ``params.start`` says how.
     - ``labels_only``: nodes above the labels get no weights, because something else makes the
       shortlists.
     - ``sample_weight``: a factor on each document's costs; 0 leaves it out.
@@ -257,7 +240,10 @@ def train_ranker(
         raise ConfigError("labels_only: needs a shortlist, for no level above proposes any label")
     given = given_nodes(negatives, tree, len(x))
     listed = None if shortlist is None else shortlisted(shortlist, tree, len(x))
-    starts = _starts(start, tree)
+    if start is not None:
+        if len(start.features) != tree.labels:
+            raise DataError(f"start has {len(start.features)} rows for {tree.labels} labels")
+        start = start.take(tree.leaf_labels)
     weights = None if sample_weight is None else _document_weights(sample_weight, len(x))
     if weights is not None and (weights == 0).any():
         rows = np.flatnonzero(weights)
@@ -308,7 +294,7 @@ def train_ranker(
                 instances=instance_lists(bearers, chosen, weights=weights),
                 positives=RowLists.from_csr(positives[number], weights),
                 negatives=own_negatives,
-                start=starts[number],
+                start=start if last else None,
                 children=tree.children(number),
                 params=params.for_labels() if last else params,
                 seed=seed + number,
@@ -318,23 +304,6 @@ def train_ranker(
         )
     ranker = Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
     return ranker.compressed(params.storage)
-
-
-def _starts(start: Start | Sequence[Start | None] | None, tree: LabelTree) -> list[Start | None]:
-    """Weights to start from for every level, nodes in the tree's order."""
-    starts: list[Start | None] = [None for _ in tree.parents]
-    if start is None or isinstance(start, Start):
-        starts[-1] = start
-    elif len(start) == len(starts):
-        starts = list(start)
-    else:
-        raise DataError(f"start: give {len(starts)} entries, one per tree level, got {len(start)}")
-    last = starts[-1]
-    if last is not None:
-        if len(last.features) != tree.labels:
-            raise DataError(f"start has {len(last.features)} rows for {tree.labels} labels")
-        starts[-1] = last.take(tree.leaf_labels)
-    return starts
 
 
 def _document_weights(sample_weight: npt.ArrayLike, documents: int) -> Float32:

@@ -21,12 +21,7 @@ Combine = Literal["sum", "max"]
 
 
 def targets(labels: Any, tree: LabelTree) -> list[CSR]:
-    """Per level, the nodes of each document: 1 if the document has any label below the node.
-
-    >>> tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
-    >>> [level.toarray().tolist() for level in targets([[1, 0, 1]], tree)]
-    [[[1.0, 0.0]], [[1.0, 1.0, 0.0]]]
-    """
+    """Per level, the nodes of each document: 1 if the document has any label below the node."""
     return lift(with_values(as_csr(labels, name="labels"), 1), tree, combine="max")
 
 

@@ -1,4 +1,4 @@
-"""All numbers of a report, computed once; drawing and writing need nothing else."""
+"""All numbers of a report, computed once, for charts and page."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import labelgrove.report.findings as findings
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import check_k
@@ -18,16 +19,6 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.metrics import BinScore, Comparison, Evaluation, Propensity, compare, evaluate
 from labelgrove.metrics.bins import by_frequency
 from labelgrove.metrics.ranking import Judged, judge
-from labelgrove.report.findings import (
-    Calibration,
-    FrequencyBand,
-    SiblingConfusion,
-    WrongDocument,
-    calibration,
-    frequency_bands,
-    most_wrong,
-    sibling_confusion,
-)
 from labelgrove.report.runs import Run, named, on_one_index, predicted, with_unique_names
 
 CUTOFFS = (1, 3, 5, 10)
@@ -36,10 +27,10 @@ FAMILIES = ("P", "nDCG", "PSP", "R")
 
 @dataclass(frozen=True)
 class Report:
-    """What a report says: the first run is its subject, the others are there to compare.
+    """The content of a report: the first run is its subject, the others are for comparison.
 
-    ``depth`` is the largest k of the curves, ``at`` the k of everything else. ``evaluations`` holds
-    P, nDCG, R and, where training frequencies are known, PSP for k up to ``depth``, per run;
+    ``depth`` is the largest k of the curves, ``at`` the k of everything else. ``evaluations`` hold
+    P, nDCG, R and, if training frequencies are known, PSP for k up to ``depth``, per run;
     ``comparisons`` are the subject minus each other run.
     """
 
@@ -67,12 +58,12 @@ class Report:
 
     @property
     def cutoffs(self) -> tuple[int, ...]:
-        """The places at which tables show metrics."""
+        """The values of k in tables."""
         return tuple(k for k in CUTOFFS if k <= self.depth)
 
     @cached_property
     def bins(self) -> tuple[list[BinScore], ...]:
-        """Per run, how head, torso, tail and unseen labels fare; empty without frequencies."""
+        """Per run, results of head, torso, tail and unseen labels; empty without frequencies."""
         if self.training is None:
             return ()
         return tuple(
@@ -87,31 +78,33 @@ class Report:
         )
 
     @cached_property
-    def bands(self) -> tuple[list[FrequencyBand], ...]:
+    def bands(self) -> tuple[list[findings.FrequencyBand], ...]:
         """Per run, recall by doubling training frequency; empty without frequencies."""
         if self.training is None:
             return ()
         frequencies = self.training.frequencies
-        return tuple(frequency_bands(judged, frequencies, k=self.at) for judged in self.judged)
+        return tuple(
+            findings.frequency_bands(judged, frequencies, k=self.at) for judged in self.judged
+        )
 
     @cached_property
-    def calibrations(self) -> tuple[Calibration | None, ...]:
-        """Per run, how right its scores are; None where they cannot be probabilities."""
-        return tuple(calibration(judged, k=self.at) for judged in self.judged)
+    def calibrations(self) -> tuple[findings.Calibration | None, ...]:
+        """Per run, how right its scores are; None if they cannot be probabilities."""
+        return tuple(findings.calibration(judged, k=self.at) for judged in self.judged)
 
     @cached_property
-    def siblings(self) -> SiblingConfusion | None:
-        """Which labels of one leaf the subject confuses; None where it has no tree."""
+    def siblings(self) -> findings.SiblingConfusion | None:
+        """Which labels of one leaf the subject confuses; None if it has no tree."""
         tree = self.subject.tree
-        return None if tree is None else sibling_confusion(self.judged[0], tree, k=self.at)
+        return None if tree is None else findings.sibling_confusion(self.judged[0], tree, k=self.at)
 
     @cached_property
-    def wrong(self) -> list[WrongDocument]:
+    def wrong(self) -> list[findings.WrongDocument]:
         """The subject's most wrong documents."""
-        return most_wrong(self.judged[0], k=self.at, most=self.worst) if self.worst else []
+        return findings.most_wrong(self.judged[0], k=self.at, most=self.worst) if self.worst else []
 
     def to_dict(self) -> dict[str, Any]:
-        """The main numbers as JSON can hold them, per run; no texts of documents."""
+        """The main numbers per run, for JSON; without texts of documents."""
         runs = []
         for number, run in enumerate(self.runs):
             scores = self.calibrations[number]
@@ -175,31 +168,27 @@ def measure_report(
     if training is None and subject is not None:
         training = subject.facts_
     training = _padded(training, len(index))
-    known: dict[str, Any] = {} if training is None else _known(training, propensity)
+    shared: dict[str, Any] = {"unknown": truth.unknown}
+    if training is not None:
+        shared |= {"train_frequencies": training.frequencies, "n_train": training.documents}
+        shared["propensity"] = propensity
     depth = max(1, min(k, len(index)))
     families = [f for f in FAMILIES if f != "PSP" or training is not None]
-    curves = [f"{family}@{place}" for family in families for place in range(1, depth + 1)]
-    table = [f"{family}@{place}" for family in families for place in CUTOFFS if place <= depth]
-
-    def measured(run: Run, resamples: int | None) -> Evaluation:
-        return evaluate(
-            run.predictions,
-            truth.labels,
-            unknown=truth.unknown,
-            metrics=curves,
-            intervals=resamples,
-            **known,
-        )
-
+    curves = [f"{family}@{k}" for family in families for k in range(1, depth + 1)]
+    table = [f"{family}@{k}" for family in families for k in CUTOFFS if k <= depth]
+    evaluations = [
+        evaluate(run.predictions, truth.labels, metrics=curves, intervals=resamples, **shared)
+        for run, resamples in [(runs[0], intervals or None), *((run, None) for run in runs[1:])]
+    ]
+    subject = runs[0].predictions
     comparisons = [
         compare(
             run.predictions,
-            runs[0].predictions,
+            subject,
             truth.labels,
-            unknown=truth.unknown,
             metrics=table,
             intervals=intervals or 1000,
-            **known,
+            **shared,
         )
         for run in runs[1:]
     ]
@@ -210,10 +199,7 @@ def measure_report(
         corpus=data,
         runs=tuple(runs),
         judged=judged,
-        evaluations=(
-            measured(runs[0], intervals or None),
-            *(measured(run, None) for run in runs[1:]),
-        ),
+        evaluations=tuple(evaluations),
         comparisons=tuple(comparisons),
         training=training,
         depth=depth,
@@ -226,16 +212,8 @@ def _json(value: float) -> float | None:
     return None if np.isnan(value) else value
 
 
-def _known(training: TrainingFacts, propensity: Propensity | str) -> dict[str, Any]:
-    return {
-        "train_frequencies": training.frequencies,
-        "n_train": training.documents,
-        "propensity": propensity,
-    }
-
-
 def _padded(training: TrainingFacts | None, labels: int) -> TrainingFacts | None:
-    """Training facts for all columns: labels that only other runs know were never trained here."""
+    """Training facts for all columns: labels that only other runs know have no documents."""
     if training is None:
         return None
     missing = labels - len(training.frequencies)

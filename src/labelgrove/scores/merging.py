@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -17,7 +16,6 @@ from scipy.special import expit
 
 from labelgrove.core.arrays import CSR, entry_rows
 from labelgrove.core.topk import Combine, merge_lists
-from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.scores.predictions import Predictions, ScoreKind
 
@@ -165,47 +163,27 @@ def learn_weights(
     improves. Equal weights and earlier rules win unless others are better.
     """
     _check_lists(found)
-    true, index = _pairs(truth), found[0].index
+    true, index, k = _pairs(truth), found[0].index, max(MEASURED_AT)
     best: Learnt | None = None
     for rule in rules:
         try:
-            kind = _kind_of_result(found, rule)
+            combine = _combine(rule, _kind_of_result(found, rule))
         except ConfigError:  # there is no mean of such scores
             continue
-        columns, values = _lists(found, rule, places)
-        reached = partial(
-            _reached,
-            np.ascontiguousarray(columns[:, :, :FIRST_RANKS]),
-            np.ascontiguousarray(values[:, :, :FIRST_RANKS]),
-            _combine(rule, kind),
-            threads,
-            index,
-            true,
-        )
+        first = [np.ascontiguousarray(a[:, :, :FIRST_RANKS]) for a in _lists(found, rule, places)]
+
+        def reached(weights: Sequence[float], first: Any = first, combine: Any = combine) -> float:
+            merged = merge_lists(*first, k, combine=combine, weights=weights, threads=threads)
+            return sum(_precision(Predictions(*merged, index), true))
+
         weights = _climb(reached, len(found))
-        merged = merge(
-            found, k=max(MEASURED_AT), rule=rule, weights=weights, places=places, threads=threads
-        )
+        merged = merge(found, k=k, rule=rule, weights=weights, places=places, threads=threads)
         learnt = Learnt(rule, tuple(weights), _precision(merged, true))
         if best is None or sum(learnt.precision) > sum(best.precision) + 1e-12:
             best = learnt
     if best is None:
         raise ConfigError("rule: none of those given can merge these scores")
     return best
-
-
-def _reached(
-    columns: npt.NDArray[np.int32],
-    values: npt.NDArray[np.float32],
-    combine: Combine,
-    threads: int | None,
-    index: LabelIndex,
-    true: npt.NDArray[np.int64],
-    weights: Sequence[float],
-) -> float:
-    k = max(MEASURED_AT)
-    best = merge_lists(columns, values, k, combine=combine, weights=weights, threads=threads)
-    return sum(_precision(Predictions(*best, index), true))
 
 
 def _climb(value: Callable[[Sequence[float]], float], members: int) -> list[float]:

@@ -77,13 +77,7 @@ class Predictions:
         index: LabelIndex,
         score_kind: ScoreKind = "product",
     ) -> Predictions:
-        """The k best stored entries of each row of a sparse score matrix (an explicit 0 counts).
-
-        >>> from scipy.sparse import csr_array
-        >>> scores = csr_array([[0.0, 0.2], [0.0, 0.0]])
-        >>> Predictions.from_csr(scores, k=5, index=LabelIndex("ab")).names()
-        [['b'], []]
-        """
+        """The k best stored entries of each row of a sparse score matrix (an explicit 0 counts)."""
         return cls._best(as_csr(matrix, name="score matrix"), k, index, score_kind)
 
     @classmethod

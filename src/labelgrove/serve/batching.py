@@ -46,14 +46,7 @@ class _Job:
 
 
 class Batcher:
-    """Queues requests, refuses those that would wait too long, and answers batches.
-
-    >>> async def two_requests():
-    ...     async with Batcher(lambda options, texts: ("m", [t.upper() for t in texts])) as batcher:
-    ...         return await asyncio.gather(batcher.ask(["a"]), batcher.ask(["b", "c"]))
-    >>> [answered.rows for answered in asyncio.run(two_requests())]
-    [['A'], ['B', 'C']]
-    """
+    """Queues requests, refuses those that would wait too long, and answers batches."""
 
     def __init__(
         self, answer: Answer, params: ServeParams | None = None, metrics: Metrics | None = None

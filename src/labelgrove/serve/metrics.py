@@ -30,13 +30,7 @@ TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """The numbers of the service.
-
-    >>> metrics = Metrics()
-    >>> metrics.texts.inc(3)
-    >>> "labelgrove_texts_total 3.0" in metrics.text()
-    True
-    """
+    """The numbers of the service."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -70,11 +64,7 @@ class Metrics:
         self.requests.labels(route if route in ROUTES else "other", known).inc()
 
     def text(self, **info: dict[str, str]) -> str:
-        """Prometheus' text format; each ``info`` adds a gauge of 1 with these labels.
-
-        >>> Metrics().text(model={"method": "linear"}).splitlines()[-1]
-        'labelgrove_model_info{method="linear"} 1.0'
-        """
+        """Prometheus' text format; each ``info`` adds a gauge of 1 with these labels."""
         return generate_latest(_Collected(self._registry, info)).decode()
 
 

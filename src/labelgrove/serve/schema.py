@@ -30,11 +30,7 @@ class RequestFields(BaseModel):
 
 
 def limited_request(params: ServeParams) -> type[RequestFields]:
-    """The request with the limits of a service.
-
-    >>> limited_request(ServeParams(max_k=3)).model_validate({"texts": ["x"], "k": 3}).k
-    3
-    """
+    """The request with the limits of a service."""
     Text = Annotated[str, Field(max_length=params.max_text_chars)]
     most = params.max_labels
 

@@ -20,10 +20,6 @@ class LabelSearch:
 
     The names are the lines of one byte string, which is searched directly: 360,000 labels take 50
     milliseconds, without an index.
-
-    >>> search = LabelSearch(LabelIndex(["c1", "c2", "c3"], names=["Hats", "Red hats", "Chats"]))
-    >>> search.find("hat", limit=5).tolist()
-    [0, 1, 2]
     """
 
     def __init__(self, index: LabelIndex, frequencies: npt.NDArray[np.int64] | None = None) -> None:

@@ -34,14 +34,7 @@ class _Node(NamedTuple):
 
 
 class TreeWalk:
-    """Pages of one tree's nodes.
-
-    >>> index = LabelIndex(["c1", "c2", "c3"], names=["Hats", "Shoes", "Tea"])
-    >>> walk = TreeWalk(LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]), index)
-    >>> page = walk.page(ROOT, offset=0, limit=10)
-    >>> [(node["id"], node["examples"]) for node in page["children"]]
-    [('0.0', ['Hats', 'Shoes']), ('1.2', [])]
-    """
+    """Pages of one tree's nodes."""
 
     def __init__(
         self, tree: LabelTree, index: LabelIndex, frequencies: npt.NDArray[Any] | None = None

@@ -46,11 +46,7 @@ Space = dict[str, Span]
 
 
 def built_in_space(model: Model) -> Space:
-    """What is worth searching for an unfitted model's method.
-
-    >>> sorted(built_in_space(create("linear")))[:2]
-    ['ranker.C', 'ranker.negatives']
-    """
+    """What is worth searching for an unfitted model's method."""
     table = model.search_space()
     if not table:
         raise ConfigError(
@@ -117,12 +113,7 @@ def _parsed(key: str, value: Any) -> Span:
 
 
 def checked_space(space: Space, method: str, base: Mapping[str, Any]) -> Space:
-    """The space, with whole numbers for settings that need them. Bad values raise ConfigError.
-
-    >>> space = parse_space({"tree.branching": {"low": 4, "high": 32}})
-    >>> checked_space(space, "linear", {})["tree.branching"].whole
-    True
-    """
+    """The space, with whole numbers for settings that need them. Bad values raise ConfigError."""
     return {key: _checked(key, span, method, base) for key, span in space.items()}
 
 
@@ -144,11 +135,7 @@ def _checked(key: str, span: Span, method: str, base: Mapping[str, Any]) -> Span
 
 
 def laid_over(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Config tables, overridden by dotted settings.
-
-    >>> laid_over({"ranker": {"C": 1.0}}, {"ranker.C": 2.0, "n_trees": 3})
-    {'ranker': {'C': 2.0}, 'n_trees': 3}
-    """
+    """Config tables, overridden by dotted settings."""
     merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in base.items()}
     for key, value in settings.items():
         value = list(value) if isinstance(value, tuple) else value

@@ -1,9 +1,9 @@
-"""What growing a model did, and when it is time to train it from scratch instead."""
+"""The result of growing a model, and when to train it from scratch instead."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from labelgrove.core.params import Params, param
@@ -12,48 +12,43 @@ from labelgrove.errors import DataError
 if TYPE_CHECKING:
     from labelgrove.text.tfidf import Tfidf
 
-SAMPLED_TEXTS = 1000  # that say how many terms are unknown
+SAMPLED_TEXTS = 1000  # texts whose terms are looked up
 
 
 @dataclass
 class GrowthParams(Params):
-    """How a model grows, and from when on a rebuild is due.
-
-    >>> GrowthParams(retrain="new").validate().retrain
-    'new'
-    """
+    """How a model grows, and the limits beyond which a rebuild is due."""
 
     retrain: Literal["occurring", "new"] = param(
-        "occurring",
-        help="labels that are trained: all that occur in the new documents, or new ones alone",
+        "occurring", help="labels to train: all in the new documents, or only new ones"
     )
     caution: float = param(
         0.05,
         ge=0,
-        help="taken off the margins of new labels where old documents are not at hand, because "
-        "too few negatives make labels bold",
+        help="subtracted from the margins of new labels without old documents, because labels with "
+        "too few negatives are predicted too often",
     )
     max_added: float = param(
-        0.2, ge=0, help="labels added since training, as a share of those trained, without rebuild"
+        0.2, ge=0, help="most labels added since training, as a share of those trained"
     )
     max_leaf: float = param(
         4.0, ge=1, help="labels of the largest cluster, in units of tree.max_leaf_size"
     )
     max_unknown_terms: float = param(
-        0.3, ge=0, le=1, help="share of the new documents' terms that the vocabulary does not know"
+        0.3, ge=0, le=1, help="largest share of unknown terms in the new documents"
     )
 
 
 @dataclass(frozen=True)
 class Growth:
-    """What was done to a model, with what speaks for training it from scratch.
+    """What changed in a model, with the reasons to train it from scratch, if any.
 
     ``unknown_terms`` is the share of the new documents' terms that tf-idf does not know,
-    ``unreached`` the share of their labels (of those known before) whose cluster the search does
-    not get to; None where there was nothing to measure.
+    ``unreached`` the share of their old labels whose cluster the search does not reach; None if
+    there was nothing to measure.
 
     >>> print(Growth(added=("cats",), retrained=("dogs",), documents=3))
-    3 documents: 1 label added, 1 trained anew
+    3 documents: 1 label added, 1 retrained
     """
 
     added: tuple[str, ...] = ()
@@ -70,53 +65,32 @@ class Growth:
         return bool(self.reasons)
 
     def to_json(self) -> dict[str, Any]:
-        """One flat object.
-
-        >>> Growth().to_json()["rebuild_due"]
-        False
-        """
-        return {
-            "added": list(self.added),
-            "retrained": list(self.retrained),
-            "documents": self.documents,
-            "unknown_terms": self.unknown_terms,
-            "unreached": self.unreached,
-            "rebuild_due": self.rebuild_due,
-            "reasons": list(self.reasons),
-            "notes": list(self.notes),
-        }
+        """One flat object."""
+        fields = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        lists = {name: fields.pop(name) for name in ("reasons", "notes")}
+        return fields | {"rebuild_due": self.rebuild_due} | lists
 
     def __str__(self) -> str:
         labels = "label" if len(self.added) == 1 else "labels"
         return (
             f"{self.documents:,} documents: {len(self.added):,} {labels} added, "
-            f"{len(self.retrained):,} trained anew"
+            f"{len(self.retrained):,} retrained"
         )
 
 
 def rebuild_reasons(
-    params: GrowthParams,
-    *,
-    added: float,
-    leaf: int,
-    leaf_size: int,
-    unknown_terms: float | None,
+    params: GrowthParams, *, added: float, leaf: int, leaf_size: int, unknown_terms: float | None
 ) -> tuple[str, ...]:
-    """A sentence for every limit that is passed.
-
-    >>> rebuild_reasons(GrowthParams(), added=0.5, leaf=9, leaf_size=100,
-    ...                 unknown_terms=None)
-    ('50.0 % more labels than were trained together (max_added 20.0 %)',)
-    """
+    """A sentence for every limit that is exceeded."""
     reasons = []
     if added > params.max_added:
         reasons.append(
-            f"{added:.1%} more labels than were trained together "
-            f"(max_added {params.max_added:.1%})".replace("%", " %")
+            f"{100 * added:.1f} % more labels than were trained together "
+            f"(max_added {100 * params.max_added:.1f} %)"
         )
     if leaf > params.max_leaf * leaf_size:
         reasons.append(
-            f"a cluster of {leaf:,} labels, where the tree was grown with {leaf_size:,} "
+            f"a cluster has {leaf:,} labels, and the tree was grown for {leaf_size:,} "
             f"(max_leaf {params.max_leaf:g} times)"
         )
     if unknown_terms is not None and unknown_terms > params.max_unknown_terms:
@@ -128,22 +102,17 @@ def rebuild_reasons(
 
 
 def unknown_terms(vectorizer: Tfidf, texts: Sequence[str]) -> float | None:
-    """Share of the texts' distinct terms that a vocabulary does not have, from a sample.
-
-    >>> from labelgrove.text.tfidf import Tfidf
-    >>> unknown_terms(Tfidf().fit(["red shoes"]), ["red hat"])
-    0.5
-    """
+    """Share of the texts' distinct terms that a vocabulary does not have, from a sample."""
     from labelgrove.text.tfidf import Tfidf, TfidfParams
 
     if vectorizer.params.n_buckets is not None or len(texts) == 0:
         return None
     step = -(-len(texts) // SAMPLED_TEXTS)
     sample = [texts[row] for row in range(0, len(texts), step)]
-    everything = {"min_df": 1, "max_df": 1.0, "max_features": None}
-    params = TfidfParams(**vectorizer.params.get_params() | everything)
+    unlimited = {"min_df": 1, "max_df": 1.0, "max_features": None}
+    params = TfidfParams(**vectorizer.params.get_params() | unlimited)
     try:
         every = Tfidf(params, analyzer=vectorizer.analyzer).fit_transform(sample).nnz
-    except DataError:  # not one term in all of them
+    except DataError:  # the sample has no term at all
         return None
     return 1.0 - float(vectorizer.transform(sample).nnz) / float(every)

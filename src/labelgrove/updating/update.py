@@ -1,8 +1,7 @@
 """New labels and new documents for a trained model, without training it from scratch.
 
-Everything is worked out beside the model and put into it at the end: an error on the way, or an
-interrupt, leaves the model as it was. Arrays that a model folder maps into memory are never
-written to.
+All new parts are computed first and set in the model at the end. An error or an interrupt on the
+way leaves the model as it was. Arrays that a model folder maps into memory are never written to.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import training_corpus
 from labelgrove.errors import DataError
+from labelgrove.labels.tree import LabelTree
 from labelgrove.model.growth import GrowthView, Read
 from labelgrove.model.interface import Model
 from labelgrove.ranking.growing import (
@@ -38,10 +38,10 @@ from labelgrove.ranking.growing import (
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.weights import Columns
 from labelgrove.scores.predictor import check_fitted
-from labelgrove.updating.records import Change, extended_index, grown_calibration, grown_facts
 from labelgrove.updating.report import Growth, GrowthParams, rebuild_reasons, unknown_terms
+from labelgrove.updating.views import Change, extended_index, grown_calibration, grown_facts
 
-SAMPLED_NAMES = 200  # of labels, whose middle is taken off the vectors of labels' texts
+SAMPLED_NAMES = 200  # labels whose mean text vector is subtracted from those of new labels
 
 
 def update(
@@ -59,12 +59,10 @@ def update(
     check_fitted(model)
     params = (params or GrowthParams()).validate("growth")
     documents = training_corpus(X, y, index, dense=dense)
-    known: LabelIndex = model.index_
-    occurring = np.unique(documents.labels.indices)
-    new = [c for c in occurring.tolist() if known.get(documents.index.ids[c]) is None]
-    own = documents.index
+    own, columns = documents.index, np.unique(documents.labels.indices).tolist()
+    new = [c for c in columns if model.index_.get(own.ids[c]) is None]
     grown = extended_index(
-        known,
+        model.index_,
         [own.ids[c] for c in new],
         names=None if own.names is own.ids else [own.names[c] for c in new],
         texts=None if own.texts is None else [own.texts[c] for c in new],
@@ -86,38 +84,44 @@ def add_labels(
     """Adds labels, by their texts or by documents; see the methods' ``add_labels``."""
     check_fitted(model)
     params = replace((params or GrowthParams()).validate("growth"), retrain="new")
-    for what, values in (("names", names), ("ids", ids), ("texts", texts)):
+    for name, values in (("names", names), ("ids", ids), ("texts", texts)):
         if isinstance(values, str):
-            raise DataError(f"{what}: must be a list, even for one label: [{values!r}]")
+            raise DataError(f"{name}: must be a list, even for one label: [{values!r}]")
         if values is not None and len(values) != len(names):
-            raise DataError(f"{len(names)} names of new labels but {len(values)} {what}")
-    own = list(names if ids is None else ids)
-    known: LabelIndex = model.index_
-    for label in own:
-        if known.get(label) is not None:
-            raise DataError(f"the label {label!r} is there already; update() trains it anew")
-    grown = extended_index(known, own, names=None if ids is None else list(names), texts=texts)
-    bearing = None
-    if documents is not None:
-        if len(documents) != len(own):
-            raise DataError(
-                f"documents: must be a list of texts for each of {len(own)} labels, "
-                f"got {len(documents)}"
-            )
-        labels_of: dict[str, list[str]] = {}
-        for label, its_texts in zip(own, documents, strict=True):
-            if isinstance(its_texts, str):
-                raise DataError(f"documents of {label!r} are one string; give a list of texts")
-            for text in its_texts:
-                labels_of.setdefault(text, []).append(label)
-        if labels_of:
-            bearing = Corpus.from_lists(list(labels_of), list(labels_of.values()), index=grown)
-    return _grow(model, grown, bearing, _old(corpus, grown), params, callbacks)
+            raise DataError(f"{len(names)} names of new labels but {len(values)} {name}")
+    labels = list(names if ids is None else ids)
+    for label in labels:
+        if model.index_.get(label) is not None:
+            raise DataError(f"the model already has the label {label!r}; update() retrains it")
+    all_names = None if ids is None else list(names)
+    grown = extended_index(model.index_, labels, names=all_names, texts=texts)
+    new = None if documents is None else _documents_of(labels, documents, grown)
+    return _grow(model, grown, new, _old(corpus, grown), params, callbacks)
+
+
+def _documents_of(
+    labels: list[str], documents: Sequence[Sequence[str]], index: LabelIndex
+) -> Corpus | None:
+    """A corpus from a list of texts per label."""
+    if len(documents) != len(labels):
+        raise DataError(
+            f"documents: must be a list of texts for each of {len(labels)} labels, "
+            f"got {len(documents)}"
+        )
+    labels_of: dict[str, list[str]] = {}
+    for label, texts in zip(labels, documents, strict=True):
+        if isinstance(texts, str):
+            raise DataError(f"documents of {label!r} are one string; give a list of texts")
+        for text in texts:
+            labels_of.setdefault(text, []).append(label)
+    if not labels_of:
+        return None
+    return Corpus.from_lists(list(labels_of), list(labels_of.values()), index=index)
 
 
 @dataclass(frozen=True)
 class _Task:
-    """What is to be done, the same for every member of an ensemble."""
+    """The same for every member of an ensemble."""
 
     index: LabelIndex
     documents: Corpus | None
@@ -126,11 +130,11 @@ class _Task:
     reporter: Reporter
 
     def complete(self, model: Model) -> bool:
-        """Whether all documents that the model learnt from are here."""
+        """Whether all training documents of the model are here."""
         return self.old is not None and len(self.old) >= model.facts_.documents
 
     def changed(self, known: int) -> Int64:
-        """Old label columns that are trained, besides the new ones."""
+        """Old label columns that are trained, too."""
         if self.documents is None or self.params.retrain == "new":
             return np.zeros(0, np.int64)
         columns = np.unique(self.documents.labels.indices).astype(np.int64)
@@ -146,10 +150,10 @@ def _grow(
     callbacks: Sequence[Callback],
 ) -> Growth:
     for single in _singles(model):
-        single.growth()  # refuses before any work is done
+        single.growth()  # fails early if it is not supported
     task = _Task(index, documents, old, params, Reporter(callbacks))
     changes, growth = _planned(model, task)
-    for owner, attributes in changes:  # nothing can fail from here on
+    for owner, attributes in changes:  # nothing can fail any more
         owner.__dict__.update(attributes)
     return growth
 
@@ -182,120 +186,109 @@ def _planned(model: Model, task: _Task) -> tuple[list[Change], Growth]:
 
 def _grown_member(model: Model, view: GrowthView, task: _Task) -> tuple[dict[str, Any], Growth]:
     known = len(model.index_)
-    new = np.arange(known, len(task.index))
-    changed = task.changed(known)
-    borne = np.zeros(len(task.index), np.int64)
+    new, changed = np.arange(known, len(task.index)), task.changed(known)
+    counts = np.zeros(len(task.index), np.int64)
     if task.documents is not None:
-        borne = np.bincount(task.documents.labels.indices, minlength=len(task.index))
-    learnt, silent = new[borne[new] > 0], new[borne[new] == 0]
+        counts = np.bincount(task.documents.labels.indices, minlength=len(task.index))
+    learnt, silent = new[counts[new] > 0], new[counts[new] == 0]
     threads = model.n_jobs
-    mute = 0
+    unknown_names = 0
     with task.reporter.stage("read"):
         fresh = None if task.documents is None else view.read(task.documents, threads)
         old = None if task.old is None else view.read(task.old, threads)
         texts = None if len(silent) == 0 else _label_texts(model, view, task.index, silent)
         if texts is not None and texts.features.sparse is not None and not texts.features.width:
-            mute = int((np.diff(texts.features.sparse.indptr) == 0).sum())
+            unknown_names = int((np.diff(texts.features.sparse.indptr) == 0).sum())
     rankers = []
     with task.reporter.stage("train", total=len(view.rankers)) as stage:
         for number, ranker in enumerate(view.rankers):
             clusters = np.zeros(len(new), np.int32)
             if fresh is not None and task.documents is not None and len(learnt):
-                bearers = as_csr(task.documents.labels[:, learnt])
-                routed = fresh.routed[number]
-                clusters[learnt - known] = nearest_clusters(routed, bearers, ranker.tree)
+                labels = as_csr(task.documents.labels[:, learnt])
+                clusters[learnt - known] = nearest_clusters(
+                    fresh.routed[number], labels, ranker.tree
+                )
             if texts is not None:
                 each = as_csr(sparse.eye_array(len(silent), dtype=np.float32))
                 clusters[silent - known] = nearest_clusters(texts.routed[number], each, ranker.tree)
-            placed = _Placed(ranker, with_labels(ranker.tree, clusters), number, threads)
+            tree = with_labels(ranker.tree, clusters)
+            growing = _Growing(model, view, task, ranker, tree, number)
             columns = []
             if texts is not None:
-                columns.append(from_own_text(ranker, placed.tree, silent, texts.features))
+                columns.append(from_own_text(ranker, tree, silent, texts.features))
             if fresh is not None and task.documents is not None:
-                examples = placed.examples(fresh, task.documents.labels)
+                examples = growing.examples(fresh, task.documents.labels)
                 if old is not None and task.old is not None:
-                    examples = joined(placed.examples(old, task.old.labels), examples)
-                columns += placed.trained(model, view, task, examples, learnt, changed)
-            if columns:
-                ranker = with_columns(ranker, placed.tree, Columns.joined(columns))
-            rankers.append(ranker)
+                    examples = joined(growing.examples(old, task.old.labels), examples)
+                columns += growing.trained(examples, learnt, changed)
+            rankers.append(
+                with_columns(ranker, tree, Columns.joined(columns)) if columns else ranker
+            )
             stage.advance()
     unreached = None
     if fresh is not None and task.documents is not None:
-        unreached = _unreached(fresh, task.documents.labels[:, :known], view.rankers)
-    return view.replaced(rankers), _report(
-        model, view, task, rankers, new=new, changed=changed, unreached=unreached, mute=mute
-    )
+        unreached = _unreached(fresh, as_csr(task.documents.labels[:, :known]), view.rankers)
+    growth = _report(model, view, task, rankers, new, changed, unreached, unknown_names)
+    return view.replaced(rankers), growth
 
 
 @dataclass(frozen=True)
-class _Placed:
-    """One ranker with the tree that has the new labels already."""
+class _Growing:
+    """One ranker of a model, with the tree that already has the new labels."""
 
+    model: Model
+    view: GrowthView
+    task: _Task
     ranker: Ranker
-    tree: Any
+    tree: LabelTree
     number: int
-    threads: int | None
 
     def examples(self, read: Read, labels: CSR) -> Examples:
-        wide = widened(labels, self.tree.labels)
-        return Examples(read.features, wide, read.routed[self.number], read.mined)
+        all_labels = widened(labels, self.tree.labels)
+        return Examples(read.features, all_labels, read.routed[self.number], read.mined)
 
-    def trained(
-        self,
-        model: Model,
-        view: GrowthView,
-        task: _Task,
-        examples: Examples,
-        learnt: Int64,
-        changed: Int64,
-    ) -> list[Columns]:
+    def solved(self, examples: Examples, labels: Int64, start: Columns | None = None) -> Columns:
+        seed, threads = self.model.random_state, self.model.n_jobs
+        params = self.view.params
+        return solve_columns(
+            self.tree, examples, labels, params, start=start, seed=seed, threads=threads
+        )
+
+    def trained(self, examples: Examples, learnt: Int64, changed: Int64) -> list[Columns]:
         """Weights of the labels that have documents."""
-        options: dict[str, Any] = {"seed": model.random_state, "threads": self.threads}
-        if task.complete(model):
-            both = np.concatenate([learnt, changed])
-            if len(both) == 0:
-                return []
-            return [solve_columns(self.tree, examples, both, view.params, **options)]
+        if self.task.complete(self.model):
+            labels = np.concatenate([learnt, changed])
+            return [self.solved(examples, labels)] if len(labels) else []
         columns = []
         if len(changed):
             start = leaf_columns(self.ranker, changed)
-            found = solve_columns(self.tree, examples, changed, view.params, start=start, **options)
-            if task.old is None:  # positives alone would have labels ask for less and less
-                found = replace(found, bias=np.minimum(found.bias, start.bias))
-            columns.append(found)
+            moved = self.solved(examples, changed, start)
+            if self.task.old is None:  # positives alone would raise biases again and again
+                moved = replace(moved, bias=np.minimum(moved.bias, start.bias))
+            columns.append(moved)
         if len(learnt):
-            if task.old is None:
-                columns.append(self.from_few(model, view, task, examples, learnt, options))
-            else:
-                columns.append(solve_columns(self.tree, examples, learnt, view.params, **options))
+            from_few = self.task.old is None
+            columns.append((self.from_few if from_few else self.solved)(examples, learnt))
         return columns
 
-    def from_few(
-        self,
-        model: Model,
-        view: GrowthView,
-        task: _Task,
-        examples: Examples,
-        learnt: Int64,
-        options: dict[str, Any],
-    ) -> Columns:
-        """New labels with what the model remembers in place of old documents."""
+    def from_few(self, examples: Examples, learnt: Int64) -> Columns:
+        """New labels, with documents made up from the model in place of old documents."""
         clusters = self.tree.parents[-1][self.tree.leaf_positions[learnt]]
         if self.ranker.features:
-            remembered = stand_ins(self.ranker, np.unique(clusters), model.facts_.frequencies)
-            examples = joined(examples, remembered)
-        found = solve_columns(self.tree, examples, learnt, view.params, **options)
+            frequencies = self.model.facts_.frequencies
+            examples = joined(examples, stand_ins(self.ranker, np.unique(clusters), frequencies))
+        columns = self.solved(examples, learnt)
         if not self.ranker.bias:
-            return found
-        # Too few negatives make a label bold: no bias above that of its siblings, and a bit less.
-        usual = sibling_bias(self.ranker, self.tree.parents[-1][found.nodes])
-        lower = np.float32(task.params.caution / self.ranker.bias)
-        return replace(found, bias=np.minimum(found.bias, usual) - lower)
+            return columns
+        # Labels with too few negatives are predicted too often, so their bias stays below that of
+        # their siblings.
+        usual = sibling_bias(self.ranker, self.tree.parents[-1][columns.nodes])
+        caution = np.float32(self.task.params.caution / self.ranker.bias)
+        return replace(columns, bias=np.minimum(columns.bias, usual) - caution)
 
 
 def _old(corpus: Any, index: LabelIndex) -> Corpus | None:
-    """The documents that a model was trained on, over the grown index."""
+    """The training documents of a model, over the grown index."""
     if corpus is None:
         return None
     if not isinstance(corpus, Corpus):
@@ -306,33 +299,32 @@ def _old(corpus: Any, index: LabelIndex) -> Corpus | None:
 
 
 def _label_texts(model: Model, view: GrowthView, index: LabelIndex, columns: Int64) -> Read:
-    """The labels' own texts as if they were documents."""
+    """The labels' own texts, read as documents."""
     if not view.reads_names:
         raise DataError(
-            "labels without documents need a model that reads texts alone; give their documents"
+            "labels without documents need a model that reads only text; give their documents"
         )
     strings = index.names if index.texts is None else index.texts
     read = view.read([strings[column] for column in columns], model.n_jobs)
     if read.features.sparse is not None and read.features.dense is None:
-        # Without a known term there is no way to a cluster.
+        # A text without a known term leads to no cluster.
         empty = np.diff(read.features.sparse.indptr) == 0
         for routed in read.routed:
             routed.clusters[empty] = -1
         return read
     assert read.features.dense is not None
-    # Vectors of texts have much in common, which tells labels apart from nothing.
+    # The mean of text vectors is large and says nothing about a label.
     known = len(model.index_)
-    some = np.unique(np.linspace(0, known - 1, min(known, SAMPLED_NAMES)).astype(int))
-    others = view.read([strings[column] for column in some], model.n_jobs).features.dense
+    sample = np.unique(np.linspace(0, known - 1, min(known, SAMPLED_NAMES)).astype(int))
+    others = view.read([strings[column] for column in sample], model.n_jobs).features.dense
     assert others is not None
-    middle = np.asarray(others, np.float32).mean(axis=0)
-    dense = np.asarray(read.features.dense, np.float32) - middle
+    dense = np.asarray(read.features.dense, np.float32)
+    dense = dense - np.asarray(others, np.float32).mean(axis=0)
     return replace(read, features=Features(read.features.sparse, dense))
 
 
 def _unreached(read: Read, labels: CSR, rankers: list[Ranker]) -> float | None:
-    """Share of the labels whose cluster is not among those found, on average over the trees."""
-    labels = as_csr(labels)
+    """Share of the labels whose cluster the search does not find, averaged over the trees."""
     if labels.nnz == 0:
         return None
     rows = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
@@ -350,11 +342,10 @@ def _report(
     view: GrowthView,
     task: _Task,
     rankers: list[Ranker],
-    *,
     new: Int64,
     changed: Int64,
     unreached: float | None,
-    mute: int,
+    unknown_names: int,
 ) -> Growth:
     texts = None if task.documents is None else task.documents.texts
     unknown = None
@@ -363,37 +354,34 @@ def _report(
     grown = model.facts_.grown + len(new)
     notes = []
     if task.documents is not None and not task.complete(model):
-        have = 0 if task.old is None else len(task.old)
+        count = 0 if task.old is None else len(task.old)
+        moved = "old labels were adjusted, not retrained"
+        effect = moved if len(changed) else "new labels had few negative documents"
         notes.append(
-            f"{have:,} of the {model.facts_.documents:,} documents that the model learnt from were "
-            "at hand: "
-            + (
-                "labels known before were moved, not trained anew"
-                if len(changed)
-                else "new labels had few documents to differ from"
-            )
-            + "; corpus (--corpus) with all of them does more"
+            f"{count:,} of the {model.facts_.documents:,} training documents were given: {effect}; "
+            "give all of them as corpus (--corpus) for better labels"
         )
-    if mute:
+    if unknown_names:
         notes.append(
-            f"{mute:,} labels without documents have no term that tf-idf knows: documents must "
-            "teach them before they are found"
+            f"{unknown_names:,} labels without documents have no term that tf-idf knows; they "
+            "cannot be predicted until documents teach them"
         )
     if model.calibration_ is not None:
-        notes.append("probabilities and thresholds are those from before: calibrate again")
+        notes.append("the calibration is the old one: calibrate again")
     largest = max(int(np.diff(r.tree.children(len(r.tree.parents) - 1)).max()) for r in rankers)
+    reasons = rebuild_reasons(
+        task.params,
+        added=grown / max(1, len(task.index) - grown),
+        leaf=largest,
+        leaf_size=view.leaf_size,
+        unknown_terms=unknown,
+    )
     return Growth(
         added=tuple(task.index.ids[column] for column in new),
         retrained=tuple(task.index.ids[column] for column in changed),
         documents=0 if task.documents is None else len(task.documents),
         unknown_terms=unknown,
         unreached=unreached,
-        reasons=rebuild_reasons(
-            task.params,
-            added=grown / max(1, len(task.index) - grown),
-            leaf=largest,
-            leaf_size=view.leaf_size,
-            unknown_terms=unknown,
-        ),
+        reasons=reasons,
         notes=tuple(notes),
     )

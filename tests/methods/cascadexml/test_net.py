@@ -61,9 +61,9 @@ def tables_of(net):
     return [(table.weight, table.bias) for table in net.tables]
 
 
-def same_gradients(one, other, wanted):
-    ours = torch.autograd.grad(one, wanted, retain_graph=True)
-    theirs = torch.autograd.grad(other, wanted, retain_graph=True)
+def same_gradients(one, other, inputs):
+    ours = torch.autograd.grad(one, inputs, retain_graph=True)
+    theirs = torch.autograd.grad(other, inputs, retain_graph=True)
     return all(torch.allclose(a, b, atol=1e-4) for a, b in zip(ours, theirs, strict=True))
 
 
@@ -135,8 +135,8 @@ def test_candidates_follow_the_scores_of_their_parents():
         net.tables[1].bias[below] = 3.0
         net.tables[1].bias[[c for c in range(11) if tree.parents[1][c] != node]] = 9.0
     labels = {int(tree.leaf_labels[p]) for p in range(45) if tree.parents[2][p] in below}
-    found = {c for c in net.predict(states, 45).columns.flatten().tolist() if c >= 0}
-    assert found == labels
+    predicted = {c for c in net.predict(states, 45).columns.flatten().tolist() if c >= 0}
+    assert predicted == labels
     inside = RaggedLabels.from_rows([[min(labels)]] * DOCUMENTS)
     outside = RaggedLabels.from_rows([[min(set(range(45)) - labels)]] * DOCUMENTS)
     assert net.shortlist_recall(states, inside).tolist() == [[DOCUMENTS, DOCUMENTS]] * 2
@@ -194,8 +194,8 @@ def test_prediction_knows_no_labels():
 
 def test_defaults_are_what_did_better_on_tibkat():
     params = CascadeParams()
-    found = (params.reduction, params.rescale, params.truth, params.score)
-    assert found == ("mean", True, "forced", "level")
+    defaults = (params.reduction, params.rescale, params.truth, params.score)
+    assert defaults == ("mean", True, "forced", "level")
 
 
 def test_a_document_costs_the_same_in_any_batch():

@@ -83,9 +83,9 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
         for d in range(DOCUMENTS)
     ) / len(rows)
     assert loss.item() == pytest.approx(expected.item(), abs=1e-4)
-    wanted = [*states, *net.parameters()]
-    ours = torch.autograd.grad(loss, wanted)
-    theirs = torch.autograd.grad(expected, wanted)
+    inputs = [*states, *net.parameters()]
+    ours = torch.autograd.grad(loss, inputs)
+    theirs = torch.autograd.grad(expected, inputs)
     for one, other in zip(ours, theirs, strict=True):
         assert torch.allclose(one, other, atol=1e-4)
     assert float(stats["loss.groups"] + stats["loss.labels"]) == pytest.approx(loss.item())
@@ -93,8 +93,8 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
 
 def test_defaults_are_what_did_better_on_tibkat():
     params = LightXmlParams()
-    found = (params.reduction, params.truth, params.bottleneck_sigmoid, params.score)
-    assert found == ("sum", "forced", False, "level")
+    defaults = (params.reduction, params.truth, params.bottleneck_sigmoid, params.score)
+    assert defaults == ("sum", "forced", False, "level")
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -113,9 +113,9 @@ def test_full_head(reduction, tree, chunk):
         for d in range(4)
     ) / len(rows)
     assert loss.item() == pytest.approx(expected.item(), abs=1e-4)
-    wanted = [*states, *net.parameters()]
+    inputs = [*states, *net.parameters()]
     for one, other in zip(
-        torch.autograd.grad(loss, wanted), torch.autograd.grad(expected, wanted), strict=True
+        torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs), strict=True
     ):
         assert torch.allclose(one, other, atol=1e-4)
     top = net.predict(states, 3)
@@ -154,8 +154,8 @@ def test_candidates_follow_the_group_scores():
         net.groups.bias.zero_()
         net.groups.bias[[2, 4, 7]] = 5.0
     allowed = {label for g in (2, 4, 7) for label in groups[g]}
-    found = {c for c in net.predict(states, LABELS).columns.flatten().tolist() if c >= 0}
-    assert found == allowed
+    predicted = {c for c in net.predict(states, LABELS).columns.flatten().tolist() if c >= 0}
+    assert predicted == allowed
     positives = RaggedLabels.from_rows([[groups[2][0]]] * DOCUMENTS)
     assert net.shortlist_recall(states, positives).tolist() == [[DOCUMENTS, DOCUMENTS]]
     positives = RaggedLabels.from_rows([[groups[0][0]]] * DOCUMENTS)

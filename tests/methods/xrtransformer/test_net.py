@@ -64,9 +64,9 @@ def problem(seed, level, **switches):
     return head, tree, counts, true, predicted, random_states(rng, 1, DOCUMENTS, WIDTH)
 
 
-def same_gradients(one, other, wanted):
-    ours = torch.autograd.grad(one, wanted, retain_graph=True, materialize_grads=True)
-    theirs = torch.autograd.grad(other, wanted, retain_graph=True, materialize_grads=True)
+def same_gradients(one, other, inputs):
+    ours = torch.autograd.grad(one, inputs, retain_graph=True, materialize_grads=True)
+    theirs = torch.autograd.grad(other, inputs, retain_graph=True, materialize_grads=True)
     return all(torch.allclose(a, b, atol=1e-4) for a, b in zip(ours, theirs, strict=True))
 
 

@@ -26,7 +26,7 @@ LABELS, CLUSTERS, WIDTH, DOCUMENTS = 40, 9, 6, 5
 
 
 def problem(seed, **switches):
-    """A net, the labels of some documents, each label's cluster, clusters as the net is told."""
+    """A net, the labels of some documents, each label's cluster, the true clusters."""
     rng = np.random.default_rng(seed)
     tree = random_tree(rng, [CLUSTERS, LABELS])
     net = MatcherNet(WIDTH, CLUSTERS, MatcherParams(**{"dropout": 0.0} | switches))
@@ -36,17 +36,17 @@ def problem(seed, **switches):
     for document, row in enumerate(rows):
         labels[document, row] = 1
     cluster_of = tree.parents[1][tree.leaf_positions]
-    told = RaggedLabels.from_csr(targets(labels, tree)[0])
-    return net, labels, cluster_of, told, random_states(rng, 1, DOCUMENTS, WIDTH)
+    true = RaggedLabels.from_csr(targets(labels, tree)[0])
+    return net, labels, cluster_of, true, random_states(rng, 1, DOCUMENTS, WIDTH)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_loss_and_gradients_are_those_of_the_paper(seed):
-    net, labels, cluster_of, told, states = problem(seed)
-    loss, stats = net.loss(states, told)
-    wanted = reference.cluster_targets(labels, cluster_of, CLUSTERS)
+    net, labels, cluster_of, true, states = problem(seed)
+    loss, stats = net.loss(states, true)
+    needed = reference.cluster_targets(labels, cluster_of, CLUSTERS)
     assert (labels @ np.eye(CLUSTERS)[cluster_of]).max() > 1  # counts would give another loss
-    expected = reference.matcher_loss(states[0], wanted, net.clusters.weight, net.clusters.bias)
+    expected = reference.matcher_loss(states[0], needed, net.clusters.weight, net.clusters.bias)
     assert loss.item() == pytest.approx(expected.item(), abs=1e-4)
     assert float(stats["loss"]) == pytest.approx(loss.item())
     learnt = [*states, *net.parameters()]
@@ -73,15 +73,15 @@ def test_prediction_gives_the_best_margins_and_drops_nothing():
 @pytest.mark.parametrize("loss", ["squared_hinge", "bce"])
 def test_biases_begin_where_frequencies_alone_would_put_them(loss):
     rng = np.random.default_rng(0)
-    borne = sparse.csr_array((rng.random((400, 3)) < [0.05, 0.5, 0.9]).astype(np.float32))
+    labels = sparse.csr_array((rng.random((400, 3)) < [0.05, 0.5, 0.9]).astype(np.float32))
     net = MatcherNet(2, 3, MatcherParams(loss=loss, dropout=0.0))
-    net.start_from(borne)
-    states, told = [torch.zeros(400, 2)], RaggedLabels.from_csr(borne)
-    net.loss(states, told)[0].backward()
+    net.start_from(labels)
+    states, true = [torch.zeros(400, 2)], RaggedLabels.from_csr(labels)
+    net.loss(states, true)[0].backward()
     assert net.clusters.bias.grad.abs().max() < 1e-2
     assert (net.clusters.bias != 0).any()
     plain = MatcherNet(2, 3, MatcherParams(loss=loss, priors=False))
-    plain.start_from(borne)
+    plain.start_from(labels)
     assert (plain.clusters.bias == 0).all()
 
 

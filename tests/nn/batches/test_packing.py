@@ -44,17 +44,19 @@ def test_every_document_once_in_batches_of_one_shape(
 ) -> None:
     tokens = make_tokens(lengths)
     batches = PackedBatches(tokens, size, pad_id=PAD, max_tokens=max_tokens, multiple=multiple)
-    made = list(batches.epoch(epoch))
-    assert len(made) == len(batches)
-    assert sorted(row for batch in made for row in batch.rows.tolist()) == list(range(len(lengths)))
-    assert len({(len(batch.ids), len(batch.bounds)) for batch in made}) == 1
-    assert max(len(batch) for batch in made) - min(len(batch) for batch in made) <= 1
-    assert max(len(batch) for batch in made) <= size
+    every = list(batches.epoch(epoch))
+    assert len(every) == len(batches)
+    assert sorted(row for batch in every for row in batch.rows.tolist()) == list(
+        range(len(lengths))
+    )
+    assert len({(len(batch.ids), len(batch.bounds)) for batch in every}) == 1
+    assert max(len(batch) for batch in every) - min(len(batch) for batch in every) <= 1
+    assert max(len(batch) for batch in every) <= size
     if max_tokens is not None:
-        assert len(made[0].ids) <= max_tokens
-        if (fewer := len(made) - 1) * size >= len(lengths):  # would break the limit of tokens
+        assert len(every[0].ids) <= max_tokens
+        if (fewer := len(every) - 1) * size >= len(lengths):  # would break the limit of tokens
             assert sum(sorted(lengths, reverse=True)[::fewer]) > max_tokens
-    for batch in made:
+    for batch in every:
         check_layout(batch, tokens)
 
 
@@ -114,7 +116,7 @@ def test_states_and_gradients_are_those_of_the_padded_pass(
     tokens = make_tokens([9, 1, 5, 16, 3], words)
     tokens = Tokens(np.where(tokens.ids == encoder.pad_id, 5, tokens.ids), tokens.offsets)
     layers = tuple(range(LAYERS + 1))
-    found: dict[str, tuple[Any, dict[str, Any]]] = {}
+    passes: dict[str, tuple[Any, dict[str, Any]]] = {}
     (packed,) = PackedBatches(tokens, 5, pad_id=encoder.pad_id).epoch(0)
     (padded,) = Batches(tokens, 5, pad_id=encoder.pad_id).epoch(0)
     for name, batch in (("packed", packed), ("padded", padded)):
@@ -127,11 +129,11 @@ def test_states_and_gradients_are_those_of_the_padded_pass(
         together = torch.stack(states)[:, np.argsort(batch.rows)]
         (together * torch.linspace(-1, 1, together.numel()).view_as(together)).sum().backward()
         slopes = {n: p.grad for n, p in encoder.named_parameters() if p.grad is not None}
-        found[name] = together.detach(), slopes
-    torch.testing.assert_close(found["packed"][0], found["padded"][0], rtol=1e-4, atol=1e-5)
-    assert found["packed"][1].keys() == found["padded"][1].keys()
-    for name, slope in found["packed"][1].items():
-        torch.testing.assert_close(slope, found["padded"][1][name], rtol=1e-4, atol=1e-4, msg=name)
+        passes[name] = together.detach(), slopes
+    torch.testing.assert_close(passes["packed"][0], passes["padded"][0], rtol=1e-4, atol=1e-5)
+    assert passes["packed"][1].keys() == passes["padded"][1].keys()
+    for name, slope in passes["packed"][1].items():
+        torch.testing.assert_close(slope, passes["padded"][1][name], rtol=1e-4, atol=1e-4, msg=name)
 
 
 def test_a_document_does_not_see_its_neighbours(tmp_path: Path) -> None:
@@ -184,8 +186,8 @@ def test_on_a_gpu_in_half_precision(tmp_path: Path, form: str, pooling: str) -> 
         torch.compiler.cudagraph_mark_step_begin()
         encoder.zero_grad(set_to_none=True)
         with torch.autocast("cuda", torch.bfloat16):
-            found = encoder.packed(packed, (1, LAYERS))
-        for ours, theirs in zip(found, exact, strict=True):
+            passes = encoder.packed(packed, (1, LAYERS))
+        for ours, theirs in zip(passes, exact, strict=True):
             torch.testing.assert_close(ours[np.argsort(packed.rows)], theirs, rtol=0.1, atol=0.15)
-        found[-1].sum().backward()
+        passes[-1].sum().backward()
         assert all(p.grad is None or p.grad.isfinite().all() for p in encoder.parameters())

@@ -64,9 +64,9 @@ def test_processes_together_see_every_document_once_in_as_many_batches(
     ranks = [Batches(tokens, pad_id=PAD, rank=r, world=world, **shape) for r in range(world)]
     seen: list[int] = []
     for batches in ranks:
-        made = list(batches.epoch(epoch))
-        assert len(made) == len(batches) == len(ranks[0])
-        for batch in made:
+        parts = list(batches.epoch(epoch))
+        assert len(parts) == len(batches) == len(ranks[0])
+        for batch in parts:
             assert len(batch) >= 1
             seen += batch.rows.tolist()
             # Only where less than a document per process is left over may a batch grow by one.
@@ -99,9 +99,9 @@ def test_a_batch_holds_the_documents_tokens_and_padding_elsewhere(
         for row, ids, mask in zip(batch.rows, batch.ids.numpy(), batch.mask.numpy(), strict=True):
             n = lengths[row]
             place = slice(width - n, width) if pad_left else slice(0, n)
-            wanted = np.full(width, PAD)
-            wanted[place] = tokens.row(row)
-            assert ids.tolist() == wanted.tolist()
+            expected = np.full(width, PAD)
+            expected[place] = tokens.row(row)
+            assert ids.tolist() == expected.tolist()
             assert np.flatnonzero(mask).tolist() == list(range(width))[place]
 
 
@@ -192,19 +192,19 @@ def test_impossible_settings_are_refused() -> None:
 
 def test_prefetching_works_ahead_and_keeps_the_order() -> None:
     batches = Batches(random_tokens(100), 8, pad_id=PAD)
-    made: list[int] = []
+    numbers: list[int] = []
 
     def watched() -> object:
         for n, batch in enumerate(batches.epoch(0)):
-            made.append(n)
+            numbers.append(n)
             yield batch
 
     ahead = prefetched(watched(), "cpu", depth=3)  # type: ignore[arg-type]
     first = next(ahead)
     deadline = time.monotonic() + 240
-    while len(made) < 4 and time.monotonic() < deadline:
+    while len(numbers) < 4 and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert 4 <= len(made) <= 5  # one taken, three ready, perhaps one in hand
+    assert 4 <= len(numbers) <= 5  # one taken, three ready, perhaps one in the making
     rows = [first.rows.tolist(), *(batch.rows.tolist() for batch in ahead)]
     assert rows == as_lists(batches, 0)
 

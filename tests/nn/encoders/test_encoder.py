@@ -81,9 +81,9 @@ def test_padded_batches_give_each_text_the_vector_it_has_alone(family: str, load
         with torch.no_grad():
             pooled = encoder(batch.ids, batch.mask, layers)
         for layer, vectors in zip((0, 1, LAYERS - 1, LAYERS), pooled, strict=True):
-            wanted = np.stack([one(s) for s in states_of_single_texts(encoder, layer)])
-            np.testing.assert_allclose(vectors.numpy(), wanted, atol=2e-5)
-            assert layer == 0 or np.ptp(wanted, axis=0).max() > 1e-3  # else any row would do
+            expected = np.stack([one(s) for s in states_of_single_texts(encoder, layer)])
+            np.testing.assert_allclose(vectors.numpy(), expected, atol=2e-5)
+            assert layer == 0 or np.ptp(expected, axis=0).max() > 1e-3  # else any row would do
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -315,11 +315,11 @@ def test_a_copy_of_an_encoder_is_whole(load: Load) -> None:
 def test_a_gpu_gives_the_same_vectors(load: Load) -> None:
     encoder = load("bert")
     tokens = tokenize(TEXTS * 50, encoder, 32)
-    wanted = embed(encoder, tokens)
+    expected = embed(encoder, tokens)
     settings = {"device": "cuda", "batch_tokens": 64}
     exact = embed(encoder, tokens, precision="float32", **settings)
-    np.testing.assert_allclose(exact, wanted, atol=1e-3)
-    np.testing.assert_allclose(embed(encoder, tokens, **settings), wanted, atol=0.05)
+    np.testing.assert_allclose(exact, expected, atol=1e-3)
+    np.testing.assert_allclose(embed(encoder, tokens, **settings), expected, atol=0.05)
 
 
 def test_embeddings_are_in_document_order_and_normalised(load: Load) -> None:

@@ -1,4 +1,4 @@
-"""Finding encoders: folders, packages that carry weights, the Hub; and what is said when not."""
+"""Finding encoders in folders, packages and the Hub, and the messages if they are missing."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_folder_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             find_encoder(missing)
 
 
-def test_a_package_that_carries_weights_is_found_by_its_own_name(site: Path) -> None:
+def test_a_package_with_weights_is_found_by_its_own_name(site: Path) -> None:
     files = {"some_model/model/config.json": b"{}", "some_model/model/model.safetensors": b""}
     install(site, "some-model", files)
     assert find_encoder("some-model") == site / "some_model" / "model"
@@ -146,10 +146,10 @@ def test_the_local_cache_of_the_hub_comes_before_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = pytest.importorskip("huggingface_hub")
-    asked: list[bool] = []
+    cache_only: list[bool] = []
 
     def download(repository: str, *, local_files_only: bool, **_: object) -> str:
-        asked.append(local_files_only)
+        cache_only.append(local_files_only)
         folder = tmp_path / repository.replace("/", "-")
         if repository == "org/cached" or not local_files_only:
             if not folder.exists():
@@ -159,9 +159,9 @@ def test_the_local_cache_of_the_hub_comes_before_the_network(
 
     monkeypatch.setattr(hub, "snapshot_download", download)
     assert find_encoder("org/cached") == tmp_path / "org-cached"
-    assert asked == [True]
+    assert cache_only == [True]
     assert find_encoder("org/new") == tmp_path / "org-new"
-    assert asked == [True, True, False]
+    assert cache_only == [True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -202,17 +202,17 @@ from labelgrove.errors import MissingExtraError
 from labelgrove.nn.encoders.files import EncoderParams, find_encoder
 from labelgrove.nn.encoders.tokens import tokenize
 EncoderParams().validate()
-def asked(action):
+def missing_extra(action):
     try:
         action()
     except MissingExtraError as error:
         return error.extra
 import importlib
 print([
-    asked(lambda: importlib.import_module("labelgrove.nn.encoders.encoder")),
-    asked(lambda: importlib.import_module("labelgrove.nn.batches.padded")),
-    asked(lambda: find_encoder("org/name")),
-    asked(lambda: tokenize(["a"], None, 8)),
+    missing_extra(lambda: importlib.import_module("labelgrove.nn.encoders.encoder")),
+    missing_extra(lambda: importlib.import_module("labelgrove.nn.batches.padded")),
+    missing_extra(lambda: find_encoder("org/name")),
+    missing_extra(lambda: tokenize(["a"], None, 8)),
 ])
 """
     done = subprocess.run(

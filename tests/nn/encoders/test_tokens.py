@@ -68,9 +68,9 @@ def test_chunks_and_any_sequence_of_texts(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(module, "_TEXTS_PER_CHUNK", 2)
     texts = ["red", "blue shoes", "", "red red red", "blue"]
     tokenizer = TOKENIZERS["bert"]
-    told: list[tuple[float, float]] = []
-    whole = tokenize(texts, tokenizer, 8, progress=lambda *at: told.append(at))
-    assert told == [(2, 5), (4, 5), (5, 5)]
+    calls: list[tuple[float, float]] = []
+    whole = tokenize(texts, tokenizer, 8, progress=lambda *at: calls.append(at))
+    assert calls == [(2, 5), (4, 5), (5, 5)]
     assert whole.row(2).tolist() == [2, 3]
     assert (whole.ids.dtype, whole.offsets.dtype) == (np.int32, np.int64)
     for given_texts in (iter(texts), StringTable.from_strings(texts), tuple(texts)):

@@ -48,14 +48,14 @@ def nets(tree: LabelTree, keep: int) -> list[tuple[object, int]]:
     """Each kind of head with the number of states that it reads."""
     torch.manual_seed(0)
     light = LightXmlParams(layers=2, bottleneck=3, groups_kept=keep)
-    made = [
+    pairs = [
         (LightXmlNet(WIDTH, tree.labels, tree, light), 2),
         (LightXmlNet(WIDTH, tree.labels, None, LightXmlParams(layers=2, full_chunk=3)), 2),
     ]
     for score in ("level", "weighted"):
         params = CascadeParams(kept=keep, score=score)  # type: ignore[arg-type]
-        made.append((CascadeNet(WIDTH, tree, params), len(tree.widths) + 1))
-    return made
+        pairs.append((CascadeNet(WIDTH, tree, params), len(tree.widths) + 1))
+    return pairs
 
 
 def predict(net: object, states: int, k: int, allowed: np.ndarray | None = None) -> tuple:
@@ -75,11 +75,11 @@ def test_with_everything_kept_a_mask_filters_the_full_ranking(
     for net, states in nets(tree, keep=tree.labels):
         columns, scores = predict(net, states, tree.labels)
         k = int(allowed.sum())
-        found, found_scores = predict(net, states, k, allowed)
+        top, top_scores = predict(net, states, k, allowed)
         for row in range(DOCUMENTS):
             kept = allowed[columns[row]]
-            assert found[row].tolist() == columns[row][kept].tolist()
-            np.testing.assert_allclose(found_scores[row], scores[row][kept], rtol=1e-5)
+            assert top[row].tolist() == columns[row][kept].tolist()
+            np.testing.assert_allclose(top_scores[row], scores[row][kept], rtol=1e-5)
 
 
 @settings(max_examples=40, deadline=None)

@@ -44,12 +44,12 @@ def listed_children(tree, kept, kept_mask):
 @given(seeds)
 def test_children_in_the_order_of_their_parents(seed):
     tree, _, kept, kept_mask = problem(seed)
-    found = TreeIndex(tree).below(2, kept, kept_mask)
+    listed = TreeIndex(tree).below(2, kept, kept_mask)
     for row in range(len(kept)):
         expected = listed_children(tree, kept[row], kept_mask[row])
-        ids = found.ids[row][found.mask[row]].tolist()
+        ids = listed.ids[row][listed.mask[row]].tolist()
         assert ids == expected
-        slots = found.slots[row][found.mask[row]]
+        slots = listed.slots[row][listed.mask[row]]
         assert kept[row][slots].tolist() == tree.parents[2][ids].tolist()
 
 
@@ -73,15 +73,15 @@ def test_shortlists_hold_children_and_true_nodes_once(seed, most):
     tree, rows, kept, kept_mask = problem(seed)
     index = TreeIndex(tree)
     truth = index.true_nodes(RaggedLabels.from_rows(rows))
-    found = shortlist(index, 2, kept, kept_mask, truth, most=most)
+    listed = shortlist(index, 2, kept, kept_mask, truth, most=most)
     for row, columns in enumerate(rows):
         true = {int(tree.leaf_positions[column]) for column in columns}
         children = listed_children(tree, kept[row], kept_mask[row])
-        ids = found.ids[row][found.mask[row]].tolist()
+        ids = listed.ids[row][listed.mask[row]].tolist()
         assert len(ids) == len(set(ids))
         assert true <= set(ids) <= true | set(children)
-        assert {i for i in true if i in ids} == set(found.ids[row][found.targets[row]].tolist())
-        assert not (found.targets[row] & ~found.mask[row]).any()
+        assert {i for i in true if i in ids} == set(listed.ids[row][listed.targets[row]].tolist())
+        assert not (listed.targets[row] & ~listed.mask[row]).any()
         if most is None:
             assert set(ids) == true | set(children)
         else:
@@ -93,10 +93,10 @@ def test_shortlists_hold_children_and_true_nodes_once(seed, most):
 
 def test_a_limit_at_prediction_keeps_the_first_parents_children():
     tree, _, kept, kept_mask = problem(0)
-    found = shortlist(TreeIndex(tree), 2, kept, kept_mask, most=5)
+    listed = shortlist(TreeIndex(tree), 2, kept, kept_mask, most=5)
     for row in range(len(kept)):
         expected = listed_children(tree, kept[row], kept_mask[row])[:5]
-        assert found.ids[row][found.mask[row]].tolist() == expected
+        assert listed.ids[row][listed.mask[row]].tolist() == expected
 
 
 def test_width_depends_on_the_tree_and_not_on_the_batch():

@@ -34,9 +34,9 @@ def test_loss_and_gradients(kind, reduction, chunk, bias):
     loss = full_head_loss(hidden, table, truth, chunk=chunk, kind=kind, reduction=reduction)
     whole = full_losses(full_logits(hidden, table), truth, kind=kind, reduction=reduction).mean()
     assert loss.item() == pytest.approx(whole.item(), rel=1e-5)
-    wanted = [hidden, *table.parameters()]
-    ours = torch.autograd.grad(2.5 * loss, wanted)
-    theirs = torch.autograd.grad(2.5 * whole, wanted)
+    inputs = [hidden, *table.parameters()]
+    ours = torch.autograd.grad(2.5 * loss, inputs)
+    theirs = torch.autograd.grad(2.5 * whole, inputs)
     for one, other in zip(ours, theirs, strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
 
@@ -92,7 +92,7 @@ def test_small_gradients_survive_float16_under_a_loss_scale():
 @pytest.mark.parametrize("chunk", [1, 5, 100])
 def test_best_labels(k, chunk):
     table, hidden, _ = problem()
-    found = full_head_best(hidden, table, k, chunk=chunk)
+    top = full_head_best(hidden, table, k, chunk=chunk)
     values, columns = full_logits(hidden, table).topk(min(k, 23), dim=1)
-    assert found.columns.tolist() == columns.tolist()
-    assert np.allclose(found.scores.tolist(), values.tolist(), atol=1e-5)
+    assert top.columns.tolist() == columns.tolist()
+    assert np.allclose(top.scores.tolist(), values.tolist(), atol=1e-5)

@@ -76,9 +76,9 @@ def test_logits_and_gradients_are_the_dot_products(seed, form, bias):
         ]
     )
     assert torch.allclose(given_logits[mask], expected[mask], atol=1e-5)
-    wanted = [hidden, *table.parameters()]
-    ours = torch.autograd.grad(weighed(given_logits, mask, factors), wanted)
-    theirs = torch.autograd.grad(weighed(expected, mask, factors), wanted)
+    inputs = [hidden, *table.parameters()]
+    ours = torch.autograd.grad(weighed(given_logits, mask, factors), inputs)
+    theirs = torch.autograd.grad(weighed(expected, mask, factors), inputs)
     for one, other in zip(ours, theirs, strict=True):
         assert torch.allclose(one, other, atol=1e-4)
 
@@ -111,8 +111,8 @@ def test_tables_that_hand_out_rows_are_read_only_where_needed():
     assert {name for name, _, _ in table.read} == {"weight", "bias"}
     for name, rows, copy in table.read:
         assert rows.tolist() == sorted(set(ids[mask].tolist()))
-        wanted = getattr(plain, name).grad[rows]
-        assert torch.allclose(copy.grad, wanted, atol=1e-4)
+        gradient = getattr(plain, name).grad[rows]
+        assert torch.allclose(copy.grad, gradient, atol=1e-4)
 
 
 def test_full_logits_of_a_table_that_hands_out_rows_learn():
@@ -127,7 +127,7 @@ def test_full_logits_of_a_table_that_hands_out_rows_learn():
 
 
 def test_auto_takes_the_whole_table_when_lists_are_long(monkeypatch):
-    """The forms are told apart by which rows they read."""
+    """The rows that a form reads tell which form it is."""
     read = []
     monkeypatch.setattr(
         LabelTable, "rows", lambda self, ids: read.append(ids) or self.weight.index_select(0, ids)

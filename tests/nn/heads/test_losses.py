@@ -95,7 +95,7 @@ def test_a_document_without_candidates_costs_nothing():
 def test_full_losses_are_document_losses_with_all_targets(kind, reduction):
     rng = np.random.default_rng(2)
     logits = torch.tensor(rng.normal(size=(4, 9)) * 3, dtype=torch.float32, requires_grad=True)
-    rows = [[1, 4, 4, 8], [], [0], [2, 3]]  # a node may stand there twice; it counts once
+    rows = [[1, 4, 4, 8], [], [0], [2, 3]]  # a node may occur twice; it counts once
     truth = RaggedLabels.from_rows(rows).padded().sort(dim=1).values
     targets = torch.tensor([[column in row for column in range(9)] for row in rows])
     for positive_weights, weights in (

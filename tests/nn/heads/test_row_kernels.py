@@ -19,7 +19,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     pytest.importorskip("triton")
     if not torch.cuda.is_available():
         monkeypatch.setenv("TRITON_INTERPRET", "1")
-    # Whether it is interpreted is settled where the kernel is made.
+    # Triton decides when the kernel is defined whether to interpret it.
     monkeypatch.delitem(sys.modules, "labelgrove.nn.heads.row_kernels", raising=False)
     yield importlib.import_module("labelgrove.nn.heads.row_kernels")
     sys.modules.pop("labelgrove.nn.heads.row_kernels", None)

@@ -49,7 +49,7 @@ def test_only_tensors_that_fit_are_filled() -> None:
 
 
 def test_an_optimisers_state_continues() -> None:
-    def made() -> tuple[torch.nn.Linear, torch.optim.AdamW]:
+    def fresh_pair() -> tuple[torch.nn.Linear, torch.optim.AdamW]:
         torch.manual_seed(0)
         model = torch.nn.Linear(2, 1)
         return model, torch.optim.AdamW(model.parameters(), lr=0.1)
@@ -59,9 +59,9 @@ def test_an_optimisers_state_continues() -> None:
         model(torch.tensor([[1.0, -1.0]])).sum().backward()
         optimizer.step()
 
-    model, optimizer = made()
+    model, optimizer = fresh_pair()
     step(model, optimizer)
-    again, fresh = made()
+    again, fresh = fresh_pair()
     again.load_state_dict(model.state_dict())
     load_optimizer(fresh, optimizer_tensors(optimizer))
     for pair in ((model, optimizer), (again, fresh)):

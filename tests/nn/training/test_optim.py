@@ -29,9 +29,9 @@ def test_each_parameter_has_the_rate_and_decay_of_its_place() -> None:
     model = Model()
     params = LoopParams(lr=1e-4, head_lr=1e-3, weight_decay=0.05, head_weight_decay=0.005)
     groups = parameter_groups(model, params)
-    found = {id(p): (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
-    names = {name: found.pop(id(p)) for name, p in model.named_parameters()}
-    assert found == {}
+    settings = {id(p): (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
+    names = {name: settings.pop(id(p)) for name, p in model.named_parameters()}
+    assert settings == {}
     assert names == {
         "encoder.0.weight": (1e-4, 0.05),
         "encoder.1.weight": (1e-4, 0.0),

@@ -33,12 +33,12 @@ def test_constant_without_warm_up_is_the_full_rate_from_the_first_update() -> No
 
 
 def test_cascade_starts_at_a_tenth_is_flat_and_ends_at_a_thousandth() -> None:
-    found = rates(100, schedule="cascade", warmup=0.2, cooldown=30)
+    factors = rates(100, schedule="cascade", warmup=0.2, cooldown=30)
     rising = [0.1 + 0.9 * 0.5 * (1 - math.cos(math.pi * s / 20)) for s in range(20)]
     falling = [0.001 + 0.999 * 0.5 * (1 + math.cos(math.pi * s / 30)) for s in range(1, 31)]
-    assert found == pytest.approx(rising + [1.0] * 50 + falling)
-    assert found[0] == pytest.approx(0.1)
-    assert found[-1] == pytest.approx(0.001)
+    assert factors == pytest.approx(rising + [1.0] * 50 + falling)
+    assert factors[0] == pytest.approx(0.1)
+    assert factors[-1] == pytest.approx(0.001)
 
 
 def test_the_first_moment_moves_against_the_rate_in_cascade_only() -> None:
@@ -60,11 +60,11 @@ def test_the_first_moment_moves_against_the_rate_in_cascade_only() -> None:
 def test_any_setting_gives_rates_within_bounds(
     schedule: str, total: int, warmup: float, cooldown: float
 ) -> None:
-    found = rates(total, schedule=schedule, warmup=warmup, cooldown=cooldown)
-    assert all(0 < rate <= 1 for rate in found)
-    peak = found.index(max(found))
-    assert found[:peak] == sorted(found[:peak])
-    assert found[peak:] == sorted(found[peak:], reverse=True)
+    factors = rates(total, schedule=schedule, warmup=warmup, cooldown=cooldown)
+    assert all(0 < rate <= 1 for rate in factors)
+    peak = factors.index(max(factors))
+    assert factors[:peak] == sorted(factors[:peak])
+    assert factors[peak:] == sorted(factors[peak:], reverse=True)
 
 
 def test_shares_are_fractions_below_one_and_steps_from_one_on() -> None:

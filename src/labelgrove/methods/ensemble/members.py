@@ -23,11 +23,6 @@ def with_members(own: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any
 
     Keys that are not among the ensemble's ``own``, and ``random_state`` and ``n_jobs``, are
     defaults for the members that know them.
-
-    >>> other = {"method": "linear", "ranker": {"C": 3.0}}
-    >>> tables = {"members": [{"method": "linear"}, other], "ranker": {"C": 2.0}}
-    >>> [member.ranker.C for member in with_members(["members"], tables)["members"]]
-    [2.0, 3.0]
     """
     tables = config.get("members", [])
     if not isinstance(tables, Sequence) or not all(isinstance(t, Mapping) for t in tables):

@@ -36,14 +36,7 @@ from labelgrove.methods.estimator import Estimator
 from labelgrove.model.interface import Model
 from labelgrove.model.settings import check_settings
 from labelgrove.nn.encoders.files import EncoderParams
-from labelgrove.scores.merging import (
-    MEASURED_AT,
-    Learnt,
-    Rule,
-    learn_weights,
-    merge,
-    precision_of,
-)
+from labelgrove.scores.merging import MEASURED_AT, Learnt, Rule, learn_weights, merge, precision_of
 from labelgrove.scores.predictions import Predictions
 
 MEMBERS = "members"  # the folder of the members' own model folders, numbered from 1
@@ -80,12 +73,7 @@ class Ensemble(Estimator):
     n_jobs: int | None = None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Arguments by name, those of members as ``members__NUMBER__NAME``.
-
-        >>> from labelgrove import Linear
-        >>> Ensemble([Linear(n_trees=3)]).get_params()["members__1__n_trees"]
-        3
-        """
+        """Arguments by name, those of members as ``members__NUMBER__NAME``."""
         params: dict[str, Any] = super().get_params(deep=False)
         if deep:
             for number, member in enumerate(self.members, 1):
@@ -256,11 +244,7 @@ class Ensemble(Estimator):
         asked = [(m, w) for m, w in zip(self.members_, self.weights_, strict=True) if w]
         lists = [
             member.predict(
-                X,
-                k=ranks,
-                threads=threads,
-                allow=mask,
-                dense=dense if member.reads_dense else None,
+                X, k=ranks, threads=threads, allow=mask, dense=dense if member.reads_dense else None
             )
             for member, _ in asked
         ]
@@ -329,10 +313,7 @@ class Ensemble(Estimator):
 
 
 def check_rule(rule: Any, weights: Any, members: int) -> None:
-    """Refuses unknown rules, and weights that do not go with the rule or the members.
-
-    >>> check_rule("mean", [1.0, 2.0], members=2)
-    """
+    """Refuses unknown rules, and weights that do not go with the rule or the members."""
     rules = (*get_args(Rule), "learnt")
     if rule not in rules:
         raise ConfigError(f"rule: must be one of {', '.join(rules)}, got {rule!r}")

@@ -30,29 +30,16 @@ Margins: TypeAlias = Callable[[slice, CSR], Float32]
 
 
 def below_root(documents: int) -> CSR:
-    """What the first level hangs under: one node, a certain one.
-
-    >>> below_root(2).shape
-    (2, 1)
-    """
+    """What the first level hangs under: one node, a certain one."""
     return _csr(np.zeros(documents, np.float32), np.zeros(documents), np.arange(documents + 1), 1)
 
 
 def best_nodes(
-    models: Sequence[Margins],
-    above: CSR,
-    children: Int64,
-    keep: int,
-    *,
-    threads: int | None = None,
+    models: Sequence[Margins], above: CSR, children: Int64, keep: int, *, threads: int | None = None
 ) -> CSR:
     """The ``keep`` best nodes of each document among the children of those it has in ``above``.
 
     Where there are several models, a node's score is the mean of what they give.
-
-    >>> margins = lambda rows, pattern: np.array([2.0, 0.5, 0.0], np.float32)
-    >>> best_nodes([margins], below_root(1), np.array([0, 3]), 2).indices.tolist()
-    [0, 1]
     """
     found = []
     for rows in _blocks(above, children):
@@ -65,11 +52,7 @@ def best_nodes(
 
 
 def candidates(above: CSR, children: Int64) -> CSR:
-    """Documents x nodes: the children of the nodes in ``above``, with these nodes' values.
-
-    >>> candidates(sparse.csr_array([[0.0, 0.5]]), np.array([0, 2, 3])).indices.tolist()
-    [2]
-    """
+    """Documents x nodes: the children of the nodes in ``above``, with these nodes' values."""
     nodes, counts = children_of(above.indices, children)
     indptr = offsets(counts)[above.indptr]
     return _csr(np.repeat(above.data, counts), nodes, indptr, int(children[-1]))
@@ -121,12 +104,7 @@ def head_margins(
 def chosen_nodes(
     true: CSR, predicted: CSR | None, negatives: Literal["tfn", "man", "tfn+man"]
 ) -> CSR:
-    """Documents x nodes above a level: those whose children see a document, all with the value 1.
-
-    >>> true, predicted = sparse.csr_array([[2.0, 0.0]]), sparse.csr_array([[0.0, -1.0]])
-    >>> chosen_nodes(true, predicted, "tfn+man").toarray().tolist()
-    [[1.0, 1.0]]
-    """
+    """Documents x nodes above a level: 1 where the children of a node see a document."""
     flat = [
         _csr(np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr, matrix.shape[1])
         for matrix, wanted in ((true, "tfn"), (predicted, "man"))
@@ -206,11 +184,7 @@ def bootstrapped(
 
 
 def mean_length(vectors: Any) -> float:
-    """Root of the mean square length; 1 where all are zero.
-
-    >>> mean_length(np.array([[3.0, 4.0], [0.0, 5.0]]))
-    5.0
-    """
+    """Root of the mean square length; 1 where all are zero."""
     squares = sum(
         float(np.square(vectors[rows], dtype=np.float64).sum()) for rows in row_blocks(vectors)
     )
@@ -218,11 +192,7 @@ def mean_length(vectors: Any) -> float:
 
 
 def found_share(predicted: CSR, counts: CSR) -> float:
-    """Share of the documents' labels that lie below the nodes predicted for them.
-
-    >>> found_share(sparse.csr_array([[0.0, -1.0]]), sparse.csr_array([[3.0, 1.0]]))
-    0.25
-    """
+    """Share of the documents' labels that lie below the nodes predicted for them."""
     flat = _csr(
         np.ones(predicted.nnz, np.float32), predicted.indices, predicted.indptr, counts.shape[1]
     )

@@ -26,11 +26,7 @@ from labelgrove.nn.training.devices import choose_device
 
 @dataclass
 class IndexingParams(Params):
-    """How labels are grouped into the clusters that a matcher learns.
-
-    >>> IndexingParams(vectors="text-emb").validate().clusters
-    'auto'
-    """
+    """How labels are grouped into the clusters that a matcher learns."""
 
     vectors: Literal["pifa-tfidf", "pifa-neural", "text-emb"] = param(
         "pifa-tfidf",
@@ -70,11 +66,7 @@ def cluster_count(labels: int, wanted: int | Literal["auto"] = "auto") -> int:
 def cluster_tree(
     vectors: Any, params: IndexingParams, *, seed: int = 0, threads: int | None = None
 ) -> LabelTree:
-    """Clusters of nearly equal size over the labels' ``vectors``, as a tree of two levels.
-
-    >>> cluster_tree(np.eye(8), IndexingParams(clusters=4)).widths
-    (4, 8)
-    """
+    """Clusters of nearly equal size over the labels' ``vectors``, as a tree of two levels."""
     labels = len(vectors)
     clusters = cluster_count(labels, params.clusters)
     shape = TreeParams(
@@ -89,23 +81,14 @@ def cluster_tree(
 
 
 def by_documents(features: Any, labels: Any, *, threads: int | None = None) -> Features:
-    """Label vectors out of the features of the labels' documents (PIFA, as the public code has it).
-
-    >>> by_documents([[3.0, 4.0]], [[1]]).dense
-    array([[0.6, 0.8]], dtype=float32)
-    """
+    """Label vectors from the features of the labels' documents (PIFA, as in the public code)."""
     return pifa(features, labels, threads=threads)
 
 
 def by_own_text(
     strings: Strings, encoder: EncoderParams, *, device: str, threads: int | None = None
 ) -> Features:
-    """Label vectors out of the labels' own texts: the mean of the tokens' states.
-
-    >>> params = EncoderParams(max_tokens=16)
-    >>> by_own_text(["cats", "dogs"], params, device="cpu")
-    Features(2 rows, 0 sparse + 384 dense)
-    """
+    """Label vectors out of the labels' own texts: the mean of the tokens' states."""
     params = EncoderParams(**encoder.get_params() | {"pooling": "mean"})
     reader = load_encoder(params)
     tokens = tokenize(strings, reader, reader.max_tokens, threads=threads)

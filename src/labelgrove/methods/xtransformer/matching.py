@@ -245,8 +245,9 @@ def cluster_labels(
     """Clusters of labels by their documents' ``vectors``, or, without ``labels``, by their own."""
     rows = vectors.rows if isinstance(vectors, TextVectors) else vectors
     params = IndexingParams(clusters=clusters, kmeans_iterations=iterations)
-    described = Features(None, rows)
-    if labels is not None:
+    if labels is None:
+        described = Features(dense=rows)
+    else:
         described = by_documents(rows, labels, threads=threads)
     return cluster_tree(described, params, seed=seed, threads=threads)
 

@@ -58,11 +58,7 @@ class Matched:
 
 @dataclass
 class RankingParams(Params):
-    """What the ranker reads, and how its margin and the matcher's become one score.
-
-    >>> RankingParams(combine="product").score_kind
-    'product'
-    """
+    """What the ranker reads, and how its margin and the matcher's become one score."""
 
     features: Literal["tfidf", "neural", "both"] = param(
         "both", help="what the ranker reads: tf-idf, the matcher's text vectors, or both"
@@ -86,11 +82,7 @@ class RankingParams(Params):
 
     @property
     def score_kind(self) -> ScoreKind:
-        """What the scores are.
-
-        >>> RankingParams().score_kind
-        'margin'
-        """
+        """What the scores are."""
         kinds: dict[str, ScoreKind] = {
             "ranker": "margin",
             "product": "product",
@@ -100,10 +92,7 @@ class RankingParams(Params):
 
 
 def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool) -> None:
-    """Refuses settings that do not go together, before hours of training.
-
-    >>> check_ranking(RankingParams(), RankerParams(), held_out=False)
-    """
+    """Refuses settings that do not go together, before hours of training."""
     if ranker.negatives == "given":
         raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
     if params.combine == "learnt" and not held_out:
@@ -195,13 +184,7 @@ class LearntScore:
 
     @classmethod
     def fit(cls, g: Float32, h: Float32, true: Any) -> LearntScore:
-        """The logistic regression of ``true`` on both margins.
-
-        >>> g, h = np.array([1, 1, 0, 0], np.float32), np.array([0, 1, 0, 1], np.float32)
-        >>> learnt = LearntScore.fit(g, h, np.array([False, True, False, True]))
-        >>> bool(learnt.label > 1), bool(abs(learnt.cluster) < 1e-3)
-        (True, True)
-        """
+        """The logistic regression of ``true`` on both margins."""
         rows = np.column_stack([g, h, np.ones(len(g))]).astype(np.float64)
         ridge = np.array([1e-3, 1e-3, 1e-6])  # separable pairs must not drive weights to infinity
         return cls(*fit_logistic(rows, np.asarray(true, np.float64), ridge).tolist())
@@ -233,7 +216,7 @@ class ClusterRanker:
         starts = self.tree.children(1)
         if mask is None:
             return np.diff(starts)
-        before = mask.over(self.tree).allowed_before
+        before = mask.over(self.tree)
         return np.diff(before[starts]).astype(np.int64)
 
     def clusters_for(self, k: int, mask: LabelMask | None = None) -> int:

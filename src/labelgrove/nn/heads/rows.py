@@ -228,23 +228,22 @@ class RowOptimizer:
         state: dict[str, Tensor],
         ids: Tensor,
         gradient: Tensor,
-        **options: float,
+        **options: Any,
     ) -> None:
         """AdamW with bias corrections that count all updates."""
         tables = values, state["first"], state["second"]
         options |= {"beta2": self.beta2, "eps": self.eps}
-        settings: dict[str, Any] = dict(options)
         if values.is_cuda:
             from labelgrove.nn.heads.row_kernels import adam_rows  # brings a compiler along
 
-            if adam_rows(*tables, ids, gradient, updates=self.updates, **settings):
+            if adam_rows(*tables, ids, gradient, updates=self.updates, **options):
                 return
         # The rows of a batch may be a gigabyte. This kernel reads and writes them once; separate
         # operations would do so a dozen times.
         rows, first, second = (table.index_select(0, ids).float() for table in tables)
         steps = torch.full((), float(self.updates), device=rows.device)
-        settings |= {"amsgrad": False, "maximize": False}
-        torch._fused_adamw_([rows], [gradient], [first], [second], [], [steps], **settings)
+        options |= {"amsgrad": False, "maximize": False}
+        torch._fused_adamw_([rows], [gradient], [first], [second], [], [steps], **options)
         self._write(state["first"], ids, first)
         self._write(state["second"], ids, second)
         self._write(values, ids, rows)

@@ -1,4 +1,4 @@
-// Talks to the service. Whatever goes wrong becomes an ApiError with a sentence for people.
+// Talks to the service. Every error becomes an ApiError with a sentence for people.
 
 const TOKEN = "labelgrove-token";
 let token = sessionStorage.getItem(TOKEN);
@@ -67,7 +67,7 @@ async function described(response) {
   try {
     body = await response.json();
   } catch {
-    // Not from the service itself: a proxy, perhaps.
+    // Not from the service itself, perhaps from a proxy.
   }
   const detail = (body.detail ?? "").replace(/[.\s]+$/, "");
   const retryAfter = Number(response.headers.get("retry-after")) || null;
@@ -75,12 +75,12 @@ async function described(response) {
     ? ` It asks to wait ${retryAfter} ${retryAfter === 1 ? "second" : "seconds"}.`
     : "";
   const sentences = {
-    401: "The service wants a token.",
+    401: "The service needs a token.",
     408: "The request took too long to arrive. Try again, or send less.",
-    413: `This is more than the service takes at once: ${detail}. Shorten the text or send fewer.`,
+    413: `This is too much for one request: ${detail}. Shorten the text or send fewer.`,
     422: `The service did not accept this: ${detail}.`,
     429: `The service is busy: ${detail || "too many requests"}.${wait}`,
-    500: "The service failed on this request; its log says why.",
+    500: "The service failed on this request; its log has the details.",
     503: `The service cannot answer now: ${detail || "not ready"}.${wait}`,
   };
   const sentence =

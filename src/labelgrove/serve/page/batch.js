@@ -39,7 +39,7 @@ export function createBatch(app, body, { problem, look }) {
 
   const stop = () => current?.control.abort();
 
-  // Asks for whatever is not answered yet.
+  // Asks for the texts that have no answer yet.
   async function goOn(state) {
     state.control = new AbortController();
     state.head.replaceChildren(state.progress);
@@ -60,7 +60,7 @@ export function createBatch(app, body, { problem, look }) {
     }
   }
 
-  // A busy service says when to come back; only here is there somebody with the time to wait.
+  // A busy service says when to try again; a table of many texts can wait for that.
   async function patiently(texts, state) {
     for (let attempt = 1; ; attempt += 1) {
       try {
@@ -69,7 +69,7 @@ export function createBatch(app, body, { problem, look }) {
         return answer.predictions;
       } catch (error) {
         if (error.status !== 429 || attempt === WAITS) throw error;
-        state.note.textContent = `${error.sentence} Going on by itself.`;
+        state.note.textContent = `${error.sentence} Continuing automatically.`;
         await pause(1000 * (error.retryAfter ?? 1), state.control.signal);
         state.note.textContent = "";
       }
@@ -138,7 +138,7 @@ export function createBatch(app, body, { problem, look }) {
                 type: "button",
                 class: "link excerpt",
                 dir: "auto",
-                title: "Look at this text alone",
+                title: "Show this text alone",
                 onclick: () => look(given, state.wanted, () => back(state)),
               },
               text.trim() ? text.slice(0, 240) : "(empty)",
@@ -150,7 +150,7 @@ export function createBatch(app, body, { problem, look }) {
       );
     }
     state.more.hidden = state.shown >= state.texts.length;
-    state.more.textContent = `Show more (${count(state.texts.length - state.shown)} are left)`;
+    state.more.textContent = `Show more (${count(state.texts.length - state.shown)} left)`;
     update(state);
   }
 
@@ -217,7 +217,7 @@ export function createBatch(app, body, { problem, look }) {
   return { run, stop };
 }
 
-// Numbers of texts that go together; texts beyond the service's limits are not sent at all.
+// Groups of texts for one request each; texts beyond the service's limits are not sent.
 function* portions({ texts, answers }, limits) {
   const bytes = (text) => 2 * new TextEncoder().encode(text).length;
   let portion = [];

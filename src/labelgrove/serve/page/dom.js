@@ -1,4 +1,4 @@
-// Small helpers: making elements, saying things, writing numbers.
+// Small helpers: elements, announcements, numbers.
 
 export const byId = (id) => document.getElementById(id);
 
@@ -15,7 +15,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-// For readers of screens; the same words twice are still two messages.
+// For screen readers; the same words twice are two messages.
 export function announce(sentence) {
   const live = byId("live");
   live.textContent = "";
@@ -43,7 +43,7 @@ function countDown(button, seconds) {
   if (seconds > 0 && button.isConnected) setTimeout(() => countDown(button, seconds - 1), 1000);
 }
 
-// Brings results into sight where they came in below the fold, or above it.
+// Scrolls to results that are out of sight.
 export function reveal(element) {
   const { top } = element.getBoundingClientRect();
   if (top >= 0 && top < 0.6 * innerHeight) return;
@@ -71,7 +71,7 @@ export function seconds(number) {
   return minutes < 120 ? `${minutes.toFixed(1)} min` : `${(minutes / 60).toFixed(1)} h`;
 }
 
-// A score as its kind deserves: only a calibrated one is a chance in per cent.
+// A score by its kind: only calibrated scores are shown in percent.
 export function score(value, kind) {
   if (kind === "probability") {
     const percent = 100 * value;

@@ -32,7 +32,7 @@ export async function readFiles(files) {
 
 const fault = (sentence) => Object.assign(new Error(sentence), { sentence });
 
-// UTF-8 or, by its mark, UTF-16; what is neither comes from an old Windows program.
+// UTF-8 or, by its mark, UTF-16; anything else is taken for Windows-1252.
 async function decoded(file) {
   const bytes = new Uint8Array(await file.arrayBuffer());
   const wide = { "255,254": "utf-16le", "254,255": "utf-16be" }[bytes.slice(0, 2).join()];
@@ -93,7 +93,7 @@ function table(name, content) {
 }
 
 function chosen(name, columns, rows) {
-  if (!rows.length || !columns.length) throw fault(`${name}: no texts were found in it.`);
+  if (!rows.length || !columns.length) throw fault(`${name}: the file has no texts.`);
   const named = (names) =>
     names
       .map((one) => columns.findIndex((column) => column.toLowerCase() === one))
@@ -145,7 +145,7 @@ export function parseCsv(content, delimiter = ",") {
   return rows;
 }
 
-// One line per text. Spreadsheets take what begins like a formula for one: a quote before it.
+// One line per text. A quote before what looks like a formula keeps spreadsheets from running it.
 export function writeCsv(texts, answers) {
   const most = Math.max(1, ...answers.map((labels) => labels?.length ?? 0));
   const named = texts.some((text) => text.id !== null);

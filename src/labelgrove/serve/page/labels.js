@@ -42,7 +42,7 @@ export function startLabels(app, choosing) {
           type: "button",
           class: "link",
           "aria-label": `${name}: ${label.name}`,
-          title: name === "Only" ? "Only this label may come" : "This label may not come",
+          title: name === "Only" ? "Allow only this label" : "Leave out this label",
           onclick: () => {
             action(label);
             announce(`${label.name}: ${done}`);

@@ -33,7 +33,7 @@ async function start() {
 async function loadModel() {
   model = await get("v1/model");
   const documents = model.training_documents;
-  const learnt = documents === null ? "" : `, learnt from ${counted(documents, "document")}`;
+  const learnt = documents === null ? "" : `, trained on ${counted(documents, "document")}`;
   byId("summary").textContent =
     `The ${model.method} model knows ${counted(model.labels, "label")}${learnt}.`;
   byId("version").textContent = `labelgrove ${model.versions.labelgrove ?? ""}, model ${model.id}.`;
@@ -80,7 +80,7 @@ function startTheme() {
     try {
       localStorage.setItem("labelgrove-theme", chosen);
     } catch {
-      // Then it lasts until the page is left.
+      // Without storage it lasts until the page is closed.
     }
     paint();
   });
@@ -122,13 +122,13 @@ function startToken() {
   });
 }
 
-// By hand, for the address holds the view.
+// By script, because the address holds the view.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   byId("main").focus();
 });
 
-// Sending it in the old way would load the page again, and lose the text.
+// The browser's own submit would load the page again and lose the text.
 byId("ask").addEventListener("submit", (event) => event.preventDefault());
 startTheme();
 startToken();

@@ -1,4 +1,4 @@
-// The fourth view: what is known of the model.
+// The fourth view: facts about the model.
 
 import { ask, hasToken } from "./api.js";
 import { byId, count, counted, h, MEANING, score, seconds } from "./dom.js";
@@ -58,11 +58,11 @@ function heldOut(model) {
   const runs = [...dev, ...Object.entries(model.held_out)];
   if (!runs.length) {
     return card(
-      "How good it is",
+      "Quality",
       h(
         "p",
         {},
-        "Training kept no documents aside, so the model itself cannot tell. ",
+        "Training held out no documents, so the model has no measurements of its own. ",
         h("code", {}, "labelgrove evaluate"),
         " measures it on documents with known labels.",
       ),
@@ -106,21 +106,21 @@ function heldOut(model) {
     ),
   );
   return card(
-    "How good it is",
+    "Quality",
     h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Metrics" }, table),
     behind(model)
       ? h(
           "p",
           { class: "notice" },
-          "On these documents the linear method, which is far quicker, does better.",
+          "On these documents the linear method, which is much faster, is better.",
         )
       : null,
     h(
       "p",
       { class: "muted small" },
-      given ? "The dev documents are those that training was given to measure by. " : "",
+      given ? "The dev documents were given to training for measuring. " : "",
       runs.length > dev.length
-        ? "Other rows are of documents that training held out and chose its settings by; on new ones it may do a little worse."
+        ? "Other rows are measured on documents that training held out and used to choose settings; results on new documents may be slightly worse."
         : "",
     ),
   );
@@ -135,23 +135,23 @@ function calibration(model) {
   if (model.calibration === null) return null;
   const { threshold, report: measured } = model.calibration;
   const percent = (value) => score(value, "probability");
-  const rows = [["Labels are best given from", percent(threshold)]];
+  const rows = [["Best threshold", percent(threshold)]];
   const { documents, before, after, at_threshold: there } = measured ?? {};
   if (there)
     rows.push(
-      ["Then right are", `${percent(there.precision)} of what is given`],
-      ["Then found are", `${percent(there.recall)} of what should be`],
+      ["Precision there", percent(there.precision)],
+      ["Recall there", percent(there.recall)],
     );
   if (after)
     rows.push([
-      "Chances are off by",
-      `${percent(after.ece)} on average, ${percent(before.ece)} without calibration`,
+      "Mean error",
+      `${percent(after.ece)}, without calibration ${percent(before.ece)}`,
     ]);
   if (documents) rows.push(["Measured on", counted(documents, "document")]);
   return card("Calibration", list(rows), after ? reliability(after) : null);
 }
 
-// What the model said beside how often that was right; near nought there is little to see.
+// Probabilities beside the share of right labels; close to zero there is little to see.
 function reliability({ claimed, true: right }) {
   const bins = claimed
     .map((said, number) => [said, right[number]])
@@ -183,7 +183,7 @@ function reliability({ claimed, true: right }) {
   );
   return h(
     "div",
-    { class: "scroll", tabindex: "0", role: "group", "aria-label": "Said and right" },
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": "Probabilities and outcomes" },
     table,
   );
 }

@@ -71,7 +71,7 @@ export function createPicker(place, { title, help, groups, changed }) {
       ),
     );
     if (!options.length)
-      list.replaceChildren(h("li", { class: "muted", role: "presentation" }, "No such label."));
+      list.replaceChildren(h("li", { class: "muted", role: "presentation" }, "No label matches."));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
   }

@@ -61,7 +61,7 @@ export function createRanking(app, { text, labels, kind, timing, leaveOut }) {
   async function fill(panel, label) {
     panel.dataset.filled = "yes";
     panel.replaceChildren(h("p", { class: "muted", "aria-busy": "true" }, "Looking for reasons…"));
-    // Of this label alone: explaining takes longer than predicting, and few labels are opened.
+    // Only this label: explaining takes longer than predicting, and few labels are opened.
     const { supports, limits } = app.model();
     const request = { texts: [text], explain: true };
     if (supports.allow) Object.assign(request, { k: 1, allow: [label.id] });
@@ -103,7 +103,7 @@ export function createRanking(app, { text, labels, kind, timing, leaveOut }) {
 
   const items = labels.map(item);
   const list = h("ol", { class: "ranking" }, ...items);
-  // A last row takes what the reasons are higher than the list, where they stand beside it.
+  // A last row fills the height of the reasons where they are beside the list.
   list.style.gridTemplateRows = `repeat(${labels.length}, auto) 1fr`;
   const took = timing.waiting_ms + timing.predicting_ms;
   const elements = labels.length

@@ -1,5 +1,5 @@
 // The third view: the label tree, whose branches are fetched when they are opened.
-// Keys are those of any tree: arrows, Home, End, Enter.
+// Keys: arrows, Home, End, Enter.
 
 import { get } from "./api.js";
 import { announce, byId, count, counted, h, hideProblem, showProblem } from "./dom.js";
@@ -18,13 +18,13 @@ export function startTree(app) {
     root.hidden = !trees.length;
     if (!trees.length) {
       byId("tree-lede").textContent =
-        `This ${app.model().method} model searches its labels without a tree.`;
+        `This ${app.model().method} model has no label tree.`;
       return;
     }
     if (!byId("which-tree").options.length)
       trees.forEach((name, number) => byId("which-tree").append(new Option(name, number)));
     byId("tree-lede").textContent =
-      "The model looks for labels from the root down, and follows the branches that fit the text best. " +
+      "The model searches from the root down and follows the branches that fit the text best. " +
       "Groups are named after their most frequent labels.";
     const wanted = `${id} ${byId("which-tree").value}`;
     if (drawn === wanted && toward === null) return;
@@ -123,7 +123,7 @@ export function startTree(app) {
     const words =
       where === "before"
         ? `${count(left)} before these: start from the first`
-        : `Show more (${count(left)} are left)`;
+        : `Show more (${count(left)} left)`;
     return h(
       "li",
       {

@@ -36,13 +36,13 @@ export function startTry(app) {
   const groups = () => app.model().groups;
   const allow = createPicker(byId("allow"), {
     title: "Only these",
-    help: "If any are chosen, no others come back.",
+    help: "If you choose any, only these labels come back.",
     groups,
     changed: () => picked(),
   });
   const deny = createPicker(byId("deny"), {
     title: "Never these",
-    help: "These are left out in any case.",
+    help: "These labels are always left out.",
     groups,
     changed: () => picked(),
   });
@@ -57,7 +57,7 @@ export function startTry(app) {
     const chosen = { k };
     if (byId("least").validity.badInput)
       throw sentence("Minimum score: this is not a number.", byId("least"));
-    // Chances are shown in per cent, and so they are typed.
+    // Probabilities are shown and typed in percent.
     const unit = app.model().score_kind === "probability" ? 100 : 1;
     if (byId("least").value !== "") chosen.threshold = Number(byId("least").value) / unit;
     if (allow.size()) chosen.allow = allow.values();
@@ -222,7 +222,7 @@ export function startTry(app) {
     byId("find").textContent = `Find labels of ${counted(file.rows.length, "text")}`;
   }
 
-  // What was typed before the file came is still there.
+  // The text that was typed before is still there.
   function drop() {
     file = null;
     byId("file").hidden = true;
@@ -234,7 +234,7 @@ export function startTry(app) {
     try {
       sessionStorage.setItem(DRAFT, text.value);
     } catch {
-      // A text too large for it is kept by the field alone.
+      // A text that is too large for the storage stays in the field only.
     }
     const length = Array.from(text.value).length;
     const most = app.model().limits.max_text_chars;
@@ -258,7 +258,7 @@ export function startTry(app) {
     event.target.value = "";
     if (files.length) take(files);
   });
-  // A file that misses the form must not make the browser leave the page.
+  // A file dropped beside the form must not make the browser leave the page.
   for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
     addEventListener(kind, (event) => {
       if (!event.dataTransfer?.types.includes("Files")) return;
@@ -287,7 +287,7 @@ export function startTry(app) {
     h(
       "div",
       { class: "empty" },
-      h("p", {}, "The best labels will stand here, each with the words that spoke for it."),
+      h("p", {}, "The best labels appear here, each with the words that support it."),
       h("p", { class: "muted small" }, MEANING[app.model().score_kind]),
     ),
   );

@@ -1,4 +1,4 @@
-// Why a label: the text with what speaks for it, the strongest words, the way through the tree.
+// Why a label: the text with the words that support it, the strongest words, the path in the tree.
 
 import { counted, h, score } from "./dom.js";
 
@@ -16,7 +16,7 @@ export function whyPanel(text, why) {
   ].filter(Boolean);
 }
 
-// Places count whole characters, of which some take two units of a JavaScript string.
+// Positions count characters, some of which take two units of a JavaScript string.
 export function highlighted(text, highlights) {
   const characters = Array.from(text);
   const pieces = [];
@@ -86,7 +86,7 @@ function pathPart(path, why) {
   const several = why.paths.length > 1;
   const share = several ? ` (${Math.round(100 * path.weight)} % of the score)` : "";
   const heading =
-    path.steps.length > 1 || several ? `Way to the label: ${path.name}${share}` : "Score";
+    path.steps.length > 1 || several ? `Path to the label: ${path.name}${share}` : "Score";
   const steps = path.steps.map((step, number) => {
     const last = number === path.steps.length - 1;
     const what = last
@@ -118,7 +118,7 @@ function pathPart(path, why) {
       : h(
           "p",
           { class: "muted small" },
-          `Calibration makes ${score(why.calibrated, "probability")} of it.`,
+          `Calibration turns it into ${score(why.calibrated, "probability")}.`,
         ),
   );
 }
@@ -138,7 +138,7 @@ function neighboursPart(neighbours) {
     ),
   );
   return part(
-    "Documents with this label that are most alike",
+    "Most similar documents with this label",
     h("ul", { class: "neighbours" }, ...items),
   );
 }
