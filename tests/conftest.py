@@ -52,12 +52,21 @@ SLOW = (
 )
 
 
+def is_slow(path: Path) -> bool:
+    if not path.is_relative_to(ROOT):
+        return False
+    name = path.relative_to(ROOT).as_posix()
+    return any(name == entry or name.startswith(f"{entry}/") for entry in SLOW)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """``-m "not slow"`` does not even import what only slow tests need."""
+    return True if config.option.markexpr == "not slow" and is_slow(collection_path) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if not item.path.is_relative_to(ROOT):
-            continue
-        path = item.path.relative_to(ROOT).as_posix()
-        if any(path == entry or path.startswith(f"{entry}/") for entry in SLOW):
+        if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
         _scale_examples(item)
 

@@ -94,6 +94,7 @@ def test_without_dev_it_says_so(call_both: Any, folder: Path, tmp_path: Path) ->
     assert "evaluate" in said
 
 
+@pytest.mark.slow
 def test_neural_methods_stand_beside_the_linear_one(
     call_both: Any, folder: Path, tmp_path: Path
 ) -> None:
@@ -172,7 +173,7 @@ def test_tune_takes_spaces_from_files(call_both: Any, folder: Path, tmp_path: Pa
     assert (code, json.loads(told)["settings"]) == (0, {"ranker.C": 3.0})
     for text, reason in (
         ('"ranker.C" = [3.0]\n', "[space]"),
-        ("[space]\n", "nothing to search"),
+        ("[space]\n", "name at least one setting"),
         ('[space]\n"ranker.X" = [3.0]\n', "unknown key"),
         ('[space]\n"ranker.C" = {low = 3}\n', "numbers"),
     ):

@@ -78,6 +78,7 @@ def test_predict_streams_stdin_to_stdout(run: Any, model: Path) -> None:
     assert len(plain) == 2
 
 
+@pytest.mark.slow
 def test_predict_answers_line_by_line_when_asked(model: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "labelgrove", "predict", str(model), "-", "--batch", "1"],
@@ -228,8 +229,8 @@ def test_config_file_and_set_flags(run: Any, folder: Path, tmp_path: Path) -> No
         (["--set", "ranker.C=-1"], "ranker.C"),
         (["--set", "nonsense"], "table.key=value"),
         (["--method", "liner"], "did you mean 'linear'?"),
-        (["--memory", "1K"], "memory"),
-        (["--memory", "much"], "8G"),
+        pytest.param(["--memory", "1K"], "memory", marks=pytest.mark.slow),
+        pytest.param(["--memory", "much"], "8G", marks=pytest.mark.slow),
         (["--device", "abacus"], "auto, cpu or cuda"),
         (["--labels", "no-such.tsv"], "no-such.tsv"),
     ],
@@ -264,6 +265,7 @@ def test_an_existing_model_is_not_overwritten(run: Any, model: Path, folder: Pat
     assert (model / "manifest.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_memory_budget_that_suffices_is_kept(run: Any, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "m"
     train = ["train", folder / "train.jsonl", "--out", out, "--memory", "2G", "--json"]
@@ -285,6 +287,7 @@ def test_a_refused_setting_leaves_nothing_that_blocks_the_corrected_command(
     assert "n.run" not in missing.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_killed_run_resumes(run: Any, folder: Path, tmp_path: Path, model: Path) -> None:
     out, run_folder = tmp_path / "m", tmp_path / "m.run"
@@ -313,6 +316,7 @@ def test_a_killed_run_resumes(run: Any, folder: Path, tmp_path: Path, model: Pat
         assert (out / name).read_bytes() == (model / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(model: Path, folder: Path) -> None:
     command = f"{sys.executable} -m labelgrove predict {model} {folder / 'dev.jsonl'} | head -1"
     done = subprocess.run(
@@ -328,6 +332,7 @@ def test_missing_model_is_a_clear_error(run: Any, tmp_path: Path) -> None:
     assert "nothing" in done.stderr
 
 
+@pytest.mark.slow
 def test_interrupt_says_how_to_go_on(folder: Path, tmp_path: Path) -> None:
     hook = (
         "import labelgrove.methods.linear.method as m; from labelgrove.cli import main\n"

@@ -14,13 +14,13 @@ pytest.importorskip("matplotlib")
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_pages import Page
 
 from labelgrove import Corpus, Linear
 from labelgrove.errors import MissingExtraError
 from labelgrove.report import write_report
 from labelgrove.report.charts import Chart, Series, bar_chart, line_chart, row_chart
 from labelgrove.report.look import LOOK, colours
+from support.report_pages import Page
 
 NAMES = {"title": "t", "summary": "s", "x_name": "x", "y_name": "y"}
 CORPUS = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import SUBJECTS, Workbench, documents, uri, write_tsv
 
 import labelgrove
+from conftest import SUBJECTS, Workbench, documents, uri, write_tsv
 
 CATS = "A kitten with whiskers will purr and lift its paw"
 TEA = "Fill the kettle and brew a leaf in a cup"

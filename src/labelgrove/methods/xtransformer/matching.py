@@ -246,7 +246,7 @@ def cluster_labels(
     rows = vectors.rows if isinstance(vectors, TextVectors) else vectors
     params = IndexingParams(clusters=clusters, kmeans_iterations=iterations)
     if labels is None:
-        described = Features(None, rows)
+        described = Features(dense=rows)
     else:
         described = by_documents(rows, labels, threads=threads)
     return cluster_tree(described, params, seed=seed, threads=threads)
