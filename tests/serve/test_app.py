@@ -109,7 +109,7 @@ def test_labels_that_the_model_does_not_know_are_named(client: Any) -> None:
 
 
 class Why:
-    def __init__(self, *of: Any) -> None:
+    def __init__(self, *of: Any, *, corpus: Any) -> None:
         self.of = of
 
     def to_dict(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def test_similar_documents_are_named_where_there_is_a_corpus(
 def test_a_model_that_cannot_be_explained_is_a_problem(
     model_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*of: Any) -> Any:
+    def refuse(*of: Any, corpus: Any) -> Any:
         raise UnsupportedError("this method cannot be explained")
 
     monkeypatch.setattr("labelgrove.explain.explain", refuse)

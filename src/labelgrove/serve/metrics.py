@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import InfoMetricFamily, Metric
@@ -38,8 +40,8 @@ class Metrics:
             return Counter(f"labelgrove_{name}", help, labels, registry=registry)
 
         def gauge(name: str, help: str) -> Gauge:
-            mode = "livesum"
-            return Gauge(f"labelgrove_{name}", help, registry=registry, multiprocess_mode=mode)
+            name = f"labelgrove_{name}"
+            return Gauge(name, help, registry=registry, multiprocess_mode="livesum")
 
         def histogram(name: str, help: str, bounds: tuple[float, ...] = SECONDS) -> Histogram:
             return Histogram(f"labelgrove_{name}", help, registry=registry, buckets=bounds)
@@ -77,9 +79,10 @@ class _Collected(Collector):
 
     def collect(self) -> Iterator[Metric]:
         folder = os.environ.get(FOLDER)
+        source: Any = self._registry
         if folder:
             _forget_dead_processes(Path(folder))
-        source = MultiProcessCollector(None, folder) if folder else self._registry
+            source = MultiProcessCollector(None, folder)  # type: ignore[no-untyped-call]
         for metric in source.collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric
@@ -95,5 +98,8 @@ def _forget_dead_processes(folder: Path) -> None:
         pid = int(file.stem.rpartition("_")[2])
         try:
             os.kill(pid, 0)
+        except PermissionError:  # alive
+            continue
         except ProcessLookupError:
-            mark_process_dead(pid, str(folder))
+            with suppress(FileNotFoundError):  # another worker may do the same now
+                mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]

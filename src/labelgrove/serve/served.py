@@ -125,10 +125,9 @@ class Served:
         return Answering(self.id, predictions.score_kind), rows
 
     def _add_reasons(self, texts: list[str], rows: list[list[dict[str, Any]]]) -> None:
-        corpus = {} if self.documents is None else {"corpus": self.documents}
         for text, row in zip(texts, rows, strict=True):
             for label in row:
-                why = explaining.explain(self.model, text, label["id"], **corpus)
+                why = explaining.explain(self.model, text, label["id"], corpus=self.documents)
                 label["why"] = why.to_dict()
 
     def facts(self) -> dict[str, Any]:
