@@ -164,9 +164,8 @@ def measure_report(
     index = runs[0].predictions.index
     truth = data.reindex(index)
     judged = tuple(judge(run.predictions, truth.labels, unknown=truth.unknown) for run in runs)
-    subject = runs[0].model
-    if training is None and subject is not None:
-        training = subject.facts_
+    if training is None and runs[0].model is not None:
+        training = runs[0].model.facts_
     training = _padded(training, len(index))
     shared: dict[str, Any] = {"unknown": truth.unknown}
     if training is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ class _Collected(Collector):
 
     def collect(self) -> Iterator[Metric]:
         folder = os.environ.get(FOLDER)
+        source: Any = self._registry
         if folder:
             _forget_dead_processes(Path(folder))
         source: Any = self._registry
@@ -97,5 +99,8 @@ def _forget_dead_processes(folder: Path) -> None:
         pid = int(file.stem.rpartition("_")[2])
         try:
             os.kill(pid, 0)
+        except PermissionError:  # alive
+            continue
         except ProcessLookupError:
-            mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
+            with suppress(FileNotFoundError):  # another worker may do the same now
+                mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]

@@ -33,7 +33,7 @@ async function start() {
 async function loadModel() {
   model = await get("v1/model");
   const documents = model.training_documents;
-  const learnt = documents === null ? "" : `, trained on ${counted(documents, "document")}`;
+  const learnt = documents === null ? "" : ` and was trained on ${counted(documents, "document")}`;
   byId("summary").textContent =
     `The ${model.method} model knows ${counted(model.labels, "label")}${learnt}.`;
   byId("version").textContent = `labelgrove ${model.versions.labelgrove ?? ""}, model ${model.id}.`;

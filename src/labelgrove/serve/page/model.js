@@ -37,7 +37,7 @@ function facts(model) {
     ["Loaded", when(model.loaded)],
     ["Label trees", model.trees.length ? count(model.trees.length) : "none"],
   ];
-  return card("About it", list(rows.filter(([, value]) => value !== null)));
+  return card("Facts", list(rows.filter(([, value]) => value !== null)));
 }
 
 const when = (moment) =>

@@ -1,0 +1,69 @@
+"""How a report looks in a real browser: contrast in both themes, and phones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from labelgrove.tfidf import TfidfParams
+
+from labelgrove import Linear
+from labelgrove.datasets import shop_corpus
+from labelgrove.report import write_report
+from support.browsing import CONTRASTS, browser
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("look") / "report.html"
+    train, dev = shop_corpus(300, labels=30), shop_corpus(60, labels=30, part="dev")
+    other = Linear(tfidf=TfidfParams(max_features=50)).fit(train)
+    against = {"a run with a rather long name": other}
+    write_report(Linear().fit(train), dev, file, against=against, intervals=20)
+    return file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Any]:
+    with browser() as started:
+        yield started
+
+
+def open_report(started: Any, address: str, **options: Any) -> Any:
+    page = started.new_context(**options).new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("request", lambda request: complaints.append(request.url))
+    page.goto(address)
+    assert complaints == [address]  # nothing else was loaded, and the policy forbade nothing
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    return page
+
+
+def test_texts_can_be_read_in_both_themes(started: Any, address: str) -> None:
+    grounds = set()
+    for scheme in ("light", "dark"):
+        page = open_report(started, address, color_scheme=scheme)
+        contrasts = page.evaluate(CONTRASTS)
+        words = {words for _, words in contrasts}
+        assert {"labels per document, k", "Time and memory", "linear"} <= words
+        weak = [(round(ratio, 2), words) for ratio, words in contrasts if ratio < 4.5]
+        assert not weak
+        grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        lines = page.evaluate(
+            "getComputedStyle(document.querySelector('[id=quality] ~ * svg path[style*=accent]'))"
+            ".stroke"
+        )
+        grounds.add(lines)
+    assert len(grounds) == 4  # the page and its charts both change
+
+
+def test_a_phone_needs_no_scrolling_sideways(started: Any, address: str) -> None:
+    page = open_report(started, address, viewport={"width": 360, "height": 740}, is_mobile=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
