@@ -81,8 +81,6 @@ class _Collected(Collector):
         source: Any = self._registry
         if folder:
             _forget_dead_processes(Path(folder))
-        source: Any = self._registry
-        if folder:
             source = MultiProcessCollector(None, folder)  # type: ignore[no-untyped-call]
         for metric in source.collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
