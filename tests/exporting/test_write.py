@@ -191,10 +191,11 @@ def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
     linear = labelgrove.Linear().fit(["red", "blue"], [["a"], ["b"]])
     with pytest.raises(UnsupportedError, match="needs no torch"):
         labelgrove.export(linear, tmp_path / "out")
-    both = labelgrove.Ensemble(members=[linear, linear])
+    both = labelgrove.Ensemble(members=[linear, linear]).join()
     with pytest.raises(UnsupportedError, match="members one by one"):
         labelgrove.export(both, tmp_path / "out")
     words = create("linear-vectors", {"vectors": {"kind": "word2vec"}})
+    words.index_ = linear.index_  # as if it were fitted
     with pytest.raises(UnsupportedError, match="no encoder to export"):
         labelgrove.export(words, tmp_path / "out")
     with pytest.raises(NotFittedError):
