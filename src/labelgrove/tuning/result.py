@@ -42,7 +42,8 @@ class Tuned:
 
     def create(self) -> Model:
         """An unfitted model with the best settings."""
-        return create(self.method, self.config)
+        model: Model = create(self.method, self.config)
+        return model
 
     def to_toml(self) -> str:
         """The best settings as a config file."""
