@@ -108,7 +108,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, quick_graphs: None) -> N
         ExportedModel.load(tmp_path / "plain")
     with pytest.raises(UnsupportedError, match="already exported"):
         labelgrove.export(out, tmp_path / "twice")
-    with pytest.raises(UnsupportedError, match="take the one it came from"):
+    with pytest.raises(UnsupportedError, match="explain the original model"):
         explain(out, TEXTS[0], str(model.index_.ids[0]))
     for grow in (lambda: out.add_labels(["new"]), lambda: out.update(["a"], [["new"]])):
         with pytest.raises(UnsupportedError, match="cannot learn"):

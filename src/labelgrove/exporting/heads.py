@@ -7,7 +7,7 @@ files, of which only the rows in use are read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -43,21 +43,14 @@ class Heads(Protocol):
     ) -> TopK: ...
 
 
+@dataclass(eq=False)
 class Reader:
     """Computes the vectors that each level of a head reads from the states of several layers."""
 
-    def __init__(
-        self,
-        kind: Reading,
-        weight: Float32 | None = None,
-        bias: Float32 | None = None,
-        *,
-        sigmoid: bool = False,
-    ) -> None:
-        self.kind = kind
-        self.weight = weight
-        self.bias = bias
-        self.sigmoid = sigmoid
+    kind: Reading
+    weight: Float32 | None = None
+    bias: Float32 | None = None
+    sigmoid: bool = field(default=False, kw_only=True)
 
     def vectors(self, states: Float32) -> list[Float32]:
         """One block of vectors per level of the head; the last is what labels read."""
@@ -75,16 +68,14 @@ class Reader:
         return expit(projected) if self.sigmoid else projected
 
 
+@dataclass(eq=False)
 class FlatHead:
     """Scores every label (or cluster), with probabilities or plain margins."""
 
-    def __init__(
-        self, reader: Reader, weight: Float32, bias: Float32, *, probabilities: bool = True
-    ) -> None:
-        self.reader = reader
-        self.weight = weight
-        self.bias = bias
-        self.probabilities = probabilities
+    reader: Reader
+    weight: Float32
+    bias: Float32
+    probabilities: bool = field(default=True, kw_only=True)
 
     @property
     def text_width(self) -> int:
@@ -210,7 +201,7 @@ class TreeHeads:
         return logits if bias is None else logits + bias[nodes]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Lists:
     """The nodes to score: entry i is node ``nodes[i]`` of document ``rows[i]``."""
 

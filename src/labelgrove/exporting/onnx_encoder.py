@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +96,13 @@ class OnnxEncoder:
         return vectors
 
 
+@dataclass(eq=False)
 class OnnxRunner:
     """Sends documents through an encoder and heads, like the Runner of ``labelgrove.nn``."""
 
-    def __init__(self, encoder: OnnxEncoder, heads: Heads, *, threads: int | None = None) -> None:
-        self.encoder = encoder
-        self.heads = heads
-        self.threads = threads
+    encoder: OnnxEncoder
+    heads: Heads
+    threads: int | None = None
 
     def read(
         self, tokens: Tokens, k: int, *, vectors: bool = False, mask: LabelMask | None = None

@@ -49,13 +49,13 @@ class RerankParams(Params):
     )
 
 
+@dataclass(eq=False)
 class Reranker:
     """The vectoriser and the ranker that reorder a network's shortlists."""
 
-    def __init__(self, vectorizer: Tfidf, ranker: Ranker, params: RerankParams) -> None:
-        self.vectorizer = vectorizer
-        self.ranker = ranker
-        self.params = params
+    vectorizer: Tfidf
+    ranker: Ranker
+    params: RerankParams
 
     def best_labels(
         self,

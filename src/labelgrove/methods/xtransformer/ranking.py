@@ -179,15 +179,13 @@ class LearntScore:
         return cls(*fit_logistic(rows, np.asarray(true, np.float64), ridge).tolist())
 
 
+@dataclass(eq=False)
 class ClusterRanker:
     """The ranker and its scoring; turns a matcher's clusters into predictions."""
 
-    def __init__(
-        self, ranker: Ranker, params: RankingParams, learnt: LearntScore | None = None
-    ) -> None:
-        self.ranker = ranker
-        self.params = params
-        self.learnt = learnt
+    ranker: Ranker
+    params: RankingParams
+    learnt: LearntScore | None = None
 
     @property
     def tree(self) -> LabelTree:
