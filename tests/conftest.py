@@ -31,6 +31,7 @@ SLOW = (
     "cli/test_interrupt.py",
     "cli/test_serve.py",
     "cli/test_train_processes.py",
+    "explaining/test_networks.py",
     "exporting",
     "methods/test_neural.py",
     "methods/test_stage_keys.py",
