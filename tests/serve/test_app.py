@@ -109,7 +109,7 @@ def test_labels_that_the_model_does_not_know_are_named(client: Any) -> None:
 
 
 class Why:
-    def __init__(self, *of: Any, *, corpus: Any) -> None:
+    def __init__(self, *of: Any, corpus: Any) -> None:
         self.of = of
 
     def to_dict(self) -> dict[str, Any]:
