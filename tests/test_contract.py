@@ -108,10 +108,12 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 
-# One name per class; the other names are settings of these.
+# One name per class, and one for each way to make vectors; the other names are settings of these.
 CLASSES = [
     "linear",
     "linear-vectors",
+    "parabel-pretrained-tfidf",
+    "parabel-finetuned-tfidf",
     "lightxml",
     "cascadexml",
     "xtransformer",

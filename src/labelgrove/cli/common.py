@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.formats import ReadOptions
+    from labelgrove.methods.estimator import Estimator
 
 # Exit codes, besides 0 and the 2 of a wrong flag.
 USER_ERROR, INTERRUPTED = 1, 130
@@ -138,7 +139,7 @@ def check_device(device: str) -> None:
             raise ConfigError("--device cuda: torch finds no CUDA device; see labelgrove doctor")
 
 
-def check_dense(model: Any, dense: Path | None) -> None:
+def check_dense(model: Estimator, dense: Path | None) -> None:
     """Raises an error for vectors that the model would not read."""
     if dense is not None and not model.reads_dense:
         raise UnsupportedError(
@@ -146,7 +147,7 @@ def check_dense(model: Any, dense: Path | None) -> None:
         )
 
 
-def use_device(model: Any, device: str) -> None:
+def use_device(model: Estimator, device: str) -> None:
     """Makes a model compute on the device; methods without a network ignore it."""
     check_device(device)
     if device == "auto":

@@ -17,6 +17,7 @@ from labelgrove.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
     from labelgrove.data.facts import TrainingFacts
+    from labelgrove.methods.estimator import Estimator
     from labelgrove.metrics import Evaluation
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
@@ -109,7 +110,7 @@ def _percent(value: float) -> float | None:
 
 
 def evaluate_model(
-    model: Any,
+    model: Estimator,
     corpus: Corpus,
     *,
     metrics: list[str] | None = None,
@@ -135,7 +136,7 @@ def evaluate_model(
     return TimedEvaluation(evaluation, wall, cpu)
 
 
-def _predicted(model: Any, corpus: Corpus, k: int, threads: int) -> Any:
+def _predicted(model: Estimator, corpus: Corpus, k: int, threads: int) -> Any:
     """Predictions of a whole corpus, with a progress bar on a terminal."""
     if not sys.stderr.isatty() or len(corpus) <= SLICE:
         return model.predict(corpus, k=k, threads=threads)

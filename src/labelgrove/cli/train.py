@@ -19,6 +19,7 @@ from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 if TYPE_CHECKING:
     from labelgrove.disk.run_folder import RunFolder, RunStatus
+    from labelgrove.methods.estimator import Estimator
 
 
 def train(
@@ -141,7 +142,7 @@ def train(
         print_summary(console, facts, measured)
 
 
-def _check_extras(model: Any, documents: options.Documents, label_tree: Path | None) -> None:
+def _check_extras(model: Estimator, documents: options.Documents, label_tree: Path | None) -> None:
     """Raises an error, before the work, if a flag does not fit the method or other flags."""
     arguments = inspect.signature(model.fit).parameters
     for argument, value in (("dense", documents.dense), ("label_tree", label_tree)):

@@ -14,11 +14,12 @@ from labelgrove.model.held_out import held_out_metrics
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from labelgrove.methods.estimator import Estimator
     from labelgrove.planning.plan import Plan
 
 
 def summary(
-    model: Any, out: Path, plan: Plan, measured: TimedEvaluation | None, *, dev: Path | None
+    model: Estimator, out: Path, plan: Plan, measured: TimedEvaluation | None, *, dev: Path | None
 ) -> dict[str, Any]:
     """The whole summary as one JSON object."""
     from labelgrove.core.memory import peak_rss
@@ -48,7 +49,7 @@ def summary(
     return facts
 
 
-def _held_out(model: Any) -> dict[str, dict[str, float]]:
+def _held_out(model: Estimator) -> dict[str, dict[str, float]]:
     """Metrics on the held-out part, in percent: of the method, and of linear or its members."""
     report = held_out_metrics(model.report_)
     return {
@@ -58,7 +59,7 @@ def _held_out(model: Any) -> dict[str, dict[str, float]]:
     }
 
 
-def next_commands(model: Any, out: Path, dev: Path | None) -> list[str]:
+def next_commands(model: Estimator, out: Path, dev: Path | None) -> list[str]:
     """Commands to copy and run; without --dev, the name TEST.jsonl must be replaced."""
     name, folder = common.command_name(), shlex.quote(str(out))
     documents = "TEST.jsonl" if dev is None else shlex.quote(str(dev))

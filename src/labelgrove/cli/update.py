@@ -14,6 +14,7 @@ from labelgrove.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
+    from labelgrove.methods.estimator import Estimator
     from labelgrove.updating.report import Growth
 
 
@@ -103,7 +104,7 @@ def _read_old(corpus: Path, dense: Path | None, reading: options.Reading) -> Cor
         ) from error
 
 
-def _add_from_table(model: Any, table: Path, arguments: dict[str, Any]) -> Growth:
+def _add_from_table(model: Estimator, table: Path, arguments: dict[str, Any]) -> Growth:
     """Adds the labels of a table that the model does not have yet."""
     from labelgrove.formats.labels import read_label_table
 

@@ -17,6 +17,7 @@ from typing import Any
 from labelgrove.disk.atomic import write_file, write_folder
 from labelgrove.disk.bundle import MANIFEST, UNCHECKED, read_manifest
 from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
+from labelgrove.model.interface import Model
 from labelgrove.nn.encoders.files import cache_folder
 from labelgrove.publishing.card import model_card
 from labelgrove.publishing.files import published_files
@@ -28,7 +29,7 @@ _OUTAGES = ("ConnectError", "ConnectTimeout", "ConnectionError", "OfflineModeIsE
 
 
 def push(
-    model: Any,
+    model: Model | str | Path,
     repo_id: str,
     *,
     licence: str | None = None,
@@ -172,7 +173,7 @@ def _download(api: Any, repo_id: str, commit: str, folder: Path) -> None:
 
 
 @contextmanager
-def _as_folder(model: Any) -> Iterator[Path]:
+def _as_folder(model: Model | str | Path) -> Iterator[Path]:
     if isinstance(model, (str, Path)):
         yield Path(model)
         return
