@@ -34,10 +34,24 @@ METHODS = [
 RUNS_ONLY = {"n_jobs", "device"}
 LOOP = {f"training.{name}" for name in ("log_every", "checkpoint_minutes", "compile", "graphs")}
 UNREAD: dict[str, set[str]] = {
-    # Mining reads how the tree is searched; how scores are combined in the end is prediction's.
     "linear": {"search.last_level"},
-    "lightxml": {"rerank", "ranker", "heads.one_head_up_to"},
-    "cascadexml in three levels": {"rerank.share"},
+    # Word vectors need no encoder, and nothing is fine-tuned.
+    "linear-vectors": {
+        *("encoder", "heads", "indexing", "training", "held_out", "search.last_level"),
+    },
+    # One head over all labels needs no tree; without held-out documents there is no baseline.
+    "lightxml": {"rerank", "ranker", "tree", "baseline", "heads.one_head_up_to"},
+    # The widths of its tree come from the heads.
+    "cascadexml in three levels": {
+        *("rerank.share", "baseline", "tree.branching", "tree.max_leaf_size", "tree.top_width"),
+    },
+    # Rankers learn the same, however margins become a score.
+    "xtransformer": {
+        *("ranking.cluster_transform", "ranking.combine", "ranking.label_transform"),
+        *("baseline", "indexing.embeddings"),
+    },
+    # A level more or less is read off the tree, which is too small for this limit.
+    "xrtransformer in three levels": {"search.last_level", "baseline", "heads.max_clusters"},
 }
 
 
@@ -137,8 +151,7 @@ def test_every_parameter_that_fitting_reads_is_in_a_key(first: tuple[str, Replay
     for name, config in changes(model):
         keys = replayed_keys(config, model.method, run)
         if keys is not None:
-            same = all(keys[stage] == base[stage] for stage in keys if stage in base)
-            (silent if same and keys.keys() <= base.keys() else loud).add(name)
+            (silent if keys == base else loud).add(name)
     silent -= loud  # some other value changed a key
     expected = {
         name
@@ -147,5 +160,5 @@ def test_every_parameter_that_fitting_reads_is_in_a_key(first: tuple[str, Replay
         or name.split(".")[0] in UNREAD.get(method, set())
     }
     assert silent == expected, f"{method}: in no key: {sorted(silent - expected)}"
-    wrongly = loud & (RUNS_ONLY | LOOP | UNREAD.get(method, set()))
+    wrongly = loud & (RUNS_ONLY | LOOP | {n for n in UNREAD.get(method, set()) if "." in n})
     assert not wrongly, f"{method}: in a key, but fitting does not read it: {sorted(wrongly)}"
