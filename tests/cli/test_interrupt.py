@@ -136,8 +136,8 @@ def test_a_bench_goes_on(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["predict", "evaluate"])
 def test_other_verbs_end_with_130(verb: str, folder: Path, model: Path) -> None:
     hook = (
-        "import os, signal; from labelgrove.methods import base; from labelgrove.cli import main\n"
-        "base.load = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
+        "import os, signal; import labelgrove.loading as loading; from labelgrove.cli import main\n"
+        "loading.load = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
         "main()\n"
     )
     assert signal.SIGINT  # the default handler raises KeyboardInterrupt

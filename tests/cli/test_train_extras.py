@@ -92,6 +92,9 @@ def test_flags_that_a_method_cannot_use_are_refused_with_a_remedy(tmp_path: Path
         method = "lightxml"
 
         def fit(self, X: Any, y: Any = None) -> None: ...
+
+        reads_dense = False
+
         def predict(self, X: Any, k: int = 5) -> None: ...
 
     file = tmp_path / "dense.npy"

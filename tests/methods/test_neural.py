@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +89,7 @@ def messages(model: Any, documents: int) -> list[str]:
 
 def test_cascadexml_says_what_few_labels_do_not_need() -> None:
     said = messages(new("cascadexml", heads={"clusters": [16], "kept": 2}), 40)
-    assert "heads.clusters, heads.kept: without effect, 11 labels get no clusters" in said
+    assert "heads.clusters, heads.kept: no effect; 11 labels get no clusters" in said
     assert not any("effect" in text for text in messages(new("cascadexml"), 40))
 
 
@@ -102,21 +101,21 @@ def test_it_is_said_that_too_few_documents_are_held_out() -> None:
 
 def test_more_layers_than_there_are_are_told_of() -> None:
     said = messages(new("lightxml", heads={"layers": 9}), 40)
-    assert "heads.layers: the encoder has 3, and all of them are read" in said
+    assert "heads.layers: the encoder has 3 layers, and all of them are read" in said
 
 
 @pytest.mark.parametrize(
     ("heads", "sentence"),
     [
-        ({"groups_kept": 5, "score": "weighted"}, "heads.groups_kept, heads.score: without effect"),
-        ({"one_head_up_to": 1, "full_chunk": 9}, "heads.full_chunk: without effect, 11 labels get"),
+        ({"groups_kept": 5, "score": "weighted"}, "heads.groups_kept, heads.score: no effect"),
+        ({"one_head_up_to": 1, "full_chunk": 9}, "heads.full_chunk: no effect; 11 labels get"),
         ({"one_head_up_to": 1, "groups_kept": 5}, ""),
     ],
 )
 def test_lightxml_says_which_settings_its_form_does_not_read(
     heads: dict[str, Any], sentence: str
 ) -> None:
-    found = [t for t in messages(new("lightxml", heads=heads), 40) if "without effect" in t]
+    found = [t for t in messages(new("lightxml", heads=heads), 40) if "no effect" in t]
     assert len(found) == bool(sentence) and all(sentence in text for text in found)
 
 
@@ -317,10 +316,9 @@ def test_a_large_label_table_is_trained_by_rows_on_its_own_device(
     heads = {"lightxml": {"one_head_up_to": 1, "bottleneck": 6}, "cascadexml": HEADS["cascadexml"]}
     tree = {"max_leaf_size": 3, "branching": 2}
     model = new(method, heads=heads[method] | {"row_table_from": 3}, tree=tree).fit(*planted(40))
-    made_on = model._heads if method == "cascadexml" else partial(model._heads, 11)
     assert [len(table) for table in row_tables(model.network_).values()] == [11]
     for device, wanted in ((torch.device("meta"), "meta"), (None, "cpu")):  # loaded: anywhere
-        made, _ = made_on(model.tree_, device)(model.network_.encoder)
+        made, _ = model._heads(11, model.tree_)(model.network_.encoder, device)
         assert [t.weight.device.type for t in row_tables(made).values()] == [wanted]
     model.save(tmp_path / "model")
     texts = planted(40)[0]

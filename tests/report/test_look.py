@@ -9,11 +9,10 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from labelgrove.tfidf import TfidfParams
-
 from labelgrove import Linear
 from labelgrove.datasets import shop_corpus
 from labelgrove.report import write_report
+from labelgrove.text.tfidf import TfidfParams
 from support.browsing import CONTRASTS, browser
 
 pytestmark = pytest.mark.timeout(120)

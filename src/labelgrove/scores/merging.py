@@ -51,6 +51,7 @@ def merge(
     ``places`` is how many labels each model was asked for, by default the longest list. ``weights``
     are for all rules but round-robin.
 
+    >>> from labelgrove import LabelIndex
     >>> index = LabelIndex("abc")
     >>> first = Predictions.from_scores([[0.9, 0.5, 0.0]], k=2, index=index)
     >>> second = Predictions.from_scores([[0.0, 0.7, 0.8]], k=2, index=index)

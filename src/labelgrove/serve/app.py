@@ -32,7 +32,7 @@ def create_app(
 
     ``report`` is an HTML file to show at /report, for example one by ``labelgrove report``.
 
-    >>> import tempfile; from pathlib import Path
+    >>> import labelgrove, tempfile; from pathlib import Path
     >>> path = Path(tempfile.mkdtemp()) / "model"
     >>> labelgrove.Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]).save(path)
     >>> sorted(create_app(ModelFolder(path)).openapi()["paths"])[-2:]
