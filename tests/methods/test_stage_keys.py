@@ -40,7 +40,7 @@ UNREAD: dict[str, set[str]] = {
         *("encoder", "heads", "indexing", "training", "held_out", "search.last_level"),
     },
     # One head over all labels needs no tree; without held-out documents there is no baseline.
-    "lightxml": {"rerank", "ranker", "tree", "baseline", "heads.one_head_up_to"},
+    "lightxml": {"rerank", "ranker", "tree", "baseline"},
     # The widths of its tree come from the heads.
     "cascadexml in three levels": {
         *("rerank.share", "baseline", "tree.branching", "tree.max_leaf_size", "tree.top_width"),
