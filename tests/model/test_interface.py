@@ -12,6 +12,7 @@ from labelgrove.core.params import read_toml, to_toml
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.errors import ConfigError
 from labelgrove.methods import METHODS, create, method_class
+from labelgrove.model.interface import _current
 
 
 def test_config_round_trip_through_toml(tmp_path: Path) -> None:
@@ -88,3 +89,10 @@ def test_a_model_of_another_method_is_not_loaded(tmp_path: Path) -> None:
         Linear.load(tmp_path / "m")
     with pytest.raises(ConfigError, match="unknown method 'other'"):
         labelgrove.load(tmp_path / "m")
+
+
+def test_a_stored_setting_that_has_gone_is_read_as_its_equal() -> None:
+    stored = {"heads": {"logits": "gather", "kept": 3}, "n_jobs": None}
+    assert _current(stored) == {"heads": {"logits": "auto", "kept": 3}, "n_jobs": None}
+    assert stored["heads"]["logits"] == "gather"  # type: ignore[index]
+    assert _current({"ranker": {"C": 1.0}}) == {"ranker": {"C": 1.0}}

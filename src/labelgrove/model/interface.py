@@ -353,7 +353,7 @@ class Model(BaseEstimator):
             )
         if "runtime" in stored.metadata:
             raise ConfigError(f"{path} holds an exported model; load it with labelgrove.load(path)")
-        model = cls.from_config(stored.params)
+        model = cls.from_config(_current(stored.params))
         model.index_ = LabelIndex.from_state(stored.parts["labels"])
         model.facts_ = TrainingFacts.from_state(stored.parts["training"])
         if "calibration" in stored.parts:
@@ -364,3 +364,11 @@ class Model(BaseEstimator):
         model.use_device("auto")  # not the one it was trained on
         model._restore(stored.parts, Path(path))
         return model
+
+
+def _current(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored settings, with values that have gone replaced by ones that give the same model."""
+    heads = params.get("heads")
+    if isinstance(heads, Mapping) and heads.get("logits") == "gather":
+        return {**params, "heads": {**heads, "logits": "auto"}}
+    return dict(params)
