@@ -7,7 +7,6 @@ with the usual sentence.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,25 +87,6 @@ def registered() -> Iterator[None]:
 
 
 @pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Runs the command in this process: exit code, standard output, standard error."""
-    from labelgrove.cli import main
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["labelgrove", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     rows = [{"text": f"a red {n}", "labels": ["red", "thing"][: 1 + n % 2]} for n in range(20)]
     file = tmp_path / "corpus.jsonl"
@@ -115,19 +95,19 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def test_the_command_line_takes_it_from_training_to_serving(
-    command: Callable[..., tuple[int, str, str]], corpus: Path, tmp_path: Path
+    call_both: Callable[..., tuple[int, str, str]], corpus: Path, tmp_path: Path
 ) -> None:
     model = tmp_path / "model"
-    code, output, messages = command("train", corpus, "--method", "popular", "--out", model)
+    code, output, messages = call_both("train", corpus, "--method", "popular", "--out", model)
     assert code == 0, messages
-    code, output, messages = command("predict", model, corpus, "-k", 2)
+    code, output, messages = call_both("predict", model, corpus, "-k", 2)
     assert code == 0, messages
     first = json.loads(output.splitlines()[0])
     assert first["labels"] == ["red", "thing"]
-    code, output, messages = command("evaluate", model, corpus, "--json")
+    code, output, messages = call_both("evaluate", model, corpus, "--json")
     assert code == 0, messages
     assert json.loads(output)["P@1"] == 100.0
-    code, output, messages = command("info", model)
+    code, output, messages = call_both("info", model)
     assert code == 0 and "popular" in output, messages
     for verb, arguments, sentence in (
         ("explain", [model, "--text", "a red hat"], "popular cannot be explained"),
@@ -138,20 +118,20 @@ def test_the_command_line_takes_it_from_training_to_serving(
             "popular model cannot take new",
         ),
     ):
-        code, output, messages = command(verb, *arguments)
+        code, output, messages = call_both(verb, *arguments)
         assert code == 1, (verb, output, messages)
         assert sentence in " ".join(messages.split()), (verb, messages)
         assert "Traceback" not in messages
 
 
 def test_the_service_serves_it(
-    command: Callable[..., tuple[int, str, str]], corpus: Path, tmp_path: Path
+    call_both: Callable[..., tuple[int, str, str]], corpus: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("fastapi")
     from support.services import running
 
     model = tmp_path / "model"
-    assert command("train", corpus, "--method", "popular", "--out", model, "--quiet")[0] == 0
+    assert call_both("train", corpus, "--method", "popular", "--out", model, "--quiet")[0] == 0
     with running(model) as client:
         answer = client.post("/v1/predict", json={"texts": ["a red hat"], "k": 1}).json()
         facts = client.get("/v1/model").json()

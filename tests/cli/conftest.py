@@ -117,25 +117,6 @@ def model(folder: Path, run_process: Run) -> Path:
 
 
 @pytest.fixture
-def call_both(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Runs the command in this process: exit code, standard output, standard error."""
-    from labelgrove.cli import main
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["labelgrove", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
 def call(call_both: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str]]:
     """The same, without standard output."""
 
