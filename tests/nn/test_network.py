@@ -13,6 +13,8 @@ pytest.importorskip("transformers")
 
 from labelgrove.labels.masks import LabelMask  # noqa: E402
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa: E402
+from labelgrove.nn.batches.packing import PackedBatches  # noqa: E402
+from labelgrove.nn.batches.padded import Batches  # noqa: E402
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
 from labelgrove.nn.encoders.tokens import Tokens, tokenize  # noqa: E402
 from labelgrove.nn.network import (  # noqa: E402
@@ -54,6 +56,9 @@ def test_packed_texts_get_the_same_labels_as_padded_ones(network: Network) -> No
         )
         for packed in (False, True)
     ]
+    for packed, kind in ((False, Batches), (True, PackedBatches), (None, Batches)):
+        runner = Runner(network, device=torch.device("cpu"), precision="fp32", packed=packed)
+        assert isinstance(runner._batches(tokens), kind)  # on a CPU, padded texts are faster
     np.testing.assert_array_equal(results[0][0], results[1][0])
     for padded, packed in zip(results[0][1:], results[1][1:], strict=True):
         np.testing.assert_allclose(padded, packed, rtol=1e-4, atol=1e-5)
