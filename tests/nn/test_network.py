@@ -6,14 +6,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from labelgrove.labels.masks import LabelMask  # noqa: E402
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa: E402
+from labelgrove.nn.batches.packing import PackedBatches  # noqa: E402
+from labelgrove.nn.batches.padded import Batches  # noqa: E402
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
 from labelgrove.nn.encoders.tokens import Tokens, tokenize  # noqa: E402
-from labelgrove.nn.network import Network, Runner, network_from_part, network_part  # noqa: E402
+from labelgrove.nn.network import (  # noqa: E402
+    Network,
+    Runner,
+    labels_of,
+    network_from_part,
+    network_part,
+)
 from support.tiny_encoders import WIDTH, make_encoder  # noqa: E402
 
 
@@ -46,6 +56,9 @@ def test_packed_texts_get_the_same_labels_as_padded_ones(network: Network) -> No
         )
         for packed in (False, True)
     ]
+    for packed, kind in ((False, Batches), (True, PackedBatches), (None, Batches)):
+        runner = Runner(network, device=torch.device("cpu"), precision="fp32", packed=packed)
+        assert isinstance(runner._batches(tokens), kind)  # on a CPU, padded texts are faster
     np.testing.assert_array_equal(results[0][0], results[1][0])
     for padded, packed in zip(results[0][1:], results[1][1:], strict=True):
         np.testing.assert_allclose(padded, packed, rtol=1e-4, atol=1e-5)
@@ -78,6 +91,28 @@ def test_a_network_is_stored_with_its_standard(network: Network) -> None:
         part, lambda encoder: (LightXmlNet(WIDTH, 3, params=LightXmlParams(layers=2)), (2, 3))
     )
     torch.testing.assert_close(states_of(again, tokens), before)
+
+
+def test_labels_follow_their_documents() -> None:
+    labels = sparse.csr_array([[0, 1, 0], [1, 0, 1], [0, 0, 0]])
+    some = labels_of(labels, np.array([1, 2, 0, 1]))
+    assert some.indptr.tolist() == [0, 2, 2, 3, 5]
+    assert some.indices.tolist() == [0, 2, 1, 0, 2]
+
+
+def test_labels_are_ranked_within_a_mask_and_their_recall_is_counted(network: Network) -> None:
+    tokens = words(network, 7)
+    runner = Runner(network, device=torch.device("cpu"), precision="fp32", batch_tokens=20)
+    columns, scores, vectors = runner.read(tokens, 3)
+    assert (np.sort(columns, 1) == np.arange(3)).all() and (np.diff(scores, axis=1) <= 0).all()
+    assert vectors.shape == (7, 0)
+    some, some_scores = runner.best_labels(tokens, 3, mask=LabelMask.from_columns([0, 2], 3))
+    for row, ranking in zip(some, columns, strict=True):
+        assert row.tolist() == [column for column in ranking if column != 1]
+    np.testing.assert_allclose(some_scores.ravel(), scores[columns != 1], rtol=1e-5)
+    assert runner.shortlist_recall(tokens, sparse.csr_array(np.ones((7, 3)))) == [1.0]
+    assert runner.shortlist_recall(tokens.take(np.arange(0)), sparse.csr_array((0, 3))) == []
+    assert network.training
 
 
 def test_one_document_is_no_sample(network: Network) -> None:

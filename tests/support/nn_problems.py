@@ -44,6 +44,17 @@ def randomise(net: torch.nn.Module, rng: np.random.Generator, scale: float = 0.5
             parameter.copy_(torch.tensor(rng.normal(size=parameter.shape) * scale))
 
 
+def scores_by_path(net, states, columns: int) -> torch.Tensor:
+    """Documents x columns: the product of the probabilities that count on the path to a label."""
+    scores = []
+    for column in range(columns):
+        path = net.path(states, column)
+        assert [step.level for step in path] == list(range(1, len(path) + 1))
+        assert all(0 <= step.node < step.nodes for step in path)
+        scores.append(torch.stack([s.logit.sigmoid() for s in path if s.counts]).prod(0))
+    return torch.stack(scores, 1)
+
+
 def overfit(net: torch.nn.Module, states, rows, *, steps: int, lr: float) -> float:
     """Share of documents whose best label is true after training on them; full batches."""
     positives = RaggedLabels.from_rows(rows)

@@ -7,6 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from scipy import sparse  # noqa: E402
+
 from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree  # noqa: E402
 from labelgrove.methods.cascadexml.net import CascadeNet  # noqa: E402
@@ -24,6 +26,7 @@ from support.nn_problems import (  # noqa: E402
     random_states,
     random_tree,
     randomise,
+    scores_by_path,
 )
 
 WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 5
@@ -110,6 +113,59 @@ def test_prediction_is_that_of_the_equations(score, widths):
         real = top.columns[d] >= 0
         assert top.columns[d][real].tolist() == [tree.leaf_labels[n] for n, _ in expected]
         assert top.scores[d][real].tolist() == pytest.approx([s for _, s in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("score", ["level", "weighted"])
+@pytest.mark.parametrize("widths", [WIDTHS, [12]])
+def test_paths_give_the_predicted_scores(score, widths):
+    net, tree, _, states = problem(4, widths=widths, score=score, kept=100, dropout=0.5)
+    columns, scores = net.predict(states, widths[-1])
+    by_path = scores_by_path(net, states, widths[-1])
+    torch.testing.assert_close(by_path.gather(1, columns), scores)
+    path = net.path(states, 3)
+    assert [step.nodes for step in path] == widths
+    nodes = [int(tree.leaf_positions[3])]
+    for parents in tree.parents[:0:-1]:
+        nodes.insert(0, int(parents[nodes[0]]))
+    assert [step.node for step in path] == nodes
+    biases = [table.bias[node].item() for table, node in zip(net.tables, nodes, strict=True)]
+    assert [step.bias for step in path] == biases
+
+
+def test_biases_start_from_the_odds_of_being_true_where_a_node_is_scored():
+    tree = LabelTree([[0, 0, 0, 0], [0, 0, 1, 1, 2, 3]], np.arange(6))
+    labels = sparse.csr_array([[1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 1]] * 10)
+    net = CascadeNet(4, tree, CascadeParams(kept=1))
+    net.start_from(labels)
+    true = [[20, 0, 0, 10], [20, 10, 0, 0, 0, 10]]
+    scored = [[20] * 4, [20, 10, 5, 5, 5, 10]]  # one of four clusters is kept: 5 documents of 20
+    for table, counts, documents in zip(net.tables, true, scored, strict=True):
+        share = (np.array(counts) + 0.5) / (np.array(documents) + 2)
+        np.testing.assert_allclose(table.bias.detach(), np.log(share / (1 - share)), rtol=1e-5)
+    all_kept = CascadeNet(4, tree, CascadeParams(kept=9))
+    all_kept.start_from(labels)  # as if every document was scored on every node, not on more
+    share = (np.array(true[1]) + 0.5) / 22
+    np.testing.assert_allclose(all_kept.tables[1].bias.detach(), np.log(share / (1 - share)), 1e-5)
+    plain = CascadeNet(4, tree, CascadeParams(priors=False))
+    plain.start_from(labels)
+    assert not any(table.bias.any() for table in plain.tables)
+
+
+def test_dropout_is_as_published_or_rises_from_level_to_level():
+    def dropouts(*widths):
+        tree = random_tree(np.random.default_rng(0), list(widths))
+        return CascadeNet(2, tree, CascadeParams(kept=1)).dropout
+
+    assert dropouts(2, 4, 8) == [0.3, 0.3, 0.4]
+    assert dropouts(2, 4, 8, 16) == [0.2, 0.25, 0.4, 0.5]
+    assert dropouts(8) == [0.3]
+    assert dropouts(2, 4, 8, 16, 32) == pytest.approx([0.3, 0.35, 0.4, 0.45, 0.5])
+
+
+def test_nothing_is_dropped_from_the_text():
+    net, _, _, states = problem(4, dropout=0.9, mix_dropout=0.9)
+    net.train()
+    assert torch.equal(net.text(states), states[-1])
 
 
 @pytest.mark.parametrize("truth", ["forced", "joined"])
@@ -293,6 +349,8 @@ def test_widths_may_be_given_if_they_grow_evenly():
     params = cascade_tree_params(100, CascadeParams(clusters=[2, 8]), TreeParams())
     tree = build_tree(np.random.default_rng(0).random((100, 3)), params)
     assert tree.widths == (2, 8, 100)
+    doubling = cascade_tree_params(100, CascadeParams(clusters=[2, 4, 8]), TreeParams())
+    assert (doubling.branching, doubling.top_width, doubling.max_leaf_size) == (2, 2, 13)
     for uneven in ([2, 8, 16], [4, 4], [8, 4], [3], [2, 7]):
         with pytest.raises(ConfigError, match=r"heads\.clusters: must be powers of two"):
             cascade_tree_params(100, CascadeParams(clusters=uneven), TreeParams())

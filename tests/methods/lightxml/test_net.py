@@ -19,6 +19,7 @@ from support.nn_problems import (  # noqa: E402
     random_states,
     random_tree,
     randomise,
+    scores_by_path,
 )
 
 LABELS, GROUPS, WIDTH, LAYERS, DOCUMENTS = 40, 9, 6, 3, 5
@@ -126,10 +127,12 @@ def test_full_head(reduction, tree, chunk):
     assert net.shortlist_recall(states, RaggedLabels.from_rows(rows)).tolist() == [[count, count]]
 
 
+@pytest.mark.parametrize("kept", [1, 3])
 @pytest.mark.parametrize("score", ["level", "weighted"])
 @pytest.mark.parametrize("sigmoid", [False, True])
-def test_prediction_is_that_of_the_equations(sigmoid, score):
-    net, groups, _, states = problem(5, bottleneck_sigmoid=sigmoid, score=score, dropout=0.5)
+def test_prediction_is_that_of_the_equations(sigmoid, score, kept):
+    switches = {"bottleneck_sigmoid": sigmoid, "score": score, "groups_kept": kept}
+    net, groups, _, states = problem(5, dropout=0.5, **switches)
     net.train()  # prediction must not drop anything even so
     top = net.predict(states, 7)
     for d in range(DOCUMENTS):
@@ -138,7 +141,7 @@ def test_prediction_is_that_of_the_equations(sigmoid, score):
             groups,
             weights_of(net),
             7,
-            groups_kept=3,
+            groups_kept=kept,
             bottleneck_sigmoid=sigmoid,
             score=score,
         )
@@ -162,6 +165,32 @@ def test_candidates_follow_the_group_scores():
     assert net.shortlist_recall(states, positives).tolist() == [[0, DOCUMENTS]]
     _, stats = net.loss(states, positives)
     assert float(stats["recall"]) == 0.0  # of the groups' own choice, whatever training forces in
+
+
+@pytest.mark.parametrize("score", ["level", "weighted"])
+def test_paths_and_the_output_layer_give_the_predicted_scores(score):
+    net, _, _, states = problem(11, groups_kept=GROUPS, score=score)
+    columns, scores = net.predict(states, LABELS)
+    torch.testing.assert_close(scores_by_path(net, states, LABELS).gather(1, columns), scores)
+    weights, biases = net.output_layer()
+    logits = net.text(states).detach().numpy() @ weights.T + biases
+    if score == "level":
+        np.testing.assert_allclose(
+            torch.tensor(logits).sigmoid().gather(1, columns), scores, rtol=1e-4
+        )
+    group, label = net.path(states, 7)
+    assert (group.node, group.nodes) == (int(net.index.parents(1)[label.node]), GROUPS)
+    assert (label.node, label.nodes) == (int(net.index.leaf_positions[7]), LABELS)
+    assert (group.bias, label.bias) == (net.groups.bias[group.node].item(), 0.0)
+
+
+def test_the_path_of_one_head_is_its_logit():
+    net = LightXmlNet(WIDTH, 5, None, LightXmlParams(layers=1))
+    states = random_states(np.random.default_rng(0), 1, 3, WIDTH)
+    columns, scores = net.predict(states, 5)
+    torch.testing.assert_close(scores_by_path(net, states, 5).gather(1, columns), scores)
+    (step,) = net.path(states, 3)
+    assert (step.node, step.nodes, step.bias) == (3, 5, net.full.bias[3].item())
 
 
 @pytest.mark.parametrize("tree", [None, LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])])

@@ -70,6 +70,23 @@ def test_prediction_gives_the_best_margins_and_drops_nothing():
     assert net.text_width == WIDTH
 
 
+def test_paths_the_output_layer_and_masks_agree_with_prediction():
+    net, _, _, true, states = problem(8)
+    columns, margins = net.predict(states, CLUSTERS)
+    weights, biases = net.output_layer()
+    expected = states[0].detach().numpy() @ weights.T + biases
+    np.testing.assert_allclose(np.take_along_axis(expected, columns.numpy(), 1), margins, 1e-4)
+    (step,) = net.path(states, 3)
+    np.testing.assert_allclose(step.logit.detach(), expected[:, 3], rtol=1e-4)
+    assert step[:3] + step[4:] == (1, 3, CLUSTERS, float(biases[3]), True)
+    allowed = np.arange(CLUSTERS) % 2 == 1
+    few = net.predict(states, CLUSTERS, allowed=net.allowing(allowed)).columns
+    for row, ranking in zip(few.tolist(), columns.tolist(), strict=True):
+        assert [c for c in row if c >= 0] == [c for c in ranking if c % 2]
+    count = len(true.indices)
+    assert net.shortlist_recall(states, true).tolist() == [[count, count]]
+
+
 @pytest.mark.parametrize("loss", ["squared_hinge", "bce"])
 def test_biases_begin_where_frequencies_alone_would_put_them(loss):
     rng = np.random.default_rng(0)

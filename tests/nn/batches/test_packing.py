@@ -51,7 +51,7 @@ def test_every_document_once_in_batches_of_one_shape(
     )
     assert len({(len(batch.ids), len(batch.bounds)) for batch in every}) == 1
     assert max(len(batch) for batch in every) - min(len(batch) for batch in every) <= 1
-    assert max(len(batch) for batch in every) <= size
+    assert max(len(batch) for batch in every) == batches.rounds <= size
     if max_tokens is not None:
         assert len(every[0].ids) <= max_tokens
         if (fewer := len(every) - 1) * size >= len(lengths):  # would break the limit of tokens

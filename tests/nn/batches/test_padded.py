@@ -143,8 +143,10 @@ def test_buckets_save_padding() -> None:
 
 
 def test_the_largest_batch_comes_first_and_the_rest_in_random_order() -> None:
-    batches = Batches(random_tokens(500), 8, pad_id=PAD)
-    for epoch in range(3):
+    tokens = random_tokens(500)
+    for epoch, batches in enumerate(
+        (Batches(tokens, 8, pad_id=PAD), Batches(tokens, None, pad_id=PAD, max_tokens=200))
+    ):
         sizes = [batch.ids.numel() for batch in batches.epoch(epoch)]
         assert sizes[0] == max(sizes)
         assert sizes != sorted(sizes, reverse=True)
@@ -155,6 +157,16 @@ def test_processes_have_equal_work_at_every_step() -> None:
     ranks = [list(Batches(tokens, 8, pad_id=PAD, rank=r, world=4).epoch(0)) for r in range(4)]
     widths = np.array([[batch.ids.shape[1] for batch in rank] for rank in ranks])
     assert (np.ptp(widths, axis=0) <= 8).all()
+
+
+def test_the_last_step_takes_documents_from_the_one_before_or_joins_it() -> None:
+    def steps(count: int, size: int) -> list[int]:
+        batches = Batches(make_tokens([3] * count), size, pad_id=PAD, world=2, shuffle=False)
+        return [len(batch) for batch in batches.epoch(0)]
+
+    assert steps(13, 2) == [2, 2, 2, 1]  # 4 + 4 + 3 + 2 documents in two processes
+    assert steps(5, 1) == [1, 2]  # 2 + 3
+    assert steps(8, 2) == [2, 2]
 
 
 def test_without_shuffling_documents_come_in_order() -> None:

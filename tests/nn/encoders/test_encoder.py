@@ -121,6 +121,14 @@ def test_gradients_of_a_layer_do_not_reach_the_layers_above(family: str, load: L
     assert reached == [True, True, False]
 
 
+def test_a_batch_without_padding_needs_no_mask(load: Load) -> None:
+    ids = torch.tensor([[2, 5, 6, 3], [2, 6, 6, 3]])
+    for pooling in ("first", "last", "mean"):
+        encoder = load("bert", pooling=pooling).eval()
+        (plain,), (masked,) = encoder(ids, None), encoder(ids, torch.ones_like(ids))
+        torch.testing.assert_close(plain, masked)
+
+
 def test_states_are_float32_under_autocast(load: Load) -> None:
     for pooling in ("first", "mean", "pooler"):
         encoder = load("bert", pooling=pooling)

@@ -87,7 +87,7 @@ def test_a_folder_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (folder / "model.safetensors").unlink()
     with pytest.raises(ConfigError, match=r"must have config\.json"):
         find_encoder(str(folder))
-    for missing in ("./mine2", str(tmp_path / "a/b"), "~/no such folder", ""):
+    for missing in ("./mine2", str(tmp_path / "a/b"), "a/b/c", "org/", "~/no such folder", ""):
         with pytest.raises(ConfigError, match="there is no such folder"):
             find_encoder(missing)
 

@@ -96,3 +96,15 @@ def test_best_labels(k, chunk):
     values, columns = full_logits(hidden, table).topk(min(k, 23), dim=1)
     assert top.columns.tolist() == columns.tolist()
     assert np.allclose(top.scores.tolist(), values.tolist(), atol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", [2, 100])
+def test_best_labels_are_allowed_ones(chunk):
+    table, hidden, _ = problem()
+    allowed = torch.zeros(23, dtype=torch.bool)
+    allowed[[3, 9, 20]] = True
+    top = full_head_best(hidden, table, 5, chunk=chunk, allowed=allowed)
+    logits = full_logits(hidden, table).detach()[:, allowed]
+    order = torch.tensor([3, 9, 20])[logits.argsort(1, descending=True)]
+    assert top.columns[:, :3].tolist() == order.tolist()
+    assert (top.columns[:, 3:] == -1).all()

@@ -270,6 +270,7 @@ def test_sums_by_row_do_not_depend_on_order() -> None:
 def test_tables_are_saved_and_found_but_are_no_parameters() -> None:
     model = torch.nn.Module()
     model.labels = RowTable(3, 2, bias=True)
+    assert RowTable(3, 2).bias is None
     assert list(model.parameters()) == []
     assert sorted(model.state_dict()) == ["labels.bias", "labels.weight"]
     assert row_tables(model) == {"labels": model.labels}

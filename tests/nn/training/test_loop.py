@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -271,11 +272,42 @@ def test_accumulation_equals_the_large_batch(clip_norm: float | None) -> None:
     params = replace(PARAMS, clip_norm=clip_norm, keep="last")
     small = replace(params, accumulate=3)
     one, other = Model(dropout=0.0), Model(dropout=0.0)
-    train(one, Batches(12), loss_of, params, device="cpu")
+    large = train(one, Batches(12), loss_of, params, device="cpu")
     result = train(other, Batches(4), loss_of, small, device="cpu")
+    losses = [[record["loss"] for record in run.history] for run in (large, result)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     assert result.steps == 2 * 4  # the last update of an epoch has three batches, one of them of 2
     for name, value in one.state_dict().items():
         assert torch.allclose(value, other.state_dict()[name], atol=2e-5), name
+
+
+@pytest.mark.parametrize(("head_lr", "rate"), [(None, 0.01), (0.03, 0.03)])
+def test_tables_learn_at_the_rate_of_the_heads(head_lr: float | None, rate: float) -> None:
+    params = replace(PARAMS, max_steps=1, warmup=0, head_lr=head_lr, head_weight_decay=0.0)
+    params = replace(params, table_optimizer="sgd", clip_norm=None)
+    arrays = toy_training.gradients_of_updates(params)
+    before = Model().table.weight.numpy()
+    np.testing.assert_allclose(
+        arrays["table.weight"], before - rate * arrays["0 table.weight"], rtol=1e-5, atol=1e-7
+    )
+
+
+def test_seconds_are_those_of_updates_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = {"now": 50.0}
+    fake = SimpleNamespace(monotonic=lambda: clock["now"])
+    monkeypatch.setattr("labelgrove.nn.training.loop.time", fake)
+
+    def one_second(model: Model, batch: Any) -> torch.Tensor:
+        clock["now"] += 1
+        return loss_of(model, batch)
+
+    def evaluate() -> float:
+        clock["now"] += 100
+        return 0.0
+
+    result = run(Model(), replace(PARAMS, max_steps=9), loss=one_second, evaluate=evaluate)
+    assert result.seconds == 9
+    assert result.tokens_per_second == pytest.approx(9 * 4 * 3 / 9)
 
 
 def test_fp16_leaves_out_updates_that_overflow() -> None:
