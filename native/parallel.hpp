@@ -12,7 +12,10 @@
 #include <new>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "interrupt.hpp"
 
 namespace labelgrove {
 
@@ -24,25 +27,37 @@ inline int resolve_threads(int requested) {
 // Calls work(piece, worker) for piece = 0 .. pieces-1. Threads take the next piece when they are
 // ready, so results must depend on the piece alone and never on the worker; `worker` only picks
 // scratch memory. When the system refuses to start a thread, the threads that did start do all the
-// work. The first exception thrown by any piece is rethrown here after all threads have stopped.
+// work. The first exception thrown by any piece is rethrown here after all threads have stopped;
+// Ctrl-C is one, noticed between pieces.
 template <class Work>
 void parallel_for(int64_t pieces, int threads, Work&& work) {
     const int workers = static_cast<int>(std::min<int64_t>(resolve_threads(threads), pieces));
+    begin_questions();
     if (workers <= 1) {
-        for (int64_t piece = 0; piece < pieces; ++piece) work(piece, 0);
+        for (int64_t piece = 0; piece < pieces; ++piece) {
+            poll_interrupt();
+            work(piece, 0);
+        }
         return;
     }
+    std::atomic<bool> stop{false};
     std::atomic<int64_t> next{0};
     std::exception_ptr failure;
     std::mutex failure_lock;
     auto loop = [&](int worker) {
+        const std::atomic<bool>* const outer = std::exchange(stop_flag, &stop);
         try {
-            for (int64_t piece; (piece = next.fetch_add(1)) < pieces;) work(piece, worker);
+            for (int64_t piece; (piece = next.fetch_add(1)) < pieces;) {
+                poll_interrupt();
+                work(piece, worker);
+            }
         } catch (...) {
             std::lock_guard<std::mutex> guard(failure_lock);
             if (!failure) failure = std::current_exception();
             next.store(pieces);
+            stop.store(true);
         }
+        stop_flag = outer;
     };
     std::vector<std::thread> others;
     others.reserve(workers - 1);

@@ -146,7 +146,7 @@ def test_everything_imports_without_torch_and_the_other_extras() -> None:
         if not module.name.startswith(NEEDS_EXTRA) and not module.name.endswith("__main__")
     ]
     assert "labelgrove.methods.linear.method" in modules
-    blocked = {"torch", "transformers", "fastapi", "pyarrow", "ray", "optuna", "mlflow"}
+    blocked = {"torch", "transformers", "fastapi", "pyarrow", "optuna"}
     blocked |= {"onnx", "onnxruntime", "onnxscript", "huggingface_hub", "tokenizers"}
     blocked |= {"matplotlib", "jinja2", "prometheus_client", "safetensors"}
     source = BLOCKER.format(blocked=blocked)
@@ -162,7 +162,7 @@ def test_a_neural_method_without_torch_says_what_to_install() -> None:
         "try:\n    create('lightxml')\n"
         "except MissingExtraError as error:\n    print(error)\n"
     )
-    assert "labelgrove[torch]" in done.stdout, done.stderr
+    assert "pip install 'torch>=" in done.stdout, done.stderr
 
 
 def test_training_and_prediction_use_neither_torch_nor_pydantic() -> None:

@@ -9,7 +9,18 @@
 #define LABELGROVE_CXX_FLAGS "unknown"
 #endif
 
+namespace {
+
+void throw_if_signalled() {
+    nb::gil_scoped_acquire held;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+}  // namespace
+
 NB_MODULE(_native, module) {
+    labelgrove::main_thread = std::this_thread::get_id();
+    labelgrove::throw_if_interrupted = &throw_if_signalled;
     module.doc() =
         "labelgrove's C++ kernels; call them through the Python modules that check their input.";
     module.def("build_info", [] {

@@ -6,12 +6,29 @@ without a traceback.
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 
 class LabelgroveError(Exception):
     """Base class of all errors of labelgrove."""
+
+
+class LabelgroveWarning(UserWarning):
+    """Something that is probably not what the user means, or that makes figures misleading."""
+
+
+def warn(message: str) -> None:
+    """Says a sentence to whoever called labelgrove; the command line prints it as a note."""
+    import warnings  # needed seldom
+
+    here = str(Path(__file__).parent)
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, LabelgroveWarning, stacklevel=level)
 
 
 class ConfigError(LabelgroveError, ValueError):
@@ -51,18 +68,38 @@ class UnsupportedError(LabelgroveError, NotImplementedError):
 class MissingExtraError(LabelgroveError, ImportError):
     """An optional dependency is not installed.
 
+    The advice names packages, because labelgrove itself may have come from a checkout or a wheel.
+
     >>> print(MissingExtraError("data", "reading Parquet"))
-    reading Parquet needs an optional dependency: pip install 'labelgrove[data]'
+    reading Parquet needs the extra `data`: pip install 'pyarrow>=16'
     """
 
     def __init__(self, extra: str, what: str) -> None:
         self.extra = extra
         self.what = what
-        super().__init__(f"{what} needs an optional dependency: pip install 'labelgrove[{extra}]'")
+        packages = " ".join(f"'{package}'" for package in packages_of(extra))
+        super().__init__(f"{what} needs the extra `{extra}`: pip install {packages}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Worker processes pickle errors; the default would call __init__ with the message alone.
         return type(self), (self.extra, self.what)
+
+
+def packages_of(extra: str) -> list[str]:
+    """What pip installs for an extra of labelgrove, as its metadata says."""
+    import importlib.metadata  # slow, and needed for errors alone
+
+    packages: list[str] = []
+    for line in importlib.metadata.requires("labelgrove") or ():
+        requirement, _, marker = line.partition(";")
+        if re.search(rf"""extra == ['"]{extra}['"]""", marker) is None:
+            continue
+        others = re.fullmatch(r"labelgrove\[(.+)\]", requirement.strip())
+        names = [] if others is None else others[1].split(",")
+        packages += [found for name in names for found in packages_of(name)] or [
+            requirement.strip()
+        ]
+    return list(dict.fromkeys(packages))
 
 
 if TYPE_CHECKING:

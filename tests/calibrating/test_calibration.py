@@ -9,14 +9,15 @@ import pytest
 from scipy import sparse
 
 import labelgrove
-from labelgrove import Corpus, LabelIndex, Linear, calibrate
+from labelgrove import Corpus, Ensemble, LabelIndex, Linear, calibrate
 from labelgrove.calibrating.calibration import Calibration
-from labelgrove.calibrating.curves import Curve
+from labelgrove.calibrating.curves import Curve, Scale
 from labelgrove.calibrating.reliability import reliability
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.datasets import shop_corpus
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods import create
 from labelgrove.model.requests import Request
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.scores.predictions import Predictions
@@ -253,7 +254,7 @@ def test_the_linear_method_on_a_small_corpus(shop: Any, kind: str, tmp_path: Any
 
 def test_neighbouring_scores_keep_their_order_and_ties_stay_ties() -> None:
     flat = Curve("isotonic", np.array([[0.0, 1.0], [0.5, 0.5 + 1e-9]]))
-    calibration = Calibration("isotonic", "none", "product", 4, (flat,))
+    calibration = Calibration("isotonic", "none", "product", 4, Scale(False), (flat,))
     high = np.float32(0.75)
     low = np.nextafter(high, np.float32(0))
     found = Predictions.from_scores([[low, high, low, 0.1]], k=4, index=LabelIndex("abcd"))
@@ -264,3 +265,24 @@ def test_neighbouring_scores_keep_their_order_and_ties_stay_ties() -> None:
     short = calibration(found.above(0.5))
     assert short.counts.tolist() == [3] and short.columns[0, 3] == -1
     assert short.scores[0, 3] == -np.inf
+
+
+def test_rank_ensembles_get_probabilities_of_their_own():
+    train, rest = shop_corpus(600, labels=60), shop_corpus(300, labels=60, part="test")
+    model = Ensemble([Linear(), create("parabel")], rule="rank").fit(train)
+    raw = model.predict(rest, k=10, raw=True)
+    report = calibrate(model, rest).report
+    assert report is not None
+    calibrated = model.predict(rest, k=10)
+    assert np.array_equal(calibrated.columns, raw.columns)
+    # The best labels are likely and the tenth is not: not one probability for all labels.
+    assert calibrated.scores[:, 0].mean() > calibrated.scores[:, 9].mean() + 0.3
+    assert report["after"]["brier"] < 0.5 * np.mean(report["after"]["true"])
+
+
+def test_scores_that_would_collapse_are_refused(monkeypatch):
+    model = Planted(lambda s, _: s, kind="margin")
+    monkeypatch.setattr(Scale, "__call__", lambda self, scores: np.ones(np.shape(scores)))
+    with pytest.raises(DataError, match="the same probability"):
+        calibrate(model, [str(row) for row in range(2000)], model.hits[:2000])
+    assert model.calibration_ is None

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from labelgrove.calibrating.curves import Curve, fit_curve, unit_scores
+from labelgrove.calibrating.curves import Curve, Scale, fit_curve
 from labelgrove.calibrating.reliability import reliability
 
 # Planted truths: how likely a label with score s really is. All but the first two leave the family
@@ -78,12 +78,27 @@ def test_beta_curves_never_fall_even_where_scores_mislead():
 
 def test_margins_become_units_in_their_order():
     margins = np.array([-3.0, -0.5, 0.0, 2.0])
-    units = unit_scores(margins, "margin")
+    units = Scale.of(margins, "margin")(margins)
     assert (np.diff(units) > 0).all() and units[2] == 0.5
 
 
-def test_other_scores_are_clipped_to_units():
-    assert unit_scores([-0.5, 0.25, 1.0, 1.75], "product").tolist() == [0.0, 0.25, 1.0, 1.0]
+def test_products_stay_and_are_clipped_to_units():
+    scale = Scale.of([0.0, 1.0], "product")
+    assert scale([-0.5, 0.25, 1.0, 1.75]).tolist() == [0.0, 0.25, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("kind", ["margin", "product"])
+def test_scores_of_any_size_stay_distinct(kind):
+    scores = np.concatenate([-np.logspace(0, 4, 40)[::-1], np.logspace(0, 4, 40)])
+    units = Scale.of(scores, kind)(scores)
+    assert (np.diff(units) > 0).all() and units[0] > 0 and units[-1] < 1
+
+
+def test_ranks_fill_the_sigmoid():
+    ranks = np.arange(101.0)
+    units = Scale.of(ranks, "margin")(ranks)
+    assert units[0] == pytest.approx(1 / (1 + np.exp(12)))
+    assert (units[0] + units[-1], units[50]) == (pytest.approx(1), 0.5)
 
 
 def test_curves_by_hand():

@@ -41,12 +41,18 @@ main()
 """
 
 
+def _with_signal() -> None:
+    """Commands in the background of a shell inherit that it ignores Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def interrupted(hook: str, *arguments: object) -> str:
     done = subprocess.run(
         [sys.executable, "-c", hook, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=_with_signal,
     )
     assert done.returncode == 130, done.stderr
     assert "Traceback" not in done.stderr

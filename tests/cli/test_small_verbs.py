@@ -38,7 +38,7 @@ def test_doctor_tells_kernels_threads_and_extras(run: Any) -> None:
     assert found["packages"]["labelgrove"] == labelgrove.__version__
     assert found["kernels"]["threads"] >= 1
     assert found["kernels"]["simd"]
-    assert set(found["extras"]) == {"torch", "serve", "data", "ray", "tune", "onnx", "track"}
+    assert set(found["extras"]) == {"torch", "serve", "data", "tune", "onnx"}
     assert "kernels" in run("doctor").stdout
 
 

@@ -92,7 +92,7 @@ def test_a_matrix_can_hold_the_labels() -> None:
     ("labels", "message"),
     [
         (["cats"], r"document 0 are the string 'cats'; give a list: \['cats'\]"),
-        ([None], "document 0 are None"),
+        ([None], "document 0 are missing"),
         ([b"ab"], "document 0 are b'ab'"),
         ([7], "document 0 are 7"),
         ([[None]], "document 0: None is not a string"),
@@ -114,7 +114,7 @@ def test_wrong_labels_are_located(labels: Any, message: str) -> None:
 
 @pytest.mark.parametrize("texts", ["xy", ["x", None], ["x", 3.0]])
 def test_wrong_texts_are_located(texts: Any) -> None:
-    with pytest.raises(DataError, match=r"text of document 1|list of strings"):
+    with pytest.raises(DataError, match=r"document 1 is|list of strings"):
         Corpus.from_lists(texts, [["a"], ["b"]])
 
 

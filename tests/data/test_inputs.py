@@ -74,7 +74,7 @@ def test_held_out_documents_have_labels_and_are_not_learnt_from() -> None:
     [
         ("one text", "documents are one string"),
         (7, "must be a list of strings, got int"),
-        (["a", None], "document 1 is NoneType"),
+        (["a", 7], "document 1 is int, not a string: 7"),
     ],
 )
 def test_other_documents_are_refused(documents: object, message: str) -> None:

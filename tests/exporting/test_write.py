@@ -216,7 +216,7 @@ def test_missing_libraries_are_named(
     library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(MissingExtraError, match=r"labelgrove\[export\]"):
+    with pytest.raises(MissingExtraError, match=r"the extra `export`"):
         labelgrove.export(trained("lightxml"), tmp_path / "out")
 
 
@@ -251,7 +251,7 @@ def test_running_without_onnxruntime_names_the_extra(
 ) -> None:
     out = labelgrove.load(exported)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MissingExtraError, match=r"labelgrove\[onnx\]"):
+    with pytest.raises(MissingExtraError, match=r"the extra `onnx`"):
         out.predict(TEXTS[:1])
 
 

@@ -92,7 +92,7 @@ def test_compressions_are_known_by_their_first_bytes():
 def test_zstd_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd rest")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"labelgrove\[data\]"):
+    with pytest.raises(MissingExtraError, match=r"the extra `data`"):
         read_corpus(tmp_path / "a.jsonl.zst")
     with pytest.raises(MissingExtraError):
         write_corpus([], tmp_path / "b.jsonl.zst")

@@ -1,10 +1,14 @@
 import csv
 import sys
+from pathlib import Path
 
+import numpy as np
+import pandas
 import pytest
 
 from labelgrove.errors import DataError, MissingExtraError
 from labelgrove.formats import ReadOptions, ReadReport, detect_format, iter_documents, read_corpus
+from labelgrove.formats.tables import split_labels
 
 
 def write(tmp_path, content, name="a.csv"):
@@ -209,7 +213,7 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     path.write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"labelgrove\[data\]"):
+    with pytest.raises(MissingExtraError, match="the extra `data`: pip install 'pyarrow"):
         read_corpus(path)
 
 
@@ -237,3 +241,37 @@ def test_a_quoted_field_over_two_lines_of_a_tsv_is_told_of(tmp_path):
     with pytest.raises(DataError, match=r"has 1 fields, but there are 2 columns$"):
         read_corpus(write(tmp_path, b"text,labels\nx\n"))
     assert list(read_corpus(path, options=ReadOptions(quoted=True)).texts) == ["x\n1"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "labels"),
+    [
+        ("['a', 'b']", ["a", "b"]),
+        ('["a", "b; c"]', ["a", "b; c"]),
+        ("('a', 'b')", ["a", "b"]),
+        ("{'b', 'a'}", ["a", "b"]),
+        ("[]", []),
+        ("['it''s']", None),  # two strings side by side are one, as in Python
+        ("[steel]", ["[steel]"]),
+        ("(steel)", ["(steel)"]),
+        ("[" * 5000, ["[" * 5000]),
+        ("[" * 5000 + "]" * 5000, ["[" * 5000 + "]" * 5000]),
+    ],
+)
+def test_cells_with_lists(cell: str, labels: list[str] | None) -> None:
+    assert split_labels(cell, "|") == (["its"] if labels is None else labels)
+
+
+def test_the_lists_that_pandas_writes_are_lists_again(tmp_path: Path) -> None:
+    file = tmp_path / "train.csv"
+    rows = {"text": ["x", "y"], "labels": [["a", "b's"], []]}
+    pandas.DataFrame(rows).to_csv(file, index=False)
+    assert read_corpus(file).label_lists() == [["a", "b's"], []]
+
+
+def test_arrays_that_pandas_writes_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "train.csv"
+    arrays = [np.array(["a", "b"], dtype=object)]
+    pandas.DataFrame({"text": ["x"], "labels": arrays}).to_csv(file, index=False)
+    with pytest.raises(DataError, match=r"line 2: the labels .* NumPy array"):
+        read_corpus(file)

@@ -56,7 +56,7 @@ def test_a_neural_model(folder: Path) -> None:
     assert "| labels | 2 |" in text and "| training documents | 2 |" in text
     assert "| percent | this model | linear on tf-idf |" in text
     assert "| P@1 | 50.00 | 40.00 |" in text
-    assert "labelgrove[hub,torch]" in text and "first 128 tokens" in text
+    assert ".[hub,torch]" in text and "first 128 tokens" in text
     assert "secret" not in text
 
 
@@ -73,7 +73,7 @@ def test_a_linear_model(tmp_path: Path) -> None:
     model = labelgrove.Linear().fit(["red", "blue"], [["a"], ["b"]])
     model.save(tmp_path / "model")
     text = card(tmp_path / "model")
-    assert "No measurement is stored" in text and "labelgrove[hub]'" in text
+    assert "No measurement is stored" in text and ".[hub]'" in text
     assert not re.search(r"\n\n\n|{[{%]", text)
     assert "encoder" not in text and "not calibrated" in text
 
@@ -98,15 +98,15 @@ def test_word_vectors_have_no_encoder_but_need_torch(tmp_path: Path) -> None:
     settings = ENCODER | {"vectors": {"kind": "word2vec"}}
     text = card(stored(tmp_path / "words", "linear-vectors", settings))
     assert "gte-small" not in text and "tokens" not in text
-    assert "labelgrove[hub,torch]" in text
+    assert ".[hub,torch]" in text
 
 
 def test_an_ensemble_needs_what_its_members_need(tmp_path: Path) -> None:
     linear, neural = {"method": "linear"}, {"method": "lightxml"} | ENCODER
     both = card(stored(tmp_path / "both", "ensemble", {"members": [linear, neural]}))
-    assert "labelgrove[hub,torch]" in both
+    assert ".[hub,torch]" in both
     alone = card(stored(tmp_path / "alone", "ensemble", {"members": [linear]}))
-    assert "labelgrove[hub]" in alone
+    assert ".[hub]" in alone
 
 
 @pytest.mark.parametrize("package", ["huggingface_hub", "jinja2"])
@@ -114,7 +114,7 @@ def test_without_the_extra_a_sentence_says_what_to_install(
     folder: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=r"labelgrove\[hub\]"):
+    with pytest.raises(MissingExtraError, match=r"the extra `hub`"):
         card(folder)
 
 

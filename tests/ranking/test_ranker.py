@@ -1,3 +1,5 @@
+import signal
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -8,7 +10,7 @@ from labelgrove.labels.features import pifa
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.relevance import targets
-from labelgrove.ranking.solver import RankerParams, Start
+from labelgrove.ranking.solver import RankerParams, Start, solve_level
 from reference.ranker import train_shortlisted
 from reference.solver import level_weights
 
@@ -212,3 +214,50 @@ def test_labels_may_have_a_C_of_their_own():
         assert np.array_equal(upper.values, wanted.values)
     assert np.array_equal(mixed[-1].values, more[-1].values)
     assert not np.array_equal(mixed[-1].values[:50], plain[-1].values[:50])
+
+
+def test_finished_levels_are_kept_when_training_is_interrupted(tmp_path, monkeypatch):
+    x, y = planted()
+    tree = build_tree(pifa(x, y), TreeParams(branching=4, max_leaf_size=4))
+
+    def interrupt(done, total):
+        if done == total:
+            raise KeyboardInterrupt
+
+    assert len(tree.widths) > 2
+    with pytest.raises(KeyboardInterrupt):
+        train_ranker(x, y, tree, progress=interrupt, checkpoints=tmp_path / "levels")
+    solved = []
+
+    def counted(*arguments, **options):
+        solved.append(options["children"])
+        return solve_level(*arguments, **options)
+
+    monkeypatch.setattr("labelgrove.ranking.ranker.solve_level", counted)
+    resumed = train_ranker(x, y, tree, checkpoints=tmp_path / "levels")
+    assert len(solved) == 1  # the last level, which was not finished
+    whole = train_ranker(x, y, tree).state().arrays
+    assert all(np.array_equal(array, whole[name]) for name, array in resumed.state().arrays.items())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="POSIX timers")
+def test_a_signal_ends_a_level_that_would_take_for_ever(threads):
+    class Pressed(Exception):
+        pass
+
+    def handler(number, frame):
+        raise Pressed
+
+    random = np.random.default_rng(0)
+    x = random.standard_normal((6000, 4)).astype(np.float32)
+    y = random.integers(0, 2, (6000, 8))
+    endless = RankerParams(eps=1e-30, max_iterations=2**31 - 1, C=1e3)
+    usual = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(Pressed):
+            train_ranker(x, y, LabelTree([[0] * 8], range(8)), endless, threads=threads)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, usual)

@@ -139,6 +139,6 @@ def test_without_the_extra_a_sentence_says_what_to_install_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=r"writing reports .*labelgrove\[report\]"):
+    with pytest.raises(MissingExtraError, match=r"writing reports .*the extra `report`"):
         write_report(None, CORPUS, tmp_path / "r.html")
     assert not (tmp_path / "r.html").exists()

@@ -13,14 +13,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.calibrating.curves import Curve, CurveKind, fit_curve, unit_scores
+from labelgrove.calibrating.curves import Curve, CurveKind, Scale, fit_curve
 from labelgrove.calibrating.reliability import Reliability, reliability
 from labelgrove.calibrating.thresholds import Target, best_threshold, check_target, label_thresholds
 from labelgrove.core.arrays import Float32
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.inputs import check_k, checked_inputs
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.data.inputs import check_k, check_known_labels, labelled_corpus
+from labelgrove.errors import ConfigError, DataError, warn
 from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.scores.predictor import Predictor, check_fitted
 
@@ -32,6 +32,7 @@ FEWEST_PAIRS, FEWEST_OF_EACH = 200, 10  # of a group, for its own curve
 FEWEST_DOCUMENTS = 10
 FOLDS = 5
 SEED = 0
+FIRST_RANKS = 5  # whose scores must stay distinct
 _STORED = ("kind", "by", "score_kind", "places", "threshold", "report")
 
 
@@ -47,6 +48,7 @@ class Calibration:
     by: By
     score_kind: ScoreKind
     places: int  # labels of each document that it was learnt from
+    scale: Scale
     curves: tuple[Curve | None, ...]
     groups: npt.NDArray[np.int32] | None = None
     threshold: float = 0.0
@@ -73,12 +75,12 @@ class Calibration:
 
     def chances(self, predictions: Predictions) -> npt.NDArray[np.float64]:
         """Probabilities in the order of the scores; meaningless in the padding."""
-        units = unit_scores(predictions.scores, predictions.score_kind)
+        units = self.scale(predictions.scores)
         return _through(self.curves, units, _groups_of(predictions, self.by, self.groups))
 
     def label_chances(self, scores: Any, columns: Any) -> Float32:
         """Probabilities of single scores of given label columns, whatever their ranks."""
-        units = unit_scores(scores, self.score_kind)
+        units = self.scale(scores)
         groups = None if self.groups is None else self.groups[columns]
         return _through(self.curves, units, groups).astype(np.float32)
 
@@ -102,7 +104,7 @@ class Calibration:
         if self.label_thresholds is not None:
             arrays["label_thresholds"] = self.label_thresholds
         config = {name: getattr(self, name) for name in _STORED}
-        return Part(config | {"curves": len(self.curves)}, arrays)
+        return Part(config | {"scale": self.scale, "curves": len(self.curves)}, arrays)
 
     @classmethod
     def from_state(cls, part: Part) -> Calibration:
@@ -110,6 +112,8 @@ class Calibration:
         config, arrays = part.config, part.arrays
         names = [f"curve.{number}" for number in range(config["curves"])]
         return cls(
+            # Calibrations of version 0.1 had no scale of their own.
+            scale=Scale(*config.get("scale", [config["score_kind"] == "margin"])),
             curves=tuple(
                 Curve(config["kind"], np.asarray(arrays[name])) if name in arrays else None
                 for name in names
@@ -157,23 +161,27 @@ def calibrate(
     check_target(target)
     _check_choice("kind", kind, ("auto", "isotonic", "beta"))
     _check_choice("by", by, ("none", "rank", "level", "frequency"))
-    if isinstance(X, Corpus):
-        corpus = X if X.index == model.index_ else X.reindex(model.index_)
-        documents, truth, unknown = X, corpus.labels, corpus.unknown
-    else:
-        documents, truth, unknown = checked_inputs(X), y, None
-        if y is None:
-            raise DataError("calibrate needs the true labels of the documents")
+    if y is None and not isinstance(X, Corpus):
+        raise DataError("calibrate needs the true labels of the documents")
+    documents = labelled_corpus(X, y, None if y is None else model.index_)
+    corpus = documents if documents.index == model.index_ else documents.reindex(model.index_)
+    truth, unknown = corpus.labels, corpus.unknown
     if len(documents) < FEWEST_DOCUMENTS:
         raise DataError(
             f"calibration needs at least {FEWEST_DOCUMENTS} documents, got {len(documents)}"
         )
-    predictions = model.predict(documents, k=check_k(k), raw=True, threads=threads)
+    check_known_labels(truth, unknown)
+    notes = [note for note in [model.facts_.warning(corpus)] if note]
+    for note in notes:
+        warn(note)
+    inputs = X if isinstance(X, Corpus) else documents.inputs
+    predictions = model.predict(inputs, k=check_k(k), raw=True, threads=threads)
     judged = judge(predictions, truth, unknown=unknown)
     groups = label_groups(model, by)
     true = int(judged.sizes.sum())
     own = fewest if per_label else None
-    data = _Data(predictions, judged.hits, judged.truth, true, by, groups, target, own)
+    scale = Scale.of(predictions.scores[predictions.used], predictions.score_kind)
+    data = _Data(predictions, judged.hits, judged.truth, true, scale, by, groups, target, own)
     if not 0 < data.hits[data.used].sum() < data.used.sum():
         raise DataError(
             "the predicted labels of these documents are all true or all wrong, so there is "
@@ -184,7 +192,8 @@ def calibrate(
     best = min(kinds, key=lambda name: trials[name][0].brier)
     after, quality = trials[best]
     calibration = _fit(data, best, np.ones(len(predictions), bool))
-    units = unit_scores(predictions.scores, predictions.score_kind)
+    _check_distinct(calibration, predictions)
+    units = scale(predictions.scores)
     report = {
         "documents": len(predictions),
         "labels_per_document": predictions.k,
@@ -193,6 +202,7 @@ def calibrate(
         "after": after.to_json(),
         "at_threshold": quality,
         "own_curves": sum(curve is not None for curve in calibration.curves[1:]),
+        "notes": notes,
     }
     calibration = replace(calibration, report=report)
     model.calibration_ = calibration
@@ -207,6 +217,7 @@ class _Data:
     hits: npt.NDArray[np.bool_]
     truth: Any
     true: int  # labels of the documents, known to the model or not
+    scale: Scale
     by: By
     groups: npt.NDArray[np.int32] | None
     target: Target
@@ -221,7 +232,7 @@ def _fit(data: _Data, kind: CurveKind, rows: npt.NDArray[np.bool_]) -> Calibrati
     """Curves and thresholds from some of the documents."""
     predictions = data.predictions
     chosen = data.used & rows[:, None]
-    units = unit_scores(predictions.scores, predictions.score_kind)[chosen]
+    units = data.scale(predictions.scores)[chosen]
     hits = data.hits[chosen]
     curves: list[Curve | None] = [fit_curve(units, hits, kind)]
     group = _groups_of(predictions, data.by, data.groups)
@@ -233,7 +244,13 @@ def _fit(data: _Data, kind: CurveKind, rows: npt.NDArray[np.bool_]) -> Calibrati
             enough = pairs >= FEWEST_PAIRS and FEWEST_OF_EACH <= right <= pairs - FEWEST_OF_EACH
             curves.append(fit_curve(units[here], hits[here], kind) if enough else None)
     calibration = Calibration(
-        kind, data.by, predictions.score_kind, predictions.k, tuple(curves), groups=data.groups
+        kind,
+        data.by,
+        predictions.score_kind,
+        predictions.k,
+        data.scale,
+        tuple(curves),
+        groups=data.groups,
     )
     scores = calibration.chances(predictions)[chosen]
     threshold = best_threshold(scores, hits, round(data.true * rows.sum() / len(rows)), data.target)
@@ -306,6 +323,20 @@ def _falling(predictions: Predictions, chances: npt.NDArray[np.float64]) -> Floa
         limit = np.where(same, above, np.nextafter(above, np.float32(-np.inf)))
         scores[:, rank] = np.where(same, limit, np.minimum(scores[:, rank], limit))
     return np.where(used, np.maximum(scores, 0), np.float32(-np.inf))
+
+
+def _check_distinct(calibration: Calibration, predictions: Predictions) -> None:
+    """Refuses curves that give most neighbours in a ranking the same probability."""
+    first, used = predictions.scores[:, :FIRST_RANKS], predictions.used[:, :FIRST_RANKS]
+    chances = calibration.chances(predictions)[:, :FIRST_RANKS].astype(np.float32)
+    differ = used[:, 1:] & (first[:, 1:] < first[:, :-1])
+    collapsed = differ & (chances[:, 1:] == chances[:, :-1])
+    if collapsed.sum() * 2 > differ.sum():
+        raise DataError(
+            f"calibration would give {collapsed.sum():,} of {differ.sum():,} neighbouring labels "
+            f"with different scores ({predictions.score_kind}) the same probability; the model "
+            "stays as it was. Are its scores almost all equal?"
+        )
 
 
 def _groups_of(

@@ -6,7 +6,7 @@ Both kinds rise strictly: labels keep their order, and different scores stay dif
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +21,38 @@ CurveKind = Literal["isotonic", "beta"]
 
 PAIRS_PER_STEP, MOST_STEPS = 20, 1000  # of an isotonic curve
 SLOPE = 1e-3  # share of the way to 0 and 1 that a curve goes beyond its first and last step
+WIDEST = 12.0  # a sigmoid hardly distinguishes margins beyond; below, margins stay as they are
 LOWEST, HIGHEST = 1e-12, 1 - 1e-7  # outside, a beta curve does not distinguish scores
 
 
-def unit_scores(scores: npt.ArrayLike, kind: ScoreKind) -> Float64:
-    """Scores as numbers in [0, 1] in the same order: margins through a sigmoid, others clipped."""
-    values = np.asarray(scores, np.float64)
-    if kind == "margin":
-        return np.asarray(expit(values))
-    return np.clip(values, 0.0, 1.0)
+class Scale(NamedTuple):
+    """How raw scores become numbers in [0, 1] in the same order.
+
+    Products stay as they are. Everything else (margins, sums of ranks) goes through a sigmoid,
+    after ``center`` and ``spread`` bring it to where a sigmoid distinguishes scores.
+    """
+
+    sigmoid: bool
+    center: float = 0.0
+    spread: float = 1.0
+
+    @classmethod
+    def of(cls, scores: npt.ArrayLike, kind: ScoreKind) -> Scale:
+        """The scale for scores like these."""
+        values = np.asarray(scores, np.float64)
+        low, high = (values.min(), values.max()) if values.size else (0.0, 0.0)
+        if kind != "margin" and low >= 0 and high <= 1:
+            return cls(False)
+        if max(-low, high) <= WIDEST:
+            return cls(True)
+        center = (low + high) / 2
+        return cls(True, float(center), float(max(1.0, (high - center) / WIDEST)))
+
+    def __call__(self, scores: npt.ArrayLike) -> Float64:
+        values = np.asarray(scores, np.float64)
+        if self.sigmoid:
+            return np.asarray(expit((values - self.center) / self.spread))
+        return np.clip(values, 0.0, 1.0)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, NoReturn
+import warnings
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -50,11 +51,13 @@ def _version(
 
 def main() -> None:
     """Runs the command line; errors that the user can fix come without a traceback."""
-    from labelgrove.errors import LabelgroveError
+    from labelgrove.errors import LabelgroveError, LabelgroveWarning
 
     for stream in (sys.stdout, sys.stderr):
         # If the terminal cannot show a character, an escape is better than no answer.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    warnings.showwarning = _show_warning
+    warnings.simplefilter("always", LabelgroveWarning)
     try:
         app()
     except LabelgroveError as error:
@@ -66,6 +69,18 @@ def main() -> None:
         if (advice := _memory_advice(error)) is None:
             raise
         _fail(advice)
+
+
+_usual_show = warnings.showwarning
+
+
+def _show_warning(message: Any, category: Any, *place: Any, **options: Any) -> None:
+    from labelgrove.errors import LabelgroveWarning
+
+    if issubclass(category, LabelgroveWarning):
+        typer.secho(f"note: {message}", fg="yellow", err=True)
+    else:
+        _usual_show(message, category, *place, **options)
 
 
 def _memory_advice(error: Exception) -> str | None:

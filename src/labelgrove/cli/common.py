@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.errors import ConfigError, DataError, MissingExtraError, UnsupportedError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -134,7 +134,7 @@ def check_device(device: str) -> None:
         try:
             import torch
         except ImportError:
-            raise ConfigError("--device cuda needs pip install 'labelgrove[torch]'") from None
+            raise MissingExtraError("torch", "--device cuda") from None
         if not torch.cuda.is_available():
             raise ConfigError("--device cuda: torch finds no CUDA device; see labelgrove doctor")
 

@@ -118,21 +118,28 @@ def evaluate_model(
     **settings: Any,
 ) -> TimedEvaluation:
     """Predicts a corpus and evaluates it; ``settings`` are arguments of metrics.evaluate."""
+    from labelgrove.data.inputs import check_known_labels
     from labelgrove.metrics import evaluate, parse_metric
 
     if corpus.labels.nnz == 0 and not corpus.unknown.any():
         raise DataError("cannot evaluate: no document of the corpus has a label")
+    check_known_labels(corpus.labels, corpus.unknown)
     names = metrics or METRICS
     # Filtered pairs make room for the labels behind them: ask for a few more.
     spare = 0 if settings.get("filter_pairs") is None else 10
     k = max(parse_metric(name).k or 100 for name in names) + spare
-    wall, cpu = time.perf_counter(), time.process_time()
     # All threads by default: the number that training was given says nothing about prediction.
-    predictions = _predicted(model, corpus, k, threads or 0)
+    threads = threads or 0
+    # The first call maps files and starts libraries; speeds are those of the calls after it.
+    model.predict(corpus.take(range(min(1, len(corpus)))), k=k, threads=threads)
+    wall, cpu = time.perf_counter(), time.process_time()
+    predictions = _predicted(model, corpus, k, threads)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     settings |= {"train_frequencies": model.facts_.frequencies, "n_train": model.facts_.documents}
     unknown = corpus.unknown
     evaluation = evaluate(predictions, corpus.labels, unknown=unknown, metrics=names, **settings)
+    if note := model.facts_.warning(corpus):
+        evaluation = replace(evaluation, notes=(note, *evaluation.notes))
     return TimedEvaluation(evaluation, wall, cpu)
 
 

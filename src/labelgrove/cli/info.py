@@ -12,15 +12,13 @@ from typer import Option
 
 from labelgrove.cli import common, options
 
-CORE = ("numpy", "scipy", "scikit-learn", "safetensors", "typer", "rich")
+CORE = ("numpy", "scipy", "scikit-learn", "tomli-w", "typer", "rich")
 EXTRAS = {
     "torch": ("torch", "transformers", "accelerate"),
     "serve": ("fastapi", "uvicorn", "pydantic"),
     "data": ("pyarrow",),
-    "ray": ("ray",),
     "tune": ("optuna",),
     "onnx": ("onnxruntime",),
-    "track": ("mlflow", "tensorboard"),
 }
 
 

@@ -15,9 +15,11 @@ from labelgrove.core.arrays import CSR, as_csr, offsets
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable, row_numbers
 from labelgrove.data.features import Features, as_dense, as_features, with_dense
+from labelgrove.data.frames import without_frame
 from labelgrove.errors import DataError
 
 Strings = Sequence[str]
+SEPARATORS = (";", "|", ",", "\t")  # that a string with several labels may have
 
 
 class LabelIndex:
@@ -228,7 +230,12 @@ class Corpus:
         ``labels`` may also be a documents x labels matrix; its columns are those of ``index``, or
         are named by their numbers.
         """
-        _check_texts(texts)
+        texts, labels = without_frame(texts, "documents"), without_frame(labels, "labels")
+        if isinstance(texts, str):
+            raise DataError(f"texts must be a list of strings, got the string {texts[:40]!r}")
+        texts = _sequence(texts)
+        if not isinstance(texts, StringTable):
+            check_texts(texts)
         if sparse.issparse(labels) or (isinstance(labels, np.ndarray) and labels.ndim == 2):
             matrix = as_csr(labels, name="labels")
             if index is None:
@@ -329,20 +336,30 @@ def _take(values: Strings | None, rows: npt.NDArray[np.int64]) -> Strings | None
     return [values[row] for row in rows]
 
 
-def _check_texts(texts: Sequence[str]) -> None:
-    if isinstance(texts, str):
-        raise DataError(f"texts must be a list of strings, got the string {texts[:40]!r}")
-    if not isinstance(texts, StringTable):
-        wrong = next((row for row, text in enumerate(texts) if not isinstance(text, str)), None)
-        if wrong is not None:
-            raise DataError(f"text of document {wrong} is {texts[wrong]!r}, not a string")
+def check_texts(texts: Sequence[Any]) -> None:
+    """Refuses documents that are not strings; pandas reads empty cells as NaN."""
+    for row, text in enumerate(texts):
+        if isinstance(text, str):
+            continue
+        if text is None or (isinstance(text, float) and np.isnan(text)):
+            raise DataError(
+                f"document {row} is missing ({text}); leave such documents out, or make them "
+                'empty: df["text"].fillna("")'
+            )
+        raise DataError(f"document {row} is {type(text).__name__}, not a string: {text!r:.60}")
 
 
 def _weighted(labels: Any, row: int) -> Iterable[tuple[str, float]]:
     """(label, weight) pairs of one document's labels, refusing what is surely a mistake."""
     if isinstance(labels, str):
+        parts = next((p for p in map(labels.split, SEPARATORS) if len(p) > 1), [labels])
         raise DataError(
-            f"labels of document {row} are the string {labels!r}; give a list: [{labels!r}]"
+            f"labels of document {row} are the string {labels!r}; give a list: "
+            f"{[part.strip() for part in parts]!r}"
+        )
+    if labels is None or (isinstance(labels, float) and np.isnan(labels)):
+        raise DataError(
+            f"labels of document {row} are missing ({labels}); give [] to a document without labels"
         )
     if isinstance(labels, bytes) or not isinstance(labels, Iterable):
         raise DataError(f"labels of document {row} are {labels!r}; give a list of labels")

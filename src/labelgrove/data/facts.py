@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.fingerprints import Fingerprints
 
 
 @dataclass(frozen=True)
@@ -20,31 +22,50 @@ class TrainingFacts:
     from_text: bool
     width: int = 0  # columns of the dense block
     grown: int = 0  # labels, the last ones, that came after training
+    fingerprints: Fingerprints | None = None  # None in models of the first release
 
     @classmethod
     def of(cls, corpus: Corpus) -> TrainingFacts:
         """Counts of a training corpus."""
         counts = np.bincount(corpus.labels.indices, minlength=len(corpus.index))
-        return cls(len(corpus), counts.astype(np.int64), corpus.texts is not None, corpus.width)
+        return cls(
+            len(corpus),
+            counts.astype(np.int64),
+            corpus.texts is not None,
+            corpus.width,
+            fingerprints=Fingerprints.of(corpus),
+        )
+
+    def warning(self, corpus: Corpus) -> str | None:
+        """A sentence if a corpus to measure on has training documents in it."""
+        return None if self.fingerprints is None else self.fingerprints.warning(corpus)
 
     def state(self) -> Part:
         """For the model folder."""
-        config = {
+        config: dict[str, Any] = {
             "documents": self.documents,
             "from_text": self.from_text,
             "width": self.width,
             "grown": self.grown,
         }
-        return Part(config, {"frequencies": self.frequencies})
+        arrays: dict[str, npt.NDArray[Any]] = {"frequencies": self.frequencies}
+        if self.fingerprints is not None:
+            arrays["fingerprints"] = self.fingerprints.hashes
+            config["fingerprints_below"] = self.fingerprints.limit
+        return Part(config, arrays)
 
     @classmethod
     def from_state(cls, part: Part) -> TrainingFacts:
         """From the model folder."""
-        config = part.config
+        config, hashes = part.config, part.arrays.get("fingerprints")
+        fingerprints = None
+        if hashes is not None:
+            fingerprints = Fingerprints(hashes, config["fingerprints_below"])
         return cls(
             config["documents"],
             part.arrays["frequencies"],
             config["from_text"],
             config.get("width", 0),
             config.get("grown", 0),
+            fingerprints,
         )

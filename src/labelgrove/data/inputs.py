@@ -10,32 +10,47 @@ from scipy import sparse
 
 from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.strings import StringTable
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex, check_texts
 from labelgrove.data.features import Features, as_features
+from labelgrove.data.frames import indicator, is_frame, without_frame
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
 
 
 def training_corpus(
-    X: Any, y: Any, index: LabelIndex | None = None, *, dense: Any = None
+    X: Any, y: Any, index: LabelIndex | Sequence[str] | None = None, *, dense: Any = None
 ) -> Corpus:
     """What ``fit`` was given as one checked Corpus.
 
     ``X`` is a Corpus (then ``y`` is None), texts, or features (Features, a sparse matrix, a dense
     array); ``y`` is one list of labels per document or a documents x labels matrix, its columns
-    named by ``index`` or numbered. ``dense`` is a block of features besides.
+    named by ``index`` (a LabelIndex or the names) or numbered. Texts and label lists may be columns
+    or one-column frames of pandas, polars or Arrow; a frame of numbers is a matrix with named
+    columns. ``dense`` is a block of features besides.
 
     >>> training_corpus(["x"], [["a"]]).label_lists()
     [['a']]
     """
+    if not isinstance(X, Corpus) and y is None:
+        raise DataError("fit needs labels: one list of label names per document, or a matrix")
+    corpus = labelled_corpus(X, y, index, dense=dense)
+    if len(corpus) == 0:
+        raise DataError("cannot fit on no documents")
+    if len(corpus.index) == 0 or corpus.labels.nnz == 0:
+        raise DataError("cannot fit: no document has a label")
+    return corpus
+
+
+def labelled_corpus(
+    X: Any, y: Any, index: LabelIndex | Sequence[str] | None = None, *, dense: Any = None
+) -> Corpus:
+    """Documents with labels, as :func:`training_corpus` takes them, but possibly with none."""
     if isinstance(X, Corpus):
         if y is not None:
-            raise DataError("fit got a Corpus and labels besides; a Corpus carries its own labels")
+            raise DataError("got a Corpus and labels besides; a Corpus carries its own labels")
         corpus = X
     else:
-        if y is None:
-            raise DataError("fit needs labels: one list of label names per document, or a matrix")
         inputs = checked_inputs(X)
         features = inputs if isinstance(inputs, Features) else None
         texts = None if features is not None else inputs
@@ -43,13 +58,16 @@ def training_corpus(
         if matrix.shape[0] != len(inputs):
             raise DataError(f"{len(inputs)} documents but labels for {matrix.shape[0]}")
         corpus = Corpus(texts, matrix, index, features=features, unknown=unknown)
-    if dense is not None:
-        corpus = corpus.with_dense(dense)
-    if len(corpus) == 0:
-        raise DataError("cannot fit on no documents")
-    if len(corpus.index) == 0 or corpus.labels.nnz == 0:
-        raise DataError("cannot fit: no document has a label")
-    return corpus
+    return corpus if dense is None else corpus.with_dense(dense)
+
+
+def check_known_labels(labels: CSR, unknown: Any) -> None:
+    """Refuses to measure on documents of which the model knows no label at all."""
+    if labels.nnz == 0 and np.any(unknown):
+        raise DataError(
+            f"the model knows none of the labels of these {labels.shape[0]:,} documents: is this "
+            "the wrong file, or the wrong field for the labels?"
+        )
 
 
 def check_texts_alone(method: str, corpus: Corpus) -> None:
@@ -83,7 +101,12 @@ def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | 
     return corpus.take(~chosen), corpus.take(chosen)
 
 
-def _label_matrix(y: Any, index: LabelIndex | None) -> tuple[CSR, LabelIndex, Any]:
+def _label_matrix(y: Any, index: LabelIndex | Sequence[str] | None) -> tuple[CSR, LabelIndex, Any]:
+    if index is not None and not isinstance(index, LabelIndex):
+        index = LabelIndex([str(name) for name in index])
+    if is_frame(y) and (table := indicator(y)) is not None:
+        y, index = table[0], LabelIndex(table[1]) if index is None else index
+    y = without_frame(y, "labels")
     if sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2):
         matrix = as_csr(y, name="labels").copy()
         matrix.eliminate_zeros()
@@ -110,6 +133,7 @@ def checked_inputs(X: Any) -> Any:
         raise DataError("documents are one string; give a list of strings, even for one document")
     if isinstance(X, StringTable):
         return X
+    X = without_frame(X, "documents")
     if not isinstance(X, Sequence):
         try:
             X = list(X)
@@ -117,9 +141,7 @@ def checked_inputs(X: Any) -> Any:
             raise DataError(
                 f"documents must be a list of strings, got {type(X).__name__}"
             ) from None
-    for position, text in enumerate(X):
-        if not isinstance(text, str):
-            raise DataError(f"document {position} is {type(text).__name__}, not a string")
+    check_texts(X)
     return X
 
 

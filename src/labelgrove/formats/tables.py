@@ -1,15 +1,18 @@
 """CSV and TSV: a header line (or given column names), then one document per row.
 
-The labels column has labels with a separator between them, or a JSON list. In CSV, double quotes
+The labels column has labels with a separator between them, or a list in JSON or in Python, as
+pandas writes it. In CSV, double quotes
 protect separators and line ends; in TSV, a quote is an ordinary character, so that a text that
 begins with one does not swallow the lines after it.
 """
 
 from __future__ import annotations
 
+import ast
 import csv
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from labelgrove.formats.jsonl import document_id, document_labels, joined_text
 SEPARATORS = ("|", ";")
 ROWS_LOOKED_AT = 200
 _FIELD_LIMIT = 2**31 - 1
+_ADJACENT = re.compile(r"""['"]\s+['"]""")  # strings without a comma between them
 
 
 def iter_table(
@@ -173,23 +177,39 @@ def split_labels(cell: str, separator: str) -> list[Any]:
 
     Empty labels are dropped, because spreadsheets often have too many separators.
 
-    >>> split_labels("red | blue;|", "|"), split_labels('["red"]', "|"), split_labels(" ", "|")
-    (['red', 'blue;'], ['red'], [])
+    >>> split_labels("red | blue;|", "|"), split_labels("['red', 'blue']", "|")
+    (['red', 'blue;'], ['red', 'blue'])
     """
     if not separator:
         raise ConfigError("label_separator: must not be empty")
     cell = cell.strip()
     if not cell:
         return []
-    if cell.startswith("["):
-        try:
-            labels = json.loads(cell)
-        except (ValueError, RecursionError):
-            pass  # a label may begin with a bracket
-        else:
-            if isinstance(labels, list):
-                return labels
+    if cell[0] + cell[-1] in ("[]", "()", "{}"):
+        labels = _listed(cell)
+        if labels is not None:
+            return labels
     return [label for part in cell.split(separator) if (label := part.strip())]
+
+
+def _listed(cell: str) -> list[Any] | None:
+    """The labels of a cell that is a list in JSON or, as pandas writes them, in Python.
+
+    None for other cells: a label may begin with a bracket.
+    """
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            labels = parse(cell)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        if isinstance(labels, (list, tuple, set)):
+            if parse is ast.literal_eval and _ADJACENT.search(cell):
+                raise BadLine(
+                    f"the labels {cell:.60} are a NumPy array as text, which cannot be read "
+                    "safely; write lists (column.map(list)) or put a separator between labels"
+                )
+            return sorted(labels, key=str) if isinstance(labels, set) else list(labels)
+    return None
 
 
 def parse_record(

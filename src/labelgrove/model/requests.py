@@ -17,7 +17,7 @@ from labelgrove.data.inputs import check_k, checked_inputs
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.masks import LabelMask
 from labelgrove.scores.diversity import diversify
-from labelgrove.scores.predictions import Predictions
+from labelgrove.scores.predictions import Predictions, ScoreKind
 
 MinScore: TypeAlias = float | Literal["auto"] | None
 
@@ -79,10 +79,19 @@ class Request:
         if self.calibration is not None:
             predictions = self.calibration(predictions)
         if self.min_score is not None:
+            _check_reachable(self.min_score, predictions.score_kind)
             predictions = predictions.above(self.min_score)
         if self.diversity:
             predictions = diversify(predictions, clusters(), self.diversity)
         return predictions if predictions.k <= self.k else predictions.top(self.k)
+
+
+def _check_reachable(least: float | npt.NDArray[np.float32], kind: ScoreKind) -> None:
+    if isinstance(least, float) and least > 1 and kind != "margin":
+        raise ConfigError(
+            f"min_score: no label can reach {least:g}, for the scores of this model are at most 1 "
+            f"({kind})"
+        )
 
 
 def masked_scores(

@@ -5,7 +5,8 @@ Several trees are searched as one: a label's score is its mean over the trees.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ from labelgrove.core.arrays import (
     with_values,
 )
 from labelgrove.core.part import Part
+from labelgrove.core.processes import is_first_process
 from labelgrove.core.topk import Combine, TopK, merge_lists
 from labelgrove.data.features import FeatureParts, Features, as_features
+from labelgrove.disk.run_folder import Checkpoints
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.masks import LabelMask, label_columns
 from labelgrove.labels.tree import LabelTree
@@ -166,8 +169,8 @@ class Ranker(BeamSearch):
         arrays: dict[str, npt.NDArray[Any]] = {
             f"tree.{name}": array for name, array in self.tree.state().arrays.items()
         }
-        for number, level in enumerate(self.levels):
-            arrays |= {f"level.{number}.{name}": array for name, array in level.arrays().items()}
+        for name, array in _level_arrays(self.levels).items():
+            arrays[f"level.{name}"] = array
         config: dict[str, Any] = {"levels": len(self.levels), "features": self.features}
         config |= {"width": self.width, "bias": self.bias}
         return Part(config, arrays)
@@ -176,17 +179,10 @@ class Ranker(BeamSearch):
     def from_state(cls, part: Part) -> Ranker:
         """The ranker that :meth:`state` described; memory-mapped weights stay on disk."""
 
-        def below(prefix: str) -> dict[str, npt.NDArray[Any]]:
-            return {
-                name.removeprefix(prefix): array
-                for name, array in part.arrays.items()
-                if name.startswith(prefix)
-            }
-
         count = int(part.config["levels"])
         return cls(
-            LabelTree.from_state(Part({"levels": count}, below("tree."))),
-            [ChunkedWeights(**below(f"level.{number}.")) for number in range(count)],
+            LabelTree.from_state(Part({"levels": count}, _below(part.arrays, "tree."))),
+            [ChunkedWeights(**_below(part.arrays, f"level.{number}.")) for number in range(count)],
             features=int(part.config["features"]),
             bias=float(part.config["bias"]),
             width=int(part.config.get("width", 0)),
@@ -244,6 +240,7 @@ def train_ranker(
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
+    checkpoints: Path | None = None,
 ) -> Ranker:
     """Trains a classifier for every node of ``tree`` on the documents' features and labels.
 
@@ -258,6 +255,7 @@ def train_ranker(
       shortlists.
     - ``sample_weight``: a factor on each document's costs; 0 leaves it out.
     - ``progress(done, total)``: called with the number of nodes whose children are trained.
+    - ``checkpoints``: a folder that keeps finished levels, for when training is interrupted.
 
     >>> train_ranker(sparse.eye_array(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
     Ranker(LabelTree(2), 2 features, 4 weights)
@@ -290,8 +288,9 @@ def train_ranker(
             listed = listed[0][rows], None if listed[1] is None else listed[1][rows]
     positives = costs(y, tree, params)
     parents = [1, *tree.widths[:-1]]
-    levels: list[ChunkedWeights] = []
-    for number in range(len(parents)):
+    saved = Checkpoints(checkpoints) if checkpoints and is_first_process() else None
+    levels = [] if saved is None else _finished_levels(saved)
+    for number in range(len(levels), len(parents)):
         done = sum(parents[:number])
 
         def report(count: int, done: int = done) -> None:
@@ -339,8 +338,39 @@ def train_ranker(
                 on_block=report,
             )
         )
+        if saved is not None and not last:  # the last level ends the stage, which is stored
+            saved.save(Part({"levels": len(levels)}, _level_arrays(levels)), step=len(levels))
     ranker = Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
     return ranker.compressed(params.storage)
+
+
+def _level_arrays(levels: list[ChunkedWeights]) -> dict[str, npt.NDArray[Any]]:
+    return {
+        f"{number}.{name}": array
+        for number, level in enumerate(levels)
+        for name, array in level.arrays().items()
+    }
+
+
+def _finished_levels(saved: Checkpoints) -> list[ChunkedWeights]:
+    """The levels that an interrupted training had finished."""
+    latest = saved.latest()
+    if latest is None:
+        return []
+    part = latest[1]
+    return [
+        ChunkedWeights(**_below(part.arrays, f"{number}."))
+        for number in range(part.config["levels"])
+    ]
+
+
+def _below(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays whose names have the prefix, under the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 def _document_weights(sample_weight: npt.ArrayLike, documents: int) -> Float32:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import labelgrove.report.findings as findings
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
-from labelgrove.data.inputs import check_k
+from labelgrove.data.inputs import check_k, check_known_labels
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.metrics import BinScore, Comparison, Evaluation, Propensity, compare, evaluate
 from labelgrove.metrics.bins import by_frequency
@@ -163,6 +163,7 @@ def measure_report(
     runs = on_one_index(with_unique_names(runs))
     index = runs[0].predictions.index
     truth = data.reindex(index)
+    check_known_labels(truth.labels, truth.unknown)
     judged = tuple(judge(run.predictions, truth.labels, unknown=truth.unknown) for run in runs)
     if training is None and runs[0].model is not None:
         training = runs[0].model.facts_
@@ -178,6 +179,13 @@ def measure_report(
     evaluations = [
         evaluate(run.predictions, truth.labels, metrics=curves, intervals=resamples, **shared)
         for run, resamples in [(runs[0], intervals or None), *((run, None) for run in runs[1:])]
+    ]
+    warnings = [run.model and run.model.facts_.warning(data) for run in runs]
+    evaluations = [
+        replace(evaluation, notes=(f"{run.name}: {note}", *evaluation.notes))
+        if note
+        else evaluation
+        for run, note, evaluation in zip(runs, warnings, evaluations, strict=True)
     ]
     subject = runs[0].predictions
     comparisons = [

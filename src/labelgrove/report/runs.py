@@ -64,6 +64,8 @@ def predicted(
             f"cannot report on {type(model).__name__}; give a fitted model, a model folder, "
             "Predictions or a file of them"
         )
+    # The first call maps files and starts libraries; speeds are those of the calls after it.
+    model.predict(corpus.take(range(min(1, len(corpus)))), k=k, threads=threads or 0)
     wall, cpu = time.perf_counter(), time.process_time()
     predictions = model.predict(corpus, k=k, threads=threads or 0)
     return Run(

@@ -86,11 +86,19 @@ def grown_facts(facts: TrainingFacts, index: LabelIndex, documents: Corpus | Non
     """Facts that count new labels (those at the end of ``index``) and new documents."""
     new = len(index) - len(facts.frequencies)
     frequencies = np.concatenate([facts.frequencies, np.zeros(new, np.int64)])
-    count = facts.documents
+    count, fingerprints = facts.documents, facts.fingerprints
     if documents is not None:
         frequencies = frequencies + np.bincount(documents.labels.indices, minlength=len(index))
         count += len(documents)
-    return replace(facts, documents=count, frequencies=frequencies, grown=facts.grown + new)
+        if fingerprints is not None:
+            fingerprints = fingerprints.with_documents(documents)
+    return replace(
+        facts,
+        documents=count,
+        frequencies=frequencies,
+        grown=facts.grown + new,
+        fingerprints=fingerprints,
+    )
 
 
 def grown_calibration(

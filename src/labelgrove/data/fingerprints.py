@@ -1,0 +1,82 @@
+"""Hashes of the documents that a model was trained on.
+
+They tell when a model is calibrated or measured on its own training data, where every figure is too
+good. A hash has 32 bits: of documents that are new, a share of at most ``size / 2**32`` is taken
+for known (0.1 % with the most hashes that are kept).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.data.corpus import Corpus
+
+MOST = 1 << 22  # hashes, 16 MiB; of larger corpora, a sample that the hash itself chooses
+ALL = 1 << 32
+WORTH_SAYING = 0.02  # share of known documents; short texts occur twice by chance
+FEWEST = 5  # documents, for a share to mean anything
+
+UInt32 = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """Sorted hashes of documents; those whose second hash is at least ``limit`` are left out."""
+
+    hashes: UInt32
+    limit: int = ALL
+
+    @classmethod
+    def of(cls, corpus: Corpus, limit: int | None = None) -> Fingerprints:
+        """The hashes of a corpus."""
+        limit = ALL * MOST // max(MOST, len(corpus)) if limit is None else limit
+        return cls(np.unique(_hashes(corpus, limit)), limit)
+
+    def with_documents(self, corpus: Corpus) -> Fingerprints:
+        """These and the documents of another corpus."""
+        more = Fingerprints.of(corpus, self.limit)
+        return Fingerprints(np.union1d(self.hashes, more.hashes), self.limit)
+
+    def warning(self, corpus: Corpus) -> str | None:
+        """A sentence if documents of this corpus were in the training data."""
+        asked = _hashes(corpus, self.limit)
+        known = int(np.isin(asked, self.hashes).sum())
+        if len(asked) < FEWEST or known <= WORTH_SAYING * len(asked):
+            return None
+        share = "all" if known == len(asked) else f"{known / len(asked):.0%}"
+        return (
+            f"{share} of these documents were in the model's training data, so the figures are "
+            "too good; use documents that it has not seen"
+        )
+
+
+def _hashes(corpus: Corpus, limit: int) -> UInt32:
+    pairs = np.frombuffer(
+        b"".join(hashlib.blake2b(content, digest_size=8).digest() for content in _contents(corpus)),
+        np.dtype("<u4"),
+    ).reshape(-1, 2)
+    hashes: UInt32 = pairs[pairs[:, 1] < limit, 0].astype(np.uint32)
+    return hashes
+
+
+def _contents(corpus: Corpus) -> Iterator[Any]:
+    """What each document is known by: its text, or else its features."""
+    if corpus.texts is not None:
+        for text in corpus.texts:
+            yield text.strip().encode("utf-8", "surrogatepass")
+        return
+    assert corpus.features is not None
+    terms = corpus.features.sparse
+    for row in range(len(corpus)):
+        dense = b"" if corpus.features.dense is None else corpus.features.dense[row].tobytes()
+        if terms is None:
+            yield dense
+            continue
+        bounds = slice(terms.indptr[row], terms.indptr[row + 1])
+        yield terms.indices[bounds].tobytes() + terms.data[bounds].tobytes() + dense

@@ -1,0 +1,104 @@
+"""The extras of pyproject.toml: each has code behind it, and the pinned versions fit together."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import labelgrove
+from labelgrove.errors import MissingExtraError, packages_of
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+MODULES = {"huggingface-hub": "huggingface_hub", "prometheus-client": "prometheus_client"}
+# Servers and formats that another package of the same extra imports for us.
+INDIRECT = {"httptools", "safetensors", "onnxscript"}
+
+
+def pins() -> dict[str, str]:
+    """The versions in constraints.txt."""
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    pinned = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): version for name, version in pinned}
+
+
+def requirements(extra: str) -> Iterator[Requirement]:
+    for line in EXTRAS[extra]:
+        requirement = Requirement(line)
+        if requirement.name == "labelgrove":
+            for other in requirement.extras:
+                yield from requirements(other)
+        else:
+            yield requirement
+
+
+def imported() -> set[str]:
+    """The first parts of all modules that labelgrove imports."""
+    names: set[str] = set()
+    for file in Path(labelgrove.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names.add(node.module.partition(".")[0])
+    return names
+
+
+def test_every_extra_has_code_behind_it() -> None:
+    modules = imported()
+    for extra in EXTRAS.keys() - {"dev"}:
+        for requirement in requirements(extra):
+            name = MODULES.get(requirement.name, requirement.name)
+            assert name in modules | INDIRECT, f"{extra}: nothing imports {requirement.name}"
+
+
+def test_check_install_tries_every_extra() -> None:
+    tried = re.search(r"^EXTRAS := (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert tried is not None
+    assert sorted(tried[1].split()) == sorted(EXTRAS)
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS))
+def test_the_pinned_versions_are_those_an_extra_asks_for(extra: str) -> None:
+    pinned = pins()
+    for requirement in requirements(extra):
+        version = pinned.get(canonicalize_name(requirement.name))
+        assert version is not None, f"constraints.txt lacks {requirement.name}"
+        assert requirement.specifier.contains(version), f"{requirement} is pinned at {version}"
+
+
+def test_the_pinned_versions_agree_with_each_other() -> None:
+    """What each pinned package demands of the others, as far as it is installed here."""
+    pinned, conflicts, seen = pins(), [], 0
+    for name, version in pinned.items():
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if distribution.version != version and not distribution.version.startswith(f"{version}+"):
+            continue  # another version has other demands
+        seen += 1
+        for line in distribution.requires or ():
+            demand = Requirement(line)
+            if demand.marker is not None and not demand.marker.evaluate({"extra": ""}):
+                continue
+            other = pinned.get(canonicalize_name(demand.name))
+            if other is not None and not demand.specifier.contains(other, prereleases=True):
+                conflicts.append(f"{name} {version} demands {demand}, pinned at {other}")
+    assert not conflicts, "\n".join(conflicts)
+    assert seen > 30
+
+
+def test_the_advice_for_a_missing_extra_names_its_packages() -> None:
+    assert set(packages_of("export")) == {str(package) for package in requirements("export")}
+    message = str(MissingExtraError("tune", "labelgrove tune"))
+    assert re.fullmatch(r"labelgrove tune needs the extra `tune`: pip install 'optuna>=4'", message)
