@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from labelgrove.datasets import shop_corpus, shop_documents, shop_label_index, shop_label_rows
 from labelgrove.datasets.shop import Zipf
-from labelgrove.datasets.shop_labels import KINDS, ShopLabels
+from labelgrove.datasets.shop_labels import KINDS, ShopLabels, plural
 from labelgrove.errors import ConfigError
 
 
@@ -113,6 +113,18 @@ def test_categories_form_a_tree(number, seed):
 def test_siblings_have_different_names():
     names = [row[1] for row in shop_label_rows(200_000, 1)]
     assert len(set(names)) == len(names)
+
+
+def test_names_and_texts_of_labels():
+    labels = ShopLabels(100_000, seed=0)
+    brand = ("Taridquist", "Products by Taridquist, mostly for storage")
+    assert labels.describe("brand", 7) == brand
+    path, _, others = labels.describe("category", 5000)[1].partition(". ")
+    assert path == "Lighting > Lampshades > Solar lampshades"
+    assert others == "Also: light cover, powered by daylight"
+    nouns = ("kettle", "paint brush", "baby", "toy chest")
+    plurals = ["kettles", "paint brushes", "babies", "toy chests"]
+    assert [plural(noun) for noun in nouns] == plurals
 
 
 def test_columns_and_ids_agree():

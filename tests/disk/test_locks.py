@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from labelgrove.disk.locks import FileLock, lock_holder
+from labelgrove.disk.locks import FileLock
 
 HOLDER = """
 import signal, sys
@@ -25,11 +25,11 @@ signal.pause()
 def test_released_locks_leave_no_note(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     lock = FileLock(file)
-    holder = lock_holder(file)
-    assert holder is not None
-    assert holder["pid"] == os.getpid()
+    other = FileLock(file)
+    assert not other.taken
+    assert other.previous is not None
+    assert other.previous["pid"] == os.getpid()
     lock.release()
-    assert lock_holder(file) is None
     again = FileLock(file)
     assert (again.taken, again.previous) == (True, None)
     again.release()
@@ -40,14 +40,14 @@ def test_a_refused_lock_does_not_disturb_the_holder(tmp_path: Path) -> None:
     first, second = FileLock(file), FileLock(file)
     assert not second.taken
     second.release()
-    assert lock_holder(file) is not None
+    assert not FileLock(file).taken
     first.release()
 
 
 def test_a_forgotten_lock_is_dropped(tmp_path: Path) -> None:
     lock = FileLock(tmp_path / "lock")
     del lock
-    assert lock_holder(tmp_path / "lock") is None
+    assert FileLock(tmp_path / "lock").taken
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
@@ -74,20 +74,21 @@ def test_a_forked_child_neither_frees_nor_keeps_the_lock(tmp_path: Path) -> None
     code = """
 import os, sys, time
 from pathlib import Path
-from labelgrove.disk.locks import FileLock, lock_holder
+from labelgrove.disk.locks import FileLock
 file = Path(sys.argv[1])
 lock = FileLock(file)
 child = os.fork()
 if child == 0:
     sys.exit(0)  # an orderly end, finalizers included
 os.waitpid(child, 0)
-assert lock_holder(file)["pid"] == os.getpid()
+other = FileLock(file)
+assert not other.taken and other.previous["pid"] == os.getpid()
 child = os.fork()
 if child == 0:
     time.sleep(600)
     os._exit(0)
 lock.release()
-assert lock_holder(file) is None
+assert FileLock(file).taken
 os.kill(child, 9)
 os.waitpid(child, 0)
 """

@@ -97,7 +97,8 @@ def test_margins_of_clusters() -> None:
 
 
 def test_no_documents() -> None:
-    head = FlatHead(Reader("single"), np.ones((3, 2), np.float32), np.zeros(3, np.float32))
+    tables = [(np.ones((3, 2), np.float32), np.zeros(3, np.float32))]
+    head = FlatHead(Reader("single"), tables)
     found = head.best_labels(np.zeros((0, 1, 2), np.float32), 2)
     assert found.columns.shape[0] == 0 and len(found.counts) == 0
 
@@ -105,7 +106,7 @@ def test_no_documents() -> None:
 def test_heads_that_do_not_fit_their_tree_are_refused() -> None:
     tree = random_tree(np.random.default_rng(0), [4, LABELS])
     with pytest.raises(ModelFormatError, match="other levels"):
-        TreeHeads(Reader("mixed"), tree, [(np.zeros((4, 2), np.float32), None)], kept=[])
+        TreeHeads(Reader("mixed"), [(np.zeros((4, 2), np.float32), None)], tree, kept=[])
     part = exported(CascadeNet(WIDTH, tree), tree)["heads"]
     with pytest.raises(ModelFormatError, match="no tree"):
         heads_from_part(part, None)

@@ -14,7 +14,7 @@ import pytest
 import labelgrove
 from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
 from labelgrove.publishing import hub as hub_module
-from labelgrove.publishing.files import published_files, without_paths
+from labelgrove.publishing.files import plain_name, published_files, without_paths
 from support.hub_server import TOKEN, FakeHub, fake_hub
 
 pytest.importorskip("huggingface_hub")
@@ -115,6 +115,8 @@ def test_local_paths_stay_at_home(hub: FakeHub, tmp_path: Path) -> None:
         )
     assert back.members_[0].encoder.encoder == encoder.name
     assert without_paths({"a": [{"text_encoder": "../e"}, 3]}) == {"a": [{"text_encoder": "e"}, 3]}
+    names = [plain_name(name) for name in ("/home/me/gte-small", "C:\\models\\e", "org/name")]
+    assert names == ["gte-small", "e", "org/name"]
 
 
 def test_what_is_no_model_is_not_fetched(hub: FakeHub, model: Any) -> None:
@@ -144,8 +146,10 @@ def test_refusals_are_sentences(hub: FakeHub, model: Any, monkeypatch: pytest.Mo
         labelgrove.from_pretrained("me/nothing", **there(hub))
     with pytest.raises(ConfigError, match="hub:me/tags"):
         labelgrove.push(model, "me/tags", endpoint=hub.endpoint, token="hf_wrong")
-    with pytest.raises(ConfigError, match="owner/name"):
+    with pytest.raises(ConfigError, match="'tags' is not the name of a repository: owner/name"):
         labelgrove.push(model, "tags")
+    with pytest.raises(ConfigError, match="neither a folder nor the name of a repository"):
+        labelgrove.from_pretrained("tags", **there(hub))
     with pytest.raises(ConfigError, match="licence: must be an identifier"):
         labelgrove.push(model, "me/tags", licence="mit\nbase_model: x", **there(hub))
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)

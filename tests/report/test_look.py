@@ -1,4 +1,4 @@
-"""How a report looks in a real browser: contrast in both themes, and phones."""
+"""How a report looks: its words, and in a real browser contrast in both themes, and phones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,23 @@ pytest.importorskip("matplotlib")
 from labelgrove import Linear
 from labelgrove.datasets import shop_corpus
 from labelgrove.report import write_report
+from labelgrove.report.look import duration, percent, shortened
 from labelgrove.text.tfidf import TfidfParams
 from support.browsing import CONTRASTS, browser
 
 pytestmark = pytest.mark.timeout(120)
+
+
+def test_numbers_and_texts_in_words() -> None:
+    times = [duration(seconds) for seconds in (0.012, 12.3, 75, 9000)]
+    assert times == ["12 ms", "12.3 s", "1 min 15 s", "2 h 30 min"]
+    assert (percent(0.5), percent(0.012, signed=True), percent(float("nan"))) == (
+        "50.00",
+        "+1.20",
+        "–",
+    )
+    assert shortened("one  two three", 8) == "one two…"
+    assert shortened(" one  two ", 8) == "one two"
 
 
 @pytest.fixture(scope="module")

@@ -67,24 +67,13 @@ def dependency_names(field: str) -> list[str]:
     """The package names in a Depends field, each once, without versions and architectures.
 
     Of alternatives (``mta-one | mta``) only the first counts: it is installed by default.
-
-    >>> dependency_names("libtea1 (>= 2.0), cup:any | mug, spoon [amd64], libtea1 (<< 3)")
-    ['libtea1', 'cup', 'spoon']
     """
-    names: dict[str, None] = {}
-    for group in field.split(","):
-        match = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9+.\-]*)", group)
-        if match:
-            names[match.group(1)] = None
-    return list(names)
+    groups = (re.match(r"\s*([A-Za-z0-9][A-Za-z0-9+.\-]*)", group) for group in field.split(","))
+    return list(dict.fromkeys(match[1] for match in groups if match))
 
 
 def tag_names(field: str) -> list[str]:
-    """The tags in a Tag field, each once; ``facet::{a,b}`` means two tags.
-
-    >>> tag_names("role::program, use::{editing, viewing},\\n works-with::text")
-    ['role::program', 'use::editing', 'use::viewing', 'works-with::text']
-    """
+    """The tags in a Tag field, each once; ``facet::{a,b}`` means two tags."""
     names: dict[str, None] = {}
     for tag in re.findall(r"[^\s,{}]+::\{[^{}]*\}|[^\s,{}]+", field):
         facet, brace, several = tag.partition("::{")
@@ -97,11 +86,7 @@ def tag_names(field: str) -> list[str]:
 
 
 def plain_description(field: str) -> tuple[str, str]:
-    """The synopsis, and the long description with one line per paragraph or list item.
-
-    >>> plain_description("kettle\\n Boils\\n water.\\n .\\n  * quick\\n  * loud")
-    ('kettle', 'Boils water.\\n* quick\\n* loud')
-    """
+    """The synopsis, and the long description with one line per paragraph or list item."""
     synopsis, *lines = field.split("\n")
     paragraphs: list[str] = []
     fresh = True
@@ -130,13 +115,7 @@ def long_descriptions(lines: Iterable[str]) -> dict[str, str]:
 def parse_packages(
     lines: Iterable[str], descriptions: Mapping[str, str] | None = None
 ) -> Iterator[Package]:
-    """The packages of a Packages file, with their long descriptions if these are given.
-
-    >>> lines = ["Package: tea", "Depends: cup", "Description: hot drink", "Description-md5: 0a"]
-    >>> [tea] = parse_packages(lines, {"0a": "hot drink\\n Made of leaves."})
-    >>> tea.text, tea.depends
-    ('hot drink\\nMade of leaves.', ('cup',))
-    """
+    """The packages of a Packages file, with their long descriptions if these are given."""
     for fields in parse_paragraphs(lines):
         if "Package" not in fields:
             continue

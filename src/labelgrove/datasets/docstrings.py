@@ -70,11 +70,7 @@ def _documents_in(folder: Path, package: str, levels: int) -> Iterator[Document]
 
 
 def described(source: bytes) -> Iterator[tuple[str, str]]:
-    """Names of a source file's public functions and classes, with their first paragraphs.
-
-    >>> list(described(b"def tea():\\n    '''Boil the\\n    water first.\\n\\n    Then wait.'''"))
-    [('tea', 'Boil the water first.')]
-    """
+    """Names of a source file's public functions and classes, with their first paragraphs."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about escapes in strings

@@ -20,6 +20,7 @@ from scipy import sparse
 from labelgrove.core.arrays import as_csr
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.splits import PARTS
 from labelgrove.datasets import words
 from labelgrove.datasets.shop_labels import (
     ATTRIBUTES,
@@ -32,8 +33,6 @@ from labelgrove.datasets.shop_labels import (
 )
 from labelgrove.errors import ConfigError
 from labelgrove.formats.documents import Document
-
-PARTS = ("train", "dev", "test")
 
 # Random numbers of 32 bits per document (_document draws at most 63). They are made for blocks of
 # documents, because one call of NumPy costs as much as the numbers of a hundred documents.
@@ -236,11 +235,9 @@ class _Shop:
 
     def _usual_attribute(self, kind: str, owner: str, which: int) -> int:
         key = (kind, owner, which)
-        number = self._usual.get(key)
-        if number is None:
-            number = self.any_of[kind](stable_hash(self.seed, *key) >> 32)
-            self._usual[key] = number
-        return number
+        if key not in self._usual:
+            self._usual[key] = self.any_of[kind](stable_hash(self.seed, *key) >> 32)
+        return self._usual[key]
 
     def _distractor(self, draw: _Draw) -> str:
         kind, sentence = _pick(draw(), words.DISTRACTORS)

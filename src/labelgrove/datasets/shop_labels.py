@@ -65,11 +65,7 @@ def stable_hash(*parts: int | str) -> int:
 
 
 def plural(noun: str) -> str:
-    """The plural of an English noun.
-
-    >>> [plural(noun) for noun in ("kettle", "paint brush", "baby", "toy chest")]
-    ['kettles', 'paint brushes', 'babies', 'toy chests']
-    """
+    """The plural of an English noun."""
     if noun.endswith(("s", "x", "ch", "sh")):
         return f"{noun}es"
     if noun.endswith("y") and noun[-2] not in "aeiou":
@@ -78,12 +74,7 @@ def plural(noun: str) -> str:
 
 
 class ShopLabels:
-    """The labels of one shop, by kind and number, and by column.
-
-    >>> labels = ShopLabels(2000, seed=0)
-    >>> labels.id(0), labels.sizes["category"], labels.column("brand", 0)
-    ('category-0', 1180, 1180)
-    """
+    """The labels of one shop, by kind and number, and by column."""
 
     def __init__(self, count: int, *, seed: int = 0) -> None:
         if not MIN_LABELS <= count <= MAX_LABELS:
@@ -127,14 +118,7 @@ class ShopLabels:
         return f"{kind}-{number}"
 
     def describe(self, kind: str, number: int) -> tuple[str, str]:
-        """A label's name, and a text about it for methods that read label texts.
-
-        >>> labels = ShopLabels(100_000, seed=0)
-        >>> labels.describe("brand", 7)
-        ('Taridquist', 'Products by Taridquist, mostly for storage')
-        >>> labels.describe("category", 5000)[1]
-        'Lighting > Lampshades > Solar lampshades. Also: light cover, powered by daylight'
-        """
+        """A label's name, and a text about it for methods that read label texts."""
         if kind == "category":
             category = self._category(number)
             names = self._path_names(category)
@@ -251,11 +235,10 @@ class ShopLabels:
 
     def _order(self, what: str, size: int) -> list[int]:
         """The numbers 0..size-1, shuffled depending on the seed, so that shops differ."""
-        order = self._orders.get(what)
-        if order is None:
-            order = sorted(range(size), key=lambda i: stable_hash(self.seed, what, i))
-            self._orders[what] = order
-        return order
+        if what not in self._orders:
+            shuffled = sorted(range(size), key=lambda i: stable_hash(self.seed, what, i))
+            self._orders[what] = shuffled
+        return self._orders[what]
 
 
 def shop_label_index(labels: int = 2000, seed: int = 0) -> LabelIndex:

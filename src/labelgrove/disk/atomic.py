@@ -38,7 +38,7 @@ def write_folder(path: str | Path, write: Callable[[Path], None], *, replace: bo
     target = Path(os.path.realpath(path))
     clean_up(target)
     if not replace and occupied(target):
-        raise ConfigError(f"{path}: exists already; choose another folder or allow overwriting")
+        raise ConfigError(f"{path}: exists already; choose another folder or pass overwrite=True")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.parent / f".{target.name}{_TEMPORARY}{uuid.uuid4().hex[:12]}"
     temporary.mkdir()
@@ -74,10 +74,9 @@ def clean_up(target: Path) -> None:
 
 def clean_up_inside(folder: Path) -> None:
     """Removes every abandoned temporary folder directly inside ``folder``, whatever its target."""
-    if folder.is_dir():
-        names = (p.name[1:].partition(_TEMPORARY) for p in folder.glob(f".*{_TEMPORARY}*"))
-        for target in {name for name, _, _ in names}:
-            clean_up(folder / target)
+    names = (p.name[1:].partition(_TEMPORARY) for p in folder.glob(f".*{_TEMPORARY}*"))
+    for target in {name for name, _, _ in names}:
+        clean_up(folder / target)
 
 
 def leftovers(target: Path, mark: str = _TEMPORARY) -> list[Path]:

@@ -32,8 +32,7 @@ class FileLock:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         # Forked children share the descriptor, so the finalizer must only close it.
         self._close = weakref.finalize(self, os.close, self._descriptor)
-        # Another process may hold the lock for an instant, to see whether a run is alive.
-        self.taken = any(_try_lock(self._descriptor, wait) for wait in (0.1, 0.1, 0.0))
+        self.taken = _try_lock(self._descriptor)
         self.previous = _read_note(path)
         if self.taken:
             self._note({"pid": os.getpid(), "host": platform.node(), "since": time.time()})
@@ -53,21 +52,7 @@ class FileLock:
             os.write(self._descriptor, json.dumps(holder).encode())
 
 
-def lock_holder(path: Path) -> dict[str, Any] | None:
-    """The process that holds a lock now, or None."""
-    if not path.is_file():
-        return None
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        if _try_lock(descriptor, 0.0):
-            _unlock(descriptor)
-            return None
-        return _read_note(path) or {}
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(descriptor: int, wait: float) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         if sys.platform == "win32":
             os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # past the note, which stays readable
@@ -76,7 +61,6 @@ def _try_lock(descriptor: int, wait: float) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     except OSError:
-        time.sleep(wait)
         return False
 
 

@@ -18,7 +18,7 @@ from labelgrove.disk.bundle import (
     read_manifest,
     write_bundle,
 )
-from labelgrove.errors import ConfigError, ModelFormatError
+from labelgrove.errors import ModelFormatError
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,10 @@ def save_model(
     """
     target = Path(os.path.realpath(path))
     clean_up(target)
-    if occupied(target):
-        if not overwrite:
-            raise ConfigError(
-                f"{path}: exists already; choose another folder or pass overwrite=True"
-            )
+    if overwrite and occupied(target):
         check_replaceable(target)
     write_bundle(
-        target,
+        path,
         kind="model",
         fields={"method": method, "params": params, "metadata": dict(metadata or {})},
         parts=parts,

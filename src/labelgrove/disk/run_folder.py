@@ -4,7 +4,7 @@ A stage is identified by the content of its inputs. With the same inputs, its re
 disk; with other inputs, it is computed and stored beside the earlier one, so that a run with
 another ranker setting uses the same features. In the folder::
 
-    run.json                              the format, and whether the run finished
+    run.json                              the format, and when the run began
     log.jsonl                             events with their times
     stages/NAME/KEY/                      the result of a finished stage
     checkpoints/NAME/KEY/step-STEP/       the last two checkpoints of an unfinished one
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Event, JsonlLog
@@ -29,11 +29,12 @@ from labelgrove.core.versions import VERSION
 from labelgrove.disk.atomic import clean_up_inside, write_file
 from labelgrove.disk.bundle import FORMAT_VERSION, read_bundle, read_manifest, write_bundle
 from labelgrove.disk.hashing import content_hash
-from labelgrove.disk.locks import FileLock, lock_holder
+from labelgrove.disk.locks import FileLock
 from labelgrove.errors import ConfigError, ModelFormatError
 
 _STAGE_NAME = re.compile(r"[a-z0-9_-]+(/[a-z0-9_-]+)*")
 _RUN, _LOCK, _LOG = "run.json", "lock", "log.jsonl"
+_FORMAT = "labelgrove-run"
 _CHECKPOINTS = 2
 
 
@@ -79,17 +80,16 @@ class RunFolder:
             raise
 
     def _open(self, resume: bool) -> None:
-        about = _read_run(self.path)
-        if about is not None and not resume:
+        known = _is_run(self.path)
+        if known and not resume:
             raise ConfigError(
-                f"{self.path}: has {'a finished' if about['finished'] else 'an unfinished'} run; "
-                "add --resume to continue it (finished stages are used again) "
-                "or choose another folder"
+                f"{self.path}: has an earlier run; add --resume to continue it (finished stages "
+                "are used again) or choose another folder"
             )
-        if about is None:
-            about = {"created": datetime.now(UTC).isoformat(timespec="seconds")}
-        self._about = about
-        self._write_about(finished=False)
+        if not known:
+            created = datetime.now(UTC).isoformat(timespec="seconds")
+            about = {"format": _FORMAT, "format_version": FORMAT_VERSION, "created": created}
+            write_file(self.path / _RUN, jsonio.dump(about), exclusive=False)
         for kind in ("stages", "checkpoints"):
             # We hold the lock, so a killed run left whatever is half-written.
             for folder in self.path.glob(f"{kind}/**/"):
@@ -147,13 +147,6 @@ class RunFolder:
         else:
             jsonio.append_line(self._log.path, {"time": time.time(), **event})
 
-    def finish(self) -> None:
-        """Records that the run has ended; its stages stay for later runs."""
-        if not self._writes:
-            return
-        self._write_about(finished=True)
-        self.log({"kind": "run_finished"})
-
     def status(self) -> RunStatus:
         """The content of the folder; see :func:`run_status`."""
         return run_status(self.path)
@@ -174,11 +167,6 @@ class RunFolder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _write_about(self, *, finished: bool) -> None:
-        fixed = {"format": "labelgrove-run", "format_version": FORMAT_VERSION}
-        self._about = {**fixed, "created": self._about["created"], "finished": finished}
-        write_file(self.path / _RUN, jsonio.dump(self._about), exclusive=False)
-
     def _folder(self, kind: str, name: str, key: str) -> Path:
         if not _STAGE_NAME.fullmatch(name):
             raise ConfigError(f"{name!r} cannot be the name of a stage: use a-z, 0-9, _, - and /")
@@ -193,13 +181,8 @@ class Checkpoints:
 
     def save(self, part: Part, *, step: int) -> None:
         """Stores ``part`` as the state after ``step``, whole or not at all."""
-        write_bundle(
-            self._path(step),
-            kind="checkpoint",
-            fields={"step": step},
-            parts={"state": part},
-            replace=True,
-        )
+        path, parts = self._path(step), {"state": part}
+        write_bundle(path, kind="checkpoint", fields={"step": step}, parts=parts, replace=True)
         # A later step than the one just saved belongs to an abandoned attempt.
         steps = self.steps()
         latest = [s for s in steps if s <= step][-_CHECKPOINTS:]
@@ -241,57 +224,43 @@ class StageStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The content of a run folder. ``holder`` is the process that uses it now."""
+    """The content of a run folder, in the order in which it was stored."""
 
-    path: Path
-    state: Literal["running", "finished", "unfinished"]
-    created: str
     stages: list[StageStatus]
     checkpoints: list[StageStatus]
-    holder: dict[str, Any] | None
 
 
 def run_status(path: str | Path) -> RunStatus:
     """Reads a run folder without opening the run; works while it is running."""
     folder = Path(path)
-    about = _read_run(folder)
-    if about is None:
+    if not _is_run(folder):
         raise ConfigError(f"{path}: not a run folder (it has no {_RUN})")
-    holder = lock_holder(folder / _LOCK)
-    ended: Literal["finished", "unfinished"] = "finished" if about["finished"] else "unfinished"
-    stages = (_describe(p, "stage") for p in folder.glob("stages/*/*/"))
-    checkpoints = (_describe(p, "checkpoint") for p in folder.glob("checkpoints/*/*/step-*/"))
     return RunStatus(
-        path=folder,
-        state=ended if holder is None else "running",
-        created=about["created"],
-        stages=_in_order(stages),
-        checkpoints=_in_order(checkpoints),
-        holder=holder,
+        _statuses(folder.glob("stages/*/*/"), "stage"),
+        _statuses(folder.glob("checkpoints/*/*/step-*/"), "checkpoint"),
     )
 
 
-def _in_order(statuses: Iterable[StageStatus | None]) -> list[StageStatus]:
-    present = (s for s in statuses if s is not None)
-    return sorted(present, key=lambda s: (s.created, s.name, s.step or 0))
-
-
-def _describe(folder: Path, kind: str) -> StageStatus | None:
-    if folder.name.startswith("."):
-        return None  # being written
-    try:
-        manifest = read_manifest(folder, kind=kind)
-    except ModelFormatError:
-        return None  # damaged, or just being removed
-    place = folder if kind == "stage" else folder.parent
-    return StageStatus(
-        name=place.parent.name.replace(".", "/"),
-        key=place.name,
-        created=manifest["created"],
-        bytes=sum(entry["size"] for entry in manifest["files"].values()),
-        seconds=manifest.get("seconds"),
-        step=manifest.get("step"),
-    )
+def _statuses(folders: Iterable[Path], kind: str) -> list[StageStatus]:
+    statuses = []
+    for folder in folders:
+        if folder.name.startswith("."):
+            continue  # being written
+        try:
+            manifest = read_manifest(folder, kind=kind)
+        except ModelFormatError:
+            continue  # damaged, or just being removed
+        place = folder if kind == "stage" else folder.parent
+        status = StageStatus(
+            name=place.parent.name.replace(".", "/"),
+            key=place.name,
+            created=manifest["created"],
+            bytes=sum(entry["size"] for entry in manifest["files"].values()),
+            seconds=manifest.get("seconds"),
+            step=manifest.get("step"),
+        )
+        statuses.append(status)
+    return sorted(statuses, key=lambda s: (s.created, s.name, s.step or 0))
 
 
 def _input_hashes(inputs: Mapping[str, Any]) -> dict[str, str]:
@@ -315,18 +284,18 @@ def _check_usable(folder: Path) -> None:
         )
 
 
-def _read_run(folder: Path) -> dict[str, Any] | None:
+def _is_run(folder: Path) -> bool:
     file = folder / _RUN
     if not file.is_file():
-        return None
+        return False
     about = jsonio.parse(file.read_bytes(), file=file)
-    if not isinstance(about, dict) or about.get("format") != "labelgrove-run":
+    if not isinstance(about, dict) or about.get("format") != _FORMAT:
         raise ModelFormatError(f"{file}: does not describe a labelgrove run")
     if about.get("format_version") != FORMAT_VERSION:
         raise ModelFormatError(
             f"{file}: was made by another version of labelgrove; choose another folder"
         )
-    return {"created": str(about.get("created", "")), "finished": about.get("finished") is True}
+    return True
 
 
 def _who(holder: Mapping[str, Any] | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -40,13 +40,7 @@ class Made(Generic[T]):
 
 
 class Stages:
-    """Runs functions as named stages, through a reporter and, if there is one, a run folder.
-
-    >>> def double(x: int) -> Part:
-    ...     return Part({"answer": 2 * x})
-    >>> Stages(Reporter(()))("double", double, x=21).value.config
-    {'answer': 42}
-    """
+    """Runs functions as named stages, through a reporter and, if there is one, a run folder."""
 
     def __init__(self, reporter: Reporter, run: RunFolder | None = None) -> None:
         if isinstance(run, (str, Path)):
@@ -69,8 +63,8 @@ class Stages:
 
             def compute() -> T:
                 progress.reused = False
-                given = {key: _value(value) for key, value in arguments.items()}
-                asked = _parameters(function)
+                given = {k: v.value if isinstance(v, Made) else v for k, v in arguments.items()}
+                asked = inspect.signature(function).parameters
                 if "progress" in asked:
                     given["progress"] = progress.update
                 if "checkpoints" in asked:
@@ -109,10 +103,6 @@ class Stages:
         return own.folder
 
 
-def _value(argument: Any) -> Any:
-    return argument.value if isinstance(argument, Made) else argument
-
-
 def _input(argument: Any) -> Any:
     """What an argument is known by."""
     if isinstance(argument, Made):
@@ -125,18 +115,8 @@ def _part(result: Any) -> Part:
 
 
 def _restored(function: Callable[..., T], part: Part) -> T:
-    kind: Any = _returned(function)
+    """The part as the class that the function is annotated to return."""
+    kind: Any = function.__annotations__["return"]
+    if isinstance(kind, str):
+        kind = eval(kind, inspect.unwrap(getattr(function, "__func__", function)).__globals__)
     return part if kind is Part else kind.from_state(part)  # type: ignore[return-value]
-
-
-@cache
-def _returned(function: Callable[..., Any]) -> Any:
-    """The class that a stage's function is annotated to return."""
-    name = function.__annotations__["return"]
-    scope = inspect.unwrap(getattr(function, "__func__", function)).__globals__
-    return eval(name, scope) if isinstance(name, str) else name
-
-
-@cache
-def _parameters(function: Callable[..., Any]) -> frozenset[str]:
-    return frozenset(inspect.signature(function).parameters)

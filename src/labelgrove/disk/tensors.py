@@ -15,6 +15,7 @@ import math
 import mmap
 import os
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,21 +25,9 @@ import numpy.typing as npt
 from labelgrove.core import jsonio
 from labelgrove.errors import ConfigError, ModelFormatError
 
-_CODES = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    "I64": "<i8",
-    "I32": "<i4",
-    "I16": "<i2",
-    "I8": "|i1",
-    "U64": "<u8",
-    "U32": "<u4",
-    "U16": "<u2",
-    "U8": "|u1",
-    "BOOL": "|b1",
-}
-_DTYPES = {code: np.dtype(text) for code, text in _CODES.items()}
+_CODES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8")
+_DTYPES = {code: np.dtype(f"<{code[0].lower()}{int(code[1:]) // 8}") for code in _CODES}
+_DTYPES["BOOL"] = np.dtype(bool)
 _CODE_OF = {dtype: code for code, dtype in _DTYPES.items()}
 _MAX_HEADER = 100_000_000  # the safetensors library's own limit
 _MAX_DIMENSIONS = 32
@@ -63,12 +52,12 @@ def write_tensors(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     text += b" " * (-(8 + len(text)) % _ALIGNMENT)
     if len(text) > _MAX_HEADER:
         raise ConfigError(f"{path.name}: {len(arrays):,} arrays are too many for one file")
+    contents = chain.from_iterable(array_blocks(array) for _, array in ordered)
     digest = hashlib.sha256()
     with path.open("xb") as file:
-        _put(file, digest, len(text).to_bytes(8, "little") + text)
-        for _, array in ordered:
-            for block in array_blocks(array):
-                _put(file, digest, block)
+        for block in chain([len(text).to_bytes(8, "little") + text], contents):
+            digest.update(block)
+            file.write(block)
         file.flush()
         os.fsync(file.fileno())
     return digest.hexdigest()
@@ -141,11 +130,6 @@ def _ordered(
 
 def _little(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("<")
-
-
-def _put(file: BinaryIO, digest: Any, block: bytes | memoryview) -> None:
-    digest.update(block)
-    file.write(block)
 
 
 def _read_header(file: BinaryIO, path: Path, size: int) -> tuple[dict[str, Any], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,17 +24,6 @@ from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker, search_trees
 from labelgrove.scores.predictions import Predictions
 from labelgrove.text.tfidf import Tfidf
-
-
-class Engine(Protocol):
-    """The part of a method that predicts labels for texts."""
-
-    @property
-    def tree(self) -> LabelTree | None: ...
-
-    def predict(
-        self, texts: Any, k: int, mask: LabelMask | None, threads: int | None
-    ) -> Predictions: ...
 
 
 @dataclass(frozen=True)
@@ -114,15 +103,16 @@ class VectorEngine:
         """The kind of the scores depends on ``search``."""
         terms = None if self.vectorizer is None else self.vectorizer.transform(texts)
         vectors = self.encoder.vectors(self.encoder.tokens(texts, threads=threads), threads=threads)
-        if self.unit_half:
-            dense = half(l2_normalised(vectors).dense)
-        else:
-            dense = beside_terms(vectors, "l2")
+        unit = self.unit_half
+        dense = half(l2_normalised(vectors).dense) if unit else beside_terms(vectors, "l2")
         documents, params = Features(terms, dense), self.search
         best = search_trees(
             self.rankers, documents, k=k, params=params, allow=mask, threads=threads
         )
         return Predictions(*best, self.index, params.score_kind)
+
+
+Engine: TypeAlias = NetworkEngine | MatcherEngine | VectorEngine
 
 
 def make_engine(

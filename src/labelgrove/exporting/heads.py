@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -28,19 +28,6 @@ Reading: TypeAlias = Literal["joined", "bottleneck", "mixed", "single"]
 DOCUMENTS_AT_ONCE = 64
 LOGITS_AT_ONCE = 1 << 24
 SMALL = 1 << 22  # largest size of a matrix that one text is multiplied with by einsum
-
-
-class Heads(Protocol):
-    """Predicts labels from documents' states (documents x layers x width)."""
-
-    @property
-    def text_width(self) -> int: ...
-
-    def text(self, states: Float32) -> Float32: ...
-
-    def best_labels(
-        self, states: Float32, k: int, *, mask: LabelMask | None, threads: int | None
-    ) -> TopK: ...
 
 
 @dataclass(eq=False)
@@ -69,63 +56,14 @@ class Reader:
 
 
 @dataclass(eq=False)
-class FlatHead:
-    """Scores every label (or cluster), with probabilities or plain margins."""
+class Heads:
+    """Predicts labels from documents' states (documents x layers x width).
 
-    reader: Reader
-    weight: Float32
-    bias: Float32
-    probabilities: bool = field(default=True, kw_only=True)
-
-    @property
-    def text_width(self) -> int:
-        return int(self.weight.shape[1])
-
-    def text(self, states: Float32) -> Float32:
-        """The vectors that the labels' rows are multiplied with."""
-        return self.reader.vectors(states)[-1]
-
-    def best_labels(
-        self, states: Float32, k: int, *, mask: LabelMask | None = None, threads: int | None = None
-    ) -> TopK:
-        """The k best columns in ``mask`` for each document."""
-        vectors = self.text(states)
-        step = max(1, LOGITS_AT_ONCE // len(self.weight))
-        blocks = []
-        for start in range(0, len(vectors), step):
-            logits = product(vectors[start : start + step], self.weight) + self.bias
-            if mask is not None:
-                logits[:, ~mask.allowed] = -np.inf
-            blocks.append(top_k(logits, k, threads=threads))
-        best = _stacked(blocks, k)
-        scores = expit(best.scores) if self.probabilities else best.scores
-        return TopK(best.columns, scores, best.counts)
-
-
-class TreeHeads:
-    """A table per level of a label tree; each level scores the children of the best nodes above.
-
-    A label's score is its probability, times that of its cluster if ``weighted``.
+    ``tables`` are the weights and biases of each level; those of the labels are the last.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        tree: LabelTree,
-        tables: Sequence[tuple[Float32, Float32 | None]],
-        *,
-        kept: Sequence[int],
-        weighted: bool = True,
-    ) -> None:
-        if len(tables) != len(tree.widths) or len(kept) != len(tables) - 1:
-            raise ModelFormatError("the heads have other levels than the label tree")
-        self.reader = reader
-        self.tree = tree
-        self.tables = tables
-        self.kept = kept
-        self.weighted = weighted
-        self._everything = _Allowed(tree, None)
-        self._last: tuple[LabelMask, _Allowed] | None = None
+    reader: Reader
+    tables: Sequence[tuple[Float32, Float32 | None]]
 
     @property
     def text_width(self) -> int:
@@ -138,15 +76,64 @@ class TreeHeads:
     def best_labels(
         self, states: Float32, k: int, *, mask: LabelMask | None = None, threads: int | None = None
     ) -> TopK:
-        """The k best columns of each document; nodes without an allowed label are skipped."""
-        allowed = self._everything if mask is None else self._masked(mask)
-        keep = [max(pair) for pair in zip(self.kept, allowed.needed(k), strict=True)]
+        """The k best columns in ``mask`` for each document; -1 where there are fewer."""
+        columns = np.full((len(states), k), -1, np.int32)
+        scores = np.full(columns.shape, -np.inf, np.float32)
+        counts = np.zeros(len(states), np.int32)
         vectors = self.reader.vectors(states)
-        blocks = []
-        for start in range(0, len(states), DOCUMENTS_AT_ONCE):
-            block = [level[start : start + DOCUMENTS_AT_ONCE] for level in vectors]
-            blocks.append(self._search(block, k, keep, allowed, threads))
-        return _stacked(blocks, k)
+        step = max(1, min(DOCUMENTS_AT_ONCE, LOGITS_AT_ONCE // len(self.tables[0][0])))
+        for start in range(0, len(states), step):
+            rows = slice(start, start + step)
+            best = self._search([level[rows] for level in vectors], k, mask, threads)
+            width = best.columns.shape[1]
+            columns[rows, :width], scores[rows, :width] = best.columns, best.scores
+            counts[rows] = best.counts
+        return TopK(columns, scores, counts)
+
+    def _first_logits(self, vectors: Float32) -> Float32:
+        weight, bias = self.tables[0]
+        logits = product(vectors, weight)
+        return logits if bias is None else logits + bias
+
+    def _search(
+        self, vectors: list[Float32], k: int, mask: LabelMask | None, threads: int | None
+    ) -> TopK:
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class FlatHead(Heads):
+    """Scores every label (or cluster), with probabilities or plain margins."""
+
+    probabilities: bool = True
+
+    def _search(
+        self, vectors: list[Float32], k: int, mask: LabelMask | None, threads: int | None
+    ) -> TopK:
+        logits = self._first_logits(vectors[-1])
+        if mask is not None:
+            logits[:, ~mask.allowed] = -np.inf
+        best = top_k(logits, k, threads=threads)
+        return best._replace(scores=expit(best.scores)) if self.probabilities else best
+
+
+@dataclass(eq=False)
+class TreeHeads(Heads):
+    """A table per level of a label tree; each level scores the children of the best nodes above.
+
+    A label's score is its probability, times that of its cluster if ``weighted``. Nodes without an
+    allowed label are skipped.
+    """
+
+    tree: LabelTree
+    kept: Sequence[int]
+    weighted: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.tables) != len(self.tree.widths) or len(self.kept) != len(self.tables) - 1:
+            raise ModelFormatError("the heads have other levels than the label tree")
+        self._everything = _Allowed(self.tree, None)
+        self._last: tuple[LabelMask, _Allowed] | None = None
 
     def _masked(self, mask: LabelMask) -> _Allowed:
         """Computed once for the batches of a call, which all have the same mask."""
@@ -155,17 +142,11 @@ class TreeHeads:
         return self._last[1]
 
     def _search(
-        self,
-        vectors: list[Float32],
-        k: int,
-        keep: Sequence[int],
-        allowed: _Allowed,
-        threads: int | None,
+        self, vectors: list[Float32], k: int, mask: LabelMask | None, threads: int | None
     ) -> TopK:
-        weight, bias = self.tables[0]
-        logits = product(vectors[0], weight)
-        if bias is not None:
-            logits += bias
+        allowed = self._everything if mask is None else self._masked(mask)
+        keep = [max(pair) for pair in zip(self.kept, allowed.needed(k), strict=True)]
+        logits = self._first_logits(vectors[0])
         logits[:, ~allowed.levels[0]] = -np.inf
         best = top_k(logits, keep[0], threads=threads)
         last = len(self.tables) - 1
@@ -224,9 +205,8 @@ class _Allowed:
     def __init__(self, tree: LabelTree, mask: LabelMask | None) -> None:
         flags = np.ones(tree.labels, bool) if mask is None else mask.allowed[tree.leaf_labels]
         self.levels = [flags]
-        self._children: list[
-            Any
-        ] = []  # allowed children of the nodes above each level but the first
+        # Numbers of allowed children of the nodes above each level but the first.
+        self._children: list[Any] = []
         for level in range(len(tree.widths) - 1, 0, -1):
             counts = np.diff(offsets(self.levels[0])[tree.children(level)])
             self._children.insert(0, counts)
@@ -237,25 +217,20 @@ class _Allowed:
         return nodes_needed(self._children, k)
 
 
-def heads_from_part(part: Part, tree: LabelTree | None) -> FlatHead | TreeHeads:
+def heads_from_part(part: Part, tree: LabelTree | None) -> Heads:
     """The heads that an exported folder describes."""
     config, arrays = part.config, part.arrays
-    reader = Reader(
-        config["reads"],
-        arrays.get("read/weight"),
-        arrays.get("read/bias"),
-        sigmoid=config["sigmoid"],
-    )
-    if config["kept"] is None:
-        weight, bias = arrays["tables/0/weight"], arrays["tables/0/bias"]
-        return FlatHead(reader, weight, bias, probabilities=config["probabilities"])
-    if tree is None:
-        raise ModelFormatError("the folder has heads over a label tree, but no tree")
+    read = (arrays.get("read/weight"), arrays.get("read/bias"))
+    reader = Reader(config["reads"], *read, sigmoid=config["sigmoid"])
     tables = [
         (arrays[f"tables/{level}/weight"], arrays.get(f"tables/{level}/bias"))
-        for level in range(len(config["kept"]) + 1)
+        for level in range(len(config["kept"] or ()) + 1)
     ]
-    return TreeHeads(reader, tree, tables, kept=config["kept"], weighted=config["weighted"])
+    if config["kept"] is None:
+        return FlatHead(reader, tables, config["probabilities"])
+    if tree is None:
+        raise ModelFormatError("the folder has heads over a label tree, but no tree")
+    return TreeHeads(reader, tables, tree, config["kept"], config["weighted"])
 
 
 def product(vectors: Float32, weight: Float32) -> Float32:
@@ -272,20 +247,3 @@ def product(vectors: Float32, weight: Float32) -> Float32:
 
 def _joined(states: Float32) -> Float32:
     return np.ascontiguousarray(states).reshape(len(states), -1)
-
-
-def _stacked(blocks: Sequence[TopK], k: int) -> TopK:
-    """Blocks of documents as one; narrow blocks are filled with column -1."""
-    width = min(k, max((best.columns.shape[1] for best in blocks), default=0))
-
-    def joined(arrays: list[Any], filler: float, dtype: Any) -> Any:
-        wide = [
-            np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=filler)
-            for array in arrays
-        ]
-        return np.concatenate([np.zeros((0, width), dtype), *wide])
-
-    columns = joined([best.columns for best in blocks], -1, np.int32)
-    scores = joined([best.scores for best in blocks], -np.inf, np.float32)
-    counts = np.concatenate([np.zeros(0, np.int32), *(best.counts for best in blocks)])
-    return TopK(columns, scores, counts)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.errors import MissingExtraError, UnsupportedError
+from labelgrove.errors import UnsupportedError
 from labelgrove.exporting import onnx_encoder
 
 SMALLEST_WIDTH = 32  # narrower matrices cost little, and their scales would be as large
@@ -33,10 +33,8 @@ def write_int8(source: Path, target: Path, examples: Sequence[Mapping[str, Any]]
 
     ``examples`` are inputs by name that show which channels are large; they need not be real texts.
     """
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingExtraError("export", "exporting a model") from error
+    import onnx
+
     model = onnx.load(source)
     _Rewriting(model.graph, channel_sizes(source, examples)).run()
     if all(known.domain != MICROSOFT for known in model.opset_import):

@@ -6,12 +6,10 @@ Nothing here imports torch or transformers.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from labelgrove.calibrating.calibration import Calibration
-from labelgrove.core.params import to_toml
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.facts import TrainingFacts
@@ -27,6 +25,7 @@ from labelgrove.model.explanation import Question
 from labelgrove.scores.predictions import Predictions
 
 RUNTIME = "onnx"
+CONFIG = "config.toml"  # for people
 
 
 class ExportedModel(Estimator):
@@ -95,46 +94,19 @@ class ExportedModel(Estimator):
         parts = {name: part for name, part in self.stored.items() if name != "calibration"}
         if self.calibration_ is not None:
             parts["calibration"] = self.calibration_.state()
-        write_exported(
+        parts["labels"] = self.index_.state()
+
+        def copy_files(folder: Path) -> None:
+            for name in (GRAPH, WEIGHTS, TOKENIZER, CONFIG):
+                if (self.folder / name).exists():
+                    shutil.copyfile(self.folder / name, folder / name)
+
+        save_model(
             path,
             method=self.method,
             params=self.params,
             metadata=self.metadata,
-            parts=parts | {"labels": self.index_.state()},
-            files=lambda folder: _copy_files(self.folder, folder),
+            parts=parts,
+            extra=copy_files,
             overwrite=overwrite,
         )
-
-
-def write_exported(
-    path: str | Path,
-    *,
-    method: str,
-    params: dict[str, Any],
-    metadata: dict[str, Any],
-    parts: dict[str, Part],
-    files: Callable[[Path], None],
-    overwrite: bool = False,
-) -> None:
-    """Writes an exported model's folder; ``files`` writes graph and tokenizer into it."""
-
-    def write(folder: Path) -> None:
-        text = to_toml({"method": method} | params)
-        (folder / "config.toml").write_text(text, encoding="utf-8")
-        files(folder)
-
-    save_model(
-        path,
-        method=method,
-        params=params,
-        metadata=metadata | {"runtime": RUNTIME},
-        parts=parts,
-        extra=write,
-        overwrite=overwrite,
-    )
-
-
-def _copy_files(source: Path, target: Path) -> None:
-    for name in (GRAPH, WEIGHTS, TOKENIZER):
-        if (source / name).exists():
-            shutil.copyfile(source / name, target / name)

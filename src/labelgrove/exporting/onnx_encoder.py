@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,26 +37,23 @@ class OnnxEncoder:
         self._lock = threading.Lock()
         self._session: Any = None
         self._threads = 0
-        self._tokenizer: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Sessions cannot be pickled; another process opens the files again.
         return type(self), (self.folder, self.settings)
 
-    @property
+    @cached_property
     def tokenizer(self) -> Any:
         """The ``tokenizers.Tokenizer`` of the folder."""
-        if self._tokenizer is None:
-            try:
-                from tokenizers import Tokenizer
-            except ImportError as error:
-                raise MissingExtraError("onnx", "an exported model") from error
-            file = self.folder / TOKENIZER
-            try:
-                self._tokenizer = Tokenizer.from_str(file.read_text(encoding="utf-8"))
-            except Exception as error:  # the library raises plain Exception
-                raise ModelFormatError(f"{file}: cannot be read ({error})") from error
-        return self._tokenizer
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise MissingExtraError("onnx", "an exported model") from error
+        file = self.folder / TOKENIZER
+        try:
+            return Tokenizer.from_str(file.read_text(encoding="utf-8"))
+        except Exception as error:  # the library raises plain Exception
+            raise ModelFormatError(f"{file}: cannot be read ({error})") from error
 
     def tokens(self, texts: Any, *, threads: int | None = None) -> Tokens:
         """Token ids of texts, as in training."""
@@ -109,13 +107,12 @@ class OnnxRunner:
     ) -> tuple[Any, Any, Any]:
         """Columns and scores of the k best labels, and, if asked for, the text vectors."""
         k = k if mask is None else min(k, len(mask))
-        columns = np.full((len(tokens), k), -1, np.int32)
-        scores = np.full(columns.shape, -np.inf, np.float32)
+        columns = np.empty((len(tokens), k), np.int32)
+        scores = np.empty(columns.shape, np.float32)
         texts = np.zeros((len(tokens), self.heads.text_width if vectors else 0), np.float32)
         for rows, states in self.encoder.states(tokens, threads=self.threads):
             best = self.heads.best_labels(states, k, mask=mask, threads=self.threads)
-            columns[rows, : best.columns.shape[1]] = best.columns
-            scores[rows, : best.columns.shape[1]] = best.scores
+            columns[rows], scores[rows] = best.columns, best.scores
             if vectors:
                 texts[rows] = self.heads.text(states)
         return columns, scores, texts

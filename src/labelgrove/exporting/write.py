@@ -6,17 +6,18 @@ import tempfile
 from pathlib import Path
 from typing import Literal, get_args
 
+from labelgrove.core.params import to_toml
 from labelgrove.core.part import Part
 from labelgrove.disk.bundle import read_manifest
+from labelgrove.disk.model_folder import save_model
 from labelgrove.errors import ConfigError, MissingExtraError, UnsupportedError
-from labelgrove.exporting.model import ExportedModel, write_exported
+from labelgrove.exporting.model import CONFIG, RUNTIME, ExportedModel
 from labelgrove.exporting.onnx_encoder import GRAPH, TOKENIZER
 from labelgrove.methods import load_folder
 from labelgrove.model.interface import Model
 from labelgrove.scores.predictor import check_fitted
 
 Precision = Literal["fp32", "int8"]
-EXPORTED = "this model is already exported; export the original model"
 
 
 def export(
@@ -41,10 +42,13 @@ def export(
         raise ConfigError(f"format: only onnx can be written, got {format!r}")
     if precision not in get_args(Precision):
         raise ConfigError(f"precision: must be fp32 or int8, got {precision!r}")
+    exported = isinstance(model, ExportedModel)
     if isinstance(model, (str, Path)):
-        model = load_exportable(model)
-    if isinstance(model, ExportedModel):
-        raise UnsupportedError(EXPORTED)
+        exported = "runtime" in read_manifest(model, kind="model").get("metadata", {})
+    if exported:
+        raise UnsupportedError("this model is already exported; export the original model")
+    if isinstance(model, (str, Path)):
+        model = load_folder(model)
     if not isinstance(model, Model):
         raise ConfigError(f"export: needs a model or a model folder, got {type(model).__name__}")
     check_fitted(model)
@@ -54,9 +58,11 @@ def export(
         from labelgrove.exporting.int8 import write_int8
     except ImportError as error:
         raise MissingExtraError("export", "exporting a model") from error
-    encoder = pieces.encoder
+    encoder, params = pieces.encoder, model.to_config()
+    config = to_toml({"method": model.method} | params)
 
     def write_files(target: Path) -> None:
+        (target / CONFIG).write_text(config, encoding="utf-8")
         (target / TOKENIZER).write_text(encoder.tokenizer.to_str(), encoding="utf-8")
         with tempfile.TemporaryDirectory() as temporary:
             graph = (target if precision == "fp32" else Path(temporary)) / GRAPH
@@ -75,19 +81,12 @@ def export(
         "pad_left": encoder.pad_left,
         "report": dict(model.report_) or None,
     }
-    write_exported(
+    save_model(
         folder,
         method=model.method,
-        params=model.to_config(),
-        metadata={"precision": precision, "timings": {}},
+        params=params,
+        metadata={"precision": precision, "timings": {}, "runtime": RUNTIME},
         parts=parts | {"encoder": Part(about)},
-        files=write_files,
+        extra=write_files,
         overwrite=overwrite,
     )
-
-
-def load_exportable(path: str | Path) -> Model:
-    """The model of a folder, unless it is an exported one."""
-    if "runtime" in read_manifest(path, kind="model").get("metadata", {}):
-        raise UnsupportedError(EXPORTED)
-    return load_folder(path)

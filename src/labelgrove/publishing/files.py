@@ -19,14 +19,7 @@ PATH_KEYS = ("encoder", "text_encoder")
 
 
 def published_files(folder: str | Path) -> dict[str, bytes | Path]:
-    """The files to publish by their names in the folder: their paths, or new content.
-
-    >>> import tempfile; from labelgrove import Linear
-    >>> folder = Path(tempfile.mkdtemp()) / "model"
-    >>> Linear().fit(["red", "blue"], [["a"], ["b"]]).save(folder)
-    >>> sorted(published_files(folder))[:3]
-    ['config.toml', 'labels.json', 'labels.safetensors']
-    """
+    """The files to publish by their names in the folder: their paths, or new content."""
     folder = Path(folder)
     manifest = read_manifest(folder, kind="model")
     files: dict[str, bytes | Path] = {name: folder / name for name in manifest["files"]}
@@ -54,11 +47,7 @@ def published_files(folder: str | Path) -> dict[str, bytes | Path]:
 
 
 def without_paths(value: Any) -> Any:
-    """Settings in which encoders' paths are cut to their last part.
-
-    >>> without_paths({"encoder": {"encoder": "/home/me/gte-small", "max_tokens": 8}})
-    {'encoder': {'encoder': 'gte-small', 'max_tokens': 8}}
-    """
+    """Settings in which encoders' paths are cut to their last part."""
     if isinstance(value, list):
         return [without_paths(entry) for entry in value]
     if not isinstance(value, dict):
@@ -72,11 +61,7 @@ def without_paths(value: Any) -> Any:
 
 
 def plain_name(encoder: str) -> str:
-    """The encoder's name; of a folder only its last part.
-
-    >>> plain_name("/home/me/gte-small"), plain_name("C:\\\\models\\\\e"), plain_name("org/name")
-    ('gte-small', 'e', 'org/name')
-    """
+    """The encoder's name; of a folder only its last part."""
     for kind in (PurePosixPath, PureWindowsPath):
         path = kind(encoder)
         # An id on the Hub has at most one slash and begins with neither dots nor a tilde.

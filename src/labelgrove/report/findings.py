@@ -121,17 +121,9 @@ def sibling_confusion(
     pairs, counts = np.unique(true * columns + confused, return_counts=True)
     best = np.lexsort((pairs, -counts))[:most]
     all_missed = np.bincount(missed, minlength=columns)
-    return SiblingConfusion(
-        tuple(
-            Confusion(int(t), int(p), int(n), int(all_missed[t]))
-            for t, p, n in zip(
-                pairs[best] // columns, pairs[best] % columns, counts[best], strict=True
-            )
-        ),
-        total,
-        int((matches > 0).sum()),
-        leaves,
-    )
+    found = zip(*np.divmod(pairs[best], columns), counts[best], strict=True)
+    confusions = [Confusion(int(t), int(p), int(n), int(all_missed[t])) for t, p, n in found]
+    return SiblingConfusion(tuple(confusions), total, int((matches > 0).sum()), leaves)
 
 
 def missed_labels(judged: Judged, k: int) -> tuple[Int64, Int64]:

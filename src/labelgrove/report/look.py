@@ -16,11 +16,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\uff
 
 @cache
 def colours() -> dict[str, str]:
-    """The light colours of the stylesheet by their names.
-
-    >>> colours()["ink"]
-    '#1c2420'
-    """
+    """The light colours of the stylesheet by their names."""
     css = LOOK.read_text(encoding="utf-8")
     return dict(re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}),", css))
 
@@ -31,11 +27,7 @@ def printable(text: str) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """At most ``length`` characters of a text, with white space turned into single spaces.
-
-    >>> shortened("one  two three", 8)
-    'one two…'
-    """
+    """At most ``length`` characters of a text, with white space turned into single spaces."""
     # A text may be megabytes long: only look at as much as could be shown.
     words = " ".join(text[: 4 * length].split())
     if len(words) <= length and len(text) <= 4 * length:
@@ -44,22 +36,14 @@ def shortened(text: str, length: int) -> str:
 
 
 def percent(value: float, *, signed: bool = False) -> str:
-    """A fraction in percent, without the percent sign; a dash where it is undefined.
-
-    >>> percent(0.5), percent(0.012, signed=True), percent(float("nan"))
-    ('50.00', '+1.20', '–')
-    """
+    """A fraction in percent, without the percent sign; a dash where it is undefined."""
     if math.isnan(value):
         return "–"
     return f"{100 * value:+.2f}" if signed else f"{100 * value:.2f}"
 
 
 def duration(seconds: float) -> str:
-    """A time that is easy to read.
-
-    >>> duration(0.012), duration(12.3), duration(75), duration(9000)
-    ('12 ms', '12.3 s', '1 min 15 s', '2 h 30 min')
-    """
+    """A time that is easy to read, such as 12 ms, 12.3 s, 1 min 15 s or 2 h 30 min."""
     if seconds < 0.9995:
         return f"{1000 * seconds:.3g} ms"
     if seconds < 59.95:

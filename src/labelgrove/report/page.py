@@ -15,7 +15,6 @@ from labelgrove.metrics.bins import HEAD_ABOVE, TAIL_UP_TO
 from labelgrove.report.figures import BIN_RANGES, figures, stage_timings
 from labelgrove.report.look import LOOK, duration, percent, printable, shortened
 from labelgrove.report.measuring import Report
-from labelgrove.report.runs import Run
 
 TEMPLATES = Path(__file__).with_name("templates")
 TILES = ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10")
@@ -24,14 +23,7 @@ MOST_LABELS = 12
 
 
 def to_html(report: Report) -> str:
-    """The page of a report.
-
-    >>> from labelgrove import Corpus, Linear
-    >>> from labelgrove.report import measure_report
-    >>> corpus = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
-    >>> to_html(measure_report(Linear().fit(corpus), corpus))[:15]
-    '<!DOCTYPE html>'
-    """
+    """The page of a report."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -65,7 +57,11 @@ def to_html(report: Report) -> str:
         documents=list(_documents(report)),
         timings=[stage_timings(run) for run in report.runs],
         sizes=[None if run.folder is None else model_size(run.folder) for run in report.runs],
-        settings=[(run.name, _settings(run)) for run in report.runs if _settings(run)],
+        settings=[
+            (run.name, to_toml({"method": run.model.method} | run.model.to_config()))
+            for run in report.runs
+            if run.model is not None
+        ],
         notes=list(dict.fromkeys(note for e in report.evaluations for note in e.notes)),
         bin_ranges=BIN_RANGES,
         tail_up_to=TAIL_UP_TO,
@@ -106,9 +102,3 @@ def _documents(report: Report) -> Iterator[dict[str, Any]]:
             "others": [f"and {more:,} more"] * (more > 0)
             + [f"and {unknown:,} that did not occur in training"] * (unknown > 0),
         }
-
-
-def _settings(run: Run) -> str:
-    if run.model is None:
-        return ""
-    return to_toml({"method": run.model.method} | run.model.to_config())

@@ -68,15 +68,8 @@ def predicted(
     model.predict(corpus.take(range(min(1, len(corpus)))), k=k, threads=threads or 0)
     wall, cpu = time.perf_counter(), time.process_time()
     predictions = model.predict(corpus, k=k, threads=threads or 0)
-    return Run(
-        name or model.method,
-        predictions,
-        model,
-        folder,
-        time.perf_counter() - wall,
-        time.process_time() - cpu,
-        peak_rss(),
-    )
+    costs = time.perf_counter() - wall, time.process_time() - cpu, peak_rss()
+    return Run(name or model.method, predictions, model, folder, *costs)
 
 
 def named(against: Mapping[str, Any] | Sequence[Any]) -> list[tuple[str | None, Any]]:

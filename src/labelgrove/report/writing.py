@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
-from labelgrove.errors import MissingExtraError
-from labelgrove.metrics import Propensity
+from labelgrove.data.inputs import check_k, check_known_labels
+from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.metrics import Propensity, compare, evaluate
+from labelgrove.metrics.ranking import judge
 from labelgrove.report.figures import figures
-from labelgrove.report.measuring import Report, measure_report
+from labelgrove.report.measuring import CUTOFFS, FAMILIES, Report
 from labelgrove.report.page import to_html
+from labelgrove.report.runs import named, on_one_index, predicted, with_unique_names
 
 
 def write_report(
     model: Any,
     data: Corpus | str | Path,
-    out: str | Path,
+    out: str | Path | None,
     *,
     against: Mapping[str, Any] | Sequence[Any] = (),
     k: int = 10,
@@ -38,6 +44,7 @@ def write_report(
     - ``model``: a fitted model, a model folder, ``Predictions``, or a file that ``predict`` wrote.
     - ``data``: a Corpus or a file with the true labels. The report shows the beginnings of the
       texts of the ``worst`` most wrong documents; ``worst=0`` shows no text.
+    - ``out``: the HTML file; None writes no file.
     - ``against``: other such runs on the same documents, as a list or a mapping from names.
     - ``k``: the largest k of the curves. ``intervals``: bootstrap resamples; None for no intervals.
     - ``training``: number and label frequencies of the training documents, if no model knows
@@ -50,28 +57,77 @@ def write_report(
     >>> write_report(Linear().fit(corpus), corpus, file).evaluations[0]["P@1"]
     1.0
     """
-    check_extra()  # before the work, not after it
-    report = measure_report(
-        model,
-        data,
-        against=against,
-        k=k,
-        intervals=intervals,
-        worst=worst,
-        name=name,
-        title=title,
-        data_name=data_name,
-        propensity=propensity,
-        training=training,
-        threads=threads,
-    )
-    from labelgrove.formats.files import replacing
+    if out is not None:
+        check_extra()  # before the work, not after it
+    check_k(k)
+    if worst < 0:
+        raise ConfigError(f"worst must be at least 0, got {worst}")
+    if not isinstance(data, Corpus):
+        from labelgrove.formats import read_corpus
 
-    with replacing(out) as file:
-        file.write(to_html(report).encode("utf-8"))
+        data_name = data_name or Path(data).name
+        data = read_corpus(data)
+    if len(data) == 0:
+        raise DataError("cannot report: there are no documents")
+    if data.labels.nnz == 0 and not data.unknown.any():
+        raise DataError("cannot report: no document of the corpus has a label")
+    runs = [predicted(model, data, k=k, name=name, threads=threads)]
+    for other_name, other in named(against):
+        runs.append(predicted(other, data, k=k, name=other_name, threads=threads))
+    runs = on_one_index(with_unique_names(runs))
+    index = runs[0].predictions.index
+    truth = data.reindex(index)
+    check_known_labels(truth.labels, truth.unknown)
+    judged = tuple(judge(run.predictions, truth.labels, unknown=truth.unknown) for run in runs)
+    if training is None and runs[0].model is not None:
+        training = runs[0].model.facts_
+    training = _padded(training, len(index))
+    shared: dict[str, Any] = {"unknown": truth.unknown}
+    if training is not None:
+        shared |= {"train_frequencies": training.frequencies, "n_train": training.documents}
+        shared["propensity"] = propensity
+    depth = max(1, min(k, len(index)))
+    families = [f for f in FAMILIES if f != "PSP" or training is not None]
+    curves = [f"{family}@{k}" for family in families for k in range(1, depth + 1)]
+    table = [f"{family}@{k}" for family in families for k in CUTOFFS if k <= depth]
+    evaluations = [
+        evaluate(run.predictions, truth.labels, metrics=curves, intervals=resamples, **shared)
+        for run, resamples in [(runs[0], intervals or None), *((run, None) for run in runs[1:])]
+    ]
+    for place, run in enumerate(runs):
+        if run.model is not None and (note := run.model.facts_.warning(data)):
+            notes = (f"{run.name}: {note}", *evaluations[place].notes)
+            evaluations[place] = replace(evaluations[place], notes=notes)
+    shared |= {"metrics": table, "intervals": intervals or 1000}
+    subject = runs[0].predictions
+    comparisons = [compare(run.predictions, subject, truth.labels, **shared) for run in runs[1:]]
+    data_name = data_name or "the evaluated documents"
+    report = Report(
+        title=title or f"{runs[0].name} on {data_name}",
+        data_name=data_name,
+        corpus=data,
+        runs=tuple(runs),
+        judged=judged,
+        evaluations=tuple(evaluations),
+        comparisons=tuple(comparisons),
+        training=training,
+        depth=depth,
+        at=min(5, depth),
+        worst=worst,
+    )
+    if out is not None:
+        from labelgrove.formats.files import replacing
+
+        with replacing(out) as file:
+            file.write(to_html(report).encode("utf-8"))
     if png_folder is not None:
         write_pngs(report, png_folder)
     return report
+
+
+def measure_report(model: Any, data: Corpus | str | Path, **options: Any) -> Report:
+    """The numbers of a report without a file; ``options`` are those of :func:`write_report`."""
+    return write_report(model, data, None, **options)
 
 
 def write_pngs(report: Report, folder: str | Path) -> list[Path]:
@@ -92,3 +148,16 @@ def check_extra() -> None:
             importlib.import_module(package)
     except ImportError as error:
         raise MissingExtraError("report", "writing reports") from error
+
+
+def _padded(training: TrainingFacts | None, labels: int) -> TrainingFacts | None:
+    """Training facts for all columns: labels that only other runs know have no documents."""
+    if training is None:
+        return None
+    missing = labels - len(training.frequencies)
+    if missing < 0:
+        raise DataError(
+            f"training has frequencies of {len(training.frequencies):,} labels, "
+            f"the runs have {labels:,}"
+        )
+    return replace(training, frequencies=np.pad(training.frequencies, (0, missing)))
