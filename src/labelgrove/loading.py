@@ -13,7 +13,10 @@ from labelgrove.publishing.hub import find_model
 
 
 def load(path: str | Path, **options: Any) -> Estimator:
-    """Any saved model, whatever its method; ``options`` go to the store (``verify="none"`` ...).
+    """Any saved model, whatever its method.
+
+    ``options`` are ``analyzer``, the text analyser of your own that the model was trained with, and
+    ``verify``, how much of the folder is compared with its checksums.
 
     >>> import tempfile; from labelgrove import Linear
     >>> folder = Path(tempfile.mkdtemp()) / "model"

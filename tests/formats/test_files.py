@@ -22,6 +22,7 @@ from labelgrove.formats import (
     write_corpus,
     write_label_table,
 )
+from labelgrove.formats import files as files_module
 from labelgrove.formats.files import EXTENSIONS, compression_of, open_bytes, replacing
 from labelgrove.formats.labels import index_with_names
 
@@ -294,3 +295,12 @@ def test_text_fields_have_a_default_and_may_be_several():
     assert ReadOptions(text_field=["a", "b"]).text_fields() == ("a", "b")
     with pytest.raises(ConfigError, match="text_field: must name at least one field"):
         ReadOptions(text_field=",").text_fields()
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz", "a.csv.gz", "a.tsv.gz"])
+def test_a_line_of_gigabytes_in_a_small_file_is_refused(tmp_path, name, monkeypatch):
+    monkeypatch.setattr(files_module, "MAX_LINE", 1 << 20)
+    header = b"text\tlabels\n" if ".tsv" in name else b"text,labels\n"
+    (tmp_path / name).write_bytes(gzip.compress(header + b"x" * (8 << 20)))
+    with pytest.raises(DataError, match=r"line 2: the line is longer than 1 MiB"):
+        read_corpus(tmp_path / name, options=ReadOptions(skip_bad=True))

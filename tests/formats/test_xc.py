@@ -300,3 +300,33 @@ def test_what_the_format_cannot_hold_is_refused(tmp_path):
     with pytest.raises(DataError, match="no texts; write xc"):
         write_corpus(weighted, tmp_path / "a.jsonl")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "format", "reason"),
+    [
+        ("1 2147483647 1\n0 0:1\n", "xc", "announces 2,147,483,647 features.*correct the first"),
+        ("1 1 100000000\n0 0:1\n", "xc", "announces 100,000,000 labels"),
+        ("0 2147483646:1\n", "svmlight", "announces 2,147,483,647 features.*n_features"),
+    ],
+)
+def test_a_few_bytes_cannot_ask_for_gigabytes(tmp_path, content, format, reason):
+    (tmp_path / "a.txt").write_text(content)
+    with pytest.raises(DataError, match=reason):
+        read_corpus(tmp_path / "a.txt", options=ReadOptions(format=format))
+
+
+def test_the_number_of_features_may_be_given(tmp_path):
+    (tmp_path / "a.txt").write_text("0 20000000:1\n")
+    with pytest.raises(DataError, match="announces 20,000,001 features"):
+        read_corpus(tmp_path / "a.txt", options=ReadOptions(format="svmlight"))
+    options = ReadOptions(format="svmlight", n_features=20_000_001)
+    assert read_corpus(tmp_path / "a.txt", options=options).features.terms == 20_000_001
+
+
+def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(xc_module, "CHUNK", 64)
+    monkeypatch.setattr(xc_module, "MAX_LINE", 1000)
+    (tmp_path / "a.txt").write_text("0 0:1\n0 " + "0:1 " * 1000)
+    with pytest.raises(DataError, match=r"line 2: the line is longer than"):
+        read_corpus(tmp_path / "a.txt", options=ReadOptions(format="svmlight"))

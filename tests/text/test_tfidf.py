@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-import types
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +17,6 @@ from hypothesis import strategies as st
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
-from labelgrove.text.feeding import text_analyzer
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 from reference import tfidf as reference
 
@@ -370,20 +367,3 @@ def test_own_analyzer_makes_tokens_and_ngrams() -> None:
         Tfidf(analyzer=lambda text: text).fit(["text"])
     with pytest.raises(DataError, match="text 0: the analyser must return strings"):
         Tfidf(analyzer=lambda text: [1]).fit(["text"])
-
-
-def test_named_analyzer_is_found_again_and_must_be_marked(monkeypatch: Any) -> None:
-    module = types.ModuleType("my_stemmers")
-    monkeypatch.setitem(sys.modules, "my_stemmers", module)
-    module.stems = lambda text: [word[:4] for word in text.split()]  # type: ignore[attr-defined]
-    tfidf = Tfidf(TfidfParams(analyzer="my_stemmers:stems"))
-    with pytest.raises(ConfigError, match="not marked"):
-        tfidf.fit(["library"])
-    text_analyzer(module.stems)
-    part = tfidf.fit(["library libraries"]).state()
-    assert Tfidf.from_state(part).transform(["librarian"]).nnz == 1
-    dangerous = Part({**part.config, "params": {"analyzer": "subprocess:getoutput"}}, part.arrays)
-    with pytest.raises(ConfigError, match="not marked"):
-        Tfidf.from_state(dangerous)
-    with pytest.raises(ConfigError, match="cannot be imported"):
-        Tfidf(TfidfParams(analyzer="no_such_module:f")).fit(["text"])

@@ -149,6 +149,13 @@ class Settings:
         from labelgrove.core.params import merge_settings, read_toml
 
         tables = merge_settings(read_toml(self.config) if self.config else {}, self.settings or [])
+        for setting in self.settings or []:
+            key, _, value = setting.partition("=")
+            if key.endswith(".analyzer") and ":" in value:
+                from labelgrove.text.feeding import import_analyzer
+
+                # Typed here, so it may be imported; a config file may come with a model folder.
+                import_analyzer(value.strip("\"'"))
         method = tables.pop("method", "ensemble" if "members" in tables else None)
         if self.method is not None and method not in (None, self.method):
             raise ConfigError(f"--method {self.method}, but {self.config} has method = {method!r}")

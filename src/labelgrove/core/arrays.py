@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from labelgrove import _native
+from labelgrove.core.structure import check_structure
 from labelgrove.errors import DataError
 
 Int32 = npt.NDArray[np.int32]
@@ -63,8 +64,12 @@ def as_csr(matrix: Any, *, name: str = "matrix") -> CSR:
     """
     given = checked_table(matrix, name=name)
     if sparse.issparse(given):
-        _check_structure(given, name)
-        csr = sparse.csr_array(given)
+        try:
+            csr = sparse.csr_array(given)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise DataError(f"{name}: SciPy cannot convert it to CSR ({error})") from error
+        if given.format != "csr":
+            check_structure(csr, name=name)
         if csr.dtype != np.float32:
             csr = csr.astype(np.float32)
     else:
@@ -79,7 +84,7 @@ def as_csr(matrix: Any, *, name: str = "matrix") -> CSR:
 
 
 def checked_table(matrix: Any, *, name: str) -> Any:
-    """A SciPy matrix as it is, anything else as an array; refuses all but tables of numbers."""
+    """A sound SciPy matrix as it is, anything else as an array; refuses all but numbers."""
     given = matrix
     if not sparse.issparse(matrix):
         try:
@@ -88,6 +93,8 @@ def checked_table(matrix: Any, *, name: str) -> Any:
             raise DataError(f"{name} must have rows of equal length ({error})") from error
     if given.ndim != 2:
         raise DataError(f"{name} must have two dimensions, got shape {given.shape}")
+    if sparse.issparse(given):
+        check_structure(given, name=name)
     if given.dtype.kind not in "biuf":
         raise DataError(f"{name} must hold numbers, got dtype {given.dtype}")
     return given
@@ -140,21 +147,6 @@ def matrix_parts(matrix: Any, *, name: str = "matrix") -> CsrParts:
     return csr_parts(as_csr(matrix, name=name), name=name)
 
 
-def _check_structure(matrix: Any, name: str) -> None:
-    """Refuses row pointers that would make SciPy itself read or write out of bounds."""
-    if matrix.format == "csr":
-        pointers = matrix.indptr
-        sound = len(pointers) == matrix.shape[0] + 1 and pointers[0] == 0
-        used = min(len(matrix.indices), len(matrix.data))
-        if not sound or pointers[-1] > used or np.any(pointers[1:] < pointers[:-1]):
-            raise DataError(f"{name}: indptr is not a valid CSR row pointer")
-    elif matrix.format in ("csc", "bsr"):  # converting these looks up their indices, too
-        try:
-            matrix.check_format(full_check=True)
-        except ValueError as error:
-            raise DataError(f"{name}: not a valid sparse matrix ({error})") from error
-
-
 def csr_arrays(matrix: CSR, prefix: str) -> dict[str, npt.NDArray[Any]]:
     """A CSR matrix as named arrays of a Part; :func:`csr_from_arrays` reads them."""
     parts = csr_parts(matrix, name=prefix)._asdict()
@@ -167,7 +159,9 @@ def csr_from_arrays(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> CSR:
     indptr, indices, data, shape = (
         arrays[f"{prefix}.{name}"] for name in ("indptr", "indices", "data", "shape")
     )
-    return narrow_csr(data, indices, indptr, tuple(shape.tolist()))
+    matrix = narrow_csr(data, indices, indptr, tuple(shape.tolist()))
+    check_structure(matrix, name=prefix)
+    return matrix
 
 
 def narrow_csr(data: Float32, indices: Int32, indptr: Int64, shape: tuple[int, int]) -> CSR:

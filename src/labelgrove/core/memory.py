@@ -7,9 +7,10 @@ import re
 import sys
 from pathlib import Path
 
-from labelgrove.errors import ConfigError, ResourceError
+from labelgrove.errors import ConfigError, DataError, ResourceError
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+_ANNOUNCED_PER_BYTE = 64
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _GROUP_FILES_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 _GROUP_FILES_2 = ("memory.max", "memory.current", "inactive_file")
@@ -68,6 +69,20 @@ def available_memory() -> int | None:
     return free if left is None else min(free, left)
 
 
+def free_memory() -> int | None:
+    """Bytes that this process may still take: free ones, within :func:`limit_memory`."""
+    free = available_memory()
+    if sys.platform != "linux":
+        return free
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    if limit == resource.RLIM_INFINITY:
+        return free
+    left = max(limit - 1024 * (_proc_value(Path("/proc/self/status"), "VmData:") or 0), 0)
+    return left if free is None else min(free, left)
+
+
 def require(
     budget: str | int | None, estimate: int, what: str, *, advice: str | None = None
 ) -> None:
@@ -76,7 +91,7 @@ def require(
     Without a budget the limit is the memory that is free now.
     """
     if budget is None:
-        limit, words = available_memory(), "free now is"
+        limit, words = free_memory(), "free now is"
     else:
         limit, words = parse_size(budget), "the memory limit is"
     if limit is not None and estimate > limit:
@@ -84,6 +99,24 @@ def require(
             f"{what} needs about {format_size(estimate)} but {words} {format_size(limit)}; "
             f"{advice or 'raise the limit, take a smaller setting or a machine with more memory'}"
         )
+
+
+def check_announced(
+    count: int, size: int, what: str, *, file: str | Path, harmless: int = 1 << 24, advice: str = ""
+) -> None:
+    """Raises an error if a file of ``size`` bytes announces far more than it can contain.
+
+    Work arrays have one number per row and column, so a header of a few bytes could ask for
+    gigabytes. A part of a large data set may announce the whole: up to ``harmless`` is fine.
+    """
+    if count > max(harmless, _ANNOUNCED_PER_BYTE * size):
+        raise DataError(
+            f"announces {count:,} {what}, but contains only {size:,} bytes of data"
+            f"{advice and f'; {advice}'}",
+            file=file,
+        )
+    if count > harmless:
+        require(None, 8 * count, f"{file}: a work array for {count:,} {what}")
 
 
 def limit_memory(budget: int) -> None:

@@ -142,7 +142,7 @@ def read_manifest(path: str | Path, *, kind: str) -> dict[str, Any]:
         raise ModelFormatError(f"{folder}: no such folder{hint}")
     if not os.path.lexists(file):
         raise ModelFormatError(f"{folder}: not a labelgrove {kind} (it has no {MANIFEST})")
-    if _regular_size(folder, MANIFEST) > _MAX_MANIFEST:
+    if regular_size(folder, MANIFEST) > _MAX_MANIFEST:
         raise ModelFormatError(f"{file}: far too large for a manifest")
     manifest = jsonio.parse(_content(file), file=file)
     if not isinstance(manifest, dict) or manifest.get("format") != f"labelgrove-{kind}":
@@ -214,7 +214,7 @@ def _is_safe(name: str) -> bool:
     return not bad_characters and all(s not in ("", ".", "..") for s in name.split("/"))
 
 
-def _regular_size(folder: Path, name: str) -> int:
+def regular_size(folder: Path, name: str) -> int:
     """Size of a file, after checking that it is a plain file inside the folder."""
     file = folder / name
     try:
@@ -231,7 +231,7 @@ def _regular_size(folder: Path, name: str) -> int:
 
 def _check_file(folder: Path, name: str, entry: Mapping[str, Any], verify: Verify) -> None:
     file = folder / name
-    size = _regular_size(folder, name)
+    size = regular_size(folder, name)
     if size != entry["size"]:
         raise ModelFormatError(
             f"{file}: has {size:,} bytes but {entry['size']:,} were written; {_RESTORE}"

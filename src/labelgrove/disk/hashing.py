@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.strings import StringTable
+from labelgrove.core.structure import check_structure
 from labelgrove.disk.tensors import array_blocks
 from labelgrove.errors import ConfigError
 
@@ -145,6 +146,7 @@ def _add_array(digest: Any, array: npt.NDArray[Any]) -> None:
 
 
 def _sparse(value: Any) -> bytes:
+    check_structure(value)
     csr = value.tocsr()
     used = int(csr.indptr[-1])
     digest = hashlib.sha256(f"csr {csr.dtype.newbyteorder('<').str} {csr.shape}\0".encode())

@@ -5,6 +5,7 @@ Nothing here imports torch or transformers.
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -14,7 +15,8 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import texts_only
-from labelgrove.disk.model_folder import load_model, save_model
+from labelgrove.disk.bundle import regular_size
+from labelgrove.disk.model_folder import StoredModel, save_model
 from labelgrove.errors import ConfigError, ModelFormatError, UnsupportedError
 from labelgrove.exporting.engines import Engine, make_engine
 from labelgrove.exporting.onnx_encoder import GRAPH, TOKENIZER, WEIGHTS, OnnxEncoder
@@ -46,11 +48,13 @@ class ExportedModel(Estimator):
         self.n_jobs = n_jobs
 
     @classmethod
-    def load(cls, path: str | Path, **options: Any) -> Self:
-        """Reads a folder that ``labelgrove.export`` wrote; ``options`` as for any model."""
-        stored = load_model(path, **options)
+    def _from_stored(cls, stored: StoredModel) -> Self:
+        path = stored.path
         if stored.metadata.get("runtime") != RUNTIME:
             raise ConfigError(f"{path} is not an exported model; load it with labelgrove.load")
+        for name in (GRAPH, TOKENIZER, WEIGHTS):
+            if name != WEIGHTS or os.path.lexists(path / name):
+                regular_size(path, name)  # refuses links that lead out of the folder
         model, parts = cls(), stored.parts
         model.__dict__["method"] = stored.method  # a class constant in other models
         model.params, model.stored = stored.params, parts

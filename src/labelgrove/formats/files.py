@@ -26,6 +26,7 @@ from labelgrove.formats.documents import BadLine, ReadOptions, ReadReport
 
 STDIN = "-"
 BUFFER = 1 << 20
+MAX_LINE = 1 << 28  # bytes; a small compressed file can contain one line of gigabytes
 EXTENSIONS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
 PARTS = {
     "train": ("train", "trn"),
@@ -160,13 +161,21 @@ def damaged(error: Exception, file: Path | str, line: int | None = None) -> Data
     return DataError(reason, file=file, line=line)
 
 
+def line_too_long(path: Path | str, number: int) -> DataError:
+    """The error for a line that nobody wrote as one document."""
+    reason = f"is longer than {MAX_LINE >> 20} MiB; is this really a file with a document per line?"
+    return DataError(f"the line {reason}", file=path, line=number)
+
+
 def lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
     """Line numbers from 1 and lines without their ends; a byte order mark is removed."""
     number = 0
     with open_bytes(path) as stream:
         try:
-            for raw in stream:
+            while raw := stream.readline(MAX_LINE):
                 number += 1
+                if len(raw) == MAX_LINE:
+                    raise line_too_long(path, number)
                 if number == 1:
                     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                         raise DataError("is UTF-16; convert the file to UTF-8", file=path, line=1)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from labelgrove.core.arrays import CSR, as_csr, csr_parts
+from labelgrove.core.npz import read_npz
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.formats.building import TableBuilder, label_rows
@@ -140,13 +140,10 @@ def _label_index(files: PecosFiles, count: int, names: LabelTable | None) -> Lab
 def load_npz(path: Path) -> CSR:
     """A valid sparse matrix written by SciPy's ``save_npz``; pickled objects are refused."""
     try:
-        matrix = sparse.load_npz(path)
-        if hasattr(matrix, "check_format"):
-            # Converting a matrix with indices out of range would write outside of its arrays.
-            matrix.check_format(full_check=True)
-        csr = as_csr(matrix)
+        csr = as_csr(read_npz(path))
         csr_parts(csr)
-    except Exception as error:
-        # SciPy, NumPy and zipfile raise many kinds of errors for damaged files.
+    except DataError as error:
+        if error.file is not None:
+            raise
         raise DataError(f"is not a sparse matrix saved by SciPy: {error}", file=path) from error
     return csr

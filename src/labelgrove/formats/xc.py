@@ -19,11 +19,19 @@ import numpy.typing as npt
 
 from labelgrove._native import parse_xc_text
 from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.memory import check_announced
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import DataError
 from labelgrove.formats.building import make_csr, merge_repeated, no_documents
 from labelgrove.formats.documents import ReadOptions, ReadReport
-from labelgrove.formats.files import READ_ERRORS, damaged, open_bytes, refuse
+from labelgrove.formats.files import (
+    MAX_LINE,
+    READ_ERRORS,
+    damaged,
+    line_too_long,
+    open_bytes,
+    refuse,
+)
 from labelgrove.formats.labels import LabelTable, index_with_names
 
 CHUNK = 1 << 23
@@ -76,7 +84,7 @@ def read_xc(
 
 
 def _read_header(stream: io.BufferedReader, path: Path) -> Header:
-    line = stream.readline().removeprefix(codecs.BOM_UTF8)
+    line = stream.readline(CHUNK).removeprefix(codecs.BOM_UTF8)
     header = parse_header(line)
     if not line.strip():
         raise DataError("contains no documents", file=path)
@@ -109,14 +117,18 @@ class _Rows:
             self.feature_limit = header.features
         self.lines_read = 0 if header is None else 1
         self.bad_lines = 0
+        self.size = 0  # bytes read
         # Label counts, labels, feature counts, features, values.
         self.columns: list[list[npt.NDArray[Any]]] = [[], [], [], [], []]
 
     def read(self, stream: io.BufferedReader) -> None:
         rest = b"" if self.header else stream.read(3).removeprefix(codecs.BOM_UTF8)
         while block := stream.read(CHUNK):
+            self.size += len(block)
             chunk = rest + block if rest else block
             cut = chunk.rfind(b"\n") + 1
+            if cut == 0 and len(chunk) >= MAX_LINE:
+                raise line_too_long(self.path, self.lines_read + 1)
             self.parse(chunk, cut)
             rest = chunk[cut:]
         self.parse(rest, len(rest))
@@ -162,7 +174,10 @@ class _Rows:
             width = self.options.n_features
             if width is None:
                 width = int(features.max(initial=-1)) + 1
+                advice = "if that is right, set n_features (--read n_features=N)"
+                check_announced(width, self.size, "features", file=self.path, advice=advice)
         else:
+            self.check_header(self.header)
             ids = [str(number) for number in range(self.header.labels)]
             width = self.header.features
         matrix, repeated = merge_repeated(
@@ -174,6 +189,17 @@ class _Rows:
         if clean.nnz < wide.nnz:
             report.note(f"{self.path}: {wide.nnz - clean.nnz:,} repeated features were added up")
         return Corpus(None, as_csr(matrix), index_with_names(ids, names), features=clean)
+
+    def check_header(self, header: Header) -> None:
+        """Refuses a header that asks for gigabytes in a file of a few bytes."""
+        advice = "correct the first line"
+        for count, what, harmless in (
+            (header.features, "features", 1 << 24),
+            (header.labels, "labels", 1 << 22),  # each becomes a string
+        ):
+            check_announced(
+                count, self.size, what, file=self.path, harmless=harmless, advice=advice
+            )
 
     def checked_rows(
         self, label_counts: npt.NDArray[np.int64], feature_counts: npt.NDArray[np.int64]

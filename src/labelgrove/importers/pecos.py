@@ -6,7 +6,6 @@ the last row), ``C.npz`` (nodes x parents) and ``param.json``. Nothing in it is 
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from labelgrove.core.arrays import CSR, Int32, Int64
+from labelgrove.core.arrays import CSR, Int32, Int64, checked_table
 from labelgrove.core.jsonio import parse
-from labelgrove.errors import ModelFormatError
+from labelgrove.core.npz import read_npz
+from labelgrove.errors import DataError, ModelFormatError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import POST_PROCESSORS, SearchParams
 from labelgrove.ranking.ranker import Ranker
@@ -100,9 +100,8 @@ def _read_layer(folder: Path) -> _Layer:
 
 def _read_matrix(path: Path) -> CSR:
     try:
-        matrix = sparse.csc_array(sparse.load_npz(path))
-        matrix.check_format(full_check=True)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        matrix = sparse.csc_array(checked_table(read_npz(path), name=path.name))
+    except DataError as error:
         raise ModelFormatError(f"{path}: cannot be read as a sparse matrix: {error}") from error
     if not np.isfinite(matrix.data).all():
         raise ModelFormatError(f"{path}: contains NaN or infinity")

@@ -24,7 +24,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_threads
-from labelgrove.disk.model_folder import load_model, save_model
+from labelgrove.disk.model_folder import StoredModel, load_model, save_model
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
 from labelgrove.labels.masks import LabelMask, columns_of
@@ -39,6 +39,7 @@ from labelgrove.ranking.ranker import Ranker
 from labelgrove.scores.diversity import label_clusters
 from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.scores.predictor import check_fitted
+from labelgrove.text.feeding import TextAnalyzer, using_analyzer
 from labelgrove.text.tfidf import Tfidf
 
 if TYPE_CHECKING:  # a model without an encoder needs no torch
@@ -344,9 +345,21 @@ class Model(BaseEstimator):
         """Writes other files than parts into the model folder."""
 
     @classmethod
-    def load(cls, path: str | Path, **options: Any) -> Self:
-        """Reads a model folder that :meth:`save` wrote; ``options`` go to the store."""
+    def load(
+        cls, path: str | Path, *, analyzer: TextAnalyzer | None = None, **options: Any
+    ) -> Self:
+        """Reads a model folder that :meth:`save` wrote; ``options`` go to the store.
+
+        ``analyzer`` is the text analyser of your own that the model was trained with. The folder
+        has only its name.
+        """
         stored = load_model(path, **options)
+        with using_analyzer(analyzer):
+            return cls._from_stored(stored)
+
+    @classmethod
+    def _from_stored(cls, stored: StoredModel) -> Self:
+        path = stored.path
         if stored.method != cls.method:
             raise ConfigError(
                 f"{path} holds a {stored.method!r} model; load it with labelgrove.load(path)"
@@ -362,7 +375,7 @@ class Model(BaseEstimator):
         timings = stored.metadata.get("timings", {})
         model.timings_ = {name: Timing(**timing) for name, timing in timings.items()}
         model.use_device("auto")  # not the one it was trained on
-        model._restore(stored.parts, Path(path))
+        model._restore(stored.parts, path)
         return model
 
 

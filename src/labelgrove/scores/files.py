@@ -16,7 +16,7 @@ from scipy import sparse
 from labelgrove.core.arrays import as_csr
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
-from labelgrove.formats.files import open_bytes
+from labelgrove.formats.files import lines
 from labelgrove.formats.jsonl import json_line
 from labelgrove.scores.predictions import Predictions
 
@@ -69,26 +69,25 @@ def read_predictions(path: str | Path, corpus: Corpus) -> Predictions:
 
 
 def _rows(path: str | Path) -> Iterator[tuple[str | None, list[str], list[float]]]:
-    with open_bytes(path) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise DataError(f"not valid JSON ({error})", file=path, line=number) from None
-            if not isinstance(row, Mapping) or not isinstance(row.get("labels"), list):
-                raise DataError('needs "labels": [...]', file=path, line=number)
-            labels = [str(label) for label in row.get("label_ids", row["labels"])]
-            scores = row.get("scores") or [-float(rank) for rank in range(len(labels))]
-            if len(scores) != len(labels):
-                raise DataError(
-                    f"{len(labels)} labels but {len(scores)} scores", file=path, line=number
-                )
-            try:
-                numbers = [float(score) for score in scores]
-            except (TypeError, ValueError):
-                raise DataError("scores must be numbers", file=path, line=number) from None
-            row_id = row.get("id")
-            yield None if row_id is None else str(row_id), labels, numbers
+    for number, line in lines(path):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"not valid JSON ({error})", file=path, line=number) from None
+        if not isinstance(row, Mapping) or not isinstance(row.get("labels"), list):
+            raise DataError('needs "labels": [...]', file=path, line=number)
+        labels = [str(label) for label in row.get("label_ids", row["labels"])]
+        scores = row.get("scores") or [-float(rank) for rank in range(len(labels))]
+        if len(scores) != len(labels):
+            raise DataError(
+                f"{len(labels)} labels but {len(scores)} scores", file=path, line=number
+            )
+        try:
+            numbers = [float(score) for score in scores]
+        except (TypeError, ValueError):
+            raise DataError("scores must be numbers", file=path, line=number) from None
+        row_id = row.get("id")
+        yield None if row_id is None else str(row_id), labels, numbers
 
 
 def _row_order(row_ids: list[str | None], corpus: Corpus, path: str | Path) -> list[int]:

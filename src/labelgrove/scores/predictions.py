@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, as_csr, entry_rows
 from labelgrove.core.topk import lists_to_csr, top_k
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import ConfigError, DataError
@@ -172,8 +172,8 @@ class Predictions:
         [['b', 'a'], ['a']]
         """
         if sparse.issparse(pairs):
-            coo = pairs.tocoo()
-            rows, columns = coo.row.astype(np.int64), coo.col.astype(np.int64)
+            matrix = as_csr(pairs, name="pairs")
+            rows, columns = entry_rows(matrix), matrix.indices.astype(np.int64)
         else:
             given = np.asarray(pairs)
             if given.size == 0:

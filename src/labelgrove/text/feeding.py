@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import islice
 from typing import TypeAlias, TypeVar
 
@@ -18,15 +21,18 @@ Sink: TypeAlias = _native.TermCounter | _native.TfidfRows
 _Function = TypeVar("_Function", bound=TextAnalyzer)
 
 BUILT_IN_ANALYZERS = ("word", "space", "char", "char_wb")
+ANALYZERS = "LABELGROVE_ANALYZERS"  # the environment variable with names that may be imported
 _TEXTS_PER_BATCH = 4096
 _TOKEN_SEPARATOR = b"\xff"  # never in UTF-8; the kernels' text_analyze.hpp has the same
+_known: dict[str, TextAnalyzer] = {}
+_given: ContextVar[TextAnalyzer | None] = ContextVar("_given", default=None)
 
 
 def text_analyzer(function: _Function) -> _Function:
-    """Marks a function from a text to its tokens, so that params can name it as module:function.
+    """Makes a function from a text to its tokens known as ``module:function``.
 
-    A saved model finds it by that name. Only marked functions are called: a model from elsewhere
-    must not be able to run, say, ``subprocess:getoutput`` on your texts.
+    Params use that name, and a saved model stores it. Loading the model never imports anything:
+    import the module of the function first, or give the function to ``labelgrove.load``.
 
     >>> @text_analyzer
     ... def stems(text: str) -> list[str]:
@@ -35,25 +41,60 @@ def text_analyzer(function: _Function) -> _Function:
     >>> Tfidf(analyzer=stems).fit(["Library libraries"]).terms()
     ['libra']
     """
-    function.__labelgrove_text_analyzer__ = True  # type: ignore[attr-defined]
+    _known[f"{function.__module__}:{function.__qualname__}"] = function
     return function
 
 
-def find_analyzer(name: str) -> TextAnalyzer | None:
-    """The function that ``module:function`` names, or None for a built-in analyser."""
-    if name in BUILT_IN_ANALYZERS:
-        return None
+def import_analyzer(name: str) -> None:
+    """Imports ``module:function`` and makes it known; only for names that the user typed."""
     module_name, _, function_name = name.partition(":")
     try:
         function = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"analyzer {name!r} cannot be imported: {error}") from error
-    if not getattr(function, "__labelgrove_text_analyzer__", False):
+    if not callable(function):
+        raise ConfigError(f"analyzer {name!r} is not a function")
+    _known[name] = function
+
+
+@contextmanager
+def using_analyzer(function: TextAnalyzer | None) -> Iterator[None]:
+    """Gives every model that is loaded inside this function as its own analyser."""
+    if function is None:
+        yield
+        return
+    token = _given.set(function)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def given_analyzer() -> TextAnalyzer | None:
+    """The function of :func:`using_analyzer`."""
+    return _given.get()
+
+
+def find_analyzer(name: str) -> TextAnalyzer | None:
+    """The function that is known by this name, or None for a built-in analyser.
+
+    The name may come from a model folder, so it decides only which function the user has already
+    imported, given or listed in the environment. It is never imported for its own sake.
+    """
+    if name in BUILT_IN_ANALYZERS:
+        return None
+    if (given := given_analyzer()) is not None:
+        return given
+    if name not in _known and name in os.environ.get(ANALYZERS, "").split():
+        import_analyzer(name)
+    if name not in _known:
         raise ConfigError(
-            f"analyzer {name!r} is not marked as one; put "
-            "@labelgrove.text_analyzer above the function"
+            f"the text analyser {name!r} is not known here, and a name in a model or a setting is "
+            "never imported. If you trust that code, import its module first (with "
+            "@labelgrove.text_analyzer above the function), pass the function to "
+            f"labelgrove.load(path, analyzer=), or set {ANALYZERS}={name} for the command line"
         )
-    return function  # type: ignore[no-any-return]
+    return _known[name]
 
 
 def feed_texts(

@@ -22,7 +22,13 @@ from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
-from labelgrove.text.feeding import BUILT_IN_ANALYZERS, TextAnalyzer, feed_texts, find_analyzer
+from labelgrove.text.feeding import (
+    BUILT_IN_ANALYZERS,
+    TextAnalyzer,
+    feed_texts,
+    find_analyzer,
+    given_analyzer,
+)
 from labelgrove.text.unicode_tables import char_tables
 
 AUTO_MIN_DF_TEXTS = 1000
@@ -36,7 +42,7 @@ class TfidfParams(Params):
         "word",
         help="word: runs of word characters, space: split at the space character only (as PECOS), "
         "char: character n-grams, char_wb: those inside words, "
-        "module:function: your own, marked with @text_analyzer",
+        "module:function: your own, which must be imported already",
     )
     ngram_range: tuple[int, int] = param((1, 1), ge=1, help="shortest and longest n-gram")
     lowercase: bool = param(True, help="lower-case first")
@@ -97,10 +103,10 @@ class Tfidf:
     """Learns a vocabulary and idf weights from texts; turns texts into tf-idf rows.
 
     ``texts`` may be any iterable of strings, or a :class:`StringTable`, which is read in place.
-    ``analyzer`` is a function from a text to its tokens, used instead of ``params.analyzer``; it is
-    not saved with the model (name it in params as module:function for that). ``n_jobs`` is the
-    number of threads, None for all cores; it does not change the results. A fitted Tfidf may be
-    used from many threads.
+    ``analyzer`` is a function from a text to its tokens, used instead of ``params.analyzer``. No
+    function is saved: whoever loads the Tfidf must have it. ``n_jobs`` is the number of threads,
+    None for all cores; it does not change the results. A fitted Tfidf may be used from many
+    threads.
 
     >>> tfidf = Tfidf().fit(["red shoe", "red hat"])
     >>> tfidf.transform(["a shoe! A shoe, unseen"]).toarray().tolist()
@@ -171,8 +177,9 @@ class Tfidf:
     def state(self) -> Part:
         """Everything :meth:`from_state` needs."""
         fitted = self._get_fitted()
+        unnamed = fitted.analyzer is not None and fitted.params.analyzer in BUILT_IN_ANALYZERS
         return Part(
-            {"params": fitted.params.get_params(), "own_analyzer": self.analyzer is not None},
+            {"params": fitted.params.get_params(), "own_analyzer": unnamed},
             {"idf": fitted.idf} | fitted.vocabulary.arrays("vocabulary"),
         )
 
@@ -181,17 +188,20 @@ class Tfidf:
         cls, part: Part, *, analyzer: TextAnalyzer | None = None, n_jobs: int | None = None
     ) -> Tfidf:
         """A fitted Tfidf from :meth:`state`. One fitted with ``analyzer=`` needs it again here."""
-        if part.config.get("own_analyzer") and analyzer is None:
-            raise ConfigError(
-                "this model was fitted with a text analyser of its own, which is not saved: pass "
-                "the same function as analyzer=, or fit with params.analyzer='module:function'"
-            )
         params = TfidfParams.from_dict(part.config.get("params", {}), "tfidf")
+        analyzer = analyzer or find_analyzer(params.analyzer)
+        if part.config.get("own_analyzer"):
+            analyzer = analyzer or given_analyzer()
+            if analyzer is None:
+                raise ConfigError(
+                    "this model was fitted with a text analyser of its own, which is not saved: "
+                    "pass the same function as analyzer="
+                )
         tfidf = cls(params, analyzer=analyzer, n_jobs=n_jobs)
         try:
             tfidf._fitted = _Fitted.make(
                 params,
-                analyzer or find_analyzer(params.analyzer),
+                analyzer,
                 StringTable.from_arrays(part.arrays, "vocabulary"),
                 part.arrays["idf"],
             )
@@ -203,8 +213,9 @@ class Tfidf:
 
     def __getstate__(self) -> dict[str, Any]:
         # For copies and worker processes; the other side builds its own native table.
-        part = None if self._fitted is None else self.state()
-        return self.__dict__ | {"_fitted": part}
+        if self._fitted is None:
+            return dict(self.__dict__)
+        return self.__dict__ | {"_fitted": self.state(), "analyzer": self._fitted.analyzer}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         part = state["_fitted"]

@@ -27,6 +27,7 @@ from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFitte
 from labelgrove.methods import create
 from labelgrove.scores.merging import merge
 from labelgrove.text.tfidf import Tfidf
+from support.forging import forge_manifest
 from test_contract import planted, same, tiny_training
 
 SYLLABLES = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
@@ -308,3 +309,15 @@ def test_a_network_and_a_linear_model(tmp_path: Path) -> None:
     assert same(labelgrove.load(tmp_path / "m").predict(texts, k=3), model.predict(texts, k=3))
     few = ["colour red", "kind hat"]
     assert all(set(row) == set(few) for row in model.predict(texts, k=2, allow=few).names())
+
+
+def test_a_member_outside_the_folder_is_refused(tmp_path: Path) -> None:
+    Ensemble(members=[Linear(), Linear()]).fit(*planted(20)).save(tmp_path / "model")
+    member = tmp_path / "model" / "members" / "2"
+    member.rename(tmp_path / "elsewhere")
+    member.symlink_to(tmp_path / "elsewhere")
+    files = json.loads((tmp_path / "model" / "manifest.json").read_text())["files"]
+    listed = {name: entry for name, entry in files.items() if not name.startswith("members/2/")}
+    forge_manifest(tmp_path / "model", {"files": listed})
+    with pytest.raises(ModelFormatError, match="link to outside the folder"):
+        labelgrove.load(tmp_path / "model")

@@ -283,6 +283,27 @@ def test_a_damaged_part_is_refused(load: Load) -> None:
         Encoder.from_state(Part(part.config | {"model": {"model_type": "no such"}}, part.arrays))
 
 
+def test_stored_settings_cannot_name_code(load: Load) -> None:
+    part = load("bert").state()
+    named = {"attn_implementation": "someone/kernel", "_attn_implementation": "someone/kernel"}
+    named |= {"auto_map": {"AutoModel": "evil.Model"}, "experts_implementation": "someone/kernel"}
+    settings = part.config["model"] | named
+    encoder = Encoder.from_state(Part(part.config | {"model": settings}, part.arrays))
+    assert encoder.model.config._attn_implementation in ("sdpa", "eager")
+    assert not hasattr(encoder.model.config, "auto_map")
+
+
+def test_a_folder_with_python_files_does_not_run_them(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "a", "bert")
+    config = json.loads((folder / "config.json").read_text()) | {"model_type": "evil"}
+    config["auto_map"] = {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(ConfigError, match="encoder"):
+        load_encoder(EncoderParams(encoder=str(folder), max_tokens=8))
+    assert not (tmp_path / "ran").exists()
+
+
 def test_float16_files_are_loaded_as_float32(tmp_path: Path) -> None:
     folder = make_encoder(tmp_path / "half", "bert", half=True)
     encoder = load_encoder(EncoderParams(encoder=str(folder), max_tokens=8))

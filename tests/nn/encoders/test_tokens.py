@@ -13,11 +13,11 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from labelgrove.core.strings import StringTable
 from labelgrove.disk.bundle import read_bundle, write_bundle
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.nn.encoders import tokens as module
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from support.tiny_encoders import FAMILIES, make_tokenizer
@@ -134,3 +134,18 @@ def test_tokens_are_mapped_from_disk(tmp_path: Path) -> None:
     again = Tokens.from_state(part)
     assert again.ids is part.arrays["ids"]
     assert [again.row(i).tolist() for i in range(2)] == [tokens.row(i).tolist() for i in range(2)]
+
+
+def test_token_numbers_with_huge_gaps_are_refused() -> None:
+    far = Tokenizer(models.WordLevel({"red": 0, "blue": 2**31}, unk_token="red"))
+    with pytest.raises(ModelFormatError, match="only 2 tokens but numbers them up to 2,147,483,6"):
+        tokenize(["red"], far, 8)
+
+
+def test_token_numbers_beyond_the_type_are_refused() -> None:
+    plain = Tokenizer(models.WordLevel({"red": 0}, unk_token="red"))
+    plain.post_processor = processors.TemplateProcessing(
+        single="[X] $0", pair="[X] $A $B", special_tokens=[("[X]", 2**31)]
+    )
+    with pytest.raises(ModelFormatError, match="above 2\\^31"):
+        tokenize(["red"], plain, 8)

@@ -14,6 +14,7 @@ from labelgrove.core.callbacks import Callback, Reporter, Timing
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import hold_out, training_corpus
+from labelgrove.disk.bundle import MANIFEST, regular_size
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import (
     ConfigError,
@@ -261,10 +262,12 @@ class Ensemble(Estimator):
         config = parts["ensemble"].config
         self.rule_, self.weights_ = config["rule"], config["weights"]
         self.report_ = config["report"]
+        numbers = range(1, len(self.members) + 1)
+        for number in numbers:  # a member may be a link that leads out of the folder
+            regular_size(folder, f"{MEMBERS}/{number}/{MANIFEST}")
         # The ensemble's manifest lists the members' files, so these are already checked.
         self.members = [
-            load_folder(folder / MEMBERS / str(number), verify="none")
-            for number in range(1, len(self.members) + 1)
+            load_folder(folder / MEMBERS / str(number), verify="none") for number in numbers
         ]
         for member in self.members:
             if len(member.index_) != len(self.index_):

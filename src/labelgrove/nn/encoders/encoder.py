@@ -11,7 +11,7 @@ import functools
 import importlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -33,9 +33,11 @@ except ImportError as missing:
 
 __all__ = ["Encoder", "EncoderParams", "find_encoder", "load_encoder"]
 
-# Not stored; the last two belong to heads that are not ours.
+# Settings of transformers that are neither stored nor read; the labels belong to other heads.
 _UNSTORED = {"dtype", "torch_dtype", "transformers_version", "architectures"}
 _UNSTORED |= {"id2label", "label2id"}
+# These name code: classes in Python files, or kernels that transformers fetches from the Hub.
+_UNSTORED |= {"auto_map", "attn_implementation", "experts_implementation", "quantization_config"}
 
 
 class Encoder(torch.nn.Module):
@@ -146,11 +148,7 @@ class Encoder(torch.nn.Module):
 
         float16 halves the size and keeps three digits.
         """
-        settings = {
-            key: value
-            for key, value in json.loads(self.model.config.to_json_string(use_diff=False)).items()
-            if key not in _UNSTORED and not (key.startswith("_") or "attn_implementation" in key)
-        }
+        settings = _harmless(json.loads(self.model.config.to_json_string(use_diff=False)))
         arrays: dict[str, Any] = {
             f"weights/{name}": weight.detach().cpu().float().numpy().astype(dtype)
             for name, weight in self.model.state_dict().items()
@@ -179,7 +177,7 @@ class Encoder(torch.nn.Module):
         try:
             params = EncoderParams.from_dict(config["params"], "encoder")
             tokenizer = Tokenizer.from_str(part.arrays["tokenizer.json"].tobytes().decode())
-            settings = dict(config["model"])
+            settings = _harmless(config["model"])
             shape = transformers.AutoConfig.for_model(settings.pop("model_type"), **settings)
             pad_id, pad_left = int(config["pad_id"]), bool(config["pad_left"])
         except ConfigError:
@@ -195,7 +193,7 @@ class Encoder(torch.nn.Module):
         with _quiet():
             with _uninitialised():
                 model = transformers.AutoModel.from_config(
-                    shape, **_attention(params, shape, here=True)
+                    shape, trust_remote_code=False, **_attention(params, shape, here=True)
                 )
             setup.drop_unused(model, params.pooling)
             try:
@@ -208,6 +206,15 @@ class Encoder(torch.nn.Module):
                 f"the stored encoder does not fit this version of transformers (weight {name})"
             )
         return cls(model.float(), tokenizer, params, pad_id=pad_id, pad_left=pad_left)
+
+
+def _harmless(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a transformers model, at every level, without those that name code."""
+    return {
+        key: _harmless(value) if isinstance(value, Mapping) else value
+        for key, value in settings.items()
+        if key not in _UNSTORED and not key.startswith("_") and "_implementation" not in key
+    }
 
 
 @functools.cache
@@ -226,8 +233,10 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
     transformers = _transformers()
     folder = find_encoder(params.encoder)
     try:
-        config = transformers.AutoConfig.from_pretrained(folder)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, use_fast=True)
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            folder, use_fast=True, trust_remote_code=False
+        )
     except Exception as error:  # OSError, ValueError, KeyError: it depends on the defect
         raise ConfigError(f"encoder {params.encoder!r}: {error}") from error
     if not tokenizer.is_fast:
@@ -258,6 +267,7 @@ def _load_model(config: Any, folder: Path, params: EncoderParams) -> Any:
                 folder,
                 config=config,
                 use_safetensors=True,  # the alternative is a pickle
+                trust_remote_code=False,
                 output_loading_info=True,
                 **_attention(params, config),
             )

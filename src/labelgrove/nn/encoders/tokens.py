@@ -20,11 +20,12 @@ import numpy as np
 
 from labelgrove.core.arrays import Int32, Int64
 from labelgrove.core.part import Part
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
 
 Progress = Callable[[float, float], None]
 
 _TEXTS_PER_CHUNK = 4096
+_LARGEST_GAP = 1 << 20
 _CHARACTERS_PER_TOKEN = 8  # generous: most languages with spaces have 4 to 5
 
 _Prepared: TypeAlias = tuple[Any, Callable[[str], str]]
@@ -167,6 +168,7 @@ def _prepare(tokenizer: Any, max_tokens: int) -> _Prepared:
             f"a {type(tokenizer).__name__} is not a fast tokenizer; give an Encoder, a fast "
             "tokenizer of transformers or a tokenizers.Tokenizer"
         )
+    _check_numbers(inner)
     # The length is a setting of the object, and the caller's object must not change.
     cutter = Tokenizer.from_str(inner.to_str())
     special = cutter.num_special_tokens_to_add(False)
@@ -178,6 +180,17 @@ def _prepare(tokenizer: Any, max_tokens: int) -> _Prepared:
     cutter.no_padding()
     cutter.enable_truncation(max_tokens)
     return cutter, _shortener(cutter, max_tokens)
+
+
+def _check_numbers(tokenizer: Any) -> None:
+    """Refuses token numbers with huge gaps: copying a tokenizer counts up to the largest one."""
+    numbers = tokenizer.get_vocab(True).values()
+    largest = max(numbers, default=0)
+    if largest > _LARGEST_GAP + 16 * len(numbers):
+        raise ModelFormatError(
+            f"the tokenizer has only {len(numbers):,} tokens but numbers them up to {largest:,}; "
+            "tokenizer.json is damaged"
+        )
 
 
 def _shortener(cutter: Any, max_tokens: int) -> Callable[[str], str]:
@@ -215,7 +228,10 @@ def _encoded(
     # Without special tokens an empty text has no token, but an encoder needs one.
     empty = array("i", [(cutter.padding or {}).get("pad_id", 0)]).tobytes()
     for encoding in encodings:
-        yield array("i", encoding.ids).tobytes() or empty
+        try:
+            yield array("i", encoding.ids).tobytes() or empty
+        except OverflowError as error:
+            raise ModelFormatError("the tokenizer gives token numbers above 2^31 - 1") from error
 
 
 def _encode_batch(cutter: Any, texts: list[str]) -> list[Any]:

@@ -1,0 +1,94 @@
+"""Files of sparse matrices: what SciPy wrote is read, and small files cannot take much memory."""
+
+from __future__ import annotations
+
+import io
+import resource
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from labelgrove.core import memory
+from labelgrove.core.npz import read_npz
+from labelgrove.errors import DataError, ResourceError
+
+HUGE = 2**31 - 2
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr", "coo", "dia"])
+@pytest.mark.parametrize("compressed", [True, False])
+def test_what_scipy_wrote_is_read(kind: str, compressed: bool, tmp_path: Path) -> None:
+    matrix = sparse.coo_array(np.diag(np.arange(1.0, 5.0))).asformat(kind)
+    sparse.save_npz(tmp_path / "a.npz", matrix, compressed=compressed)
+    again = read_npz(tmp_path / "a.npz")
+    assert again.format == kind
+    np.testing.assert_array_equal(again.toarray(), matrix.toarray())
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        sparse.coo_array(([1.0], ([0], [0])), shape=(HUGE, 1)),
+        sparse.coo_array(([1.0], ([0], [0])), shape=(1, HUGE)),
+        sparse.csr_array(([1.0], [0], [0, 1]), shape=(1, HUGE)),
+        sparse.csc_array(([1.0], [0], [0, 1]), shape=(HUGE, 1)),
+        sparse.dia_array(([[1.0]], [0]), shape=(HUGE, HUGE)),
+    ],
+    ids=lambda matrix: f"{matrix.format} {matrix.shape}",
+)
+def test_a_small_file_with_a_huge_shape_is_refused(matrix: Any, tmp_path: Path) -> None:
+    sparse.save_npz(tmp_path / "a.npz", matrix)
+    assert (tmp_path / "a.npz").stat().st_size < 2000
+    with pytest.raises(DataError, match=r"announces 2,147,483,646 \w+, but contains only"):
+        read_npz(tmp_path / "a.npz")
+
+
+def header(shape: tuple[int, ...]) -> bytes:
+    file = io.BytesIO()
+    description = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, description)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("shape", [(10**12,), (2, 10**12), (0, 1)])
+def test_an_array_that_announces_more_than_it_has_is_refused(
+    shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("data.npy", header(shape) + bytes(16))
+    with pytest.raises(DataError, match="does not have the size that it announces"):
+        read_npz(tmp_path / "a.npz")
+
+
+def test_arrays_that_unpack_to_more_than_the_free_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sparse.save_npz(tmp_path / "a.npz", sparse.csr_array(np.ones((1000, 1000))))
+    assert (tmp_path / "a.npz").stat().st_size < 100_000
+    monkeypatch.setattr(memory, "available_memory", lambda: 1_000_000)
+    with pytest.raises(ResourceError, match=r"a\.npz needs about 11"):
+        read_npz(tmp_path / "a.npz")
+
+
+def test_what_is_not_a_sparse_matrix_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "dense.npz", a=np.ones(3))
+    np.savez(tmp_path / "pickle.npz", a=np.array([{}], dtype=object))
+    (tmp_path / "text.npz").write_text("text")
+    (tmp_path / "empty.npz").touch()
+    for file in tmp_path.iterdir():
+        with pytest.raises(DataError, match="is not a sparse matrix saved by SciPy"):
+            read_npz(file)
+
+
+def test_free_memory_respects_the_limit_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    infinite = resource.RLIM_INFINITY
+    monkeypatch.setattr(memory, "available_memory", lambda: 1 << 40)
+    monkeypatch.setattr(memory, "_proc_value", lambda file, key: 1024)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (3 << 20, infinite))
+    assert memory.free_memory() == 2 << 20
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (infinite, infinite))
+    assert memory.free_memory() == 1 << 40

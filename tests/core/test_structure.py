@@ -1,0 +1,191 @@
+"""Broken sparse matrices of every kind are refused before SciPy follows their arrays."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from labelgrove.core.arrays import as_csr
+from labelgrove.core.structure import check_structure
+from labelgrove.errors import DataError
+
+ARRAYS = {
+    "csr": ("indptr", "indices", "data"),
+    "csc": ("indptr", "indices", "data"),
+    "bsr": ("indptr", "indices", "data"),
+    "coo": ("row", "col", "data"),
+    "dia": ("offsets", "data"),
+    "lil": ("rows", "data"),
+    "dok": (),
+}
+NUMBERS = st.sampled_from([-(2**31), -7, -2, -1, 0, 1, 2, 3, 4, 5, 6, 9, 100, 2**31 - 1])
+
+
+def example(kind: str) -> Any:
+    dense = np.zeros((4, 6), np.float32)
+    dense[[0, 0, 1, 3, 3], [0, 5, 2, 1, 4]] = [1, 2, 3, 4, 5]
+    matrix = sparse.coo_array(dense)
+    return matrix.tobsr((2, 3)) if kind == "bsr" else matrix.asformat(kind)
+
+
+def entries(matrix: Any) -> list[tuple[int, int, float]]:
+    """Row, column and value of all entries, by the book; raises where an array ends too early."""
+    rows, cols = matrix.shape
+    kind = matrix.format
+    if kind == "coo":
+        return list(zip(listed(matrix.row), listed(matrix.col), listed(matrix.data), strict=True))
+    if kind == "dok":
+        return [(*key, value) for key, value in matrix.items()]
+    if kind == "lil":
+        pairs = [zip(c, v, strict=True) for c, v in zip(matrix.rows, matrix.data, strict=True)]
+        return [(row, column, value) for row, own in enumerate(pairs) for column, value in own]
+    if kind == "dia":
+        return [
+            (column - offset, column, float(matrix.data[number, column]))
+            for number, offset in enumerate(listed(matrix.offsets))
+            for column in range(min(cols, matrix.data.shape[1]))
+            if 0 <= column - offset < rows
+        ]
+    high, wide = matrix.data.shape[1:] if kind == "bsr" else (1, 1)
+    lines = cols if kind == "csc" else rows // high
+    pointers, indices = listed(matrix.indptr), listed(matrix.indices)
+    assert pointers[0] == 0 and len(pointers) == lines + 1
+    assert all(a <= b for a, b in itertools.pairwise(pointers))
+    result = []
+    for line in range(lines):
+        for at in range(pointers[line], pointers[line + 1]):
+            block = np.asarray(matrix.data[at]).reshape(high, wide)
+            for (down, right), value in np.ndenumerate(block):
+                place = (line * high + down, indices[at] * wide + right)
+                result.append((*(place[::-1] if kind == "csc" else place), float(value)))
+    return result
+
+
+def listed(array: Any) -> list[Any]:
+    assert array.ndim == 1
+    return array.tolist()  # type: ignore[no-any-return]
+
+
+@st.composite
+def broken(draw: Any) -> Any:
+    """A matrix of any kind with a few changes to its raw arrays, which may leave it sound."""
+    kind = draw(st.sampled_from(sorted(ARRAYS)))
+    matrix = example(kind)
+    if kind == "dok":
+        for _ in range(draw(st.integers(0, 2))):
+            matrix._dict[(draw(NUMBERS), draw(NUMBERS))] = 1.0
+        return matrix
+    for _ in range(draw(st.integers(0, 3))):
+        name = draw(st.sampled_from(ARRAYS[kind]))
+        array = getattr(matrix, name).copy()
+        change = draw(st.sampled_from(["value", "shorter", "longer", "zeros", "dtype", "ndim"]))
+        if kind == "lil":
+            row = draw(st.integers(0, 3))
+            array[row] = [*array[row], draw(NUMBERS)] if change != "shorter" else array[row][:-1]
+        elif change == "value" and len(array):
+            array[draw(st.integers(0, len(array) - 1))] = draw(NUMBERS)
+        elif change == "shorter":
+            array = array[: draw(st.integers(0, len(array)))]
+        elif change == "longer":
+            array = np.concatenate([array, array[:2]])
+        elif change == "zeros":
+            array[-1:] = 0
+        elif change == "dtype" and name != "data":
+            array = array.astype(draw(st.sampled_from([np.int64, np.float32, np.uint8])))
+        elif change == "ndim":
+            array = array[None]
+        try:
+            setattr(matrix, name, array)
+        except (ValueError, IndexError):  # SciPy refuses some changes itself
+            continue
+    return matrix
+
+
+@given(broken())
+def test_what_passes_the_check_has_only_entries_inside(matrix: Any) -> None:
+    try:
+        check_structure(matrix)
+    except DataError:
+        return
+    dense = np.zeros(matrix.shape, np.float64)
+    rows, cols = matrix.shape
+    for row, column, value in entries(matrix):
+        assert 0 <= row < rows and 0 <= column < cols
+        dense[row, column] += value
+    np.testing.assert_allclose(as_csr(matrix).toarray(), dense, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", sorted(ARRAYS))
+def test_sound_matrices_pass(kind: str) -> None:
+    check_structure(example(kind))
+    check_structure(sparse.coo_array((3, 0)).asformat(kind if kind != "bsr" else "csr"))
+    np.testing.assert_array_equal(as_csr(example(kind)).toarray(), example("csr").toarray())
+
+
+def test_a_kind_that_is_not_known_is_refused() -> None:
+    class Odd(sparse.csr_array):
+        format = property(lambda self: "odd")
+
+    with pytest.raises(DataError, match="kind 'odd' is not supported"):
+        check_structure(Odd((2, 2)))
+
+
+RISKY = """
+import sys
+from pathlib import Path
+import numpy as np
+from scipy import sparse
+import labelgrove
+from labelgrove.core.arrays import as_csr
+from labelgrove.core.topk import top_k
+from labelgrove.errors import LabelgroveError
+from labelgrove.formats.pecos import load_npz
+from labelgrove.importers.pecos import _read_matrix
+
+def call(use, matrix):
+    if use == "fit":
+        labelgrove.Linear().fit(matrix, [["a"]] * matrix.shape[0])
+    elif use == "labels":
+        labelgrove.Linear().fit(["a text"] * matrix.shape[0], matrix)
+    elif use == "as_csr":
+        as_csr(matrix)
+    elif use == "top_k":
+        top_k(matrix, 2)
+    else:
+        file = Path(sys.argv[2])
+        sparse.save_npz(file, matrix)
+        (load_npz if use == "corpus" else _read_matrix)(file)
+
+for kind in ("csc", "bsr", "csr"):
+    dense = np.ones((600, 600), np.float32)
+    matrix = sparse.bsr_array(dense, blocksize=(2, 2)) if kind == "bsr" else (
+        sparse.coo_array(dense).asformat(kind))
+    matrix.indptr[-1] = 0
+    try:
+        call(sys.argv[1], matrix)
+    except LabelgroveError as error:
+        assert "pointer" in str(error), error
+    else:
+        raise SystemExit(f"{kind} passed")
+"""
+
+
+@pytest.mark.parametrize("use", ["fit", "labels", "as_csr", "top_k", "corpus", "importer"])
+def test_a_last_pointer_of_zero_does_not_corrupt_memory(use: str, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", RISKY, use, tmp_path / "matrix.npz"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
