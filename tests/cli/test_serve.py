@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -68,6 +69,23 @@ def test_one_process_serves_and_stops_when_asked(model: Path) -> None:
         assert client.post("/v1/predict", json=body | {"k": 3}).status_code == 422
         process.send_signal(signal.SIGTERM)
         process.wait()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_other_names_and_links_out_of_the_folder_are_refused(
+    model: Path, tmp_path: Path, workers: int
+) -> None:
+    copy = tmp_path / "model"
+    shutil.copytree(model, copy)
+    (tmp_path / "secret").write_text("of this machine", encoding="utf-8")
+    (copy / "report.html").symlink_to(tmp_path / "secret")
+    names = ("--host-header", "labels.example.org", "--workers", workers)
+    with serving(copy, *names) as (client, _):
+        assert client.get("/report").status_code == 404
+        assert client.get("/v1/model").json()["report"] is False
+        for host, status in {"labels.example.org": 200, "evil.example": 421}.items():
+            assert client.get("/v1/model", headers={"host": host}).status_code == status
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

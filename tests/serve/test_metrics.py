@@ -22,6 +22,7 @@ KINDS = {
     "labelgrove_waiting_seconds": "histogram",
     "labelgrove_waiting_texts": "gauge",
     "labelgrove_open_requests": "gauge",
+    "labelgrove_open_connections": "gauge",
     "labelgrove_reloads": "counter",
 }
 # A worker that reports what it sees whenever a line comes in.

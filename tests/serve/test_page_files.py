@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -76,3 +77,22 @@ def test_the_report(model_path: Path, tmp_path: Path, given: bool) -> None:
         assert "script-src" not in answer.headers["content-security-policy"]
         report.unlink()
         check_problem(client.get("/report"), 404, "no-report")
+
+
+def test_a_link_in_a_model_folder_is_not_followed(model_path: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of this machine", encoding="utf-8")
+    report = tmp_path / "report.html"
+    report.symlink_to(secret)
+    with running(model_path, report=report, follow=False) as client:
+        check_problem(client.get("/report"), 404, "no-report")
+        report.unlink()
+        report.write_text("<!DOCTYPE html>", encoding="utf-8")
+        assert client.get("/report").status_code == 200
+        report.unlink()
+        os.mkfifo(report)  # reading it would never end
+        check_problem(client.get("/report"), 404, "no-report")
+    report.unlink()
+    report.symlink_to(secret)
+    with running(model_path, report=report) as client:  # one that the user names is followed
+        assert client.get("/report").text == "of this machine"

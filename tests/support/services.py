@@ -42,6 +42,8 @@ def running(
     *,
     token: str | None = None,
     report: Path | None = None,
+    follow: bool = True,
+    hosts: list[str] | None = None,
     slow: Callable[[Any], None] | None = None,
     **limits: Any,
 ) -> Iterator[Any]:
@@ -58,7 +60,8 @@ def running(
         model.predict = slowly
     params = ServeParams(**limits)
     options = uvicorn_options(params) | {"log_level": "critical"}
-    config = uvicorn.Config(create_app(folder, params, token=token, report=report), **options)
+    app = create_app(folder, params, token=token, hosts=hosts, report=report, follow=follow)
+    config = uvicorn.Config(app, **options)
     server = uvicorn.Server(config)
     listening = socket.create_server(("127.0.0.1", 0), backlog=512)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -22,6 +22,14 @@ def serve(
     token_file: Annotated[
         Path | None, Option(help="File with a required token. Or set LABELGROVE_TOKEN.")
     ] = None,
+    host_header: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME",
+            help="Answer to this name in the Host header; * for any. Default: on loopback its "
+            "own names, elsewhere any.",
+        ),
+    ] = None,
     report: Annotated[
         Path | None, Option(help="HTML report for /report. Default: MODEL/report.html.")
     ] = None,
@@ -46,7 +54,7 @@ def serve(
     try:
         from labelgrove.serve.run import serve as run
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "uvicorn", "pydantic", "starlette"):
+        if error.name not in ("fastapi", "uvicorn", "httptools", "pydantic", "starlette"):
             raise
         raise MissingExtraError("serve", "labelgrove serve") from error
 
@@ -68,6 +76,7 @@ def serve(
         threads=machine.threads,
         device=machine.device,
         token=token,
+        hosts=host_header or [],
         report=report,
         train=train,
         announce=announce,

@@ -1,7 +1,7 @@
 """The routes of the service."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,12 +13,16 @@ from labelgrove.core.versions import VERSION
 from labelgrove.serve import page_files, problems, schema
 from labelgrove.serve.batching import Batcher
 from labelgrove.serve.door import Door
+from labelgrove.serve.gate import Gate
 from labelgrove.serve.metrics import CONTENT_TYPE, Metrics
 from labelgrove.serve.problems import Problem, as_json
 from labelgrove.serve.served import ModelFolder, Options
 from labelgrove.serve.settings import ServeParams
 
-_ALWAYS = (401, 408, 413, 429, 500)
+_ALWAYS = (401, 408, 413, 421, 429, 431, 500, 503)
+_PROBES = (408, 431, 500, 503)
+# Limits that a client cannot keep by itself; all others are told.
+_OF_THE_SERVICE = ("max_requests", "max_waiting", "max_bodies", "max_header", "max_connections")
 
 
 def create_app(
@@ -26,11 +30,15 @@ def create_app(
     params: ServeParams | None = None,
     *,
     token: str | None = None,
+    hosts: Collection[str] | None = None,
     report: Path | None = None,
+    follow: bool = True,
 ) -> FastAPI:
     """The service as an ASGI app, for uvicorn or another ASGI server.
 
-    ``report`` is an HTML file to show at /report, for example one by ``labelgrove report``.
+    ``hosts`` are the names in the Host header that are answered; None: any. ``report`` is an HTML
+    file to show at /report, for example one by ``labelgrove report``; ``follow`` is whether it may
+    be a symbolic link.
 
     >>> import labelgrove, tempfile; from pathlib import Path
     >>> path = Path(tempfile.mkdtemp()) / "model"
@@ -43,12 +51,12 @@ def create_app(
     batcher: Batcher | None = None
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         nonlocal batcher
         watching = asyncio.create_task(folder.watch(params.reload_seconds, metrics))
         # A batch uses the model that is current when it begins.
         async with Batcher(lambda *work: folder.current.answer(*work), params, metrics) as batcher:
-            yield
+            yield {"gate": Gate(params, metrics)}  # for the protocol, before any request
             watching.cancel()
             with suppress(asyncio.CancelledError):
                 await watching
@@ -61,18 +69,18 @@ def create_app(
         docs_url=None,  # its page loads scripts from other hosts
         redoc_url=None,
     )
-    app.add_middleware(Door, params=params, metrics=metrics, token=token)
+    app.add_middleware(Door, params=params, metrics=metrics, token=token, hosts=hosts)
     problems.add_handlers(app)
     describe(app, token=token is not None)
 
     async def predict(request: schema.RequestFields) -> Response:
         """The k best labels of each text."""
         if batcher is None:
-            raise Problem(503, "starting", "the server is not running yet", retry_after=1)
+            raise Problem("starting", "the server is not running yet", retry_after=1)
         pairs = len(request.texts) * request.k
         if request.explain and pairs > params.max_explained:
             detail = f"explain: {pairs} labels (texts times k) are more than {params.max_explained}"
-            raise Problem(422, "too-much-to-explain", detail)
+            raise Problem("too-much-to-explain", detail)
         options = Options(
             request.k,
             request.threshold,
@@ -99,7 +107,7 @@ def create_app(
     app.post(
         "/v1/predict",
         response_model=schema.PredictResponse,
-        responses=problems.responses(400, *_ALWAYS, 422, 503),
+        responses=problems.responses(400, *_ALWAYS, 422),
     )(predict)
 
     @app.get(
@@ -124,7 +132,7 @@ def create_app(
         limits = {
             name: value
             for name, value in params.get_params().items()
-            if name.startswith("max_") and name not in ("max_requests", "max_waiting")
+            if name.startswith("max_") and not name.startswith(_OF_THE_SERVICE)
         }
         return _json(folder.current.facts() | {"report": report is not None, "limits": limits})
 
@@ -148,16 +156,17 @@ def create_app(
         which = {"label": label, "offset": offset, "limit": limit}
         return _json(await asyncio.to_thread(served.tree_page, tree, node, **which))
 
-    @app.get("/healthz", response_model=schema.Status, responses=problems.responses(500))
+    @app.get("/healthz", response_model=schema.Status, responses=problems.responses(*_PROBES))
     async def healthz() -> Response:
         """Whether the process answers at all."""
         return _json({"status": "alive"})
 
-    @app.get("/readyz", response_model=schema.Status, responses=problems.responses(500, 503))
+    @app.get("/readyz", response_model=schema.Status, responses=problems.responses(*_PROBES))
     async def readyz() -> Response:
         """Whether requests are accepted."""
         if batcher is None or not batcher.running:
-            raise Problem(503, "not-ready", "the service does not accept requests now")
+            raise Problem("not-ready", "the service does not accept requests now")
+        folder.current.check_files()
         return _json({"status": "ready"})
 
     @app.get(
@@ -177,7 +186,7 @@ def create_app(
         )
         return Response(text, media_type=CONTENT_TYPE)
 
-    page_files.add_routes(app, page=params.page, report=report)
+    page_files.add_routes(app, page=params.page, report=report, follow=follow)
     return app
 
 

@@ -74,7 +74,7 @@ class Batcher:
             self._changed.notify()
         for job in jobs:
             if not job.done.done():
-                job.done.set_exception(Problem(503, "stopping", "the server is stopping"))
+                job.done.set_exception(Problem("stopping", "the server is stopping"))
         await asyncio.to_thread(self._thread.join)
 
     @property
@@ -100,20 +100,20 @@ class Batcher:
             limit = f"{self._params.max_seconds:g} s"
             detail = f"predicting took more than {limit}; send fewer texts"
             wait = self._expected_wait()
-            raise Problem(503, "time-limit", detail, retry_after=wait) from None
+            raise Problem("time-limit", detail, retry_after=wait) from None
         finally:
             self._forget(job)
 
     def _admit(self, texts: int) -> None:
         if self._closing:
-            raise Problem(503, "stopping", "the server is stopping")
+            raise Problem("stopping", "the server is stopping")
         too_many = self._waiting + texts > self._params.max_waiting
         if self._waiting and (too_many or self._expected_wait() > self._params.max_seconds / 2):
             raise self._overloaded()
 
     def _overloaded(self) -> Problem:
         detail = f"{self._waiting} texts are waiting; try again later"
-        return Problem(429, "overloaded", detail, retry_after=self._expected_wait())
+        return Problem("overloaded", detail, retry_after=self._expected_wait())
 
     def _expected_wait(self) -> float:
         return self._waiting * self._seconds_per_text

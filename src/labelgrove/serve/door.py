@@ -1,4 +1,6 @@
-"""The first middleware: counts requests and checks token, number, size and speed before parsing."""
+"""The first middleware: counts requests and checks host, token, number, size and speed.
+
+Everything here happens before the body is parsed."""
 
 from __future__ import annotations
 
@@ -7,32 +9,44 @@ import hashlib
 import hmac
 import logging
 import time
+from collections.abc import Collection
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from labelgrove.serve.hosts import is_allowed
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem, problem_of
 from labelgrove.serve.settings import ServeParams
 
 log = logging.getLogger(__name__)
 
+# Open to everyone under any name: they tell only that the service lives.
+PROBES = ("/healthz", "/readyz")
 # Open without a token: probes and the page's own files, which say nothing about the model.
-OPEN_TO_ALL = ("/", "/healthz", "/readyz")
+OPEN_TO_ALL = ("/", *PROBES)
 PAGE_FILES = "/page/"
+NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
 class Door:
     """Wraps an app; refusals are problem+json like all errors."""
 
     def __init__(
-        self, app: ASGIApp, params: ServeParams, metrics: Metrics, token: str | None
+        self,
+        app: ASGIApp,
+        params: ServeParams,
+        metrics: Metrics,
+        token: str | None,
+        hosts: Collection[str] | None = None,
     ) -> None:
         self._app = app
         self._params = params
         self._metrics = metrics
         self._token = None if token is None else _digest(token.encode())
+        self._hosts = None if hosts is None else frozenset(hosts)
         self._open = 0
+        self._buffered = 0  # bytes of bodies, from their first byte to their answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -40,16 +54,21 @@ class Door:
             return
         started = time.perf_counter()
         status: int | None = None
+        size = 0
 
         async def recording_send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                headers = message["headers"] = list(message.get("headers", ()))
+                if all(name != NO_SNIFFING[0] for name, _ in headers):
+                    headers.append(NO_SNIFFING)
             await send(message)
 
         self._change_open(1)
         try:
-            await self._app(scope, await self._let_in(scope, receive), recording_send)
+            receive_rest, size = await self._let_in(scope, receive)
+            await self._app(scope, receive_rest, recording_send)
         except Exception as error:
             # uvicorn would close the connection, and the client's next request would fail, too.
             if status is not None:
@@ -60,6 +79,7 @@ class Door:
             await problem.response()(scope, receive, recording_send)
         finally:
             self._change_open(-1)
+            self._buffered -= size
             route = getattr(scope.get("route"), "path", "other")
             if route == "other" and scope["path"] == "/v1/predict":
                 route = scope["path"]  # refused before it was routed
@@ -72,20 +92,32 @@ class Door:
         self._open += by
         self._metrics.open_requests.set(self._open)
 
-    async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
+    async def _let_in(self, scope: Scope, receive: Receive) -> tuple[Receive, int]:
+        """What the app receives, and the bytes that it holds."""
         headers = dict(scope["headers"])
+        self._check_host(scope)
         if scope["path"] in OPEN_TO_ALL or scope["path"].startswith(PAGE_FILES):
-            return receive
+            return receive, 0
         self._check_token(headers.get(b"authorization", b""))
         if self._open > self._params.max_requests:
-            raise Problem(429, "overloaded", "too many requests at once", retry_after=1)
+            raise Problem("overloaded", "too many requests at once", retry_after=1)
         try:
             async with asyncio.timeout(self._params.max_seconds):
                 body = await self._body(headers, receive)
         except TimeoutError:
             limit = f"{self._params.max_seconds:g} s"
-            raise Problem(408, "slow-request", f"the body did not arrive within {limit}") from None
-        return _replayed(body, receive)
+            raise Problem("slow-request", f"the body did not arrive within {limit}") from None
+        return _replayed(body, receive), len(body)
+
+    def _check_host(self, scope: Scope) -> None:
+        if self._hosts is None or scope["path"] in PROBES:
+            return
+        if not is_allowed(scope["headers"], self._hosts):
+            raise Problem(
+                "wrong-host",
+                "the service does not answer to this Host header; "
+                "start it with --host-header NAME to allow a name",
+            )
 
     def _check_token(self, authorization: bytes) -> None:
         if self._token is None:
@@ -95,26 +127,39 @@ class Door:
         same = hmac.compare_digest(_digest(given.strip()), self._token)
         if not (same and scheme.lower() == b"bearer"):
             detail = "wrong token" if given else "send the token: Authorization: Bearer TOKEN"
-            raise Problem(401, "no-token", detail, headers={"WWW-Authenticate": "Bearer"})
+            raise Problem("no-token", detail, headers={"WWW-Authenticate": "Bearer"})
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         stated = headers.get(b"content-length", b"")
         if stated.isdigit() and int(stated) > self._params.max_body:
             raise self._too_large()
         body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Problem(400, "disconnected", "the client closed the connection")
-            body += message.get("body", b"")
-            if len(body) > self._params.max_body:
-                raise self._too_large()
-            if not message.get("more_body", False):
-                return bytes(body)
+        try:
+            while await self._read_piece(body, receive):
+                pass
+        except BaseException:  # given up, also by the time limit
+            self._buffered -= len(body)
+            raise
+        return bytes(body)
+
+    async def _read_piece(self, body: bytearray, receive: Receive) -> bool:
+        """Adds what has arrived; whether there is more."""
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Problem("disconnected", "the client closed the connection")
+        piece = message.get("body", b"")
+        body += piece
+        self._buffered += len(piece)
+        if len(body) > self._params.max_body:
+            raise self._too_large()
+        if self._buffered > self._params.max_bodies:
+            detail = "the bodies of all open requests are too large together"
+            raise Problem("overloaded", detail, retry_after=1)
+        return bool(message.get("more_body", False))
 
     def _too_large(self) -> Problem:
         detail = f"the body may have at most {self._params.max_body:,} bytes"
-        return Problem(413, "too-large", detail)
+        return Problem("too-large", detail)
 
 
 def _digest(token: bytes) -> bytes:

@@ -25,7 +25,7 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 # Everything else counts as "other", so that clients cannot make the list of metrics grow.
 ROUTES = {f"/v1/{name}" for name in ("predict", "labels", "model")}
 ROUTES |= {"/healthz", "/readyz", "/metrics", "/openapi.json"}
-STATUSES = {200, 400, 401, 404, 405, 408, 413, 422, 429, 500, 503}
+STATUSES = {200, 400, 401, 404, 405, 408, 413, 421, 422, 429, 431, 500, 503}
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
@@ -55,6 +55,7 @@ class Metrics:
         self.waiting_seconds = histogram("waiting_seconds", "Requests' time in the queue.")
         self.waiting_texts = gauge("waiting_texts", "Texts queued or being worked on.")
         self.open_requests = gauge("open_requests", "Requests that have no answer yet.")
+        self.open_connections = gauge("open_connections", "Connections that were let in.")
         self.reloads = counter("reloads", "New models in the folder, by outcome.", "outcome")
         for outcome in ("loaded", "failed"):
             self.reloads.labels(outcome)

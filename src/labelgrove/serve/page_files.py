@@ -7,6 +7,8 @@ as every client. A report may be somebody else's HTML: its scripts do not run.
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -37,8 +39,12 @@ HEADERS = {
 }
 
 
-def add_routes(app: FastAPI, *, page: bool, report: Path | None) -> None:
-    """Adds the page at / and the report at /report; they are for people and not in the OpenAPI."""
+def add_routes(app: FastAPI, *, page: bool, report: Path | None, follow: bool = True) -> None:
+    """Adds the page at / and the report at /report; they are for people and not in the OpenAPI.
+
+    ``follow`` is whether the report may be a symbolic link: somebody else's model folder could
+    have one to any file of this machine.
+    """
     methods = ["GET", "HEAD"]
 
     async def show_page(request: Request) -> Response:
@@ -47,21 +53,36 @@ def add_routes(app: FastAPI, *, page: bool, report: Path | None) -> None:
     async def show_file(request: Request, name: str) -> Response:
         content = files.get(name)
         if content is None:
-            raise Problem(404, "not-found", f"the page has no file {name!r}")
+            raise Problem("not-found", f"the page has no file {name!r}")
         return _sent(request, content, TYPES[Path(name).suffix], POLICY)
 
     def show_report(request: Request) -> Response:
         # Read each time, so that a new report needs no restart.
-        if report is None or not report.is_file():
+        content = None if report is None else read_report(report, follow=follow)
+        if content is None:
             detail = "there is no report; start the service with --report FILE"
-            raise Problem(404, "no-report", detail)
-        return _sent(request, report.read_bytes(), TYPES[".html"], REPORT_POLICY)
+            raise Problem("no-report", detail)
+        return _sent(request, content, TYPES[".html"], REPORT_POLICY)
 
     if page:
         files = {file.name: file.read_bytes() for file in FOLDER.iterdir() if file.suffix in TYPES}
         app.api_route("/", methods=methods, include_in_schema=False)(show_page)
         app.api_route("/page/{name}", methods=methods, include_in_schema=False)(show_file)
     app.api_route("/report", methods=methods, include_in_schema=False)(show_report)
+
+
+def read_report(file: Path, *, follow: bool) -> bytes | None:
+    """The content of a plain file; None if it is none, or a link that must not be followed."""
+    if not follow and file.is_symlink():  # for systems without O_NOFOLLOW
+        return None
+    try:
+        # Not blocking: a pipe in its place would stop the thread.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        opened = os.open(file, flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
+    except OSError:
+        return None
+    with os.fdopen(opened, "rb") as stream:
+        return stream.read() if stat.S_ISREG(os.fstat(opened).st_mode) else None
 
 
 def _sent(request: Request, content: bytes, kind: str, policy: str) -> Response:

@@ -21,6 +21,39 @@ from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 MEDIA_TYPE = "application/problem+json"
 
+# Every code that a client can see, and its status; docs/service.md explains each.
+CODES = {
+    "invalid-http": 400,
+    "invalid-json": 400,
+    "disconnected": 400,
+    "no-token": 401,
+    "not-found": 404,
+    "no-tree": 404,
+    "no-node": 404,
+    "no-label": 404,
+    "no-report": 404,
+    "method-not-allowed": 405,
+    "slow-headers": 408,
+    "slow-request": 408,
+    "too-large": 413,
+    "wrong-host": 421,
+    "invalid-request": 422,
+    "refused-by-model": 422,
+    "not-supported": 422,
+    "too-much-to-explain": 422,
+    "overloaded": 429,
+    "headers-too-large": 431,
+    "internal-error": 500,
+    "starting": 503,
+    "not-ready": 503,
+    "stopping": 503,
+    "time-limit": 503,
+    "model-changed": 503,
+    "too-many-connections": 503,
+}
+# The codes of errors that the framework raises by itself.
+_FRAMEWORK = {400: "invalid-json", 404: "not-found", 405: "method-not-allowed"}
+
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "title": "Problem",
@@ -44,15 +77,14 @@ SCHEMA: dict[str, Any] = {
 
 
 class Problem(Exception):
-    """An error with the status and code that the client will see.
+    """An error with the code, and so the status, that the client will see.
 
-    >>> Problem(429, "overloaded", "come back later", retry_after=1.2).headers
+    >>> Problem("overloaded", "come back later", retry_after=1.2).headers
     {'Retry-After': '2'}
     """
 
     def __init__(
         self,
-        status: int,
         code: str,
         detail: str,
         *,
@@ -61,7 +93,7 @@ class Problem(Exception):
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
-        self.status = status
+        self.status = CODES[code]
         self.code = code
         self.detail = detail
         self.errors = list(errors)
@@ -101,15 +133,15 @@ def problem_of(error: Exception) -> Problem:
         return _invalid_request(error)
     if isinstance(error, HTTPException):
         if isinstance(error.__cause__, UnicodeDecodeError):
-            return Problem(400, "invalid-json", "the body is not valid UTF-8")
-        code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
+            return Problem("invalid-json", "the body is not valid UTF-8")
+        code = _FRAMEWORK.get(error.status_code, "internal-error")
         headers = {str(name): str(value) for name, value in (error.headers or {}).items()}
-        return Problem(error.status_code, code, str(error.detail), headers=headers)
+        return Problem(code, str(error.detail), headers=headers)
     if isinstance(error, (DataError, ConfigError)):
-        return Problem(422, "refused-by-model", str(error))
+        return Problem("refused-by-model", str(error))
     if isinstance(error, UnsupportedError):
-        return Problem(422, "not-supported", str(error))
-    return Problem(500, "internal-error", "the server failed; its log has the details")
+        return Problem("not-supported", str(error))
+    return Problem("internal-error", "the server failed; its log has the details")
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -140,15 +172,15 @@ def _invalid_request(error: RequestValidationError) -> Problem:
     bad_json = [item for item in items if item["type"] == "json_invalid"]
     if bad_json:
         why = bad_json[0].get("ctx", {}).get("error", "cannot be parsed")
-        return Problem(400, "invalid-json", f"the body is not valid JSON: {why}")
+        return Problem("invalid-json", f"the body is not valid JSON: {why}")
     if items[0]["type"] == "model_attributes_type" and isinstance(error.body, bytes):
         # Not read as JSON at all: curl -d sends a form by default.
         return Problem(
-            422, "invalid-request", "send JSON with the header Content-Type: application/json"
+            "invalid-request", "send JSON with the header Content-Type: application/json"
         )
     errors = [{"field": _field(item["loc"]), "message": str(item["msg"])} for item in items[:20]]
     detail = f"{errors[0]['field']}: {errors[0]['message']}"
-    return Problem(422, "invalid-request", detail, errors=errors)
+    return Problem("invalid-request", detail, errors=errors)
 
 
 def _field(location: Sequence[Any]) -> str:

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
+import signal
 import socket
-import tempfile
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from labelgrove.errors import ConfigError
 from labelgrove.serve.app import create_app
+from labelgrove.serve.copies import Copies, own_folder
+from labelgrove.serve.gate import allow_descriptors
+from labelgrove.serve.hosts import allowed_hosts
+from labelgrove.serve.logs import limit_logs
 from labelgrove.serve.metrics import FOLDER
+from labelgrove.serve.protocol import GuardedProtocol
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
+
+log = logging.getLogger(__name__)
 
 # Worker processes read from the environment what they serve. The token must not be on a command
 # line, where other users could read it.
@@ -35,26 +46,99 @@ def serve(
     threads: int | None = None,
     device: str = "auto",
     token: str | None = None,
+    hosts: Sequence[str] = (),
     report: Path | None = None,
     train: Path | None = None,
     announce: Any = print,
 ) -> None:
     """Serves until the process is stopped; calls ``announce`` with the model and the address.
 
-    ``report`` is shown at /report; the default is report.html in the model folder. ``train`` is a
-    corpus: explanations name its documents that are similar to the text.
+    ``hosts`` are more names in the Host header that are answered (see ``hosts.py``). ``report`` is
+    shown at /report; the default is report.html in the model folder, unless it is a link. ``train``
+    is a corpus: explanations name its documents that are similar to the text.
     """
+    follow = report is not None
     if report is None and (model / REPORT).is_file():
-        report = model / REPORT
+        if (model / REPORT).is_symlink():
+            log.warning("%s: is a link, which is not followed; use --report", model / REPORT)
+        else:
+            report = model / REPORT
     if report is not None and not report.is_file():
         raise ConfigError(f"{report}: no such file; labelgrove report --out writes one")
+    names = allowed_hosts(host, hosts)
+    limit_logs()
+    allow_descriptors(params.max_connections)
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
-    # Loaded even if only workers use it, so that errors are reported here, once.
-    folder = ModelFolder(model, device=device, threads=threads, train=train)
-    options = uvicorn_options(params)
+    with ending_cleanly(), own_folder() as shared:
+        if shared is None and workers > 1:
+            raise ConfigError("--workers needs a writable temporary folder; set TMPDIR to one")
+        if shared is None:
+            log.warning("no writable temporary folder (TMPDIR): the model is mapped in place")
+        copies = None if shared is None else Copies(shared, params.copy_mb)
+        # Loaded even if only workers use it, so that errors are reported here, once.
+        folder = ModelFolder(model, device=device, threads=threads, train=train, copies=copies)
+        listening = _listen(host, port)
+        port = listening.getsockname()[1]
+        announce(folder.current, f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        options = uvicorn_options(params)
+        if workers == 1:
+            app = create_app(folder, params, token=token, hosts=names, report=report, follow=follow)
+            uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
+            return
+        assert shared is not None
+        listening.close()  # uvicorn's parent process opens it again
+        del folder
+        settings = {
+            "model": str(model.absolute()),
+            "params": params.get_params(),
+            "device": device,
+            "threads": threads,
+            "train": train and str(train.absolute()),
+            "report": report and str(report.absolute()),
+            "follow": follow,
+            "hosts": names,
+            "copies": str(shared),
+        }
+        numbers = shared / "metrics"
+        numbers.mkdir()
+        os.environ |= {SETTINGS: json.dumps(settings), FOLDER: str(numbers)}
+        if token is not None:
+            os.environ[TOKEN] = token
+        name = "labelgrove.serve.run:worker_app"
+        uvicorn.run(name, factory=True, workers=workers, host=host, port=port, **options)
+
+
+class Terminated(BaseException):
+    """SIGTERM, on its way through the code that tidies up."""
+
+
+@contextmanager
+def ending_cleanly() -> Iterator[None]:
+    """Lets SIGTERM end the process only after temporary files are removed.
+
+    uvicorn sends itself the signal again when it has stopped, which would end the process at once.
+    """
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except Terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
+def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=2048)
+        return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         # The socket's own message repeats the address.
         known = error.errno is not None and not isinstance(error, socket.gaierror)
@@ -63,47 +147,12 @@ def serve(
             f"cannot listen on {host}, port {port}: {why}; choose another --host or --port "
             "(--port 0 takes a free one)"
         ) from error
-    port = listening.getsockname()[1]
-    announce(folder.current, f"http://{f'[{host}]' if ':' in host else host}:{port}")
-    if workers == 1:
-        config = uvicorn.Config(create_app(folder, params, token=token, report=report), **options)
-        uvicorn.Server(config).run(sockets=[listening])
-        return
-    listening.close()  # uvicorn's parent process opens it again
-    del folder
-    with tempfile.TemporaryDirectory(prefix="labelgrove-serve-") as shared:
-        settings = {
-            "model": str(model.absolute()),
-            "params": params.get_params(),
-            "device": device,
-            "threads": threads,
-            "train": train and str(train.absolute()),
-            "report": report and str(report.absolute()),
-        }
-        os.environ |= {SETTINGS: json.dumps(settings), FOLDER: shared}
-        if token is not None:
-            os.environ[TOKEN] = token
-        app = "labelgrove.serve.run:worker_app"
-        uvicorn.run(app, factory=True, workers=workers, host=host, port=port, **options)
-
-
-class Promptly(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """uvicorn's protocol without Nagle's algorithm.
-
-    An answer is sent in two pieces, and the second would wait 40 ms for the client to acknowledge
-    the first. asyncio switches it off only for sockets that it opens itself.
-    """
-
-    def connection_made(self, transport: Any) -> None:
-        connection = transport.get_extra_info("socket")
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        super().connection_made(transport)
 
 
 def uvicorn_options(params: ServeParams) -> dict[str, Any]:
     """Options of uvicorn for this service."""
     return {
-        "http": Promptly,
+        "http": GuardedProtocol,
         "ws": "none",
         "lifespan": "on",
         "access_log": False,
@@ -118,11 +167,16 @@ def uvicorn_options(params: ServeParams) -> dict[str, Any]:
 
 def worker_app() -> Any:
     """The app of one of several worker processes."""
+    limit_logs()
     settings = json.loads(os.environ[SETTINGS])
+    params = ServeParams.from_dict(settings["params"])
     options = {name: settings[name] for name in ("device", "threads", "train")}
+    copies = Copies(settings["copies"], params.copy_mb)
     return create_app(
-        ModelFolder(settings["model"], **options),
-        ServeParams.from_dict(settings["params"]),
+        ModelFolder(settings["model"], **options, copies=copies),
+        params,
         token=os.environ.get(TOKEN),
+        hosts=settings["hosts"],
         report=settings["report"] and Path(settings["report"]),
+        follow=settings["follow"],
     )

@@ -1,7 +1,8 @@
 """The model behind the service: loads it, asks it, and replaces it when its folder changes.
 
 A request keeps the model it began with, so no request is lost; the old model goes with its last
-request. Arrays are mapped from the model folder's files, which all processes share.
+request. Arrays are mapped from files that all processes share: a private copy of the model folder,
+or the folder itself (see ``copies.py``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Literal
 from labelgrove.calibrating.calibration import Calibration
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.bundle import MANIFEST, read_manifest
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, LabelgroveError, ModelFormatError
 from labelgrove.explaining import explain as explaining
 from labelgrove.labels.masks import LabelMask
 from labelgrove.loading import load
@@ -29,6 +30,7 @@ from labelgrove.model.held_out import held_out_metrics
 from labelgrove.publishing.files import without_paths
 from labelgrove.scores.files import SCORE_DIGITS
 from labelgrove.scores.predictions import Predictions
+from labelgrove.serve.copies import Copies, OpenFiles
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.search import LabelSearch
@@ -71,15 +73,46 @@ class Served:
         self._threads = threads
         self.supports = {"allow": True, "deny": True}
         self.score_kind = "product"
+        self.files: OpenFiles | None = None  # if they are mapped in place
+        self.copy: Path | None = None
         self.documents: Corpus | None = None  # explanations name similar ones among these
         self._search_lock = threading.Lock()
         kept = _MASK_BYTES // (16 * max(1, len(model.index_)))
         self._mask = lru_cache(min(_MASKS, 1 + kept))(partial(_mask, model))
 
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto", threads: int | None = None) -> Served:
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        device: str = "auto",
+        threads: int | None = None,
+        copies: Copies | None = None,
+    ) -> Served:
         """Loads a model folder and warms the model up; refuses a model that cannot read texts."""
         manifest = read_manifest(path, kind="model")
+        copy = None if copies is None else copies.make(Path(path), manifest)
+        if copies is None or copy is None:
+            files = OpenFiles(Path(path), manifest["files"])
+            served = cls._loaded(path, manifest, device=device, threads=threads)
+            served.files = files
+            return served
+        try:
+            served = cls._loaded(copy, manifest, device=device, threads=threads)
+        except (ConfigError, ModelFormatError) as error:
+            copies.remove(copy)
+            # The user knows only the folder.
+            raise type(error)(str(error).replace(str(copy), str(path))) from error
+        except BaseException:
+            copies.remove(copy)
+            raise
+        served.copy = copy
+        return served
+
+    @classmethod
+    def _loaded(
+        cls, path: str | Path, manifest: dict[str, Any], *, device: str, threads: int | None
+    ) -> Served:
         model = load(path)
         facts = model.facts_
         # Methods that do not read dense rows make the vectors of a text by themselves.
@@ -96,6 +129,7 @@ class Served:
 
     def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[Any]]:
         """The labels of each text as the service shows them; the batcher calls this."""
+        self.check_files()
         given: dict[str, Any] = {}
         if options.allow is not None or options.deny is not None:
             given["allow"] = self._mask(options.allow, options.deny)
@@ -103,7 +137,7 @@ class Served:
         if least == "auto":
             if self.model.calibration_ is None:
                 detail = "threshold: auto needs a calibrated model; see labelgrove calibrate"
-                raise Problem(422, "not-supported", detail)
+                raise Problem("not-supported", detail)
             given["min_score"] = least
         elif least is not None:
             # Scores have single precision; a threshold beyond its range must stay a number.
@@ -113,7 +147,22 @@ class Served:
         rows = labelled(predictions)
         if options.explain:
             self._add_reasons(texts, rows)
+        self.check_files()  # again: an answer from half a file would look like any other
         return Answering(self.id, predictions.score_kind), rows
+
+    def check_files(self) -> None:
+        """Raises a Problem if somebody has written to the files that are mapped."""
+        if self.changed:
+            raise Problem(
+                "model-changed",
+                "the model's files were overwritten while it was served; "
+                "save the model again as a whole, or restart the service",
+            )
+
+    @property
+    def changed(self) -> bool:
+        """Whether the files are no longer those that were loaded."""
+        return self.files is not None and self.files.changed()
 
     def _add_reasons(self, texts: list[str], rows: list[list[dict[str, Any]]]) -> None:
         for text, row in zip(texts, rows, strict=True):
@@ -123,6 +172,7 @@ class Served:
 
     def facts(self) -> dict[str, Any]:
         """The answer to GET /v1/model."""
+        self.check_files()
         return {
             "id": self.id,
             "method": self.method,
@@ -146,6 +196,7 @@ class Served:
 
     def find_labels(self, query: str, limit: int) -> list[dict[str, Any]]:
         """The answer to GET /v1/labels."""
+        self.check_files()
         index, counts = self.model.index_, self._frequencies
         with self._search_lock:  # the first search builds what the others use
             search = self._search
@@ -160,10 +211,11 @@ class Served:
 
     def tree_page(self, tree: int, node: str, **which: Any) -> dict[str, Any]:
         """The answer to GET /v1/tree."""
+        self.check_files()
         if tree >= len(self._trees):
             has = f"has {len(self._trees)}" if self._trees else "has no label tree"
             detail = f"tree: there is no tree {tree}; this {self.method} model {has}"
-            raise Problem(404, "no-tree", detail)
+            raise Problem("no-tree", detail)
         walk = list(self._trees.values())[tree]
         return {"model": self.id, "tree": tree} | walk.page(node, **which)
 
@@ -209,6 +261,7 @@ class ModelFolder:
     """The current model of a folder; ``watch`` loads new ones.
 
     ``train`` is a corpus file: explanations name its documents that are most similar to a text.
+    With ``copies`` the model is loaded from a private copy of the folder.
     """
 
     def __init__(
@@ -218,10 +271,13 @@ class ModelFolder:
         device: str = "auto",
         threads: int | None = None,
         train: str | Path | None = None,
+        copies: Copies | None = None,
     ) -> None:
         self._path = Path(path)
-        self._how: dict[str, Any] = {"device": device, "threads": threads}
+        self._copies = copies
+        self._how: dict[str, Any] = {"device": device, "threads": threads, "copies": copies}
         self._seen = self._signature()
+        self._failed: list[tuple[Any, ...]] | None = None  # the files that could not be loaded
         self.current = Served.load(self._path, **self._how)
         if train is not None:
             from labelgrove.formats import read_corpus
@@ -233,22 +289,40 @@ class ModelFolder:
         while seconds:
             await asyncio.sleep(seconds)
             signature = self._signature()
-            if signature is None or signature == self._seen:
+            # Files that are copied one after another: the manifest may come before the others.
+            files = self._file_states() if self._failed or self.current.changed else None
+            if signature is None or (signature == self._seen and files == self._failed):
                 continue
             # Set before loading: if the folder changes meanwhile, the next check sees it.
             self._seen = signature
             started = time.perf_counter()
             try:
+                files = files or self._file_states()
                 loaded = await asyncio.to_thread(Served.load, self._path, **self._how)
-            except Exception:
+            except Exception as error:
+                self._failed = files
                 metrics.reloads.labels("failed").inc()
-                log.exception("%s: cannot load the new model, keeping the old one", self._path)
+                # Our own errors say everything in a sentence.
+                trace = None if isinstance(error, LabelgroveError) else error
+                message = "cannot load the new model, keeping the old one: %s"
+                log.error(f"%s: {message}", self._path, error, exc_info=trace)
                 continue
+            self._failed = None
             loaded.documents = self.current.documents
-            self.current = loaded
+            before, self.current = self.current, loaded
+            if self._copies is not None and before.copy not in (None, loaded.copy):
+                await asyncio.to_thread(self._copies.remove, before.copy)
             metrics.reloads.labels("loaded").inc()
             took = time.perf_counter() - started
             log.info("%s: model %s loaded in %.2f s", self._path, loaded.id, took)
+
+    def _file_states(self) -> list[tuple[Any, ...]]:
+        states = []
+        for name in sorted(self._path.rglob("*")):
+            with contextlib.suppress(OSError):
+                status = name.stat()
+                states.append((str(name), status.st_mtime_ns, status.st_ino, status.st_size))
+        return states
 
     def _signature(self) -> tuple[int, ...] | None:
         # Folders are replaced as a whole, and the manifest has the checksums of all files.

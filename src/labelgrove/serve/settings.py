@@ -20,11 +20,30 @@ class ServeParams(Params):
     max_explained: int = param(50, ge=1, help="labels, over all texts of a request, to explain")
     max_seconds: float = param(30.0, gt=0, help="seconds before the service gives up a request")
     max_requests: int = param(512, ge=1, help="open requests; more are refused with 429")
+    max_bodies: int = param(
+        256 << 20, ge=64, help="bytes of all open requests; more are refused with 429"
+    )
     max_waiting: int = param(1024, ge=1, help="waiting texts; more are refused with 429")
+    max_headers: int = param(100, ge=1, help="headers of a request")
+    max_header_bytes: int = param(
+        32 << 10, ge=256, help="bytes of a request's address and headers together"
+    )
+    max_header_seconds: float = param(10.0, gt=0, help="seconds in which headers have to arrive")
+    max_connections: int = param(
+        1024, ge=1, help="open connections of a process; more are refused with 503"
+    )
+    max_connections_per_address: int = param(
+        256, ge=1, help="open connections of one address; a proxy counts as one address"
+    )
     batch_texts: int = param(64, ge=1, help="texts at which a batch starts at once")
     batch_ms: float = param(0.0, ge=0, help="milliseconds that an idle model waits for more texts")
     reload_seconds: float = param(
         2.0, ge=0, help="seconds between checks for a new model in the folder; 0: never"
+    )
+    copy_mb: float = param(
+        512.0,
+        ge=0,
+        help="models up to this many megabytes are served from a private copy; 0: none are",
     )
     page: bool = param(True, help="serve a page to try the model in a browser")
 
@@ -40,5 +59,9 @@ class ServeParams(Params):
             raise ConfigError(
                 f"max_waiting: must be at least max_texts ({self.max_texts}), "
                 f"got {self.max_waiting}"
+            )
+        if self.max_bodies < self.max_body:
+            raise ConfigError(
+                f"max_bodies: must be at least max_body ({self.max_body}), got {self.max_bodies}"
             )
         return self

@@ -75,16 +75,16 @@ class TreeWalk:
             widths = self._tree.widths
             if here.level < len(widths) and here.number < widths[here.level]:
                 return self._settled(here)
-        raise Problem(404, "no-node", f"node: the tree has no node {node!r}; start at {ROOT!r}")
+        raise Problem("no-node", f"node: the tree has no node {node!r}; start at {ROOT!r}")
 
     def _toward(self, here: _Node, label: str) -> _Node:
         column = self._index.get(label)
         if column is None:
-            raise Problem(404, "no-label", f"label: the model has no label {label!r}")
+            raise Problem("no-label", f"label: the model has no label {label!r}")
         way = node_path(self._tree, column)
         below = here.level + 1
         if below >= len(way) or (here.level >= 0 and way[here.level] != here.number):
-            raise Problem(404, "no-label", f"label: {label!r} does not lie below this node")
+            raise Problem("no-label", f"label: {label!r} does not lie below this node")
         return _Node(below, way[below])
 
     def _children(self, node: _Node) -> tuple[int, int]:

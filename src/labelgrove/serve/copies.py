@@ -1,0 +1,148 @@
+"""A model's files, protected from being overwritten while they are mapped.
+
+Reading a mapped file that somebody has shortened ends the process (SIGBUS), and bytes that change
+in place give wrong answers. Folders that are replaced as a whole, as labelgrove does, are harmless:
+the old files live on until nobody uses them. Against copies onto the old files, small models are
+served from a private copy; for large ones the service checks before and after each batch that the
+files are the ones it opened, which notices the change but cannot prevent a crash in mid-batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from labelgrove.disk.bundle import MANIFEST
+from labelgrove.disk.locks import FileLock, lock_holder
+
+if sys.platform != "win32":
+    import fcntl
+
+log = logging.getLogger(__name__)
+PREFIX = "labelgrove-serve-"
+OWNER = "owner.lock"
+
+
+class Copies:
+    """Private copies of models in one folder, which the workers of a service share.
+
+    ``megabytes`` is the size of the largest model that is copied.
+    """
+
+    def __init__(self, folder: str | Path, megabytes: float) -> None:
+        self.folder = Path(folder)
+        self.limit = int(megabytes * 1e6)
+
+    def make(self, model: Path, manifest: Mapping[str, Any]) -> Path | None:
+        """A copy of the files in the manifest, or None: the model has to be mapped in place.
+
+        The copy is as good as the folder was at that time; whoever loads it checks it.
+        """
+        names = [MANIFEST, *manifest["files"]]
+        size = sum(entry["size"] for entry in manifest["files"].values())
+        # Windows does not let anybody shorten or replace a mapped file.
+        if size > self.limit or not self.limit or sys.platform == "win32":
+            return None
+        root = os.path.realpath(model)
+        if not all(Path(os.path.realpath(model / name)).is_relative_to(root) for name in names):
+            return None  # loading refuses the folder and says why
+        copy = self.folder / str(manifest["checksum"])[:32]
+        with self._locked():
+            if copy.is_dir():
+                return copy
+            beginning = Path(tempfile.mkdtemp(dir=self.folder))
+            try:
+                for name in names:
+                    (beginning / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(model / name, beginning / name)
+                beginning.replace(copy)
+            except OSError as error:
+                shutil.rmtree(beginning, ignore_errors=True)
+                log.warning(
+                    "%s: cannot be copied to %s (%s), so it is mapped in place; do not overwrite "
+                    "its files while it is served",
+                    model,
+                    self.folder,
+                    error.strerror,
+                )
+                return None
+        return copy
+
+    def remove(self, copy: Path) -> None:
+        """Removes a copy; processes that have mapped it keep what they have."""
+        with self._locked():
+            shutil.rmtree(copy, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Waits for other workers; the operating system ends the lock with its holder."""
+        with (self.folder / "copying.lock").open("wb") as file:
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+@contextlib.contextmanager
+def own_folder() -> Iterator[Path | None]:
+    """A temporary folder of this service, or None if there is no place for one.
+
+    Removes the folders of services that were killed.
+    """
+    try:
+        parent = Path(tempfile.gettempdir())
+    except OSError:
+        yield None
+        return
+    for folder in parent.glob(f"{PREFIX}*"):
+        # Without its lock file it may be another service that is only just starting.
+        lock = folder / OWNER
+        with contextlib.suppress(OSError):
+            mine = folder.lstat().st_uid == _user() and not folder.is_symlink()
+            if mine and lock.is_file() and lock_holder(lock) is None:
+                shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
+        lock_file = FileLock(Path(name) / OWNER)
+        try:
+            yield Path(name)
+        finally:
+            lock_file.release()
+
+
+def _user() -> int:
+    return os.getuid() if sys.platform != "win32" else 0
+
+
+class OpenFiles:
+    """Files of a model that is mapped in place; ``changed`` when somebody writes to them.
+
+    They are held open: a new folder in the place of the old one does not change these files.
+    """
+
+    def __init__(self, model: Path, names: Iterable[str]) -> None:
+        self._descriptors: list[int] = []
+        self._close = weakref.finalize(self, _close_all, self._descriptors)
+        for name in names:
+            with contextlib.suppress(OSError):  # loading says what is missing
+                self._descriptors.append(os.open(model / name, os.O_RDONLY))
+        self._states = self._now()
+
+    def changed(self) -> bool:
+        """Whether a file has another size or time than when it was opened."""
+        return self._now() != self._states
+
+    def _now(self) -> list[tuple[int, int]]:
+        states = map(os.fstat, self._descriptors)
+        return [(state.st_size, state.st_mtime_ns) for state in states]
+
+
+def _close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

@@ -1,0 +1,198 @@
+"""Somebody overwrites the files of a model that is being served."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelgrove.disk.bundle import read_manifest
+from labelgrove.errors import ModelFormatError
+from labelgrove.serve.copies import PREFIX, Copies, OpenFiles, own_folder
+from labelgrove.serve.problems import Problem
+from labelgrove.serve.served import ModelFolder, Options, Served
+from support.served_process import HANG, serving, wait_for
+from support.services import check_problem, fitted, running
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows protects mapped files")
+BODY = {"texts": ["this red hat"], "k": 2}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    fitted().save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Another TMPDIR, here and in processes that tests start."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    yield folder
+
+
+def shorten(model: Path) -> None:
+    for file in model.rglob("*.safetensors"):
+        os.truncate(file, 0)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_files_cut_under_load_end_nothing(model: Path, temporary: Path, workers: int) -> None:
+    stop = threading.Event()
+    with serving(model, "reload_seconds=0.05", arguments=("--workers", str(workers))) as server:
+        expected = server.client.post("/v1/predict", json=BODY).json()["predictions"]
+
+        def ask() -> int:
+            asked = 0
+            while not stop.is_set() or asked < 20:
+                response = server.client.post("/v1/predict", json=BODY)
+                assert response.status_code == 200, response.text
+                assert response.json()["predictions"] == expected
+                asked += 1
+            return asked
+
+        with ThreadPoolExecutor(4) as pool:
+            asking = [pool.submit(ask) for _ in range(4)]
+            try:
+                shorten(model)
+                for route in ("/v1/labels?q=red", "/v1/tree", "/v1/model"):
+                    assert server.client.get(route).status_code == 200
+            finally:
+                stop.set()
+            assert sum(future.result() for future in asking) >= 80
+        before = server.client.get("/v1/model").json()["id"]
+        # Copied onto the old files one after another, the manifest first.
+        fitted(prefix="new ").save(model.parent / "next")
+        manifest = model / "manifest.json"
+        shutil.copyfile(model.parent / "next" / "manifest.json", manifest)
+        failed = 'labelgrove_reloads_total{outcome="failed"}'
+        wait_for(lambda: f"{failed} 0.0" not in server.client.get("/metrics").text)
+        shutil.copytree(model.parent / "next", model, dirs_exist_ok=True)
+        wait_for(lambda: server.client.get("/v1/model").json()["id"] != before)
+    assert not list(temporary.iterdir())  # nothing is left behind
+
+
+def test_a_model_in_place_is_refused_once_it_is_overwritten(model: Path) -> None:
+    with running(model, reload_seconds=0.05) as client:
+        assert client.post("/v1/predict", json=BODY).status_code == 200
+        shorten(model)
+        for route in ("/v1/labels", "/v1/tree", "/v1/model", "/readyz"):
+            check_problem(client.get(route), 503, "model-changed")
+        check_problem(client.post("/v1/predict", json=BODY), 503, "model-changed")
+        assert client.get("/healthz").status_code == 200
+        fitted().save(model, overwrite=True)
+        wait_for(lambda: client.get("/readyz").status_code == 200)
+        assert client.post("/v1/predict", json=BODY).status_code == 200
+
+
+def test_a_change_during_a_batch_is_noticed_after_it(model: Path) -> None:
+    served = Served.load(model)
+    predict = served.model.predict
+
+    def and_touch(texts: Any, **options: Any) -> Any:
+        predictions = predict(texts, **options)
+        os.utime(next(model.rglob("*.safetensors")), ns=(1, 1))
+        return predictions
+
+    served.model.predict = and_touch
+    with pytest.raises(Problem) as caught:
+        served.answer(Options(1), ["a red hat"])
+    assert caught.value.code == "model-changed"
+
+
+def test_a_folder_that_is_replaced_as_a_whole_is_no_change(model: Path) -> None:
+    served = Served.load(model)
+    fitted(prefix="new ").save(model, overwrite=True)
+    assert not served.changed
+    shutil.rmtree(model)
+    assert not served.changed and served.answer(Options(1), ["a red hat"])[1]
+
+
+def test_open_files_are_closed_again(model: Path) -> None:
+    files = OpenFiles(model, ["manifest.json", "nothing"])
+    (descriptor,) = files._descriptors
+    os.fstat(descriptor)
+    del files
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_copies_are_shared_and_large_models_are_not_copied(model: Path, tmp_path: Path) -> None:
+    manifest = read_manifest(model, kind="model")
+    megabytes = sum(entry["size"] for entry in manifest["files"].values()) / 1e6
+    (tmp_path / "copies").mkdir()
+    copies = Copies(tmp_path / "copies", megabytes + 0.001)
+    copy = copies.make(model, manifest)
+    assert copy is not None and copies.make(model, manifest) == copy
+    names = set(manifest["files"]) | {"manifest.json"}
+    assert {
+        file.relative_to(copy).as_posix() for file in copy.rglob("*") if file.is_file()
+    } == names
+    for limit in (megabytes - 0.001, 0):
+        assert Copies(tmp_path / "copies", limit).make(model, manifest) is None
+    copies.remove(copy)
+    assert not copy.exists()
+
+
+def test_a_copy_of_a_damaged_folder_is_refused_by_its_own_name(model: Path, tmp_path: Path) -> None:
+    shorten(model)
+    (tmp_path / "copies").mkdir()
+    with pytest.raises(ModelFormatError, match=f"^{model}.*bytes") as caught:
+        ModelFolder(model, copies=Copies(tmp_path / "copies", 512))
+    assert str(tmp_path / "copies") not in str(caught.value)
+    assert [file.name for file in (tmp_path / "copies").iterdir()] == ["copying.lock"]
+
+
+def test_links_out_of_the_folder_are_not_copied(model: Path, tmp_path: Path) -> None:
+    file = next(model.rglob("*.json"))
+    shutil.move(file, tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "copies").mkdir()
+    with pytest.raises(ModelFormatError, match="outside"):
+        ModelFolder(model, copies=Copies(tmp_path / "copies", 512))
+
+
+def test_without_room_for_a_copy_the_model_is_mapped_in_place(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*files: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    (tmp_path / "copies").mkdir()
+    served = ModelFolder(model, copies=Copies(tmp_path / "copies", 512)).current
+    assert served.copy is None and served.files is not None
+    assert "No space left" in caplog.text and "mapped in place" in caplog.text
+    assert served.answer(Options(1), ["a red hat"])[1]
+
+
+def test_folders_of_killed_services_are_removed(temporary: Path) -> None:
+    code = (
+        "import time; from labelgrove.serve.copies import own_folder\n"
+        "with own_folder() as folder:\n    print(folder, flush=True); time.sleep(9999)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    left = Path(process.stdout.readline().strip())
+    (temporary / f"{PREFIX}of-somebody").mkdir()
+    with own_folder() as own:
+        assert own is not None and left.is_dir()  # it lives
+    process.send_signal(signal.SIGKILL)
+    process.wait(HANG)
+    process.stdout.close()
+    assert left.is_dir()
+    with own_folder() as own:
+        assert sorted(temporary.iterdir()) == sorted([own, temporary / f"{PREFIX}of-somebody"])

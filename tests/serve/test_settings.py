@@ -1,0 +1,40 @@
+"""Settings are checked, and the documentation lists them with their defaults."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from labelgrove.errors import ConfigError
+from labelgrove.serve.settings import ServeParams
+
+DOCS = Path(__file__).parents[2] / "docs" / "service.md"
+
+
+def test_the_documentation_lists_every_setting_with_its_default() -> None:
+    section = DOCS.read_text(encoding="utf-8").split("## Limits")[1].split("\n## ")[0]
+    listed: dict[str, str] = {}
+    for names, defaults in re.findall(r"^\| (`.+?`) \| (.+?) \|", section, re.MULTILINE):
+        listed |= zip(re.findall(r"`(\w+)`", names), defaults.split(", "), strict=True)
+    defaults = {
+        name: str(value).lower() if isinstance(value, bool) else f"{value:.15g}"
+        for name, value in ServeParams().get_params().items()
+    }
+    assert listed == defaults
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_body": 1000, "max_bodies": 999}, "max_bodies: must be at least max_body"),
+        ({"max_headers": 0}, "max_headers"),
+        ({"max_header_seconds": 0}, "max_header_seconds"),
+        ({"max_connections": 0}, "max_connections"),
+        ({"copy_mb": -1}, "copy_mb"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ServeParams.from_dict(settings).checked()
