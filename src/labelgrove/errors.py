@@ -57,6 +57,10 @@ class ModelFormatError(LabelgroveError):
     """A model folder is damaged, incomplete, unsafe or newer than this library."""
 
 
+class StorageError(LabelgroveError, OSError):
+    """Something could not be written: no space, no permission, or a disk that fails."""
+
+
 class ResourceError(LabelgroveError):
     """The work needs more memory than allowed. Raised before the work starts."""
 

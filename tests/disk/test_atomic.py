@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from labelgrove.disk import atomic
-from labelgrove.disk.atomic import leftovers, write_file, write_folder
-from labelgrove.errors import ConfigError
+from labelgrove.disk.atomic import clean_up, leftovers, remove_folder, write_file, write_folder
+from labelgrove.errors import ConfigError, StorageError
 
 
 def fill(text: str):  # type: ignore[no-untyped-def]
@@ -124,3 +126,30 @@ def test_killed_at_any_step_the_folder_is_old_or_new(tmp_path: Path, exchange: s
             break
     assert deadly > 6  # it did die in many places
     assert not killed
+
+
+def test_a_folder_that_cannot_be_written_is_named_as_the_user_named_it(tmp_path, monkeypatch):
+    def full(folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(StorageError, match=r"model: cannot be written: No space left on device"):
+        write_folder(tmp_path / "model", full)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"file/model: cannot be written"):
+        write_folder(tmp_path / "file" / "model", lambda folder: None)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file"]
+
+
+def test_a_kill_while_a_folder_is_deleted_leaves_nothing_under_its_name(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a").write_text("")
+
+    def killed(path, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(shutil, "rmtree", killed)
+        remove_folder(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    clean_up(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []

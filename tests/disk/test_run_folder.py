@@ -309,3 +309,24 @@ def test_a_run_killed_while_writing_ends_like_one_that_was_not(tmp_path: Path) -
     assert returncodes == [-signal.SIGKILL] * 8 + [0]
     assert result(tmp_path / "killed") == result(tmp_path / "whole")
     assert not list((tmp_path / "killed").rglob("*labelgrove-tmp*"))
+
+
+def test_a_kill_while_a_run_is_removed_does_not_block_its_folder(tmp_path, monkeypatch):
+    run = RunFolder(tmp_path / "run")
+    run.stage("x", {"a": 1}, lambda: Part({}))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("shutil.rmtree", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        run.remove()
+    run.close()
+    with RunFolder(tmp_path / "run", resume=False):
+        pass
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_folder_that_goes_while_it_is_opened_is_said_so(tmp_path, monkeypatch):
+    def gone(path, *arguments, **options):
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr("labelgrove.disk.run_folder.write_file", gone)
+    with pytest.raises(ConfigError, match="another process that trained here"):
+        RunFolder(tmp_path / "run")

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 import labelgrove
-from labelgrove import Linear
+from labelgrove import Linear, calibrate
 from labelgrove.core.params import read_toml, to_toml
 from labelgrove.data.facts import TrainingFacts
+from labelgrove.datasets import shop_corpus
+from labelgrove.disk.bundle import read_manifest
 from labelgrove.errors import ConfigError
 from labelgrove.methods import METHODS, create, method_class
 from labelgrove.model.interface import _current
@@ -96,3 +98,14 @@ def test_a_stored_setting_that_has_gone_is_read_as_its_equal() -> None:
     assert _current(stored) == {"heads": {"logits": "auto", "kept": 3}, "n_jobs": None}
     assert stored["heads"]["logits"] == "gather"  # type: ignore[index]
     assert _current({"ranker": {"C": 1.0}}) == {"ranker": {"C": 1.0}}
+
+
+def test_the_date_of_training_survives_calibration(tmp_path: Path) -> None:
+    model = Linear().fit(shop_corpus(100, labels=20))
+    model.created_ = "2024-02-03T04:05:06+00:00"
+    model.save(tmp_path / "model")
+    loaded = Linear.load(tmp_path / "model")
+    calibrate(loaded, shop_corpus(100, labels=20, part="test"))
+    loaded.save(tmp_path / "model", overwrite=True)
+    manifest = read_manifest(tmp_path / "model", kind="model")
+    assert manifest["created"] == "2024-02-03T04:05:06+00:00"

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, LabelgroveError, StorageError
 
 if sys.platform != "win32":
     import fcntl
@@ -39,19 +39,38 @@ def write_folder(path: str | Path, write: Callable[[Path], None], *, replace: bo
     clean_up(target)
     if not replace and occupied(target):
         raise ConfigError(f"{path}: exists already; choose another folder or pass overwrite=True")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.parent / f".{target.name}{_TEMPORARY}{uuid.uuid4().hex[:12]}"
-    temporary.mkdir()
+    temporary = _temporary(target)
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir()
         with _locked(temporary):
             write(temporary)
             for folder, _, _ in os.walk(temporary):
                 sync(Path(folder))
             _move_into_place(temporary, target, replace=replace)
             sync(target.parent)
+    except LabelgroveError:
+        raise
+    except OSError as error:  # its message may name no file, or the temporary one
+        reason = error.strerror or error
+        raise StorageError(f"{path}: cannot be written: {reason}") from error
     finally:
         # After an exchange, the temporary name is that of the replaced folder.
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Deletes a folder so that a kill on the way leaves nothing under its name."""
+    temporary = _temporary(path)
+    try:
+        path.rename(temporary)
+    except OSError:  # Windows, while a file in it is open
+        temporary = path
+    shutil.rmtree(temporary)
+
+
+def _temporary(target: Path) -> Path:
+    return target.parent / f".{target.name}{_TEMPORARY}{uuid.uuid4().hex[:12]}"
 
 
 def occupied(path: Path) -> bool:

@@ -40,12 +40,14 @@ def save_model(
     params: Mapping[str, Any],
     parts: Mapping[str, Part],
     metadata: Mapping[str, Any] | None = None,
+    created: str | None = None,
     overwrite: bool = False,
     extra: Callable[[Path], None] | None = None,
 ) -> None:
     """Writes a model folder under a temporary name, then renames it in one step.
 
-    ``method`` is the method's name, never a class. ``overwrite`` replaces a labelgrove model and
+    ``method`` is the method's name, never a class. ``created`` is when it was trained, by default
+    now. ``overwrite`` replaces a labelgrove model and
     nothing else: a folder with files that labelgrove did not write is refused. ``extra`` may write
     more files (an encoder, a README.md) into the folder it gets.
     """
@@ -53,10 +55,11 @@ def save_model(
     clean_up(target)
     if overwrite and occupied(target):
         check_replaceable(target)
+    fields = {"method": method, "params": params, "metadata": dict(metadata or {})}
     write_bundle(
         path,
         kind="model",
-        fields={"method": method, "params": params, "metadata": dict(metadata or {})},
+        fields=fields if created is None else fields | {"created": created},
         parts=parts,
         extra=extra,
         replace=overwrite,

@@ -26,7 +26,7 @@ from labelgrove.core.callbacks import Event, JsonlLog
 from labelgrove.core.part import Part
 from labelgrove.core.processes import is_first_process
 from labelgrove.core.versions import VERSION
-from labelgrove.disk.atomic import clean_up_inside, write_file
+from labelgrove.disk.atomic import clean_up, clean_up_inside, remove_folder, write_file
 from labelgrove.disk.bundle import FORMAT_VERSION, read_bundle, read_manifest, write_bundle
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.locks import FileLock
@@ -63,21 +63,29 @@ class RunFolder:
 
     def __init__(self, path: str | Path, *, resume: bool = True) -> None:
         self.path = Path(path)
-        _check_usable(self.path)
-        self.path.mkdir(parents=True, exist_ok=True)
         self._computing: dict[str, str] = {}
         self._writes = is_first_process()
+        if self._writes:
+            clean_up(self.path)  # what a killed process had begun to delete
+        _check_usable(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
         if not self._writes:
             return
         self._log = JsonlLog(self.path / _LOG)
-        self._lock = FileLock(self.path / _LOCK)
         try:
-            if not self._lock.taken:
-                raise ConfigError(f"{path}: is in use by {_who(self._lock.previous)}")
-            self._open(resume)
-        except BaseException:
-            self._lock.release()
-            raise
+            self._lock = FileLock(self.path / _LOCK)
+            try:
+                if not self._lock.taken:
+                    raise ConfigError(f"{path}: is in use by {_who(self._lock.previous)}")
+                self._open(resume)
+            except BaseException:
+                self._lock.release()
+                raise
+        except FileNotFoundError as error:
+            raise ConfigError(
+                f"{path}: another process that trained here has just ended and deleted this "
+                "folder; run the command again if its model is not the one you want"
+            ) from error
 
     def _open(self, resume: bool) -> None:
         known = _is_run(self.path)
@@ -159,7 +167,7 @@ class RunFolder:
     def remove(self) -> None:
         """Deletes the folder; for runs whose result is stored elsewhere."""
         if self._writes:
-            shutil.rmtree(self.path)
+            remove_folder(self.path)
 
     def __enter__(self) -> Self:
         return self

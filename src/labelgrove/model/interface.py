@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -76,6 +77,7 @@ class Model(BaseEstimator):
     report_: Mapping[str, Any] = {}  # measured by training on held-out documents
     story_: Mapping[str, Any] | None = None  # how the training of a network went
     timings_: Mapping[str, Timing] = {}
+    created_: str | None = None  # when it was trained
 
     def __post_init__(self) -> None:
         fill_groups(self)
@@ -277,6 +279,7 @@ class Model(BaseEstimator):
         self.calibration_ = None
         self.dev_metrics_ = None
         self.timings_ = timings
+        self.created_ = datetime.now(UTC).isoformat(timespec="seconds")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -336,6 +339,7 @@ class Model(BaseEstimator):
             method=self.method,
             params=config,
             metadata=metadata,
+            created=self.created_,
             parts=parts | self.parts(),
             extra=write_more,
             overwrite=overwrite,
@@ -371,6 +375,7 @@ class Model(BaseEstimator):
         model.facts_ = TrainingFacts.from_state(stored.parts["training"])
         if "calibration" in stored.parts:
             model.calibration_ = Calibration.from_state(stored.parts["calibration"])
+        model.created_ = stored.manifest.get("created")
         model.dev_metrics_ = stored.metadata.get("dev_metrics")
         timings = stored.metadata.get("timings", {})
         model.timings_ = {name: Timing(**timing) for name, timing in timings.items()}
