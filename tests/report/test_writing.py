@@ -276,7 +276,8 @@ def test_no_texts_are_shown_where_none_are_wanted(model: Linear, held_out: Corpu
 
 
 def test_texts_are_cut_and_features_need_none(model: Linear) -> None:
-    corpus = Corpus.from_lists(["long " * 10_000], [["nothing like it"]])
+    label = model.index_.ids[0]
+    corpus = Corpus.from_lists(["long " * 10_000] * 2, [["nothing like it"], [label]])
     assert "long " * 70 not in to_html(measure_report(model, corpus, intervals=None))
     features = Corpus(None, np.eye(2), LabelIndex("ab"), features=np.eye(2))
     p = Predictions.from_scores([[0, 1], [0, 1]], k=1, index=features.index)
