@@ -21,8 +21,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import check_k, checked_inputs
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.scores.predictions import Predictions, ScoreKind
-from labelgrove.scores.predictor import Predictor, check_fitted
+from labelgrove.scores.predictions import Predictions, Predictor, ScoreKind, check_fitted
 
 By = Literal["none", "rank", "level", "frequency"]
 Kind = Literal["auto", "isotonic", "beta"]
@@ -91,7 +90,6 @@ class Calibration:
         return filled
 
     def state(self) -> Part:
-        """For the model folder."""
         arrays: dict[str, npt.NDArray[Any]] = {
             f"curve.{number}": curve.numbers
             for number, curve in enumerate(self.curves)
@@ -106,7 +104,6 @@ class Calibration:
 
     @classmethod
     def from_state(cls, part: Part) -> Calibration:
-        """From the model folder."""
         config, arrays = part.config, part.arrays
         names = [f"curve.{number}" for number in range(config["curves"])]
         return cls(

@@ -13,7 +13,7 @@ from labelgrove.exporting.model import ExportedModel, write_exported
 from labelgrove.exporting.onnx_encoder import GRAPH, TOKENIZER
 from labelgrove.methods import load_folder
 from labelgrove.model.interface import Model
-from labelgrove.scores.predictor import check_fitted
+from labelgrove.scores.predictions import check_fitted
 
 Precision = Literal["fp32", "int8"]
 EXPORTED = "this model is already exported; export the original model"
