@@ -229,12 +229,11 @@ def cascade(
 ) -> tuple[Network, RowTable | None]:
     """The network of ``cascadexml``, but with tables created on the device."""
     layers = [layer for level in cascade_layers(encoder.depth, len(tree.widths)) for layer in level]
-    table = None
-    if tree.labels > row_table_from:
-        table = RowTable(tree.labels, encoder.width, bias=True, device=device)
+    params = CascadeParams(kept=kept or 1, row_table_from=row_table_from)
     with device:
-        heads = CascadeNet(encoder.width, tree, CascadeParams(kept=kept or 1), table=table)
-    return Network(encoder, heads, layers), table
+        heads = CascadeNet(encoder.width, tree, params, device=device)
+    table = heads.tables[-1]
+    return Network(encoder, heads, layers), table if isinstance(table, RowTable) else None
 
 
 def made_up_tokens(documents: int, length: int, encoder: Encoder, seed: int = 2) -> Tokens:

@@ -24,8 +24,6 @@ NEEDS_EXTRA = (
     "labelgrove.methods.neural",
     "labelgrove.methods.preparation",
     "labelgrove.methods.xrtransformer.",
-    "labelgrove.methods.xtransformer.explaining",
-    "labelgrove.methods.xtransformer.indexing",
     "labelgrove.methods.xtransformer.matching",
     "labelgrove.methods.xtransformer.method",
     "labelgrove.methods.xtransformer.net",

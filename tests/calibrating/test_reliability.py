@@ -10,7 +10,7 @@ from labelgrove.errors import DataError
 def test_by_hand():
     claimed = [0.05, 0.15, 0.85, 0.95]
     hits = [False, True, True, True]
-    found = reliability(claimed, hits, bins=2, binning="width")
+    found = reliability(claimed, hits, bins=2)
     assert found.counts.tolist() == [2, 2]
     np.testing.assert_allclose(found.claimed, [0.1, 0.9])
     np.testing.assert_allclose(found.true, [0.5, 1.0])
@@ -18,8 +18,8 @@ def test_by_hand():
     assert found.brier == pytest.approx((0.05**2 + 0.85**2 + 0.15**2 + 0.05**2) / 4)
 
 
-def test_empty_bins_are_left_out_and_one_belongs_to_the_last():
-    found = reliability([0.0, 1.0], [False, True], bins=10, binning="width")
+def test_empty_bins_are_left_out():
+    found = reliability([0.0, 1.0], [False, True], bins=10)
     assert found.counts.tolist() == [1, 1] and found.ece == 0
 
 

@@ -162,21 +162,6 @@ def test_numbers_that_are_none_are_refused():
         build_tree(np.full((200, 2), np.nan))
 
 
-def test_refining_hangs_finer_labels_below_their_clusters():
-    coarse = LabelTree([[0, 0]], [1, 0])
-    fine = coarse.refine([0, 1, 0, 1, 1])
-    assert fine.widths == (2, 5)
-    # Cluster 1 has the first leaf of the coarse tree.
-    assert fine.parents[1].tolist() == [0, 0, 0, 1, 1]
-    assert fine.leaf_labels.tolist() == [1, 3, 4, 0, 2]
-
-
-@pytest.mark.parametrize("clusters", [[0, 0], [0, 1, 2], [-1, 0, 1]])
-def test_every_cluster_of_a_refined_tree_needs_a_child(clusters):
-    with pytest.raises(DataError, match=r"every label of the coarser tree \(0..1\) needs a child"):
-        LabelTree([[0, 0]], [0, 1]).refine(clusters)
-
-
 def test_coarsening_keeps_the_first_levels():
     tree = LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1])
     assert tree.coarsen(1) == LabelTree([[0, 0]], [0, 1])

@@ -15,11 +15,11 @@ import torch
 
 import labelgrove
 from labelgrove import Corpus
+from labelgrove.data.inputs import hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
 from labelgrove.methods.neural import comparison
-from labelgrove.methods.preparation import hold_out
 from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.ragged import RaggedLabels
@@ -108,7 +108,6 @@ def test_more_layers_than_there_are_are_told_of() -> None:
     ("heads", "sentence"),
     [
         ({"groups_kept": 5, "score": "weighted"}, "heads.groups_kept, heads.score: no effect"),
-        ({"one_head_up_to": 1, "full_chunk": 9}, "heads.full_chunk: no effect; 11 labels get"),
         ({"one_head_up_to": 1, "groups_kept": 5}, ""),
     ],
 )

@@ -98,6 +98,8 @@ def test_a_stored_setting_that_has_gone_is_read_as_its_equal() -> None:
     assert _current(stored) == {"heads": {"logits": "auto", "kept": 3}, "n_jobs": None}
     assert stored["heads"]["logits"] == "gather"  # type: ignore[index]
     assert _current({"ranker": {"C": 1.0}}) == {"ranker": {"C": 1.0}}
+    stored = {"heads": {"full_chunk": None}, "training": {"table_steps": "row", "lr": 0.1}}
+    assert _current(stored) == {"heads": {}, "training": {"lr": 0.1}}
 
 
 def test_the_date_of_training_survives_calibration(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import TreeParams, build_tree
 from labelgrove.methods import create
 from labelgrove.model.outline import expected_widths
-from labelgrove.planning import stages
+from labelgrove.planning import plan as planning
 from labelgrove.planning.linear import Estimate, Rates, Work, linear_work, sampled
 from labelgrove.planning.plan import Plan, plan_training
 from labelgrove.ranking.solver import RankerParams
@@ -43,7 +43,7 @@ def test_times_are_rates_times_work(
 ) -> None:
     wall, cpu = Work(tfidf=1e-6, tree=2e-6, ranker=3e-6), Work(tfidf=2e-6, tree=3e-6, ranker=5e-6)
     rates = Rates(wall, cpu, terms_per_document=33.0, documents=600)
-    monkeypatch.setattr(stages, "linear_rates", lambda *_, **__: rates)
+    monkeypatch.setattr(planning, "linear_rates", lambda *_, **__: rates)
     model = create(method)
     plan = plan_training(model, corpus)
     trees = 3 if method == "parabel" else 1

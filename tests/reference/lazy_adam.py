@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 
 class LazyAdam:
     """Adam whose weights, moments and decay stand still in rows that an update does not touch."""
 
-    def __init__(
-        self, weights: list[list[float]], *, steps: Literal["global", "row"], decay: float = 0.0
-    ) -> None:
+    def __init__(self, weights: list[list[float]], *, decay: float = 0.0) -> None:
         self.weights = [list(row) for row in weights]
         self.first = [[0.0] * len(row) for row in weights]
         self.second = [[0.0] * len(row) for row in weights]
-        self.counts = [0] * len(weights)
         self.updates = 0
-        self.steps, self.decay = steps, decay
+        self.decay = decay
 
     def update(
         self,
@@ -29,8 +25,7 @@ class LazyAdam:
     ) -> None:
         self.updates += 1
         for row, gradient in gradients.items():
-            self.counts[row] += 1
-            t = self.counts[row] if self.steps == "row" else self.updates
+            t = self.updates
             for j, g in enumerate(gradient):
                 self.first[row][j] = beta1 * self.first[row][j] + (1 - beta1) * g
                 self.second[row][j] = beta2 * self.second[row][j] + (1 - beta2) * g * g

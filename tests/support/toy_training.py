@@ -60,21 +60,6 @@ class Batches:
             yield Batch(rows, x, torch.tensor(self.y[rows]))
 
 
-class SharedBatches(Batches):
-    """Every second batch: what one of two processes gets."""
-
-    def __init__(self, rank: int) -> None:
-        super().__init__()
-        self.world, self.rank = 2, rank
-
-    def __len__(self) -> int:
-        return super().__len__() // 2
-
-    def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
-        every: Any = Batches().epoch(number, start=2 * start)
-        return itertools.islice(every, self.rank, None, 2)
-
-
 class Model(nn.Module):
     """A dense head, and a table of which each document reads three rows."""
 
@@ -181,8 +166,6 @@ def worker() -> None:
         run(Model(dropout=0.0), params, folder=folder / "run", prefetch=first_four)
     arrays = gradients_of_updates(params, folder=folder / "run")
     write_tensors(folder / f"{rank}.safetensors", arrays)
-    arrays = gradients_of_updates(replace(PARAMS, max_steps=5), batches=SharedBatches(int(rank)))
-    write_tensors(folder / f"shared-{rank}.safetensors", arrays)
     arrays = gradients_of_updates(replace(PARAMS, max_steps=3, accumulate=2))
     write_tensors(folder / f"accumulated-{rank}.safetensors", arrays)
 

@@ -12,7 +12,7 @@ from typing import Any
 from labelgrove.benching.table import METRICS
 from labelgrove.core.params import Params, merge_settings, param, read_toml, unknown_key
 from labelgrove.errors import ConfigError
-from labelgrove.methods import create, method_class
+from labelgrove.methods import create, method_class, overridden
 from labelgrove.methods.ensemble.members import check_kinds
 from labelgrove.methods.ensemble.method import check_rule
 
@@ -126,9 +126,9 @@ def _row(table: Mapping[str, Any], number: int, above: Sequence[Row], folder: Pa
         if other not in trained:
             raise ConfigError(f"{name}: names {other!r}, which is not a row above it")
     if file is not None:
-        settings = _merged(read_toml(folder / str(file)), settings)
+        settings = overridden(read_toml(folder / str(file)), settings)
     if base is not None:
-        settings = _merged(trained[base].settings or {}, settings)
+        settings = overridden(trained[base].settings or {}, settings)
     if of:
         return Row(name, settings | {"method": "ensemble"}, tuple(of), published)
     if "method" not in settings:
@@ -136,16 +136,6 @@ def _row(table: Mapping[str, Any], number: int, above: Sequence[Row], folder: Pa
             raise ConfigError(f"{name}: needs a method, or only published numbers")
         return Row(name, None, (), published)
     return Row(name, settings, (), published)
-
-
-def _merged(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, overridden table by table."""
-    result = dict(settings)
-    for key, value in overrides.items():
-        if isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
-            value = {**result[key], **value}
-        result[key] = value
-    return result
 
 
 def _published(table: Any, number: int) -> dict[str, float]:
@@ -172,7 +162,7 @@ def _with_flags(rows: Sequence[Row], flags: Sequence[str]) -> list[Row]:
             else:
                 known.update(arguments)
             overrides = {key: value for key, value in given.items() if key in arguments}
-            row = replace(row, settings=_merged(row.settings, overrides))
+            row = replace(row, settings=overridden(row.settings, overrides))
         result.append(row)
     for key in given:
         if known and key not in known:

@@ -21,8 +21,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import check_k, check_known_labels, labelled_corpus
 from labelgrove.errors import ConfigError, DataError, warn
-from labelgrove.scores.predictions import Predictions, ScoreKind
-from labelgrove.scores.predictor import Predictor, check_fitted
+from labelgrove.scores.predictions import Predictions, Predictor, ScoreKind, check_fitted
 
 By = Literal["none", "rank", "level", "frequency"]
 Kind = Literal["auto", "isotonic", "beta"]
@@ -93,7 +92,6 @@ class Calibration:
         return filled
 
     def state(self) -> Part:
-        """For the model folder."""
         arrays: dict[str, npt.NDArray[Any]] = {
             f"curve.{number}": curve.numbers
             for number, curve in enumerate(self.curves)
@@ -108,7 +106,6 @@ class Calibration:
 
     @classmethod
     def from_state(cls, part: Part) -> Calibration:
-        """From the model folder."""
         config, arrays = part.config, part.arrays
         names = [f"curve.{number}" for number in range(config["curves"])]
         return cls(

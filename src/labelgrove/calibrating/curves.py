@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from labelgrove.calibrating.reliability import equal_mass
+from labelgrove.calibrating.reliability import equal_mass_means
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.scores.predictions import ScoreKind
 
@@ -89,12 +89,8 @@ def _isotonic(units: Float64, hits: npt.NDArray[np.bool_]) -> Curve:
     from sklearn.isotonic import IsotonicRegression
 
     bins = int(np.clip(len(units) // PAIRS_PER_STEP, 1, MOST_STEPS))
-    places = equal_mass(units, bins)
-    counts = np.bincount(places)
-    used = counts > 0
-    sizes = counts[used].astype(np.float64)
-    middles = np.bincount(places, units)[used] / sizes
-    shares = np.bincount(places, hits)[used] / sizes
+    counts, middles, shares = equal_mass_means(units, hits, bins)
+    sizes = counts.astype(np.float64)
     fitted = IsotonicRegression().fit(middles, shares, sample_weight=sizes).predict(middles)
     step = np.cumsum(np.diff(fitted, prepend=fitted[0]) > 1e-12)
     weights = np.bincount(step, sizes)

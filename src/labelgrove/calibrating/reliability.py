@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,6 @@ import numpy.typing as npt
 from labelgrove.errors import DataError
 
 Float64 = npt.NDArray[np.float64]
-Binning = Literal["mass", "width"]
 
 
 @dataclass(frozen=True)
@@ -40,16 +39,12 @@ class Reliability:
 
 
 def reliability(
-    probabilities: npt.ArrayLike,
-    hits: npt.ArrayLike,
-    *,
-    bins: int = 15,
-    binning: Binning = "mass",
+    probabilities: npt.ArrayLike, hits: npt.ArrayLike, *, bins: int = 15
 ) -> Reliability:
     """Probabilities compared with outcomes.
 
     Most labels of a long list are unlikely, so bins of equal width would put nearly all into the
-    first one. Bins of equal ``mass`` have the same number of labels each. Empty bins are left out.
+    first one. These bins have the same number of labels each. Empty bins are left out.
     """
     claimed = np.asarray(probabilities, np.float64).ravel()
     true = np.asarray(hits, bool).ravel()
@@ -59,22 +54,27 @@ def reliability(
         raise DataError("probabilities must lie between 0 and 1")
     if bins < 1:
         raise DataError(f"bins: must be at least 1, got {bins}")
-    if binning == "width":
-        places = np.minimum((claimed * bins).astype(np.int64), bins - 1)
-    else:
-        places = equal_mass(claimed, bins)
-    counts = np.bincount(places)
-    used = counts > 0
-    sizes = counts[used].astype(np.float64)
-    mean_claimed = np.bincount(places, claimed)[used] / sizes
-    share_true = np.bincount(places, true)[used] / sizes
+    counts, mean_claimed, share_true = equal_mass_means(claimed, true, bins)
+    sizes = counts.astype(np.float64)
     return Reliability(
         mean_claimed,
         share_true,
-        counts[used],
+        counts,
         float((sizes * np.abs(mean_claimed - share_true)).sum() / sizes.sum()),
         float(np.square(claimed - true).mean()),
     )
+
+
+def equal_mass_means(
+    values: Float64, hits: npt.NDArray[np.bool_], bins: int
+) -> tuple[npt.NDArray[np.int64], Float64, Float64]:
+    """Counts, mean values and shares of hits in the bins that are not empty."""
+    places = equal_mass(values, bins)
+    counts = np.bincount(places)
+    used = counts > 0
+    sizes = counts[used].astype(np.float64)
+    means, shares = (np.bincount(places, each)[used] / sizes for each in (values, hits))
+    return counts[used], means, shares
 
 
 def equal_mass(values: Float64, bins: int) -> npt.NDArray[np.int64]:

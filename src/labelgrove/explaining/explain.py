@@ -17,7 +17,7 @@ import numpy as np
 
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import check_k
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.explaining.neighbours import nearest_documents
 from labelgrove.explaining.rankers import most_frequent
 from labelgrove.model.explanation import (
@@ -29,7 +29,8 @@ from labelgrove.model.explanation import (
     strongest,
 )
 from labelgrove.model.interface import Model
-from labelgrove.scores.predictor import check_fitted
+from labelgrove.model.settings import check_count
+from labelgrove.scores.predictions import check_fitted
 
 __all__ = ["Explanation", "explain", "explain_best"]
 
@@ -57,7 +58,9 @@ def explain(
     not keep their training documents.
     """
     check_fitted(model)
-    _check_options(top, gradient_steps)
+    if top is not None:
+        check_count("top", top)
+    check_count("gradient_steps", gradient_steps)
     column = model.index_.get(label) if isinstance(label, str) else None
     if column is None:
         raise DataError(f"unknown label {label!r}; the index has {len(model.index_):,} labels")
@@ -156,12 +159,3 @@ def _one_document(text: Any) -> Any:
 def _one_row(dense: Any) -> Any:
     row = None if dense is None else np.asarray(dense)
     return row[None] if row is not None and row.ndim == 1 else row
-
-
-def _check_options(top: int | None, gradient_steps: int) -> None:
-    for name, value in (("top", top), ("gradient_steps", gradient_steps)):
-        if name == "top" and value is None:
-            continue
-        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if not whole or value < 1:  # type: ignore[operator]
-            raise ConfigError(f"{name}: must be a whole number of at least 1, got {value!r}")

@@ -7,10 +7,8 @@ same in Python, by the same rules, and keeps the position of everything in the o
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import numpy.typing as npt
 
 from labelgrove.model.explanation import Span
 from labelgrove.text.feeding import TextAnalyzer, find_analyzer
@@ -61,21 +59,12 @@ def _columns(terms: list[str], vectorizer: Tfidf) -> list[int]:
         # A term's bucket depends only on its letters, so counting it as one token finds it.
         whole = Tfidf(TfidfParams(n_buckets=buckets), analyzer=lambda term: [term], n_jobs=1)
         return [int(column) for column in whole.fit(terms[:1]).transform_parts(terms).indices]
-    table = vectorizer.vocabulary
-    encoded = [term.encode("utf-8", "surrogatepass") for term in terms]
-    return [_position(table.blob, table.offsets, term) for term in encoded]
-
-
-def _position(blob: npt.NDArray[Any], offsets: npt.NDArray[Any], term: bytes) -> int:
-    """Binary search in a sorted table of strings; UTF-8 sorts like code points."""
-    low, high = 0, len(offsets) - 1
-    while low < high:
-        middle = (low + high) // 2
-        here = blob[offsets[middle] : offsets[middle + 1]].tobytes()
-        if here == term:
-            return middle
-        low, high = (middle + 1, high) if here < term else (low, middle)
-    return -1
+    table = vectorizer.vocabulary  # sorted
+    places = [bisect_left(table, term) for term in terms]
+    return [
+        place if place < len(table) and table[place] == term else -1
+        for place, term in zip(places, terms, strict=True)
+    ]
 
 
 def _terms(

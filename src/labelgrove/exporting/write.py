@@ -15,7 +15,7 @@ from labelgrove.exporting.model import CONFIG, RUNTIME, ExportedModel
 from labelgrove.exporting.onnx_encoder import GRAPH, TOKENIZER
 from labelgrove.methods import load_folder
 from labelgrove.model.interface import Model
-from labelgrove.scores.predictor import check_fitted
+from labelgrove.scores.predictions import check_fitted
 
 Precision = Literal["fp32", "int8"]
 

@@ -117,17 +117,7 @@ class LabelTree:
             return self
         return LabelTree(self.parents[:levels], np.arange(self.widths[levels - 1]))
 
-    def refine(self, cluster_of: npt.ArrayLike) -> LabelTree:
-        """A tree with one more level: finer label l is below this tree's label cluster_of[l]."""
-        clusters = _frozen(cluster_of)
-        if not np.array_equal(np.unique(clusters), np.arange(self.labels)):
-            raise DataError(f"every label of the coarser tree (0..{self.labels - 1}) needs a child")
-        places = self.leaf_positions[clusters]
-        order = np.argsort(places, kind="stable")
-        return LabelTree([*self.parents, places[order]], order)
-
     def state(self) -> Part:
-        """The tree as settings and arrays."""
         arrays: dict[str, npt.NDArray[Any]] = {
             f"parents.{number}": level for number, level in enumerate(self.parents)
         }
@@ -185,11 +175,7 @@ def build_tree(
         return LabelTree([np.zeros(labels, np.int32)], np.arange(labels, dtype=np.int32))
     parts = features.parts(name="label_features")
     order = _native.balanced_kmeans(
-        parts,
-        depth=depth,
-        max_iterations=params.kmeans_iterations,
-        seed=seed,
-        threads=threads or 0,
+        parts, depth=depth, max_iterations=params.kmeans_iterations, seed=seed, threads=threads or 0
     )
     top, *inner = tree_widths(labels, params)[:-1]
     clusters = np.repeat(np.arange(2**depth), np.diff(_slices(labels, depth)))

@@ -27,16 +27,21 @@ class MethodEntry:
 
 # As published: negatives are the documents that bear the parent. Their solvers must then go further
 # than with mined negatives, which forgive more.
-_PUBLISHED = {
+_PUBLISHED: dict[str, Any] = {
     "ranker": {"negatives": "tfn", "eps": 0.3},
     "search": {"post_processor": "l3-hinge", "beam": 10},
 }
 
-_PARABEL = {
+_PARABEL: dict[str, Any] = {
     **_PUBLISHED,
     "n_trees": 3,
     "tree": {"branching": 2, "max_leaf_size": 100, "label_features": "pifa-plain"},
 }
+
+
+def _linear(summary: str, **preset: Any) -> MethodEntry:
+    """The linear method with other settings."""
+    return MethodEntry("labelgrove.methods.linear.method", "Linear", summary, preset)
 
 
 def _parabel_on(kind: str, what: str, *, beside_tfidf: bool = True) -> MethodEntry:
@@ -47,43 +52,21 @@ def _parabel_on(kind: str, what: str, *, beside_tfidf: bool = True) -> MethodEnt
 
 
 METHODS: dict[str, MethodEntry] = {
-    "linear": MethodEntry(
-        "labelgrove.methods.linear.method",
-        "Linear",
-        "tf-idf and a tree of linear classifiers (XR-Linear)",
-    ),
-    "xr-linear": MethodEntry(
-        "labelgrove.methods.linear.method",
-        "Linear",
+    "linear": _linear("tf-idf and a tree of linear classifiers (XR-Linear)"),
+    "xr-linear": _linear(
         "linear with the negatives and the stopping rule of PECOS",
-        {**_PUBLISHED, "ranker": {"negatives": "tfn", "eps": 0.1}},
+        **{**_PUBLISHED, "ranker": {"negatives": "tfn", "eps": 0.1}},
     ),
-    "xr-linear-cost": MethodEntry(
-        "labelgrove.methods.linear.method",
-        "Linear",
+    "xr-linear-cost": _linear(
         "xr-linear with cost-sensitive weights (relevance as in XR-Transformer's paper)",
-        {**_PUBLISHED, "ranker": {"negatives": "tfn", "eps": 0.1, "relevance": "induce"}},
+        **{**_PUBLISHED, "ranker": {"negatives": "tfn", "eps": 0.1, "relevance": "induce"}},
     ),
-    "parabel": MethodEntry(
-        "labelgrove.methods.linear.method",
-        "Linear",
-        "three deep binary trees (Parabel)",
-        _PARABEL,
-    ),
-    "bonsai": MethodEntry(
-        "labelgrove.methods.linear.method",
-        "Linear",
+    "parabel": _linear("three deep binary trees (Parabel)", **_PARABEL),
+    "bonsai": _linear(
         "three shallow, wide, unbalanced trees (Bonsai)",
-        {
-            **_PUBLISHED,
-            "n_trees": 3,
-            "tree": {
-                "kind": "kway",
-                "branching": 100,
-                "max_depth": 3,
-                "label_features": "pifa-plain",
-            },
-        },
+        **_PUBLISHED,
+        n_trees=3,
+        tree={"kind": "kway", "branching": 100, "max_depth": 3, "label_features": "pifa-plain"},
     ),
     "linear-vectors": MethodEntry(
         "labelgrove.methods.linear.vectors",
@@ -101,11 +84,10 @@ METHODS: dict[str, MethodEntry] = {
         "XTransformer",
         "a fine-tuned encoder finds clusters of labels, linear rankers order their labels",
     ),
-    "ova": MethodEntry(
-        "labelgrove.methods.linear.method",
-        "Linear",
+    "ova": _linear(
         "one classifier per label over all documents; for small label sets",
-        {"ranker": {"eps": 0.3}, "tree": {"max_leaf_size": 2**31 - 1}},
+        ranker={"eps": 0.3},
+        tree={"max_leaf_size": 2**31 - 1},
     ),
     "ensemble": MethodEntry(
         "labelgrove.methods.ensemble.method",
@@ -136,11 +118,7 @@ METHODS: dict[str, MethodEntry] = {
 
 
 def method_class(name: str) -> type[Model]:
-    """The estimator class behind a method's name.
-
-    >>> method_class("linear").__name__
-    'Linear'
-    """
+    """The estimator class behind a method's name."""
     entry = _entry(name)
     try:
         module = importlib.import_module(entry.module)
@@ -157,16 +135,16 @@ def create(name: str, config: Mapping[str, Any] | None = None) -> Any:
     >>> create("linear", {"random_state": 3}).random_state
     3
     """
-    tables: dict[str, Any] = {
-        key: dict(value) if isinstance(value, Mapping) else value
-        for key, value in _entry(name).preset.items()
-    }
-    for key, value in (config or {}).items():
-        if isinstance(value, Mapping) and isinstance(tables.get(key), dict):
-            tables[key].update(value)
-        else:
-            tables[key] = value
-    return method_class(name).from_config(tables)
+    return method_class(name).from_config(overridden(_entry(name).preset, config or {}))
+
+
+def overridden(tables: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Config tables with other values, key by key within a table."""
+    result = dict(tables)
+    for key, value in values.items():
+        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = {**result[key], **value} if both else value
+    return result
 
 
 def load_folder(path: str | Path, **options: Any) -> Model:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,49 +132,40 @@ def scaled(features: Features, dense_norm: str | None) -> Features:
     return Features(features.sparse, beside_terms(features.dense, dense_norm))
 
 
-def described_labels(
+def tree_stages(
     stages: Stages,
     features: Made[Features],
     corpus: Corpus,
     params: TreeParams,
     *,
     transform: Callable[[Any], Any] | None,
-    seed: int,
+    seeds: Mapping[str, int],
     threads: int | None,
-) -> Made[Features]:
-    """The label features that a tree is grown from; computed once, if a tree needs them."""
+) -> list[Made[LabelTree]]:
+    """A label tree for each stage that ``seeds`` names, grown from the same label features.
+
+    The label features are computed once, if a tree needs them.
+    """
     strings = label_strings(params, corpus.index)
-    return stages.derive(
+    first = next(iter(seeds.values()))
+    described = stages.derive(
         lambda: describe_labels(
             params,
             features.value,
             corpus.labels,
             transform=transform,
             strings=strings,
-            seed=seed,
+            seed=first,
             threads=threads,
         ),
         features=features,
         labels=corpus.labels,
         strings=strings,
         params=params,
-        seed=seed,
+        seed=first,
     )
-
-
-def tree_stage(
-    stages: Stages,
-    described: Made[Features],
-    params: TreeParams,
-    *,
-    seed: int,
-    threads: int | None,
-    name: str = "tree",
-) -> Made[LabelTree]:
-    """A label tree grown from label features."""
-    return stages(
-        name, build_tree, label_features=described, params=params, seed=seed, threads=threads
-    )
+    given: dict[str, Any] = {"label_features": described, "params": params, "threads": threads}
+    return [stages(name, build_tree, **given, seed=seed) for name, seed in seeds.items()]
 
 
 def document_parts(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from labelgrove.core.arrays import CSR
-from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import texts_only
@@ -20,26 +19,30 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.inputs import Terms
 from labelgrove.methods.neural import (
-    MakeHeads,
     NeuralEstimator,
     best_labels,
-    comparison,
     estimate_memory,
     make_runner,
     train_heads,
 )
-from labelgrove.methods.preparation import Prepared, held_out_measures
-from labelgrove.methods.reranking import Reranker, RerankParams, train_reranker
+from labelgrove.methods.preparation import Prepared
+from labelgrove.methods.reranking import (
+    Reranker,
+    RerankParams,
+    check_reranking,
+    reranker_features,
+    shortlist_matrix,
+)
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline
 from labelgrove.model.settings import group
 from labelgrove.model.spaces import RERANK_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
-from labelgrove.nn.network import Network, Runner, network_from_part, network_part
+from labelgrove.nn.network import MakeHeads, Network, network_from_part, network_part
 from labelgrove.nn.training.devices import choose_device
-from labelgrove.ranking.ranker import Ranker
-from labelgrove.ranking.solver import RankerParams
+from labelgrove.ranking.ranker import Ranker, train_ranker
+from labelgrove.ranking.solver import RankerParams, Start
 from labelgrove.scores.predictions import Predictions
 
 
@@ -55,6 +58,9 @@ class NetworkEstimator(NeuralEstimator):
     rerank: RerankParams = group(RerankParams)
     ranker: RankerParams = group(RankerParams)
     baseline: bool = True
+
+    def _check(self) -> None:
+        check_reranking(self.rerank, self.ranker)
 
     def _heads(self, labels: int, tree: LabelTree | None) -> MakeHeads:
         """The heads that the settings describe."""
@@ -91,15 +97,13 @@ class NetworkEstimator(NeuralEstimator):
         if self.rerank.enabled:
             ranker = stages(
                 "rerank",
-                rerank_shortlists,
+                train_reranker,
                 network=Made(lambda: network, trained.key),
                 tokens=data.tokens,
                 terms=data.terms,
                 labels=data.learnt_from.labels,
                 tree=tree,
-                shortlist=self.rerank.shortlist,
-                start=self.rerank.start,
-                normalise=self.rerank.normalise,
+                params=self.rerank.only("shortlist", "start", "normalise"),
                 ranker=self.ranker,
                 precision=self.training.precision,
                 seed=self.random_state,
@@ -112,23 +116,16 @@ class NetworkEstimator(NeuralEstimator):
         self.reranker_: Reranker | None = reranker
         self.story_ = trained.value.config["story"]
         self._remember(data.corpus, stages.reporter.timings)
-        self.report_ = self._report(data, stages.reporter)
+        self.report_ = self._report(data, stages)
 
-    def _report(self, data: Prepared, reporter: Reporter) -> dict[str, Any]:
+    def _report(self, data: Prepared, stages: Stages) -> dict[str, Any]:
         """The method beside the linear one on the held-out part; says so when it is worse."""
         if data.held_out is None or data.held_out_tokens is None:
             return {}
-        runner, tokens = self._runner(), data.held_out_tokens.value
-        predictions = self._ranked(
-            runner, data.held_out.texts, tokens, 10, mask=None, threads=self.n_jobs
-        )
-        ours = held_out_measures(predictions, data.held_out, data.learnt_from)
-        reporter.message(comparison(self.method, ours, data.linear))
-        recall = runner.shortlist_recall(tokens, data.held_out.labels)
-        return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}
-
-    def _runner(self) -> Runner:
-        return make_runner(self.network_, self.device, self.training.precision)
+        tokens, texts = data.held_out_tokens.value, data.held_out.texts
+        predictions = self._ranked(texts, tokens, 10, mask=None, threads=self.n_jobs)
+        recall = self._runner(self.network_).shortlist_recall(tokens, data.held_out.labels)
+        return self._compared(data, stages, predictions, recall)
 
     def _best_labels(
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
@@ -136,19 +133,13 @@ class NetworkEstimator(NeuralEstimator):
         texts = texts_only(self.method, X)
         encoder = self.network_.encoder
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
-        return self._ranked(self._runner(), texts, tokens, k, mask=mask, threads=threads)
+        return self._ranked(texts, tokens, k, mask=mask, threads=threads)
 
     def _ranked(
-        self,
-        runner: Runner,
-        texts: Any,
-        tokens: Tokens,
-        k: int,
-        *,
-        mask: LabelMask | None,
-        threads: int | None,
+        self, texts: Any, tokens: Tokens, k: int, *, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
         """The k best labels by the network and, if there is one, the ranker over its shortlist."""
+        runner = self._runner(self.network_)
         if self.reranker_ is None:
             return best_labels(runner, tokens, self.index_, k=k, mask=mask)
         most = min(k, len(self.index_ if mask is None else mask))
@@ -201,8 +192,7 @@ class NetworkEstimator(NeuralEstimator):
 
     def parts(self) -> dict[str, Part]:
         """The network, its tree, and the ranker over its shortlists."""
-        assert self.story_ is not None
-        parts = {"network": network_part(self.network_, self.story_, dict(self.report_))}
+        parts = {"network": network_part(self.network_, self.story_ or {}, dict(self.report_))}
         if self.tree_ is not None:
             parts["tree"] = self.tree_.state()
         if self.reranker_ is not None:
@@ -218,15 +208,13 @@ class NetworkEstimator(NeuralEstimator):
         self.report_ = parts["network"].config["report"] or {}
 
 
-def rerank_shortlists(
+def train_reranker(
     network: Network,
     tokens: Tokens,
     terms: Terms,
     labels: CSR,
     tree: LabelTree,
-    shortlist: int,
-    start: Literal["none", "initial", "centre"],
-    normalise: bool,
+    params: RerankParams,
     ranker: RankerParams,
     precision: str,
     seed: int,
@@ -235,14 +223,25 @@ def rerank_shortlists(
     threads: int | None,
 ) -> Ranker:
     """The ranker that puts a trained network's shortlists in order."""
-    return train_reranker(
-        make_runner(network, device, precision),
-        tokens,
-        terms.rows,
+    runner = make_runner(network, device, precision)
+    columns, _, vectors = runner.read(tokens, min(params.shortlist, tree.labels), vectors=True)
+    settings, start = ranker.get_params(), None
+    if params.start != "none":
+        settings["start"] = params.start
+        weights, bias = network.heads.output_layer()
+        # The layer was trained with longer vectors; this is their mean length.
+        length = np.linalg.norm(vectors, axis=1).mean() if params.normalise else 1.0
+        start = Start(weights * length, bias)
+    features = reranker_features(terms.rows, vectors, params)
+    del vectors  # large, and the features are a copy
+    return train_ranker(
+        features,
         labels,
         tree,
-        RerankParams(shortlist=shortlist, start=start, normalise=normalise),
-        ranker,
+        RankerParams(**settings),
+        shortlist=shortlist_matrix(columns, tree.labels),
+        start=start,
+        labels_only=True,
         seed=seed,
         threads=threads,
     )

@@ -5,41 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 import torch
 
-from labelgrove.core.callbacks import Reporter
+from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.inputs import check_texts_alone, hold_out, training_corpus
+from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.inputs import terms_stage
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.preparation import (
     CHOSEN_BY,
+    SPLIT_SEED,
     Examples,
     Prepared,
+    baseline_stage,
     held_out_measures,
-    prepare,
+    tokens_stage,
+    warn_of_held_out,
 )
 from labelgrove.model.outline import EncoderWork
-from labelgrove.model.settings import group
+from labelgrove.model.settings import check_settings, group
 from labelgrove.nn.batches.packing import PackedBatches
 from labelgrove.nn.batches.padded import Batches, prefetched
-from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import (
+    EncoderContent,
     EncoderParams,
     find_encoder,
     parameter_count,
     states_width,
 )
 from labelgrove.nn.encoders.tokens import Tokens
-from labelgrove.nn.network import LabelledBatches, Network, Runner, network_part
+from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
 from labelgrove.nn.training.devices import choose_device, choose_precision, derived_seed
-from labelgrove.nn.training.loop import LoopParams, LoopResult, train
+from labelgrove.nn.training.loop import LoopParams, train
 from labelgrove.scores.predictions import Predictions
 from labelgrove.text.tfidf import TfidfParams
 
@@ -60,6 +67,28 @@ class NeuralEstimator(Estimator):
     random_state: int = 0
     n_jobs: int | None = None
 
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
+        check_settings(self)
+        self._check()
+        self._fit(training_corpus(X, y, index), Stages(Reporter(callbacks), run))
+        return self
+
+    def _check(self) -> None:
+        """Refuses settings that contradict each other, before hours of training."""
+
+    def _fit(self, corpus: Corpus, stages: Stages) -> None:
+        """The stages of the method."""
+        raise NotImplementedError
+
     def encoders(self) -> list[EncoderParams]:
         """The one that is fine-tuned."""
         return [self.encoder]
@@ -69,16 +98,39 @@ class NeuralEstimator(Estimator):
         self.device = device
 
     def _prepare(self, corpus: Corpus, stages: Stages, *, baseline: bool) -> Prepared:
-        return prepare(
-            self.method,
-            corpus,
-            stages,
-            encoder=self.encoder,
-            tfidf=self.tfidf,
-            held_out=self.held_out,
-            baseline=baseline,
-            threads=self.n_jobs,
+        """Splits the documents, makes tf-idf and tokens, and trains the linear baseline.
+
+        All that is the same for any ``random_state``, so models with several seeds share it.
+        """
+        threads = self.n_jobs
+        check_texts_alone(self.method, corpus)
+        learnt_from, held_out = hold_out(corpus, self.held_out, SPLIT_SEED)
+        warn_of_held_out(stages, corpus, learnt_from, held_out, self.held_out)
+        reader = load_encoder(self.encoder)
+        terms = terms_stage(stages, learnt_from.texts, self.tfidf, threads=threads)
+        linear, held_out_tokens = {}, None
+        if baseline and held_out is not None:
+            linear = baseline_stage(stages, terms, learnt_from, held_out, threads=threads)
+        tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader, threads=threads)
+        if held_out is not None:
+            name, texts = "held-out-tokens", held_out.texts
+            held_out_tokens = tokens_stage(stages, name, texts, reader, threads=threads)
+        encoder = stages.derive(lambda: reader, content=EncoderContent(self.encoder))
+        return Prepared(
+            corpus, learnt_from, held_out, terms, linear, encoder, tokens, held_out_tokens
         )
+
+    def _compared(
+        self, data: Prepared, stages: Stages, predictions: Predictions, recall: list[float]
+    ) -> dict[str, Any]:
+        """The method beside the linear one on the held-out part; says so when it is worse."""
+        assert data.held_out is not None
+        ours = held_out_measures(predictions, data.held_out, data.learnt_from)
+        stages.reporter.message(comparison(self.method, ours, data.linear))
+        return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}
+
+    def _runner(self, network: Network) -> Runner:
+        return make_runner(network, self.device, self.training.precision)
 
     def _encoder_work(self, documents: int, *, reads: float, trainings: float = 1) -> EncoderWork:
         """``reads`` are passes over all documents besides training and evaluation."""
@@ -92,17 +144,6 @@ class NeuralEstimator(Estimator):
         return EncoderWork(self.encoder, training, self.device, trainings * epochs, reads)
 
 
-class MakeHeads(Protocol):
-    """Heads for an encoder, and the layers that they read; a dataclass, so that it has a hash.
-
-    A large label table is drawn on ``device``, where it is trained.
-    """
-
-    def __call__(
-        self, encoder: Encoder, device: torch.device | None = None
-    ) -> tuple[torch.nn.Module, Sequence[int]]: ...
-
-
 def train_heads(
     examples: Examples,
     encoder: Encoder,
@@ -114,39 +155,19 @@ def train_heads(
     reporter: Reporter,
     checkpoints: Path | None = None,
 ) -> Part:
-    """Trains an encoder with heads on it; gives a ``network_part``."""
+    """Trains an encoder with heads on it; gives a ``network_part``.
+
+    The checkpoint with the best mean of P@1, P@3 and P@5 is kept.
+    """
+    where = choose_device(device)
     with torch.random.fork_rng([]):
         torch.manual_seed(derived_seed(seed, 0))
-        network = Network(encoder, *heads(encoder, choose_device(device)))
+        network = Network(encoder, *heads(encoder, where))
     network.heads.start_from(examples.labels)
     if network.heads.params.standardise:
         make_runner(network, device, training.precision).standardise(examples.tokens)
-    result = train_network(
-        network,
-        examples,
-        training,
-        reporter=reporter,
-        device=device,
-        seed=seed,
-        folder=checkpoints,
-    )
-    return network_part(network, result.story())
-
-
-def train_network(
-    network: Network,
-    examples: Examples,
-    params: LoopParams,
-    *,
-    reporter: Reporter,
-    device: str,
-    seed: int,
-    folder: Path | None,
-) -> LoopResult:
-    """Trains in place. The checkpoint with the best mean of P@1, P@3 and P@5 is kept."""
-    where = choose_device(device)
-    batches = make_batches(examples.tokens, network.encoder, params, where, seed)
-    runner = Runner(network, device=where, precision=choose_precision(params.precision, where))
+    batches = make_batches(examples.tokens, encoder, training, where, seed)
+    runner = Runner(network, device=where, precision=choose_precision(training.precision, where))
 
     def score() -> float:
         assert examples.held_out is not None and examples.held_out_tokens is not None
@@ -154,19 +175,20 @@ def train_network(
         values = held_out_measures(predictions, examples.held_out)
         return float(np.mean([values[name] for name in CHOSEN_BY]))
 
-    return train(
+    result = train(
         network,
         LabelledBatches(batches, examples.labels),
         lambda model, batch: model(batch),
-        params,
+        training,
         evaluate=None if examples.held_out is None else score,
-        folder=folder,
+        folder=checkpoints,
         reporter=Reporter(reporter.callbacks),  # its seconds are counted as the stage's already
         device=where,
         seed=seed,
         prefetch=prefetched,
         stage="training",
     )
+    return network_part(network, result.story())
 
 
 def make_batches(
@@ -207,7 +229,7 @@ def best_labels(
     runner: Runner, tokens: Tokens, index: LabelIndex, *, k: int, mask: LabelMask | None = None
 ) -> Predictions:
     """The k best labels of tokenised documents."""
-    columns, scores = runner.best_labels(tokens, min(k, len(index)), mask=mask)
+    columns, scores, _ = runner.read(tokens, min(k, len(index)), mask=mask)
     counts = (columns >= 0).sum(axis=1).astype(np.int32)
     return Predictions(columns, scores, counts, index, "product")
 
@@ -237,11 +259,7 @@ def estimate_memory(
 
 
 def comparison(name: str, ours: Mapping[str, float], linear: Mapping[str, float]) -> str:
-    """One sentence on how a method did beside the linear one.
-
-    >>> comparison("lightxml", {"P@1": 0.5, "P@3": 0.2, "P@5": 0.1}, {})
-    'held-out P@1/3/5: lightxml 50.00/20.00/10.00'
-    """
+    """One sentence on how a method did beside the linear one."""
 
     def figures(values: Mapping[str, float]) -> str:
         return "/".join(f"{100 * values[metric]:.2f}" for metric in CHOSEN_BY)

@@ -13,18 +13,15 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
-from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.data.splits import repeated_texts
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.inputs import Terms, described_labels, terms_stage, tree_stage
+from labelgrove.methods.inputs import Terms, tree_stages
 from labelgrove.methods.linear.method import Linear
 from labelgrove.metrics import evaluate
-from labelgrove.nn.encoders.encoder import Encoder, load_encoder
-from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
+from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.scores.predictions import Predictions
-from labelgrove.text.tfidf import TfidfParams
 
 # The checkpoint is chosen by the mean of the first three; all are reported for held-out documents.
 CHOSEN_BY = ("P@1", "P@3", "P@5")
@@ -76,62 +73,22 @@ class Prepared:
     ) -> Made[LabelTree]:
         """A label tree grown from the tf-idf of each label's documents (or as ``params`` says)."""
         terms = self.terms
-        described = described_labels(
+        (tree,) = tree_stages(
             stages,
             Made(lambda: Features(terms.value.rows), terms.key),
             self.learnt_from,
             params,
             transform=lambda texts: terms.value.vectorizer.transform(texts),
-            seed=seed,
+            seeds={"tree": seed},
             threads=threads,
         )
-        return tree_stage(stages, described, params, seed=seed, threads=threads)
+        return tree
 
 
-def prepare(
-    method: str,
-    corpus: Corpus,
-    stages: Stages,
-    *,
-    encoder: EncoderParams,
-    tfidf: TfidfParams,
-    held_out: float,
-    baseline: bool,
-    threads: int | None,
-) -> Prepared:
-    """Splits the documents, makes tf-idf and tokens, and trains the linear baseline.
-
-    All that is the same for any ``random_state``, so models with several seeds share it.
-    """
-    check_texts_alone(method, corpus)
-    learnt_from, judges = hold_out(corpus, held_out, SPLIT_SEED)
-    _warn_of_held_out(stages, corpus, learnt_from, judges, held_out)
-    reader = load_encoder(encoder)
-    terms = terms_stage(stages, learnt_from.texts, tfidf, threads=threads)
-    linear = {}
-    if baseline and judges is not None:
-        linear = baseline_stage(stages, terms, learnt_from, judges, threads=threads)
-    held_out_tokens = None
-    tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader, threads=threads)
-    if judges is not None:
-        held_out_tokens = tokens_stage(
-            stages, "held-out-tokens", judges.texts, reader, threads=threads
-        )
-    return Prepared(
-        corpus,
-        learnt_from,
-        judges,
-        terms,
-        linear,
-        stages.derive(lambda: reader, content=EncoderContent(encoder)),
-        tokens,
-        held_out_tokens,
-    )
-
-
-def _warn_of_held_out(
+def warn_of_held_out(
     stages: Stages, corpus: Corpus, learnt_from: Corpus, judges: Corpus | None, share: float
 ) -> None:
+    """Says so if nothing can be held out, or if held-out texts are also learnt from."""
     if judges is None:
         if share:
             stages.reporter.message(

@@ -21,11 +21,10 @@ from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import Features
 from labelgrove.labels.masks import LabelMask
-from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.ranking.beam import OWN_MARGIN
-from labelgrove.ranking.ranker import Ranker, train_ranker
-from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, Start, refuse_idle
+from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
 from labelgrove.text.tfidf import Tfidf
 
 if TYPE_CHECKING:  # exported models rerank without torch
@@ -71,11 +70,11 @@ class Reranker:
         labels, params = self.ranker.tree.labels, self.params
         length = min(max(k, params.shortlist), labels)
         columns, chances, vectors = runner.read(tokens, length, vectors=True, mask=mask)
-        features = _features(self.vectorizer.transform(texts), vectors, params)
-        pattern = _pattern(columns, labels)
+        features = reranker_features(self.vectorizer.transform(texts), vectors, params)
+        pattern = shortlist_matrix(columns, labels)
         scores = self.ranker.score(features, pattern, params=OWN_MARGIN, threads=threads)
         scores.data = params.share * expit(scores.data)
-        scores.data += (1 - params.share) * _pattern(columns, labels, chances).data
+        scores.data += (1 - params.share) * shortlist_matrix(columns, labels, chances).data
         best = top_k(scores, k, threads=threads)
         return best.columns, best.scores
 
@@ -98,43 +97,7 @@ def check_reranking(params: RerankParams, ranker: RankerParams) -> None:
         refuse_idle(ranker, "ranker", NEGATIVE_SETTINGS, why)
 
 
-def train_reranker(
-    runner: Runner,
-    tokens: Tokens,
-    terms: CSR,
-    labels: CSR,
-    tree: LabelTree,
-    params: RerankParams,
-    ranker: RankerParams,
-    *,
-    seed: int,
-    threads: int | None,
-) -> Ranker:
-    """The ranker for a trained network; ``terms`` are the tf-idf rows of the same documents."""
-    columns, _, vectors = runner.read(tokens, min(params.shortlist, tree.labels), vectors=True)
-    settings, start = ranker.get_params(), None
-    if params.start != "none":
-        settings["start"] = params.start
-        weights, bias = runner.network.heads.output_layer()
-        # The layer was trained with longer vectors; this is their mean length.
-        length = np.linalg.norm(vectors, axis=1).mean() if params.normalise else 1.0
-        start = Start(weights * length, bias)
-    features = _features(terms, vectors, params)
-    del vectors  # large, and the features are a copy
-    return train_ranker(
-        features,
-        labels,
-        tree,
-        RankerParams(**settings),
-        shortlist=_pattern(columns, tree.labels),
-        start=start,
-        labels_only=True,
-        seed=seed,
-        threads=threads,
-    )
-
-
-def _pattern(columns: Int32, labels: int, values: Float32 | None = None) -> CSR:
+def shortlist_matrix(columns: Int32, labels: int, values: Float32 | None = None) -> CSR:
     """Shortlists as a sparse matrix of ones or ``values``."""
     used = columns >= 0
     rows = np.nonzero(used)[0]
@@ -143,6 +106,7 @@ def _pattern(columns: Int32, labels: int, values: Float32 | None = None) -> CSR:
     return as_csr(matrix.tocsr())
 
 
-def _features(terms: CSR, vectors: Float32, params: RerankParams) -> Features:
+def reranker_features(terms: CSR, vectors: Float32, params: RerankParams) -> Features:
+    """What the ranker reads of documents."""
     both = Features(sparse=terms, dense=vectors)
     return both.normalised() if params.normalise else both

@@ -1,13 +1,7 @@
 """Measure predictions: ranking, propensity-scored, micro and macro metrics with intervals."""
 
 from labelgrove.metrics.bins import BinScore, by_frequency, frequency_bin
-from labelgrove.metrics.evaluation import (
-    DEFAULT_METRICS,
-    Comparison,
-    Evaluation,
-    compare,
-    evaluate,
-)
+from labelgrove.metrics.evaluation import DEFAULT_METRICS, Comparison, Evaluation, compare, evaluate
 from labelgrove.metrics.intervals import Interval
 from labelgrove.metrics.names import BIN_NAMES, Metric, parse_metric
 from labelgrove.metrics.propensity import Propensity

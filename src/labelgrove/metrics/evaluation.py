@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -145,15 +145,15 @@ def evaluate(
         kind = type(predictions).__name__
         raise DataError(f"predictions: must be Predictions, as from model.predict, got {kind}")
     request = _request(predictions, metrics, train_frequencies, n_train, propensity)
-    measures, notes = request.measure(predictions, truth, unknown, filter_pairs)
-    ranges: dict[str, Interval] = {}
-    if intervals is not None:
-        # A resample has fewer distinct labels, which shifts averages over labels so far that
-        # their interval might not include their value.
-        ratios = {name: m for name, m in measures.items() if isinstance(m, Ratio)}
-        draws = bootstrap(list(ratios.values()), len(predictions), times=intervals, seed=seed)
-        ranges = {name: interval(draws[:, i], level) for i, name in enumerate(ratios)}
-    return _evaluation(measures, len(predictions), ranges, request.propensity, notes)
+    measures, evaluation = request.measure(predictions, truth, unknown, filter_pairs)
+    if intervals is None:
+        return evaluation
+    # A resample has fewer distinct labels, which shifts averages over labels so far that their
+    # interval might not include their value.
+    ratios = {name: m for name, m in measures.items() if isinstance(m, Ratio)}
+    draws = bootstrap(list(ratios.values()), len(predictions), times=intervals, seed=seed)
+    ranges = {name: interval(draws[:, i], level) for i, name in enumerate(ratios)}
+    return replace(evaluation, intervals=ranges)
 
 
 def compare(
@@ -179,23 +179,19 @@ def compare(
     >>> compare(worse, better, [[1, 0], [1, 0]], metrics=["P@1"]).differences
     {'P@1': 0.5}
     """
-    n = len(first)
     if metrics is None:
         metrics = _usual_metrics(min(first.k, second.k), train_frequencies, n_train)[0]
     request = _request(first, metrics, train_frequencies, n_train, propensity)
-    measures_1, notes_1 = request.measure(first, truth, unknown, filter_pairs)
-    measures_2, notes_2 = request.measure(second, truth, unknown, filter_pairs)
-    evaluations = (
-        _evaluation(measures_1, n, {}, request.propensity, notes_1),
-        _evaluation(measures_2, n, {}, request.propensity, notes_2),
-    )
+    measures_1, before = request.measure(first, truth, unknown, filter_pairs)
+    measures_2, after = request.measure(second, truth, unknown, filter_pairs)
     names = [name for name, measure in measures_1.items() if has_interval(measure)]
     both = [measures[name] for measures in (measures_1, measures_2) for name in names]
-    draws = bootstrap(both, n, times=intervals, seed=seed)
+    draws = bootstrap(both, len(first), times=intervals, seed=seed)
     changes = draws[:, len(names) :] - draws[:, : len(names)]
     return Comparison(
-        *evaluations,
-        {name: evaluations[1].values[name] - evaluations[0].values[name] for name in measures_1},
+        before,
+        after,
+        {name: after.values[name] - before.values[name] for name in measures_1},
         {name: interval(changes[:, i], level) for i, name in enumerate(names)},
     )
 
@@ -212,7 +208,8 @@ class _Request:
 
     def measure(
         self, predictions: Predictions, truth: Any, unknown: Any, filter_pairs: Any
-    ) -> tuple[dict[str, Measure], tuple[str, ...]]:
+    ) -> tuple[dict[str, Measure], Evaluation]:
+        """The measures by name, for resampling, and their values."""
         notes = [*self.notes]
         if filter_pairs is not None:
             before = int(predictions.counts.sum())
@@ -244,7 +241,9 @@ class _Request:
                 return per_label_measure(judged, metric)
             return ranking_measure(judged, metric)
 
-        return {str(metric): measured(metric) for metric in self.metrics}, tuple(notes)
+        measures = {str(metric): measured(metric) for metric in self.metrics}
+        values = {name: measure.value() for name, measure in measures.items()}
+        return measures, Evaluation(values, len(judged), {}, self.propensity, tuple(notes))
 
 
 def _request(
@@ -274,17 +273,6 @@ def _request(
     if isinstance(propensity, str):
         propensity = Propensity.preset(propensity)
     return _Request(metrics, frequencies, n_train, propensity, tuple(notes))
-
-
-def _evaluation(
-    measures: dict[str, Measure],
-    n: int,
-    intervals: dict[str, Interval],
-    propensity: Propensity,
-    notes: tuple[str, ...],
-) -> Evaluation:
-    values = {name: measure.value() for name, measure in measures.items()}
-    return Evaluation(values, n, intervals, propensity, notes)
 
 
 def _usual_metrics(

@@ -14,11 +14,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Ratio:
-    """A metric that is a ratio of two sums over documents; in a mean, all denominators are one.
-
-    >>> Ratio(np.array([1.0, 0.0]), np.array([1.0, 3.0])).value()
-    0.25
-    """
+    """A metric that is a ratio of two sums over documents; in a mean, all denominators are one."""
 
     numerators: Float64
     denominators: Float64

@@ -24,11 +24,7 @@ _ALIASES = {"precision": "P", "recall": "R", "r-precision": "RP"}
 
 @dataclass(frozen=True)
 class Metric:
-    """What to measure, over the ``k`` best labels or those with a score of at least ``threshold``.
-
-    >>> str(Metric("micro-F1", threshold=0.3))
-    'micro-F1@t=0.3'
-    """
+    """What to measure, over the ``k`` best labels or those that reach a score of ``threshold``."""
 
     family: str
     k: int | None = None

@@ -38,8 +38,7 @@ from labelgrove.model.settings import Groups, check_settings, fill_groups
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.scores.diversity import label_clusters
-from labelgrove.scores.predictions import Predictions, ScoreKind
-from labelgrove.scores.predictor import check_fitted
+from labelgrove.scores.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.text.feeding import TextAnalyzer, using_analyzer
 from labelgrove.text.tfidf import Tfidf
 
@@ -385,8 +384,12 @@ class Model(BaseEstimator):
 
 
 def _current(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored settings, with values that have gone replaced by ones that give the same model."""
-    heads = params.get("heads")
-    if isinstance(heads, Mapping) and heads.get("logits") == "gather":
-        return {**params, "heads": {**heads, "logits": "auto"}}
-    return dict(params)
+    """Stored settings as they are called now; those that have gone did not change predictions."""
+    gone = {"heads": ("full_chunk",), "training": ("table_steps",)}
+    current = dict(params)
+    for table, names in gone.items():
+        if isinstance(current.get(table), Mapping):
+            current[table] = {k: v for k, v in current[table].items() if k not in names}
+    if isinstance(current.get("heads"), dict) and current["heads"].get("logits") == "gather":
+        current["heads"]["logits"] = "auto"
+    return current

@@ -61,5 +61,11 @@ def check_settings(model: Any) -> None:
             raise ConfigError(f"{name}: must be true or false, got {values[name]!r}")
 
 
+def check_count(name: str, value: Any) -> None:
+    """Refuses everything but whole numbers of at least 1."""
+    if not _whole(value) or value < 1:
+        raise ConfigError(f"{name}: must be a whole number of at least 1, got {value!r}")
+
+
 def _whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from labelgrove.core.strings import row_numbers
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.nn.batches.padded import Batch, Batches, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
@@ -33,7 +32,6 @@ def embed(
     normalise: bool = True,
     dtype: npt.DTypeLike = np.float32,
     precision: Precision = "auto",
-    rows: npt.ArrayLike | None = None,
     out: npt.NDArray[Any] | None = None,
     progress: Progress | None = None,
 ) -> npt.NDArray[Any]:
@@ -44,21 +42,17 @@ def embed(
     to length 1. ``out`` receives the vectors, for example a memory-mapped array. The encoder moves
     to ``device`` if one is given; its training mode is restored.
     """
-    chosen = np.arange(len(tokens)) if rows is None else row_numbers(rows, len(tokens))
-    shape = (len(chosen), encoder.width * len(layers))
+    shape = (len(tokens), encoder.width * len(layers))
     if out is None:
         out = np.empty(shape, dtype=dtype)
     elif out.shape != shape:
         raise DataError(f"out has shape {out.shape}; the vectors need {shape}")
-    if not len(chosen):
+    if not len(tokens):
         return out
-    line = np.zeros(len(tokens), dtype=np.int64)  # the row of a document's vector
-    line[chosen] = np.arange(len(chosen))
     place = next(encoder.parameters()).device if device is None else torch.device(device)
     batches = Batches(
         tokens,
         None,
-        rows=chosen,
         max_tokens=max(batch_tokens, tokens.longest),
         shuffle=False,
         pad_id=encoder.pad_id,
@@ -71,10 +65,10 @@ def embed(
         with torch.inference_mode(), _autocast(place, precision):
             ready = prefetched(batches.epoch(0), place)
             for batch, vectors in _vectors(encoder, ready, layers, normalise):
-                out[line[batch.rows]] = vectors.numpy()
+                out[batch.rows] = vectors.numpy()
                 done += len(batch)
                 if progress is not None:
-                    progress(done, len(chosen))
+                    progress(done, len(tokens))
     finally:
         encoder.train(was_training)
     return out

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from labelgrove.core.arrays import CSR, Float32, Int32
+from labelgrove.core.arrays import CSR, Float32, Int32, offsets
 from labelgrove.core.part import Part
 from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import children_of
 from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
 from labelgrove.nn.batches.padded import Batch, Batches, Movable, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
@@ -116,10 +117,8 @@ class LabelledBatches:
 
 def labels_of(labels: CSR, rows: Any) -> RaggedLabels:
     """The label columns of some documents."""
-    starts, ends = labels.indptr[rows], labels.indptr[rows + 1]
-    pointers = np.concatenate([[0], np.cumsum(ends - starts)])
-    places = np.arange(pointers[-1]) + np.repeat(starts - pointers[:-1], ends - starts)
-    return RaggedLabels.from_arrays(pointers, labels.indices[places])
+    places, counts = children_of(rows, labels.indptr)
+    return RaggedLabels.from_arrays(offsets(counts), labels.indices[places])
 
 
 class Runner:
@@ -183,19 +182,14 @@ class Runner:
         self.each(tokens.take(rows), lambda _, states: sample.append(states))
         self.network.standardise([torch.cat(layer) for layer in zip(*sample, strict=True)])
 
-    def best_labels(
-        self, tokens: Tokens, k: int, *, mask: LabelMask | None = None
-    ) -> tuple[Int32, Float32]:
-        """Columns and scores (documents x k), best first; equal scores are in order of columns.
-
-        Where there are fewer labels, the column is -1 and the score -inf.
-        """
-        return self.read(tokens, k, mask=mask)[:2]
-
     def read(
         self, tokens: Tokens, k: int, *, vectors: bool = False, mask: LabelMask | None = None
     ) -> tuple[Int32, Float32, Float32]:
-        """Like :meth:`best_labels`; ``vectors`` adds what the output layer reads per document."""
+        """Columns and scores (documents x k), best first; equal scores are in order of columns.
+
+        Where there are fewer labels, the column is -1 and the score -inf. ``vectors`` adds what the
+        output layer reads of each document.
+        """
         k = k if mask is None else min(k, len(mask))
         within = {} if mask is None else {"allowed": self.network.heads.allowing(mask.allowed)}
         columns = np.full((len(tokens), k), -1, np.int32)
@@ -231,7 +225,15 @@ class Runner:
         return [hits / max(total, 1) for hits, total in torch.stack(counts).sum(0).tolist()]
 
 
-MakeHeads: TypeAlias = Callable[[Encoder], tuple[nn.Module, Sequence[int]]]
+class MakeHeads(Protocol):
+    """Heads for an encoder, and the layers that they read; a dataclass, so that it has a hash.
+
+    A large label table is drawn on ``device``, where it is trained.
+    """
+
+    def __call__(
+        self, encoder: Encoder, device: torch.device | None = None
+    ) -> tuple[nn.Module, Sequence[int]]: ...
 
 
 def network_part(network: Network, story: Mapping[str, Any], report: Any = None) -> Part:

@@ -18,14 +18,13 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.methods.linear.method import Linear
 from labelgrove.model.outline import Outline
 from labelgrove.ranking.beam import SearchParams
+from labelgrove.ranking.negatives import nodes_to_mine
 from labelgrove.ranking.solver import RankerParams
 
 WARM_UP, FIRST_SAMPLE = 30, 250  # documents; each further sample is two or four times as large
 LONGEST = 0.5  # seconds for one sample; then it is large enough
 LARGEST_SHARE = 8  # at most one in this many documents, unless there are few
 MARGIN = {"tfidf": 1.6, "tree": 2.0, "ranker": 1.7}  # from measured cases
-MINED = 8  # nodes, if ranker.mined_nodes is auto; 3 if documents are short
-SHORT = 40  # terms per document
 # A unit of work costs more in a larger problem (caches, larger clusters): documents^GROWTH.
 GROWTH = {"tfidf": 0.0, "tree": 0.0, "ranker": 0.1}
 
@@ -101,19 +100,13 @@ def linear_work(
         below = min(per_document, above) if level else 1.0
         last = level == len(widths) - 1
         if level and "man" in ranker.negatives and (last or ranker.mined_levels == "all"):
-            below = min(below + _mined(ranker, terms), above)
+            below = min(below + nodes_to_mine(ranker.mined_nodes or "auto", terms, beam=0), above)
         ranked += documents * below * (width / above) * size
     return Work(
         tfidf=documents * terms,
         tree=trees * label_terms * (1 + math.log2(clusters)),
         ranker=trees * ranked,
     )
-
-
-def _mined(ranker: RankerParams, terms: float) -> float:
-    if isinstance(ranker.mined_nodes, int):
-        return ranker.mined_nodes
-    return 3 if terms < SHORT else MINED
 
 
 def sampled(corpus: Corpus, size: int, seed: int) -> Corpus:

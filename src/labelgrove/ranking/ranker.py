@@ -13,14 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from labelgrove.core.arrays import (
-    CsrParts,
-    Float32,
-    as_csr,
-    csr_parts,
-    matrix_parts,
-    with_values,
-)
+from labelgrove.core.arrays import CsrParts, Float32, as_csr, csr_parts, matrix_parts, with_values
 from labelgrove.core.part import Part
 from labelgrove.core.processes import is_first_process
 from labelgrove.core.topk import Combine, TopK, merge_lists
@@ -165,7 +158,6 @@ class Ranker(BeamSearch):
         )
 
     def state(self) -> Part:
-        """Tree and weights as settings and arrays."""
         arrays: dict[str, npt.NDArray[Any]] = {
             f"tree.{name}": array for name, array in self.tree.state().arrays.items()
         }

@@ -26,11 +26,6 @@ def diversify(predictions: Predictions, clusters: Int32, strength: float) -> Pre
 
     These products are the new scores. 0 changes nothing; with 1, a second label of a cluster comes
     only after the first of all others.
-
-    >>> from labelgrove.data.corpus import LabelIndex
-    >>> predictions = Predictions.from_scores([[0.8, 0.7, 0.6]], k=3, index=LabelIndex("abc"))
-    >>> diversify(predictions, np.array([0, 0, 1], np.int32), 0.5).names()
-    [['a', 'c', 'b']]
     """
     if predictions.score_kind == "margin":
         raise ConfigError("diversity: needs scores between 0 and 1, and these are margins")

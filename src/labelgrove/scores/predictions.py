@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,9 @@ from scipy import sparse
 from labelgrove.core.arrays import CSR, as_csr, entry_rows
 from labelgrove.core.topk import lists_to_csr, top_k
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.data.facts import TrainingFacts
+from labelgrove.errors import ConfigError, DataError, NotFittedError
+from labelgrove.labels.tree import LabelTree
 
 ScoreKind = Literal["margin", "product", "probability"]
 
@@ -58,24 +60,14 @@ class Predictions:
 
     @classmethod
     def from_scores(
-        cls,
-        scores: npt.ArrayLike,
-        *,
-        k: int,
-        index: LabelIndex,
-        score_kind: ScoreKind = "product",
+        cls, scores: npt.ArrayLike, *, k: int, index: LabelIndex, score_kind: ScoreKind = "product"
     ) -> Predictions:
         """The k best of a dense documents x labels score matrix; -inf means "never predict"."""
         return cls._best(np.asarray(scores, dtype=np.float32), k, index, score_kind)
 
     @classmethod
     def from_csr(
-        cls,
-        matrix: Any,
-        *,
-        k: int,
-        index: LabelIndex,
-        score_kind: ScoreKind = "product",
+        cls, matrix: Any, *, k: int, index: LabelIndex, score_kind: ScoreKind = "product"
     ) -> Predictions:
         """The k best stored entries of each row of a sparse score matrix (an explicit 0 counts)."""
         return cls._best(as_csr(matrix, name="score matrix"), k, index, score_kind)
@@ -228,3 +220,32 @@ class Predictions:
             parts[0].index,
             parts[0].score_kind,
         )
+
+
+class Predictor(Protocol):
+    """A fitted model: what scoring and calibration ask of it, whatever its method."""
+
+    calibration_: Any
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def fitted(self) -> bool: ...
+
+    @property
+    def index_(self) -> LabelIndex: ...
+
+    @property
+    def facts_(self) -> TrainingFacts: ...
+
+    def trees(self) -> dict[str, LabelTree]: ...
+
+    def predict(self, X: Any, k: int = 5, **request: Any) -> Predictions: ...
+
+
+def check_fitted(model: Predictor) -> None:
+    """Raises NotFittedError unless ``fit`` or ``load`` has been called."""
+    if not model.fitted:
+        name = type(model).__name__
+        raise NotFittedError(f"this {name} is not fitted yet; call fit or {name}.load first")

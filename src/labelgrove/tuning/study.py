@@ -7,6 +7,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,34 +28,31 @@ HALVING_SHARE = 4  # a trial first learns from one document in this many
 CACHE_BYTES = 8 << 30  # size of the stages that a study keeps
 
 
+@dataclass(eq=False)
 class Study:
     """One search, in one folder."""
 
-    def __init__(
-        self,
-        optuna: Any,
-        place: Path,
-        run: RunFolder,
-        method: str,
-        base: Mapping[str, Any],
-        space: Space,
-        score: Any,
-        corpus: Corpus,
-        dev: Corpus,
-        *,
-        halving: bool,
-        reuse: bool,
-        seed: int,
-    ) -> None:
-        self.optuna, self.place, self.run = optuna, place, run
-        self.method, self.base, self.space, self.score = method, base, space, score
-        self.corpus, self.dev, self.reuse, self.seed = corpus, dev, reuse, seed
+    optuna: Any
+    place: Path
+    run: RunFolder
+    method: str
+    base: Mapping[str, Any]
+    space: Space
+    score: Any
+    corpus: Corpus
+    dev: Corpus
+    halving: bool
+    reuse: bool
+    seed: int
+
+    def __post_init__(self) -> None:
+        optuna, corpus = self.optuna, self.corpus
         self.parts = [corpus]
-        if halving:
-            rng = np.random.default_rng([seed, 1])
+        if self.halving:
+            rng = np.random.default_rng([self.seed, 1])
             few = np.sort(rng.permutation(len(corpus))[: len(corpus) // HALVING_SHARE])
             self.parts = [corpus.take(few), corpus]
-        backend = optuna.storages.journal.JournalFileBackend(str(place / "journal.log"))
+        backend = optuna.storages.journal.JournalFileBackend(str(self.place / "journal.log"))
         storage = optuna.storages.JournalStorage(backend)
         self.study = optuna.create_study(
             study_name="labelgrove",
@@ -66,7 +64,7 @@ class Study:
         before = self.study.get_trials(deepcopy=False)
         # With the same seed, the same first settings would come again after each interruption.
         self.study.sampler = optuna.samplers.TPESampler(
-            seed=seed + len(before), multivariate=True, n_startup_trials=8
+            seed=self.seed + len(before), multivariate=True, n_startup_trials=8
         )
         self.states = states = optuna.trial.TrialState
         for trial in before:

@@ -37,7 +37,7 @@ from labelgrove.ranking.growing import (
 )
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.weights import Columns
-from labelgrove.scores.predictor import check_fitted
+from labelgrove.scores.predictions import check_fitted
 from labelgrove.updating.report import Growth, GrowthParams, rebuild_reasons, unknown_terms
 from labelgrove.updating.views import Change, extended_index, grown_calibration, grown_facts
 

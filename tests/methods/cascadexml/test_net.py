@@ -388,5 +388,3 @@ def test_wrong_settings_are_refused():
         CascadeNet(4, tree, CascadeParams(kept=[1, 2, 3]))
     with pytest.raises(ConfigError, match="read 3 layer states, got 2"):
         CascadeNet(4, tree).predict([torch.ones(1, 4)] * 2, 1)
-    with pytest.raises(ConfigError, match="label table must be 3 x 4"):
-        CascadeNet(4, tree, table=torch.nn.Embedding(3, 5))

@@ -100,10 +100,9 @@ def test_defaults_are_what_did_better_on_tibkat():
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("tree", [None, LabelTree([np.zeros(LABELS)], np.arange(LABELS))])
-@pytest.mark.parametrize("chunk", [None, 7])
-def test_full_head(reduction, tree, chunk):
+def test_full_head(reduction, tree):
     rng = np.random.default_rng(0)
-    params = LightXmlParams(layers=2, dropout=0.0, reduction=reduction, full_chunk=chunk)
+    params = LightXmlParams(layers=2, dropout=0.0, reduction=reduction)
     net = LightXmlNet(WIDTH, LABELS, tree, params)
     randomise(net, rng)
     rows, states = random_labels(rng, 4, LABELS, 5), random_states(rng, 2, 4, WIDTH)
@@ -280,8 +279,6 @@ def test_wrong_shapes_are_refused():
         net.predict([torch.ones(1, 4)], 1)
     with pytest.raises(ConfigError, match="the tree has 3 labels"):
         LightXmlNet(4, 7, tree)
-    with pytest.raises(ConfigError, match="label table must be 3 x 400"):
-        LightXmlNet(4, 3, tree, table=torch.nn.Embedding(3, 5))
 
 
 @pytest.mark.parametrize("sigmoid", [False, True])

@@ -172,7 +172,7 @@ def test_batches_bring_true_nodes_and_shortlists():
         for place, row in enumerate(batch.to("cpu").rows.tolist()):
             seen[row] = tuple(
                 part.indices[part.indptr[place] : part.indptr[place + 1]].tolist()
-                for part in (batch.true, batch.above)
+                for part in (batch.labels, batch.above)
             )
     assert seen == {0: ([0], [1]), 1: ([1], [0, 2]), 2: ([0, 1], [])}
     rest = [batch.rows.tolist() for batch in batches.epoch(0, start=1)]

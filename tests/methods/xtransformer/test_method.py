@@ -17,15 +17,15 @@ import labelgrove
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.features import pifa
 from labelgrove.methods import create
-from labelgrove.methods.xtransformer.indexing import (
+from labelgrove.methods.xtransformer.matching import (
     IndexingParams,
-    by_documents,
-    by_own_text,
+    Matched,
     cluster_count,
     cluster_tree,
+    embed_strings,
 )
-from labelgrove.methods.xtransformer.matching import Matched
 from labelgrove.methods.xtransformer.ranking import (
     ClusterRanker,
     LearntScore,
@@ -80,7 +80,7 @@ def test_clusters_are_a_power_of_two() -> None:
 
 def test_label_vectors_are_those_of_the_equations() -> None:
     x, y = problem(0)[:2]
-    found = by_documents(x, y).dense
+    found = pifa(x, y).dense
     assert np.allclose(found, reference.label_vectors(x, y), atol=1e-5)
 
 
@@ -276,7 +276,7 @@ def test_the_ranker_reads_words_that_the_encoder_does_not_see() -> None:
 def test_label_texts_that_say_the_same_lie_together() -> None:
     encoder = EncoderParams(**tiny_training()["encoder"])
     names = ["red shoe", "blue hat", "red shoe", "blue hat"]
-    described = by_own_text(names, encoder, device="cpu").dense
+    described = embed_strings(names, encoder, device="cpu", threads=1).arrays["vectors"]
     assert described is not None
     assert np.allclose(described[0], described[2], atol=1e-6)
     assert np.allclose(np.linalg.norm(described, axis=1), 1, atol=1e-5)
@@ -402,7 +402,7 @@ def test_pretrained_embeddings_index_without_a_first_matcher(tmp_path: Path) -> 
     encoder = load_encoder(EncoderParams(**tiny_training()["encoder"]))
     vectors = embed(encoder, tokenize(texts, encoder, encoder.max_tokens))
     matrix, _ = model.index_.encode(labels)
-    expected = cluster_tree(by_documents(vectors, matrix), IndexingParams(clusters=4))
+    expected = cluster_tree(pifa(vectors, matrix), IndexingParams(clusters=4))
     assert model.rankers()[0].tree == expected
 
 

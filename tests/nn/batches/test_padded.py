@@ -49,32 +49,20 @@ SHAPES = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 20), min_size=1, max_size=60),
-    world=st.integers(1, 4),
     shape=SHAPES,
     epoch=st.integers(0, 3),
 )
-def test_processes_together_see_every_document_once_in_as_many_batches(
-    lengths: list[int], world: int, shape: dict[str, int], epoch: int
+def test_an_epoch_has_every_document_once_in_batches_of_the_sizes_asked_for(
+    lengths: list[int], shape: dict[str, int], epoch: int
 ) -> None:
-    tokens = make_tokens(lengths)
-    if len(lengths) < world:
-        with pytest.raises(DataError, match="too few"):
-            Batches(tokens, pad_id=PAD, world=world, **shape)
-        return
-    ranks = [Batches(tokens, pad_id=PAD, rank=r, world=world, **shape) for r in range(world)]
-    seen: list[int] = []
-    for batches in ranks:
-        parts = list(batches.epoch(epoch))
-        assert len(parts) == len(batches) == len(ranks[0])
-        for batch in parts:
-            assert len(batch) >= 1
-            seen += batch.rows.tolist()
-            # Only where less than a document per process is left over may a batch grow by one.
-            slack = 1 if len(lengths) % world else 0
-            assert len(batch) <= (shape["size"] or 1000) + slack
-            if shape["max_tokens"] and not slack:
-                assert batch.ids.numel() <= max(shape["max_tokens"], 20)
-    assert sorted(seen) == list(range(len(lengths)))
+    batches = Batches(make_tokens(lengths), pad_id=PAD, **shape)
+    parts = list(batches.epoch(epoch))
+    assert len(parts) == len(batches)
+    assert sorted(row for batch in parts for row in batch.rows) == list(range(len(lengths)))
+    for batch in parts:
+        assert 1 <= len(batch) <= (shape["size"] or 1000)
+        if shape["max_tokens"]:
+            assert batch.ids.numel() <= max(shape["max_tokens"], 20)
 
 
 @settings(max_examples=30, deadline=None)
@@ -152,40 +140,12 @@ def test_the_largest_batch_comes_first_and_the_rest_in_random_order() -> None:
         assert sizes != sorted(sizes, reverse=True)
 
 
-def test_processes_have_equal_work_at_every_step() -> None:
-    tokens = random_tokens(1000)
-    ranks = [list(Batches(tokens, 8, pad_id=PAD, rank=r, world=4).epoch(0)) for r in range(4)]
-    widths = np.array([[batch.ids.shape[1] for batch in rank] for rank in ranks])
-    assert (np.ptp(widths, axis=0) <= 8).all()
-
-
-def test_the_last_step_takes_documents_from_the_one_before_or_joins_it() -> None:
-    def steps(count: int, size: int) -> list[int]:
-        batches = Batches(make_tokens([3] * count), size, pad_id=PAD, world=2, shuffle=False)
-        return [len(batch) for batch in batches.epoch(0)]
-
-    assert steps(13, 2) == [2, 2, 2, 1]  # 4 + 4 + 3 + 2 documents in two processes
-    assert steps(5, 1) == [1, 2]  # 2 + 3
-    assert steps(8, 2) == [2, 2]
-
-
 def test_without_shuffling_documents_come_in_order() -> None:
     tokens = make_tokens([1, 5, 2, 4])
     plain = Batches(tokens, 3, pad_id=PAD, shuffle=False, bucketed=False)
     assert as_lists(plain, 0) == as_lists(plain, 1) == [[0, 1, 2], [3]]
     longest_first = Batches(tokens, 3, pad_id=PAD, shuffle=False, multiple=1)
     assert as_lists(longest_first, 0) == [[1, 3, 2], [0]]
-
-
-def test_some_rows_only() -> None:
-    tokens = random_tokens(100)
-    rows = [7, 93, 4, 50]
-    batches = Batches(tokens, 3, pad_id=PAD, rows=rows)
-    assert sorted(row for part in as_lists(batches, 0) for row in part) == sorted(rows)
-    with pytest.raises(DataError, match="twice"):
-        Batches(tokens, 3, pad_id=PAD, rows=[1, 1])
-    with pytest.raises(DataError, match="outside"):
-        Batches(tokens, 3, pad_id=PAD, rows=[100])
 
 
 def test_impossible_settings_are_refused() -> None:
@@ -196,9 +156,7 @@ def test_impossible_settings_are_refused() -> None:
         Batches(tokens, 0, pad_id=PAD)
     with pytest.raises(ConfigError, match="8 tokens cannot hold a text of 9"):
         Batches(tokens, None, max_tokens=8, pad_id=PAD)
-    with pytest.raises(ConfigError, match="rank: must be from 0 to 1, got 2"):
-        Batches(tokens, 1, pad_id=PAD, rank=2, world=2)
-    with pytest.raises(DataError, match="too few"):
+    with pytest.raises(DataError, match="no documents"):
         Batches(make_tokens([]), 1, pad_id=PAD)
 
 

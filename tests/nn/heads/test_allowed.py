@@ -50,7 +50,7 @@ def nets(tree: LabelTree, keep: int) -> list[tuple[object, int]]:
     light = LightXmlParams(layers=2, bottleneck=3, groups_kept=keep)
     pairs = [
         (LightXmlNet(WIDTH, tree.labels, tree, light), 2),
-        (LightXmlNet(WIDTH, tree.labels, None, LightXmlParams(layers=2, full_chunk=3)), 2),
+        (LightXmlNet(WIDTH, tree.labels, None, LightXmlParams(layers=2)), 2),
     ]
     for score in ("level", "weighted"):
         params = CascadeParams(kept=keep, score=score)  # type: ignore[arg-type]

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from labelgrove.errors import ConfigError  # noqa: E402
 from labelgrove.nn.heads.layers import (  # noqa: E402
     LabelTable,
     Rows,
-    check_shape,
     full_logits,
     shortlist_logits,
     top_labels,
@@ -115,13 +113,6 @@ def test_tables_that_hand_out_rows_are_read_only_where_needed():
         assert rows.tolist() == sorted(set(ids[mask].tolist()))
         gradient = getattr(plain, name).grad[rows]
         assert torch.allclose(copy.grad, gradient, atol=1e-4)
-
-
-def test_a_table_of_another_shape_is_refused():
-    check_shape(LabelTable(5, 3), 5, 3)
-    for rows, width in ((5, 4), (6, 3)):
-        with pytest.raises(ConfigError, match=f"must be {rows} x {width}, got"):
-            check_shape(LabelTable(5, 3), rows, width)
 
 
 def test_full_logits_of_a_table_that_hands_out_rows_learn():

@@ -6,10 +6,7 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from labelgrove.errors import ConfigError
-from labelgrove.nn.training.shares import Share, processes_sharing, shared
+from labelgrove.nn.training.shares import Share, shared
 
 SIZES = (3, 1, 2, 2, 5)
 
@@ -37,11 +34,3 @@ def test_processes_take_turns_and_wait_for_each_other() -> None:
     assert [share.weights for share in shares] == [[1.5], [1.0], [2.0]]
     assert [share.weights for share in others] == [[0.5], [1.0], [0.0]]
     assert [(share.batches, share.tokens) for share in others] == [(2, 40), (2, 40), (1, 50)]
-
-
-def test_batches_that_are_shared_already_are_left_alone() -> None:
-    one, two = SimpleNamespace(world=1), SimpleNamespace(world=2)
-    assert processes_sharing(SimpleNamespace(), 3) == processes_sharing(one, 3) == 3  # type: ignore[arg-type]
-    assert processes_sharing(two, 2) == 1  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="shared among 2 processes, but 3 train"):
-        processes_sharing(two, 3)  # type: ignore[arg-type]

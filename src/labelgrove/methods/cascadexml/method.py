@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 
-from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.inputs import training_corpus
-from labelgrove.disk.run_folder import RunFolder
+from labelgrove.data.corpus import Corpus
 from labelgrove.disk.stages import Stages
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.cascadexml.net import CascadeNet
@@ -23,11 +20,9 @@ from labelgrove.methods.cascadexml.params import (
     idle_settings,
 )
 from labelgrove.methods.networks import NetworkEstimator, layer_arrays
-from labelgrove.methods.reranking import check_reranking
 from labelgrove.model.outline import Outline, expected_widths
-from labelgrove.model.settings import check_settings, group
+from labelgrove.model.settings import group
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.heads.rows import RowTable
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -42,21 +37,8 @@ class CascadeXML(NetworkEstimator):
 
     heads: CascadeParams = group(CascadeParams)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Fine-tunes from texts and labels; with a ``run`` folder, continues where it stopped."""
-        check_settings(self)
-        check_reranking(self.rerank, self.ranker)
-        corpus = training_corpus(X, y, index)
+    def _fit(self, corpus: Corpus, stages: Stages) -> None:
         shape = cascade_tree_params(len(corpus.index), self.heads, self.tree)
-        stages = Stages(Reporter(callbacks), run)
         if idle := idle_settings(self.heads, len(corpus.index)):
             few = f"{len(corpus.index):,} labels get no clusters"
             stages.reporter.message(f"{', '.join(idle)}: no effect; {few}")
@@ -64,7 +46,6 @@ class CascadeXML(NetworkEstimator):
         tree = data.tree(stages, shape, seed=self.random_state, threads=self.n_jobs)
         heads = self._heads(len(corpus.index), tree.value)
         self._train(data, stages, heads, searched=tree.value, tree=tree)
-        return self
 
     def _heads(self, labels: int, tree: LabelTree | None) -> CascadeHeads:
         assert tree is not None
@@ -101,7 +82,6 @@ class CascadeXML(NetworkEstimator):
         return super().search_space() | heads
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        """Bytes of main memory that fitting will need at its peak, a cautious guess."""
         return self._memory(corpus)
 
 
@@ -117,8 +97,5 @@ class CascadeHeads:
     ) -> tuple[torch.nn.Module, Sequence[int]]:
         tree, params = self.tree, self.params
         levels = cascade_layers(encoder.depth, len(tree.widths), params.layers)
-        table = None
-        if tree.labels >= params.row_table_from:
-            table = RowTable(tree.labels, encoder.width, bias=True, device=device)
-        net = CascadeNet(encoder.width, tree, params, table=table)
+        net = CascadeNet(encoder.width, tree, params, device=device)
         return net, [layer for level in levels for layer in level]

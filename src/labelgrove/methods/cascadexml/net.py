@@ -33,10 +33,8 @@ from labelgrove.nn.heads.candidates import (
 from labelgrove.nn.heads.layers import (
     LabelTable,
     NodeLogit,
-    Rows,
     TopLabels,
     as_numpy,
-    check_shape,
     full_logits,
     log_odds,
     per_level,
@@ -45,6 +43,7 @@ from labelgrove.nn.heads.layers import (
 )
 from labelgrove.nn.heads.losses import document_losses
 from labelgrove.nn.heads.ragged import RaggedLabels
+from labelgrove.nn.heads.rows import RowTable
 
 ROWS_PER_COPY = 1 << 16
 
@@ -63,7 +62,7 @@ class CascadeNet(nn.Module):
     """From pooled layer states to labels, level by level down a tree.
 
     The first level reads two states and every other level one; see :func:`cascade_layers`.
-    ``table`` is a label table for the last level, with its rows in the order of the tree's leaves.
+    A large label table is created on ``device``.
     """
 
     def __init__(
@@ -72,10 +71,12 @@ class CascadeNet(nn.Module):
         tree: LabelTree,
         params: CascadeParams | None = None,
         *,
-        table: Rows | None = None,
+        device: torch.device | None = None,
     ) -> None:
         super().__init__()
         self.params = (params or CascadeParams()).validate("cascadexml")
+        large = tree.labels >= self.params.row_table_from
+        table = RowTable(tree.labels, width, bias=True, device=device) if large else None
         self.index = TreeIndex(tree)
         levels = len(tree.widths)
         self.kept = per_level(self.params.kept, levels - 1, "kept")
@@ -86,7 +87,6 @@ class CascadeNet(nn.Module):
         tables: list[Any] = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]
         tables.append(table or LabelTable(tree.labels, width))
         self.tables = nn.ModuleList(tables)
-        check_shape(tables[-1], tree.labels, width)
 
     @torch.no_grad()
     def start_from(self, labels: CSR) -> None:

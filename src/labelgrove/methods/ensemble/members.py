@@ -14,7 +14,7 @@ from labelgrove.core.params import unknown_key
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.methods import create, method_class
+from labelgrove.methods import create, method_class, overridden
 from labelgrove.model.interface import Model
 
 
@@ -40,12 +40,8 @@ def with_members(own: Sequence[str], config: Mapping[str, Any]) -> dict[str, Any
         arguments = method_class(method)._get_param_names()
         known.update(arguments)
         settings = {key: value for key, value in defaults.items() if key in arguments}
-        for key, value in table.items():
-            if isinstance(value, Mapping) and isinstance(settings.get(key), Mapping):
-                settings[key] = {**settings[key], **value}
-            elif key != "method":
-                settings[key] = value
-        members.append(create(method, settings))
+        own_settings = {key: value for key, value in table.items() if key != "method"}
+        members.append(create(method, overridden(settings, own_settings)))
     for key in defaults:
         if key not in known:
             raise ConfigError(unknown_key(key, sorted(known)))

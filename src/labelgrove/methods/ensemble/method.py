@@ -35,7 +35,7 @@ from labelgrove.methods.ensemble.members import (
 )
 from labelgrove.methods.estimator import Estimator
 from labelgrove.model.interface import Model
-from labelgrove.model.settings import check_settings
+from labelgrove.model.settings import check_count, check_settings
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.scores.merging import MEASURED_AT, Learnt, Rule, learn_weights, merge, precision_of
 from labelgrove.scores.predictions import Predictions
@@ -300,11 +300,7 @@ class Ensemble(Estimator):
         check_rule(self.rule, self.weights, len(self.members))
         if self.rule == "learnt" and self.held_out == 0:
             raise ConfigError('held_out: must be above 0, because rule "learnt" learns from it')
-        whole = isinstance(self.candidates, (int, np.integer))
-        if not whole or isinstance(self.candidates, bool) or self.candidates < 1:
-            raise ConfigError(
-                f"candidates: must be a whole number of at least 1, got {self.candidates!r}"
-            )
+        check_count("candidates", self.candidates)
 
 
 def check_rule(rule: Any, weights: Any, members: int) -> None:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
 
-from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.inputs import training_corpus
-from labelgrove.disk.run_folder import RunFolder
+from labelgrove.data.corpus import Corpus
 from labelgrove.disk.stages import Stages
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams, idle_settings
+from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams, idle_settings, two_levels
 from labelgrove.methods.networks import NetworkEstimator, layer_arrays
-from labelgrove.methods.reranking import check_reranking
 from labelgrove.model.outline import Outline, expected_widths
-from labelgrove.model.settings import check_settings, group
+from labelgrove.model.settings import group
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.heads.rows import RowTable
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -36,26 +30,12 @@ class LightXML(NetworkEstimator):
 
     heads: LightXmlParams = group(LightXmlParams)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Fine-tunes from texts and labels; with a ``run`` folder, continues where it stopped."""
-        check_settings(self)
-        check_reranking(self.rerank, self.ranker)
-        corpus = training_corpus(X, y, index)
-        stages = Stages(Reporter(callbacks), run)
+    def _fit(self, corpus: Corpus, stages: Stages) -> None:
         grouped = len(corpus.index) > self.heads.one_head_up_to
-        if idle := idle_settings(self.heads, grouped=grouped):
-            form = "groups" if grouped else "one head without groups"
+        if not grouped and (idle := idle_settings(self.heads)):
             stages.reporter.message(
-                f"{', '.join(idle)}: no effect; {len(corpus.index):,} labels get {form} "
-                f"(heads.one_head_up_to={self.heads.one_head_up_to})"
+                f"{', '.join(idle)}: no effect; {len(corpus.index):,} labels get one head without "
+                f"groups (heads.one_head_up_to={self.heads.one_head_up_to})"
             )
         data = self._prepare(corpus, stages, baseline=self.baseline)
         depth = data.encoder.value.depth
@@ -69,7 +49,6 @@ class LightXML(NetworkEstimator):
         groups = tree.value if tree is not None and grouped else None
         heads = self._heads(len(corpus.index), groups)
         self._train(data, stages, heads, searched=groups, tree=tree)
-        return self
 
     def _heads(self, labels: int, tree: LabelTree | None) -> LightXmlHeads:
         return LightXmlHeads(labels, tree, self.heads)
@@ -106,7 +85,6 @@ class LightXML(NetworkEstimator):
         return super().search_space() | {"heads.dropout": {"low": 0.0, "high": 0.6}}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        """Bytes of main memory that fitting will need at its peak, a cautious guess."""
         one_head = len(corpus.index) <= self.heads.one_head_up_to
         return self._memory(corpus, layers=self.heads.layers if one_head else 1)
 
@@ -124,15 +102,5 @@ class LightXmlHeads:
     ) -> tuple[torch.nn.Module, Sequence[int]]:
         layers = min(self.params.layers, encoder.depth)
         params = replace(self.params, layers=layers)
-        table = None
-        if self.tree is not None and self.labels >= params.row_table_from:
-            table = RowTable(self.labels, params.bottleneck, device=device)
-        net = LightXmlNet(encoder.width, self.labels, self.tree, params, table=table)
+        net = LightXmlNet(encoder.width, self.labels, self.tree, params, device=device)
         return net, range(-layers, 0)
-
-
-def two_levels(tree: LabelTree) -> LabelTree:
-    """The labels and the groups above them, which are all that the heads search."""
-    if len(tree.widths) == 2:
-        return tree
-    return LabelTree([np.zeros(tree.widths[-2], np.int32), tree.parents[-1]], tree.leaf_labels)

@@ -30,27 +30,24 @@ from labelgrove.nn.heads.candidates import (
     found_labels,
     shortlist,
 )
-from labelgrove.nn.heads.full import full_head_best, full_head_loss
 from labelgrove.nn.heads.layers import (
     LabelTable,
     LogitForm,
     NodeLogit,
-    Rows,
     TopLabels,
     as_numpy,
-    check_shape,
     log_odds,
     shortlist_logits,
     top_labels,
 )
 from labelgrove.nn.heads.losses import document_losses, full_losses
 from labelgrove.nn.heads.ragged import RaggedLabels
+from labelgrove.nn.heads.rows import RowTable
 
 _OF_GROUPS = (
     *("bottleneck", "bottleneck_sigmoid", "row_table_from"),
     *("groups_kept", "truth", "score", "max_candidates"),
 )
-_OF_ONE_HEAD = ("full_chunk",)
 
 
 @dataclass
@@ -83,27 +80,19 @@ class LightXmlParams(Params):
         "level", help="level: the label's probability; weighted: times its group's (published)"
     )
     max_candidates: int | None = param(None, ge=1, help="most labels per document, true ones first")
-    full_chunk: int | None = param(
-        None, ge=1, help="without groups, labels to score at a time, to save memory; none = all"
-    )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
 
-def idle_settings(params: LightXmlParams, *, grouped: bool) -> list[str]:
-    """Names of changed settings that this form of the heads ignores.
-
-    >>> idle_settings(LightXmlParams(groups_kept=150), grouped=False)
-    ['heads.groups_kept']
-    """
-    return params.changed(_OF_ONE_HEAD if grouped else _OF_GROUPS, "heads")
+def idle_settings(params: LightXmlParams) -> list[str]:
+    """Names of changed settings that one head without groups ignores."""
+    return params.changed(_OF_GROUPS, "heads")
 
 
 class LightXmlNet(nn.Module):
     """From the pooled states of the last layers to labels.
 
     The groups are the level above the labels of ``tree``. Without a tree, or with one level, one
-    head scores every label. ``table`` is a label table of the bottleneck's width, with its rows in
-    the order of the tree's leaves.
+    head scores every label. A large label table is created on ``device``.
     """
 
     def __init__(
@@ -113,7 +102,7 @@ class LightXmlNet(nn.Module):
         tree: LabelTree | None = None,
         params: LightXmlParams | None = None,
         *,
-        table: Rows | None = None,
+        device: torch.device | None = None,
     ) -> None:
         super().__init__()
         self.params = (params or LightXmlParams()).validate("lightxml")
@@ -124,12 +113,12 @@ class LightXmlNet(nn.Module):
             return
         if tree.labels != labels:
             raise ConfigError(f"the tree has {tree.labels} labels, the label set {labels}")
-        groups = np.zeros(tree.widths[-2], np.int32)
-        self.index = TreeIndex(LabelTree([groups, tree.parents[-1]], tree.leaf_labels))
-        self.groups = nn.Linear(wide, len(groups))
+        self.index = TreeIndex(two_levels(tree))
+        large = labels >= self.params.row_table_from
+        table = RowTable(labels, self.params.bottleneck, device=device) if large else None
+        self.groups = nn.Linear(wide, tree.widths[-2])
         self.bottleneck = nn.Linear(wide, self.params.bottleneck)
         self.table = table or LabelTable(labels, self.params.bottleneck, bias=False)
-        check_shape(self.table, labels, self.params.bottleneck)
 
     @torch.no_grad()
     def start_from(self, labels: CSR) -> None:
@@ -163,12 +152,7 @@ class LightXmlNet(nn.Module):
         text = self._text(states, dropout=self.training)
         if index is None:
             truth = positives.padded().sort(dim=1).values
-            if params.full_chunk is None:
-                total = full_losses(self.full(text), truth, reduction=params.reduction).mean()
-            else:
-                total = full_head_loss(
-                    text, self.full, truth, chunk=params.full_chunk, reduction=params.reduction
-                )
+            total = full_losses(self.full(text), truth, reduction=params.reduction).mean()
             return total, {"loss": total.detach()}
         groups, labels = index.true_nodes(positives)
         group_logits = self.groups(text)
@@ -211,8 +195,7 @@ class LightXmlNet(nn.Module):
         with torch.no_grad():
             text = self._text(states, dropout=False)
             if self.index is None:
-                chunk = self.params.full_chunk or self.full.out_features
-                top = full_head_best(text, self.full, k, chunk=chunk, allowed=allowed)
+                top = top_labels(self.full(text), None, allowed, k)
                 return TopLabels(top.columns, top.scores.sigmoid())
             at_least = (allowed or self.index).needed(k)[0] if enough else 1
             group_logits, kept, kept_mask = self._best_groups(text, at_least, allowed)
@@ -289,3 +272,10 @@ class LightXmlNet(nn.Module):
     def _hidden(self, text: Tensor) -> Tensor:
         hidden: Tensor = self.bottleneck(text)
         return hidden.sigmoid() if self.params.bottleneck_sigmoid else hidden
+
+
+def two_levels(tree: LabelTree) -> LabelTree:
+    """The labels and the groups above them, which are all that the heads search."""
+    if len(tree.widths) == 2:
+        return tree
+    return LabelTree([np.zeros(tree.widths[-2], np.int32), tree.parents[-1]], tree.leaf_labels)

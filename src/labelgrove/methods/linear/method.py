@@ -22,40 +22,37 @@ from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.features import FeatureParts, Features
 from labelgrove.data.inputs import training_corpus
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import Made, Stages
+from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
 from labelgrove.explaining.rankers import tree_paths
 from labelgrove.explaining.spans import terms_by_column
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.inputs import (
     check_dense_norm,
-    described_labels,
     document_parts,
     features_of,
     features_stage,
-    tree_stage,
+    tree_stages,
 )
+from labelgrove.methods.searching import TreeSearch
 from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.growth import GrowthView, Read
-from labelgrove.model.outline import Outline, expected_widths
-from labelgrove.model.settings import check_settings, group
+from labelgrove.model.growth import GrowthView
+from labelgrove.model.settings import check_count, check_settings, group
 from labelgrove.model.spaces import linear_space
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
-from labelgrove.ranking.ranker import Ranker, search_trees, train_ranker
+from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions, ScoreKind
+from labelgrove.scores.predictions import Predictions
 from labelgrove.text.tfidf import Tfidf, TfidfParams
-from labelgrove.updating.views import routed_documents
 
 # What the interpreter with its libraries takes before any data is there.
 BASE_BYTES = 160 << 20
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Linear(Estimator):
+class Linear(TreeSearch):
     """Tree of linear classifiers on tf-idf features; fast on any CPU, the default method.
 
     ``fit`` takes texts (or ready features: a sparse matrix, a dense array, or both as Features) and
@@ -99,12 +96,12 @@ class Linear(Estimator):
         features; ``sample_weight`` says how much each document counts; ``label_tree`` replaces the
         grown tree; ``negatives`` is a documents x labels matrix of labels proposed by other means,
         whose clusters should learn from the document (see ``ranker.negatives``).
-
-        >>> Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]]).index_
-        LabelIndex(2 labels)
         """
         check_settings(self)
-        _check_trees(self.n_trees, label_tree)
+        check_count("n_trees", self.n_trees)
+        if label_tree is not None and self.n_trees > 1:
+            message = f"n_trees: must be 1 with a label_tree of your own, got {self.n_trees}"
+            raise ConfigError(message)
         check_dense_norm(self.dense_norm)
         corpus = training_corpus(X, y, index, dense=dense)
         proposed = None if negatives is None else as_csr(negatives, name="negatives")
@@ -115,7 +112,15 @@ class Linear(Estimator):
             stages, corpus, self.tfidf, self.dense_norm, self.n_jobs
         )
         if label_tree is None:
-            trees = self._grow_trees(stages, corpus, features, vectorizer)
+            trees = tree_stages(
+                stages,
+                features,
+                corpus,
+                self.tree,
+                transform=None if vectorizer is None else vectorizer.transform,
+                seeds={f"tree{_suffix(n)}": self._tree_seed(n) for n in range(self.n_trees)},
+                threads=self.n_jobs,
+            )
         else:
             trees = [stages.derive(lambda: label_tree, tree=label_tree)]
         rankers = [
@@ -129,7 +134,7 @@ class Linear(Estimator):
                 sample_weight=weights,
                 negatives=proposed,
                 search=mining_search(self.search, self.ranker),
-                seed=_tree_seed(self.random_state, number),
+                seed=self._tree_seed(number),
                 threads=self.n_jobs,
             ).value
             for number, tree in enumerate(trees)
@@ -139,54 +144,16 @@ class Linear(Estimator):
         self._remember(corpus, stages.reporter.timings)
         return self
 
-    def _grow_trees(
-        self,
-        stages: Stages,
-        corpus: Corpus,
-        features: Made[Features],
-        vectorizer: Tfidf | None,
-    ) -> list[Made[LabelTree]]:
-        described = described_labels(
-            stages,
-            features,
-            corpus,
-            self.tree,
-            transform=None if vectorizer is None else vectorizer.transform,
-            seed=self.random_state,
-            threads=self.n_jobs,
-        )
-        return [
-            tree_stage(
-                stages,
-                described,
-                self.tree,
-                seed=_tree_seed(self.random_state, number),
-                threads=self.n_jobs,
-                name=f"tree{_suffix(number)}",
-            )
-            for number in range(self.n_trees)
-        ]
-
-    def rankers(self) -> list[Ranker]:
-        """One per tree."""
-        return self.rankers_
-
-    @property
-    def score_kind(self) -> ScoreKind:
-        """As ``search`` says."""
-        return self.search.score_kind
+    def _tree_seed(self, number: int) -> int:
+        if number == 0:
+            return self.random_state
+        return int(np.random.SeedSequence([self.random_state, number]).generate_state(1)[0])
 
     def _best_labels(
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
         documents = self._document_parts(X, dense, threads)
-        return Predictions(
-            *search_trees(
-                self.rankers_, documents, k=k, params=self.search, allow=mask, threads=threads
-            ),
-            self.index_,
-            self.search.score_kind,
-        )
+        return self._searched(documents, k, mask=mask, threads=threads)
 
     def _label_scores(self, X: Any, labels: Any, *, dense: Any, threads: int | None) -> Any:
         """The mean over all trees."""
@@ -226,30 +193,8 @@ class Linear(Estimator):
 
     def growth(self) -> GrowthView:
         """Labels get a place in each tree."""
-
-        def read(documents: Any, threads: int | None) -> Read:
-            features = self.read(documents, threads=threads)
-            return routed_documents(features, self.rankers_, self.ranker, self.search, threads)
-
-        return GrowthView(
-            self.rankers_,
-            self.ranker,
-            self.tree.max_leaf_size,
-            read,
-            lambda rankers: {"rankers_": rankers},
-            reads_names=self.facts_.from_text and not self.facts_.width,
-        )
-
-    def outline(self, documents: int, labels: int) -> Outline:
-        """tf-idf, trees and rankers."""
-        return Outline(
-            self.tfidf,
-            self.tree,
-            self.ranker,
-            expected_widths(self.tree, labels),
-            search=self.search,
-            trees=self.n_trees,
-        )
+        reads_names = self.facts_.from_text and not self.facts_.width
+        return self._growth(self.tree.max_leaf_size, reads_names=reads_names)
 
     def search_space(self) -> dict[str, Any]:
         """The ranker, the tree and the search."""
@@ -268,11 +213,7 @@ class Linear(Estimator):
         self.rankers_ = [Ranker.from_state(parts[name]) for name in names]
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        """Bytes that fitting on ``corpus`` will need at its peak, a cautious guess from its size.
-
-        >>> Linear().estimate_memory(Corpus.from_lists(["red shoes"], [["shoes"]])) > 0
-        True
-        """
+        """A cautious estimate of the peak bytes of main memory, from the size of the corpus."""
         text_bytes = 0 if corpus.texts is None else _utf8_size(corpus.texts)
         terms = self._terms_per_document(corpus) * len(corpus)
         # The features of a label's documents overlap: n documents have about n^0.8 times the terms
@@ -304,19 +245,6 @@ class Linear(Estimator):
 def _suffix(number: int) -> str:
     """What the stages and parts of a tree are called after; the first has no number."""
     return f"-{number}" if number else ""
-
-
-def _tree_seed(random_state: int, number: int) -> int:
-    if number == 0:
-        return random_state
-    return int(np.random.SeedSequence([random_state, number]).generate_state(1)[0])
-
-
-def _check_trees(n_trees: Any, given: LabelTree | None) -> None:
-    if isinstance(n_trees, bool) or not isinstance(n_trees, (int, np.integer)) or n_trees < 1:
-        raise ConfigError(f"n_trees: must be a whole number of at least 1, got {n_trees!r}")
-    if given is not None and n_trees > 1:
-        raise ConfigError(f"n_trees: must be 1 with a label_tree of your own, got {n_trees}")
 
 
 def _utf8_size(texts: Strings) -> int:

@@ -6,43 +6,41 @@ or from word2vec on the corpus; they are used alone or beside tf-idf.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import DenseBlock, Features
-from labelgrove.data.inputs import check_texts_alone, texts_only, training_corpus
-from labelgrove.disk.run_folder import RunFolder
+from labelgrove.data.inputs import check_texts_alone, texts_only
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError
 from labelgrove.explaining.networks import Reading, vector_paths
-from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods.inputs import scaled, terms_stage
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.networks import network_pieces
-from labelgrove.methods.neural import NeuralEstimator, estimate_memory, make_runner
+from labelgrove.methods.neural import NeuralEstimator, estimate_memory
 from labelgrove.methods.preparation import tokens_stage
-from labelgrove.methods.xtransformer.indexing import IndexingParams
+from labelgrove.methods.searching import TreeSearch
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
+    IndexingParams,
     Matcher,
     match,
     stored_matcher,
 )
 from labelgrove.methods.xtransformer.net import MatcherParams
 from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.growth import GrowthView, Read
+from labelgrove.model.growth import GrowthView
 from labelgrove.model.interface import Pieces
-from labelgrove.model.outline import EncoderWork, Outline, expected_widths
-from labelgrove.model.settings import check_settings, group
+from labelgrove.model.outline import EncoderWork, Outline
+from labelgrove.model.settings import group
 from labelgrove.model.spaces import linear_space
 from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
@@ -51,12 +49,10 @@ from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import Network, network_part
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.ranking.ranker import Ranker, search_trees
+from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.text.tfidf import Tfidf
 from labelgrove.text.word2vec import Word2vec, Word2vecParams
-from labelgrove.updating.views import routed_documents
 
 _PRECISIONS: dict[str, Precision] = {
     "auto": "auto",
@@ -80,7 +76,7 @@ class VectorParams(Params):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearVectors(NeuralEstimator):
+class LinearVectors(TreeSearch, NeuralEstimator):
     """A linear model, such as Parabel's, on text vectors with or without tf-idf.
 
     ``held_out`` documents choose the checkpoint if an encoder is fine-tuned; otherwise all
@@ -98,20 +94,8 @@ class LinearVectors(NeuralEstimator):
     search: SearchParams = group(SearchParams)
     n_trees: int = 1
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Makes the vectors, then trains the linear model; a ``run`` folder keeps both."""
-        check_settings(self)
-        corpus = training_corpus(X, y, index)
+    def _fit(self, corpus: Corpus, stages: Stages) -> None:
         check_texts_alone(self.method, corpus)
-        stages = Stages(Reporter(callbacks), run)
         make = {
             "word2vec": self._from_words,
             "pretrained": self._from_pretrained,
@@ -132,15 +116,14 @@ class LinearVectors(NeuralEstimator):
             n_jobs=self.n_jobs,
         ).fit(
             Corpus(None, learnt_from.labels, corpus.index, features=features),
-            callbacks=callbacks,
-            run=run,
+            callbacks=stages.reporter.callbacks,
+            run=stages.run,
         )
         self.embedder_: Embedder = embedder
         self.vectorizer_ = vectorizer
         self.rankers_ = linear.rankers()
         self._remember(corpus, {**stages.reporter.timings, **linear.timings_})
         self.facts_ = replace(self.facts_, width=features.width)
-        return self
 
     def _from_words(self, corpus: Corpus, stages: Stages) -> tuple[Embedder, Corpus, DenseBlock]:
         words = stages(
@@ -172,17 +155,7 @@ class LinearVectors(NeuralEstimator):
         self, corpus: Corpus, stages: Stages
     ) -> tuple[Embedder, Corpus, DenseBlock]:
         data = self._prepare(corpus, stages, baseline=False)  # this method is a baseline itself
-        training = Matcher(
-            data,
-            stages,
-            self.encoder,
-            self.indexing,
-            self.heads,
-            self.training,
-            self.device,
-            self.random_state,
-            self.n_jobs,
-        )
+        training = Matcher(data, stages, self, self.indexing, self.heads)
         matcher = training.train(training.index_labels())
         self.story_ = matcher.value.story
         vectors = training.match(matcher, data.tokens).value.vectors
@@ -191,24 +164,6 @@ class LinearVectors(NeuralEstimator):
     def encoders(self) -> list[EncoderParams]:
         """None for word vectors."""
         return [] if self.vectors.kind == "word2vec" else [self.encoder]
-
-    @property
-    def score_kind(self) -> ScoreKind:
-        """As ``search`` says."""
-        return self.search.score_kind
-
-    def rankers(self) -> list[Ranker]:
-        """One per tree."""
-        return self.rankers_
-
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        documents = self.read(X, threads=threads)
-        best = search_trees(
-            self.rankers_, documents, k=k, params=self.search, allow=mask, threads=threads
-        )
-        return Predictions(*best, self.index_, self.search.score_kind)
 
     def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
         """tf-idf rows, if there are any, and text vectors."""
@@ -222,9 +177,9 @@ class LinearVectors(NeuralEstimator):
             return embedder.transform(texts)
         encoder = embedder.encoder if isinstance(embedder, Network) else embedder
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
-        precision = self.training.precision
         if isinstance(embedder, Network):
-            return match(make_runner(embedder, self.device, precision), tokens, 1).vectors
+            return match(self._runner(embedder), tokens, 1).vectors
+        precision = self.training.precision
         return embed_texts(embedder, tokens, precision, device=self.device).arrays["dense"]
 
     def paths(self, question: Question) -> Paths:
@@ -245,15 +200,7 @@ class LinearVectors(NeuralEstimator):
 
     def growth(self) -> GrowthView:
         """Labels get a place in each tree."""
-
-        def read(documents: Any, threads: int | None) -> Read:
-            features = self.read(documents, threads=threads)
-            return routed_documents(features, self.rankers_, self.ranker, self.search, threads)
-
-        def replaced(rankers: list[Ranker]) -> dict[str, Any]:
-            return {"rankers_": rankers}
-
-        return GrowthView(self.rankers_, self.ranker, self.tree.max_leaf_size, read, replaced)
+        return self._growth(self.tree.max_leaf_size)
 
     def pieces(self) -> Pieces:
         """The encoder for the graph; rankers and tf-idf beside it."""
@@ -275,23 +222,13 @@ class LinearVectors(NeuralEstimator):
         else:
             fine_tuned = 1.0 if self.vectors.kind == "fine-tuned" else 0.0
             encoder = self._encoder_work(documents, trainings=fine_tuned, reads=1)
-        return Outline(
-            self.tfidf,
-            self.tree,
-            self.ranker,
-            expected_widths(self.tree, labels),
-            search=self.search,
-            trees=self.n_trees,
-            encoder=encoder,
-            notes=notes,
-        )
+        return replace(super().outline(documents, labels), encoder=encoder, notes=notes)
 
     def search_space(self) -> dict[str, Any]:
         """The ranker, the tree and the search."""
         return linear_space(self.tree) | {"ranker.dense_C": [None, 0.3, 1.0, 3.0, 10.0]}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        """Bytes of main memory that fitting will need at its peak, a cautious guess."""
         vectors = BYTES_PER_VECTOR * len(corpus)
         if self.vectors.kind == "word2vec":
             return Linear(tfidf=self.tfidf).estimate_memory(corpus) + vectors
@@ -306,8 +243,7 @@ class LinearVectors(NeuralEstimator):
     def parts(self) -> dict[str, Part]:
         """What makes vectors, the rankers, and tf-idf."""
         if isinstance(self.embedder_, Network):
-            assert self.story_ is not None
-            embedder = network_part(self.embedder_, self.story_)
+            embedder = network_part(self.embedder_, self.story_ or {})
         else:
             embedder = self.embedder_.state()
         return {"embedder": embedder} | self._ranking_parts()

@@ -7,24 +7,21 @@ from what it makes of the texts, and a linear ranker learns on tf-idf and text v
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import Features
-from labelgrove.data.inputs import texts_only, training_corpus
-from labelgrove.disk.run_folder import RunFolder
+from labelgrove.data.inputs import texts_only
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.explaining.networks import Reading, vector_paths
-from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.inputs import described_labels, tree_stage
-from labelgrove.methods.neural import NeuralEstimator, comparison, estimate_memory
-from labelgrove.methods.preparation import held_out_measures
+from labelgrove.methods.inputs import tree_stages
+from labelgrove.methods.neural import NeuralEstimator, estimate_memory
+from labelgrove.methods.searching import TreeSearch
 from labelgrove.methods.xrtransformer.descending import found_share
 from labelgrove.methods.xrtransformer.net import XrParams, fine_tuned_levels, level_training
 from labelgrove.methods.xrtransformer.stages import (
@@ -44,10 +41,10 @@ from labelgrove.methods.xrtransformer.vectors import (
     standardise,
 )
 from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.growth import GrowthView, Read
+from labelgrove.model.growth import GrowthView
 from labelgrove.model.interface import Pieces
-from labelgrove.model.outline import Outline, expected_widths
-from labelgrove.model.settings import check_settings, group
+from labelgrove.model.outline import Outline
+from labelgrove.model.settings import group
 from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import find_encoder, states_width
@@ -58,13 +55,12 @@ from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
-from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.text.tfidf import Tfidf
-from labelgrove.updating.views import extended_tree, routed_documents
+from labelgrove.updating.views import extended_tree
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class XRTransformer(NeuralEstimator):
+class XRTransformer(TreeSearch, NeuralEstimator):
     """Fine-tunes an encoder level by level, then ranks labels linearly on tf-idf and its vectors.
 
     ``tree`` is the preliminary tree whose levels the encoder learns, ``refined`` the one that the
@@ -89,20 +85,7 @@ class XRTransformer(NeuralEstimator):
     ranker_input: str = "both"
     baseline: bool = True
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
-        check_settings(self)
-        self._check()
-        corpus = training_corpus(X, y, index)
-        stages = Stages(Reporter(callbacks), run)
+    def _fit(self, corpus: Corpus, stages: Stages) -> None:
         data = self._prepare(corpus, stages, baseline=self.baseline)
         seed, threads, device = self.random_state, self.n_jobs, self.device
         precision = self.training.precision
@@ -117,45 +100,26 @@ class XRTransformer(NeuralEstimator):
                 precision=precision,
                 device=device,
             )
-        examples = data.examples(stages)
+        inputs: dict[str, Made[Any]] = {"examples": data.examples(stages), "terms": data.terms}
+        inputs |= {"encoder": data.encoder, "tree": tree}
         descent = stages.derive(
             lambda: Descent(
-                examples.value,
-                data.terms.value,
-                data.encoder.value,
-                tree.value,
-                None if standard is None else standard.value,
-                precision,
-                device,
-                seed,
-                threads,
+                **{name: made.value for name, made in inputs.items()},
+                standard=None if standard is None else standard.value,
+                precision=precision,
+                device=device,
+                seed=seed,
+                threads=threads,
             ),
-            examples=examples,
-            terms=data.terms,
-            encoder=data.encoder,
-            tree=tree,
+            **inputs,
             standard=standard,
             precision=precision,
             seed=seed,
         )
-
-        def vectors_stage(level: int, network: Made[Part] | None) -> Made[Vectors]:
-            return stages(
-                f"vectors-{level}",
-                embed_documents,
-                encoder=data.encoder,
-                network=network,
-                tokens=data.tokens,
-                held_out_tokens=data.held_out_tokens,
-                standard=standard,
-                precision=precision,
-                device=device,
-            )
-
-        network, vectors, shortlists, stories = self._go_down(stages, descent, vectors_stage)
+        network, vectors, shortlists, stories = self._go_down(stages, descent)
         self.encoder_ = restore(data.encoder.value, network.value).eval()
         self.standard_ = None if standard is None else standard.value
-        self.vectorizer_ = data.terms.value.vectorizer
+        self.vectorizer_: Tfidf = data.terms.value.vectorizer
         features = stages.derive(
             lambda: self._seen(descent.value.features(vectors.value)),
             terms=data.terms,
@@ -164,17 +128,14 @@ class XRTransformer(NeuralEstimator):
         )
         searched = tree
         if self.refine:
-            described = described_labels(
+            (searched,) = tree_stages(
                 stages,
                 features,
                 data.learnt_from,
                 self.refined,
                 transform=lambda texts: self._features(texts, threads),
-                seed=seed,
+                seeds={"refined-tree": seed},
                 threads=threads,
-            )
-            searched = tree_stage(
-                stages, described, self.refined, seed=seed, threads=threads, name="refined-tree"
             )
         ranker = stages(
             "ranker",
@@ -194,16 +155,9 @@ class XRTransformer(NeuralEstimator):
         self.report_ = {}
         if data.held_out is not None:
             seen = self._seen(descent.value.features(vectors.value, held_out=True))
-            predictions = self._search(seen, 10, mask=None, threads=threads)
-            ours = held_out_measures(predictions, data.held_out, data.learnt_from)
-            stages.reporter.message(comparison(self.method, ours, data.linear))
+            predictions = self._searched(seen, 10, mask=None, threads=threads)
             recall = _recall(shortlists, descent.value)
-            self.report_ = {
-                self.method: ours,
-                "linear": data.linear,
-                "shortlist_recall": recall,
-            }
-        return self
+            self.report_ = self._compared(data, stages, predictions, recall)
 
     def _check(self) -> None:
         if self.ranker_input not in ("both", "vectors"):
@@ -217,7 +171,7 @@ class XRTransformer(NeuralEstimator):
         refuse_idle(self.matcher, "matcher", ["label_C"], "nodes of one level have the same C")
 
     def _go_down(
-        self, stages: Stages, descent: Made[Descent], vectors_stage: Any
+        self, stages: Stages, descent: Made[Descent]
     ) -> tuple[Made[Part], Made[Vectors], list[Shortlists], list[dict[str, Any]]]:
         """Fine-tunes level by level; the last network, its vectors, and what was shortlisted."""
         heads = self.heads
@@ -227,7 +181,7 @@ class XRTransformer(NeuralEstimator):
         network: Made[Part] | None = None
         vectors: Made[Vectors] | None = None
         if heads.bootstrap_first and "linear" in heads.bootstrap:
-            vectors = vectors_stage(0, None)
+            vectors = stages("vectors-0", embed_documents, descent=descent, network=None)
         above: Made[Shortlists] | None = None
         shortlists, stories = [], []
         for level, loop in enumerate(loops, 1):
@@ -261,7 +215,8 @@ class XRTransformer(NeuralEstimator):
                 training=loop,
                 reporter=stages.reporter,
             )
-            vectors = vectors_stage(level, network)
+            name = f"vectors-{level}"
+            vectors = stages(name, embed_documents, descent=descent, network=network)
             stories.append(network.value.config["story"])
             if level < levels:
                 above = stages(
@@ -280,20 +235,6 @@ class XRTransformer(NeuralEstimator):
         assert network is not None and vectors is not None
         return network, vectors, shortlists, stories
 
-    @property
-    def score_kind(self) -> ScoreKind:
-        """As ``search`` says."""
-        return self.search.score_kind
-
-    def rankers(self) -> list[Ranker]:
-        """The one that goes down the refined tree."""
-        return self.rankers_
-
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        return self._search(self.read(X, threads=threads), k, mask=mask, threads=threads)
-
     def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""
         return self._features(texts_only(self.method, X), threads)
@@ -302,26 +243,13 @@ class XRTransformer(NeuralEstimator):
         encoder = self.encoder_
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
         vectors = embedded(
-            encoder,
-            tokens,
-            self.standard_,
-            device=self.device,
-            precision=self.training.precision,
+            encoder, tokens, self.standard_, device=self.device, precision=self.training.precision
         )
-        assert self.vectorizer_ is not None
         return self._seen(beside(self.vectorizer_.transform(texts), vectors))
 
     def _seen(self, features: Features) -> Features:
         """What the ranker is given of tf-idf and vectors."""
         return features if self.ranker_input == "both" else Features(dense=features.dense)
-
-    def _search(
-        self, documents: Features, k: int, *, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        best = self.rankers_[0].search(
-            documents, k=k, params=self.search, allow=mask, threads=threads
-        )
-        return Predictions(*best, self.index_, self.search.score_kind)
 
     def paths(self, question: Question) -> Paths:
         """Down the refined tree; text vectors are traced back to words."""
@@ -337,25 +265,19 @@ class XRTransformer(NeuralEstimator):
 
     def growth(self) -> GrowthView:
         """Labels get a place in both trees."""
-        (ranker,) = self.rankers_
-
-        def read(documents: Any, threads: int | None) -> Read:
-            features = self.read(documents, threads=threads)
-            return routed_documents(features, [ranker], self.ranker, self.search, threads)
 
         def replaced(rankers: list[Ranker]) -> dict[str, Any]:
-            grown = rankers[0].tree
-            tree = grown if self.tree_ == ranker.tree else extended_tree(self.tree_, grown)
+            before, grown = self.rankers_[0].tree, rankers[0].tree
+            tree = grown if self.tree_ == before else extended_tree(self.tree_, grown)
             return {"rankers_": rankers, "tree_": tree}
 
         leaf_size = (self.refined if self.refine else self.tree).max_leaf_size
-        return GrowthView([ranker], self.ranker, leaf_size, read, replaced)
+        return self._growth(leaf_size, replaced)
 
     def pieces(self) -> Pieces:
         """The encoder for the graph; the ranker and tf-idf beside it."""
         parts = {"ranker-0": self.rankers_[0].state()}
         if self.ranker_input == "both":
-            assert self.vectorizer_ is not None
             parts["tfidf"] = self.vectorizer_.state()
         if self.standard_ is None:
             return Pieces(self.encoder_, (-1,), parts)
@@ -363,16 +285,11 @@ class XRTransformer(NeuralEstimator):
 
     def outline(self, documents: int, labels: int) -> Outline:
         """A tree for the encoder; the refined one costs about as much."""
-        return Outline(
-            self.tfidf,
-            self.tree,
-            self.ranker,
-            expected_widths(self.tree, labels),
-            search=self.search,
-            has_baseline=self.baseline and bool(self.held_out),
-            # Vectors are made after each level, and for the first heads.
-            encoder=self._encoder_work(documents, reads=3),
-        )
+        # Vectors are made after each level, and for the first heads.
+        encoder = self._encoder_work(documents, reads=3)
+        baseline = self.baseline and bool(self.held_out)
+        plain = super().outline(documents, labels)
+        return replace(plain, has_baseline=baseline, encoder=encoder)
 
     def search_space(self) -> dict[str, Any]:
         """The training, the shortlists, the ranker and the search."""
@@ -380,7 +297,6 @@ class XRTransformer(NeuralEstimator):
         return TRAINING_SPACE | C_SPACE | own
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        """Bytes of main memory that fitting will need at its peak, a cautious guess."""
         width = states_width(find_encoder(self.encoder.encoder))
         # Vectors as they are and scaled; what describes the labels, and their weights.
         vectors = width * (8 * len(corpus) + 10 * len(corpus.index))
@@ -391,7 +307,6 @@ class XRTransformer(NeuralEstimator):
         encoder = self.encoder_.state()
         standard = {} if self.standard_ is None else self.standard_.state().arrays
         config = {"encoder": encoder.config, "story": self.story_, "report": dict(self.report_)}
-        assert self.vectorizer_ is not None
         return {
             "encoder": Part(config, encoder.arrays | standard),
             "tfidf": self.vectorizer_.state(),

@@ -145,10 +145,6 @@ class LevelBatch(LabelledBatch):
 
     above: RaggedLabels | None
 
-    @property
-    def true(self) -> RaggedLabels:
-        return self.labels
-
 
 class LevelBatches(LabelledBatches):
     """Batches with their documents' rows of ``true`` and ``above``."""

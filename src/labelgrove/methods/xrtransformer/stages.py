@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import sparse
 
-from labelgrove.core.arrays import CSR, Float32, csr_arrays, csr_from_arrays
+from labelgrove.core.arrays import CSR, Float32, csr_arrays, csr_from_arrays, with_values
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
@@ -47,9 +46,9 @@ from labelgrove.metrics import evaluate
 from labelgrove.nn.batches.padded import prefetched
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
-from labelgrove.nn.network import Network, network_part
+from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device, derived_seed
-from labelgrove.nn.training.loop import LoopParams, LoopResult, train
+from labelgrove.nn.training.loop import LoopParams, train
 from labelgrove.ranking.relevance import relevance
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.predictions import Predictions
@@ -72,13 +71,13 @@ class Descent:
     @cached_property
     def counts(self) -> list[CSR]:
         """Per level, documents x nodes: how many of a document's labels lie below a node."""
-        return relevance(_ones(self.examples.labels), self.tree)
+        return relevance(with_values(self.examples.labels, 1), self.tree)
 
     @cached_property
     def held_out_counts(self) -> list[CSR]:
         """The same for the held-out documents."""
         assert self.examples.held_out is not None
-        return relevance(_ones(self.examples.held_out.labels), self.tree)
+        return relevance(with_values(self.examples.held_out.labels, 1), self.tree)
 
     @cached_property
     def held_out_terms(self) -> CSR:
@@ -86,6 +85,11 @@ class Descent:
         held_out = self.examples.held_out
         assert held_out is not None and held_out.texts is not None
         return self.terms.vectorizer.transform(held_out.texts)
+
+    def embedded(self, encoder: Encoder, tokens: Tokens, *, progress: Any = None) -> Float32:
+        """Text vectors by the encoder as it is now."""
+        run: dict[str, Any] = {"device": self.device, "precision": self.precision}
+        return embedded(encoder, tokens, self.standard, **run, progress=progress)
 
     def features(self, vectors: Vectors, *, held_out: bool = False) -> Features:
         """tf-idf and unit-length vectors of documents."""
@@ -102,12 +106,10 @@ class Vectors:
     held_out: Float32 | None
 
     def state(self) -> Part:
-        """For the run folder."""
         return Part({}, {name: rows for name, rows in vars(self).items() if rows is not None})
 
     @classmethod
     def from_state(cls, part: Part) -> Vectors:
-        """From the run folder."""
         return cls(part.arrays["train"], part.arrays.get("held_out"))
 
 
@@ -119,7 +121,6 @@ class Shortlists:
     held_out: CSR | None
 
     def state(self) -> Part:
-        """For the run folder."""
         arrays = csr_arrays(self.train, "train")
         if self.held_out is not None:
             arrays |= csr_arrays(self.held_out, "held_out")
@@ -127,32 +128,18 @@ class Shortlists:
 
     @classmethod
     def from_state(cls, part: Part) -> Shortlists:
-        """From the run folder."""
         held_out = None
         if any(name.startswith("held_out") for name in part.arrays):
             held_out = csr_from_arrays(part.arrays, "held_out")
         return cls(csr_from_arrays(part.arrays, "train"), held_out)
 
 
-def embed_documents(
-    encoder: Encoder,
-    network: Part | None,
-    tokens: Tokens,
-    held_out_tokens: Tokens | None,
-    standard: Standard | None,
-    precision: str,
-    *,
-    device: str,
-    progress: Any = None,
-) -> Vectors:
+def embed_documents(descent: Descent, network: Part | None, *, progress: Any = None) -> Vectors:
     """Text vectors by the encoder as a level's ``network`` left it, or as it was pretrained."""
-    reader = encoder if network is None else restore(encoder, network)
-    options = {"device": device, "precision": precision}
-    held_out = None
-    train_rows = embedded(reader, tokens, standard, progress=progress, **options)
-    if held_out_tokens is not None:
-        held_out = embedded(reader, held_out_tokens, standard, **options)
-    return Vectors(train_rows, held_out)
+    encoder = descent.encoder if network is None else restore(descent.encoder, network)
+    tokens, held_out = descent.examples.tokens, descent.examples.held_out_tokens
+    rows = descent.embedded(encoder, tokens, progress=progress)
+    return Vectors(rows, None if held_out is None else descent.embedded(encoder, held_out))
 
 
 def start_head(
@@ -198,68 +185,49 @@ def fine_tune(
     reporter: Reporter,
     checkpoints: Path | None = None,
 ) -> Part:
-    """Fine-tunes the encoder under the head of level ``level`` (from 1); gives a network's part."""
+    """Fine-tunes the encoder under the head of level ``level`` (from 1); gives a network's part.
+
+    The checkpoint that is best on the held-out documents' nodes is kept.
+    """
+    examples, seed = descent.examples, derived_seed(descent.seed, level)
     encoder = descent.encoder if before is None else restore(descent.encoder, before)
     with torch.random.fork_rng([]):
-        torch.manual_seed(derived_seed(descent.seed, level))
+        torch.manual_seed(seed)
         head = XrHead(encoder.width, level_tree(descent.tree, level - 1), heads)
     if start is not None:
         head.start_from(start.arrays["weights"], start.arrays["bias"])
     network = network_of(encoder, head, descent.standard)
-    chosen = _chosen(descent, level, above, heads)
-    result = _train(descent, level, network, training, above, chosen, reporter, checkpoints)
-    return network_part(network, result.story())
-
-
-def _train(
-    descent: Descent,
-    level: int,
-    network: Network,
-    training: LoopParams,
-    above: Shortlists | None,
-    chosen: CSR | None,
-    reporter: Reporter,
-    folder: Path | None,
-) -> LoopResult:
-    """Trains in place; the checkpoint that is best on the held-out documents' nodes is kept."""
-    examples, encoder = descent.examples, network.encoder
     device = choose_device(descent.device)
-    seed = derived_seed(descent.seed, level)
     batches = make_batches(examples.tokens, encoder, training, device, seed)
     true = nodes_of_labels(examples.labels, descent.tree, level - 1)
     nodes = LabelIndex([str(node) for node in range(descent.tree.widths[level - 1])])
 
     def score() -> float:
         assert examples.held_out_tokens is not None
-        vectors = embedded(
-            encoder,
-            examples.held_out_tokens,
-            descent.standard,
-            device=descent.device,
-            precision=descent.precision,
-        )
+        vectors = descent.embedded(encoder, examples.held_out_tokens)
         weights, bias = network.heads.weights()
         children = descent.tree.children(level - 1)
         margins = head_margins(vectors, weights, bias, children, device)
         best = top_k(_predicted(descent, level, [margins], above, keep=5, held_out=True), 5)
         predictions = Predictions(best.columns, best.scores, best.counts, nodes, "margin")
-        truth = _ones(descent.held_out_counts[level - 1])
+        truth = with_values(descent.held_out_counts[level - 1], 1)
         values = evaluate(predictions, truth, metrics=CHOSEN_BY)
         return float(np.mean([values[metric] for metric in CHOSEN_BY]))
 
-    return train(
+    result = train(
         network,
-        LevelBatches(batches, true, chosen),
-        lambda net, batch: net.heads.loss(net.states(batch.batch), batch.true, batch.above)[0],
+        LevelBatches(batches, true, _chosen(descent, level, above, heads)),
+        lambda net, batch: net.heads.loss(net.states(batch.batch), batch.labels, batch.above)[0],
         training,
         evaluate=None if examples.held_out is None else score,
-        folder=folder,
+        folder=checkpoints,
         reporter=Reporter(reporter.callbacks),  # the stage counts its seconds
         device=device,
         seed=seed,
         prefetch=prefetched,
         stage=f"training level {level}",
     )
+    return network_part(network, result.story())
 
 
 def shortlist_nodes(
@@ -329,8 +297,3 @@ def _chosen(descent: Descent, level: int, above: Shortlists | None, heads: XrPar
     if above is None:
         return None
     return chosen_nodes(descent.counts[level - 2], above.train, heads.negatives)
-
-
-def _ones(matrix: CSR) -> CSR:
-    ones = np.ones(matrix.nnz, np.float32)
-    return sparse.csr_array((ones, matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -1,39 +1,39 @@
-"""The matcher of X-Transformer: clusters of labels, and a network that finds a text's clusters."""
+"""The matcher of X-Transformer: clusters of labels, and a network that finds a text's clusters.
+
+Labels are similar if their documents share words (pifa-tfidf), if an encoder gives their documents
+similar vectors (pifa-neural), or if it does so for their own texts (text-emb).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from labelgrove.core.arrays import CSR
+from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.features import Features
 from labelgrove.disk.stages import Made, Stages
-from labelgrove.labels.features import l2_normalised, label_strings
+from labelgrove.errors import ConfigError
+from labelgrove.labels.features import l2_normalised, label_strings, pifa
 from labelgrove.labels.masks import LabelMask
-from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.neural import make_runner, train_heads
+from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
+from labelgrove.methods.neural import NeuralEstimator, make_runner, train_heads
 from labelgrove.methods.preparation import Examples, Prepared
-from labelgrove.methods.xtransformer.indexing import (
-    IndexingParams,
-    by_documents,
-    by_own_text,
-    cluster_tree,
-)
 from labelgrove.methods.xtransformer.net import MatcherNet, MatcherParams
 from labelgrove.methods.xtransformer.ranking import Matched
 from labelgrove.nn.embed import embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
-from labelgrove.nn.encoders.tokens import Tokens
+from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import Network, Runner, network_from_part
 from labelgrove.nn.training.devices import choose_device
-from labelgrove.nn.training.params import LoopParams
 from labelgrove.ranking.relevance import targets
 
 # Best clusters that are remembered of a document: fewer can be tried without the encoder.
@@ -41,6 +41,29 @@ REMEMBERED = 100
 # While text vectors are made: 1,024 numbers (of the widest encoders) in single precision, scaled,
 # and in half precision.
 BYTES_PER_VECTOR = 10 * 1024
+
+
+@dataclass
+class IndexingParams(Params):
+    """How labels are grouped into the clusters that a matcher learns."""
+
+    vectors: Literal["pifa-tfidf", "pifa-neural", "text-emb"] = param(
+        "pifa-tfidf",
+        help="label vectors: the tf-idf of their documents, embeddings of their documents, or an "
+        "embedding of their own text",
+    )
+    clusters: int | Literal["auto"] = param(
+        "auto", ge=1, help="number of clusters, a power of two; auto: 50 to 100 labels in each"
+    )
+    embeddings: Literal["fine-tuned", "pretrained"] = param(
+        "fine-tuned",
+        help="encoder of pifa-neural: fine-tuned on pifa-tfidf clusters first (published), or as "
+        "downloaded, which saves that training",
+    )
+    text_encoder: str | None = param(
+        None, help="encoder of the labels' texts for text-emb; none = the method's own"
+    )
+    kmeans_iterations: int = param(20, ge=1, help="most rounds of k-means for one split")
 
 
 @dataclass(frozen=True)
@@ -67,13 +90,9 @@ class Matcher:
 
     data: Prepared
     stages: Stages
-    encoder: EncoderParams
+    model: NeuralEstimator
     indexing: IndexingParams
     heads: MatcherParams
-    training: LoopParams
-    device: str
-    seed: int
-    threads: int | None
 
     def index_labels(self) -> Made[LabelTree]:
         """The clusters that ``indexing`` asks for.
@@ -90,8 +109,8 @@ class Matcher:
                     embed_strings,
                     strings=strings,
                     encoder=stages.derive(lambda: encoder, content=EncoderContent(encoder)),
-                    device=self.device,
-                    threads=self.threads,
+                    device=self.model.device,
+                    threads=self.model.n_jobs,
                 )
             )
         if self.indexing.vectors == "pifa-neural" and self.indexing.embeddings == "pretrained":
@@ -100,7 +119,7 @@ class Matcher:
                 embed_documents,
                 encoder=data.encoder,
                 tokens=data.tokens,
-                device=self.device,
+                device=self.model.device,
             )
             return self._clusters(vectors, labels)
         terms = data.terms
@@ -111,7 +130,7 @@ class Matcher:
         return self._clusters(Made(lambda: matched.value.vectors, matched.key), labels)
 
     def _label_texts(self) -> tuple[EncoderParams, Strings]:
-        encoder = EncoderParams(**self.encoder.get_params())
+        encoder = EncoderParams(**self.model.encoder.get_params())
         if self.indexing.text_encoder is not None:
             encoder.encoder = self.indexing.text_encoder
         index = self.data.corpus.index
@@ -129,10 +148,9 @@ class Matcher:
             cluster_labels,
             vectors=vectors,
             labels=labels,
-            clusters=self.indexing.clusters,
-            iterations=self.indexing.kmeans_iterations,
-            seed=self.seed,
-            threads=self.threads,
+            params=self.indexing.only("clusters", "kmeans_iterations"),
+            seed=self.model.random_state,
+            threads=self.model.n_jobs,
         )
 
     def train(self, tree: Made[LabelTree]) -> Made[TrainedMatcher]:
@@ -145,19 +163,24 @@ class Matcher:
             lambda: lifted_examples(examples.value, tree.value), examples=examples, tree=tree
         )
         # Training changes the encoder it is given, and another matcher may have used it before.
-        fresh = Made(lambda: load_encoder(self.encoder), self.data.encoder.key)
+        fresh = Made(lambda: load_encoder(self.model.encoder), self.data.encoder.key)
         trained = self.stages(
             "network",
             train_heads,
             examples=lifted,
             encoder=fresh,
             heads=MatcherHeads(tree.value.widths[0], self.heads),
-            training=self.training,
-            seed=self.seed,
-            device=self.device,
+            training=self.model.training,
+            seed=self.model.random_state,
+            device=self.model.device,
             reporter=self.stages.reporter,
         )
-        return Made(lambda: TrainedMatcher.of(trained.value, self.heads), trained.key)
+
+        def restored() -> TrainedMatcher:
+            network = stored_matcher(trained.value, self.heads)
+            return TrainedMatcher(network, trained.value.config["story"])
+
+        return Made(restored, trained.key)
 
     def match(
         self,
@@ -177,22 +200,16 @@ class Matcher:
             matcher=matcher,
             tokens=tokens,
             most=max(REMEMBERED, at_least),
-            precision=self.training.precision,
-            device=self.device,
+            precision=self.model.training.precision,
+            device=self.model.device,
         )
 
 
-@dataclass(frozen=True)
-class TrainedMatcher:
+class TrainedMatcher(NamedTuple):
     """A trained network over clusters, and how its training went."""
 
     network: Network
     story: dict[str, Any]
-
-    @classmethod
-    def of(cls, part: Part, heads: MatcherParams) -> TrainedMatcher:
-        """From the part that training gave."""
-        return cls(stored_matcher(part, heads), part.config["story"])
 
 
 def lifted_examples(examples: Examples, tree: LabelTree) -> Examples:
@@ -207,49 +224,60 @@ def lifted_examples(examples: Examples, tree: LabelTree) -> Examples:
 
 def embed_strings(
     strings: Strings, encoder: EncoderParams, *, device: str, threads: int | None
-) -> TextVectors:
-    """Vectors of the labels' own texts."""
-    return TextVectors(by_own_text(strings, encoder, device=device, threads=threads).dense)
+) -> Part:
+    """Label vectors from the labels' own texts: the mean of the tokens' states."""
+    reader = load_encoder(EncoderParams(**encoder.get_params() | {"pooling": "mean"}))
+    tokens = tokenize(strings, reader, reader.max_tokens, threads=threads)
+    vectors = l2_normalised(embed(reader, tokens, device=choose_device(device))).dense
+    assert vectors is not None
+    return Part({}, {"vectors": vectors})
 
 
-def embed_documents(encoder: Encoder, tokens: Tokens, *, device: str) -> TextVectors:
+def embed_documents(encoder: Encoder, tokens: Tokens, *, device: str) -> Part:
     """Vectors of documents by an encoder as it is."""
-    return TextVectors(embed(encoder, tokens, device=choose_device(device)))
-
-
-@dataclass(frozen=True)
-class TextVectors:
-    """Text vectors as a stage of their own: other clusters of them need no encoder."""
-
-    rows: Any
-
-    def state(self) -> Part:
-        """For the run folder."""
-        return Part({}, {"vectors": self.rows})
-
-    @classmethod
-    def from_state(cls, part: Part) -> TextVectors:
-        """From the run folder."""
-        return cls(part.arrays["vectors"])
+    return Part({}, {"vectors": embed(encoder, tokens, device=choose_device(device))})
 
 
 def cluster_labels(
-    vectors: Any,
-    labels: CSR | None,
-    clusters: Any,
-    iterations: int,
-    seed: int,
-    *,
-    threads: int | None,
+    vectors: Any, labels: CSR | None, params: IndexingParams, seed: int, *, threads: int | None
 ) -> LabelTree:
     """Clusters of labels by their documents' ``vectors``, or, without ``labels``, by their own."""
-    rows = vectors.rows if isinstance(vectors, TextVectors) else vectors
-    params = IndexingParams(clusters=clusters, kmeans_iterations=iterations)
-    if labels is None:
-        described = Features(dense=rows)
-    else:
-        described = by_documents(rows, labels, threads=threads)
+    rows = vectors.arrays["vectors"] if isinstance(vectors, Part) else vectors
+    described = Features(dense=rows) if labels is None else pifa(rows, labels, threads=threads)
     return cluster_tree(described, params, seed=seed, threads=threads)
+
+
+def cluster_count(labels: int, clusters: int | Literal["auto"] = "auto") -> int:
+    """The given number of clusters, checked, or the number that the public code chooses.
+
+    >>> [cluster_count(n) for n in (3_956, 30_938, 13_330, 501_070)]
+    [64, 512, 256, 8192]
+    """
+    if clusters == "auto":
+        depth = int(math.log2(labels // 100 + 1)) + 1
+        return 1 << min(depth, int(math.log2(labels)))
+    if clusters & (clusters - 1):
+        raise ConfigError(f"indexing.clusters: must be a power of two, got {clusters}")
+    if clusters > labels:
+        raise ConfigError(f"indexing.clusters: {clusters} clusters, but only {labels} labels")
+    return clusters
+
+
+def cluster_tree(
+    vectors: Any, params: IndexingParams, *, seed: int = 0, threads: int | None = None
+) -> LabelTree:
+    """Clusters of nearly equal size over the labels' ``vectors``, as a tree of two levels."""
+    labels = len(vectors)
+    clusters = cluster_count(labels, params.clusters)
+    shape = TreeParams(
+        branching=max(2, clusters),
+        max_leaf_size=-(-labels // clusters),
+        kmeans_iterations=params.kmeans_iterations,
+    )
+    grown = build_tree(vectors, shape, seed=seed, threads=threads)
+    if len(grown.parents) > 1:
+        return grown
+    return LabelTree([np.zeros(1, np.int32), grown.parents[0]], grown.leaf_labels)
 
 
 def match_documents(

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from labelgrove.core.arrays import CSR
-from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import Features
-from labelgrove.data.inputs import texts_only, training_corpus
-from labelgrove.disk.run_folder import RunFolder
+from labelgrove.data.inputs import texts_only
 from labelgrove.disk.stages import Made, Stages
+from labelgrove.explaining.networks import (
+    Reading,
+    joined_steps,
+    label_step,
+    label_weights,
+    network_step,
+    product,
+)
+from labelgrove.explaining.rankers import node_path, probability
 from labelgrove.labels.masks import LabelMask
-from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.inputs import Terms
+from labelgrove.labels.tree import TreeParams
 from labelgrove.methods.networks import network_pieces
-from labelgrove.methods.neural import NeuralEstimator, comparison, estimate_memory, make_runner
-from labelgrove.methods.preparation import Prepared, held_out_measures
-from labelgrove.methods.xtransformer.explaining import matcher_paths
-from labelgrove.methods.xtransformer.indexing import IndexingParams, cluster_count
+from labelgrove.methods.neural import NeuralEstimator, estimate_memory
+from labelgrove.methods.preparation import Prepared
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
+    IndexingParams,
     Matcher,
     TrainedMatcher,
+    cluster_count,
     match,
     stored_matcher,
 )
@@ -42,15 +48,16 @@ from labelgrove.methods.xtransformer.ranking import (
     ranker_features,
     train_cluster_ranker,
 )
+from labelgrove.model.explanation import Path as LabelPath
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.growth import GrowthView, Read
 from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline
-from labelgrove.model.settings import check_settings, group
+from labelgrove.model.settings import group
 from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.nn.encoders.tokens import tokenize
-from labelgrove.nn.network import Runner, network_part
+from labelgrove.nn.network import network_part
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import transformed
 from labelgrove.ranking.growing import Routed
@@ -79,57 +86,37 @@ class XTransformer(NeuralEstimator):
     ranker: RankerParams = group(RankerParams)
     baseline: bool = True
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        index: LabelIndex | None = None,
-        callbacks: Sequence[Callback] = (),
-        run: RunFolder | None = None,
-    ) -> Self:
-        """Indexes, fine-tunes and ranks; with a ``run`` folder, continues where it stopped."""
-        check_settings(self)
-        corpus = training_corpus(X, y, index)
-        stages = Stages(Reporter(callbacks), run)
+    def _fit(self, corpus: Corpus, stages: Stages) -> None:
         data = self._prepare(corpus, stages, baseline=self.baseline)
         check_ranking(self.ranking, self.ranker, held_out=data.held_out is not None)
-        training = Matcher(
-            data,
-            stages,
-            self.encoder,
-            self.indexing,
-            self.heads,
-            self.training,
-            self.device,
-            self.random_state,
-            self.n_jobs,
-        )
+        training = Matcher(data, stages, self, self.indexing, self.heads)
         tree = training.index_labels()
         matcher = training.train(tree)
         matched = training.match(matcher, data.tokens, at_least=self.ranking.clusters_kept)
-        mines = "man" in self.ranker.negatives
+        read, mines = self.ranking.only("features", "scale"), "man" in self.ranker.negatives
         ranker = stages(
             "ranker",
-            rank_clusters,
-            terms=data.terms,
-            matched=matched,
+            train_cluster_ranker,
+            features=stages.derive(
+                lambda: ranker_features(data.terms.value.rows, matched.value.vectors, read),
+                terms=data.terms,
+                matched=matched,
+                params=read,
+            ),
             labels=data.learnt_from.labels,
             tree=tree,
-            features=self.ranking.features,
-            scale=self.ranking.scale,
-            clusters_kept=self.ranking.clusters_kept if mines else None,
+            matched=matched,
+            params=self.ranking.only("clusters_kept") if mines else RankingParams(),
             ranker=self.ranker,
             seed=self.random_state,
             threads=self.n_jobs,
         )
         self.network_ = matcher.value.network
         self.story_ = matcher.value.story
-        self.vectorizer_ = data.terms.value.vectorizer
+        self.vectorizer_: Tfidf = data.terms.value.vectorizer
         self.orderer_ = ClusterRanker(ranker.value, self.ranking)
         self._remember(corpus, stages.reporter.timings)
         self.report_ = self._held_out_report(data, training, matcher)
-        return self
 
     def _held_out_report(
         self, data: Prepared, training: Matcher, matcher: Made[TrainedMatcher]
@@ -139,21 +126,16 @@ class XTransformer(NeuralEstimator):
             return {}
         threads = self.n_jobs
         matched = training.match(
-            matcher,
-            data.held_out_tokens,
-            at_least=self.orderer_.clusters_for(10),
-            part="held-out-",
+            matcher, data.held_out_tokens, at_least=self.orderer_.clusters_for(10), part="held-out-"
         ).value
-        assert data.held_out.texts is not None and self.vectorizer_ is not None
+        assert data.held_out.texts is not None
         terms = self.vectorizer_.transform(data.held_out.texts)
         if self.ranking.combine == "learnt":
             self.orderer_.learn(terms, matched, data.held_out.labels, threads=threads)
         best = self.orderer_.best_labels(terms, matched, 10, threads=threads)
         predictions = Predictions(*best, self.index_, self.score_kind)
-        ours = held_out_measures(predictions, data.held_out, data.learnt_from)
-        training.stages.reporter.message(comparison(self.method, ours, data.linear))
         recall = [self.orderer_.recall(matched, data.held_out.labels)]
-        return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}
+        return self._compared(data, training.stages, predictions, recall)
 
     def encoders(self) -> list[EncoderParams]:
         """The one that is fine-tuned, and the one that reads the labels' names."""
@@ -171,17 +153,13 @@ class XTransformer(NeuralEstimator):
         """The one that orders the labels of clusters."""
         return [self.orderer_.ranker]
 
-    def _runner(self) -> Runner:
-        return make_runner(self.network_, self.device, self.training.precision)
-
     def _matched(
         self, texts: Any, most: int, threads: int | None, mask: LabelMask | None = None
     ) -> tuple[CSR, Matched]:
         """tf-idf rows of texts, and what the matcher makes of them."""
-        assert self.vectorizer_ is not None
         encoder = self.network_.encoder
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
-        matched = match(self._runner(), tokens, most, mask=mask)
+        matched = match(self._runner(self.network_), tokens, most, mask=mask)
         return self.vectorizer_.transform(texts), matched
 
     def _best_labels(
@@ -199,11 +177,42 @@ class XTransformer(NeuralEstimator):
         return ranker_features(terms, np.asarray(matched.vectors), self.ranking)
 
     def paths(self, question: Question) -> Paths:
-        """The matcher's margin for the label's cluster, the ranker's for the label."""
-        assert self.vectorizer_ is not None
-        return matcher_paths(
-            self.network_, self.orderer_, self.vectorizer_, question, choose_device(self.device)
+        """One path of two steps: the cluster by the matcher, the label by the ranker."""
+        ranker, params, learnt = self.orderer_.ranker, self.orderer_.params, self.orderer_.learnt
+        column = question.column
+        cluster = node_path(ranker.tree, column)[0]
+        reading = Reading(
+            self.network_.encoder, self.network_, question, choose_device(self.device)
         )
+        terms = self.vectorizer_.transform([reading.text])
+        # How long the vector is beside the terms does not depend on its direction.
+        block = ranker_features(terms, np.ones((1, max(1, ranker.width))), params).dense
+        length = 0.0 if block is None else float(np.linalg.norm(block))
+        weights = length * label_weights(ranker, column) if ranker.width else None
+        (logit,), vector, attribution = reading.logits(cluster, weights, unit=True)
+        above = network_step(reading, logit, attribution, 0, 2, ranker.tree)
+        shares = attribution.shares[-1] if ranker.width else np.zeros(attribution.shares.shape[1])
+        features = ranker_features(terms, vector, params)
+        own = label_step(reading, ranker, self.vectorizer_, features, shares)
+        if params.combine == "product":
+            kinds = params.cluster_transform, params.label_transform
+            # Both count alike; their transforms differ, so no common scale would weigh them better.
+            steps = [
+                replace(step, probability=probability(step.margin, kind), weight=0.5)
+                for step, kind in zip((above, own), kinds, strict=True)
+            ]
+            return Paths(
+                [LabelPath("matcher and ranker", 1.0, product(steps), tuple(steps))], "product"
+            )
+        above = replace(above, counts=False, weight=0.0, probability=None)
+        if params.combine == "learnt":
+            assert learnt is not None
+            both = joined_steps(above, own, learnt.cluster, learnt.label, learnt.constant)
+            both = replace(both, probability=probability(both.margin, "sigmoid"))
+            return Paths(
+                [LabelPath("matcher and ranker", 1.0, product([both]), (both,))], "probability"
+            )
+        return Paths([LabelPath("ranker", 1.0, own.margin, (above, own))], "margin")
 
     def growth(self) -> GrowthView:
         """Labels get a place in the matcher's clusters."""
@@ -252,12 +261,10 @@ class XTransformer(NeuralEstimator):
         return TRAINING_SPACE | C_SPACE | heads | {"ranking.clusters_kept": [5, 10, 20, 40]}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        """Bytes of main memory that fitting will need at its peak, a cautious guess."""
         return estimate_memory(self, corpus) + BYTES_PER_VECTOR * len(corpus)
 
     def _ranking_parts(self) -> dict[str, Part]:
         learnt = self.orderer_.learnt
-        assert self.vectorizer_ is not None
         return {
             "tfidf": self.vectorizer_.state(),
             "ranker": self.orderer_.ranker.state(),
@@ -266,8 +273,7 @@ class XTransformer(NeuralEstimator):
 
     def parts(self) -> dict[str, Part]:
         """The matcher, tf-idf, the ranker, and how both margins become a score."""
-        assert self.story_ is not None
-        network = network_part(self.network_, self.story_, dict(self.report_))
+        network = network_part(self.network_, self.story_ or {}, dict(self.report_))
         return {"network": network} | self._ranking_parts()
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
@@ -281,33 +287,3 @@ class XTransformer(NeuralEstimator):
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"])
         self.story_ = parts["network"].config["story"]
         self.report_ = parts["network"].config["report"] or {}
-
-
-def rank_clusters(
-    terms: Terms,
-    matched: Matched,
-    labels: CSR,
-    tree: LabelTree,
-    features: Any,
-    scale: Any,
-    clusters_kept: int | None,
-    ranker: RankerParams,
-    seed: int,
-    *,
-    threads: int | None,
-    progress: Any = None,
-) -> Ranker:
-    """The ranker of the labels of all clusters; ``clusters_kept`` is None if none are mined."""
-    kept = RankingParams().clusters_kept if clusters_kept is None else clusters_kept
-    params = RankingParams(features=features, scale=scale, clusters_kept=kept)
-    return train_cluster_ranker(
-        ranker_features(terms.rows, matched.vectors, params),
-        labels,
-        tree,
-        matched,
-        params,
-        ranker,
-        seed=seed,
-        threads=threads,
-        progress=progress,
-    )

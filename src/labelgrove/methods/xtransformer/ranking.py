@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, offsets
+from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, entry_rows, offsets
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
@@ -299,7 +299,6 @@ def _is_label(labels: CSR, pattern: CSR) -> Any:
     """Whether each stored entry of the pattern is a label of the document."""
 
     def cells(matrix: CSR) -> Any:
-        rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
-        return rows * pattern.shape[1] + matrix.indices
+        return entry_rows(matrix) * pattern.shape[1] + matrix.indices
 
     return np.isin(cells(pattern), cells(labels), assume_unique=True)

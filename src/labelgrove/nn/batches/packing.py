@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelgrove.core.arrays import Int64
+from labelgrove.core.arrays import Int64, offsets
 from labelgrove.errors import DataError
 from labelgrove.nn.batches.padded import Movable, check_longest, check_sizes
 from labelgrove.nn.encoders.tokens import Tokens
@@ -49,11 +49,6 @@ class PackedBatches:
 
     A batch has at most ``size`` documents and at most ``max_tokens`` tokens, padding included. An
     epoch's batches depend only on (seed, epoch).
-
-    >>> tokens = Tokens(np.arange(8, dtype=np.int32), np.array([0, 3, 4, 6, 8]))
-    >>> batches = PackedBatches(tokens, 2, pad_id=0, multiple=1)
-    >>> [(len(batch), len(batch.ids), batch.tokens) for batch in batches.epoch(0)]
-    [(2, 5, 4), (2, 5, 4)]
     """
 
     def __init__(
@@ -106,7 +101,7 @@ class PackedBatches:
         used = int(lengths.sum())
         # Documents, then fillers no longer than the longest text, then empty ones.
         bounds = np.full(self.rounds + self._fillers + 1, self.capacity, dtype=np.int32)
-        bounds[: len(rows) + 1] = np.concatenate([[0], np.cumsum(lengths)])
+        bounds[: len(rows) + 1] = offsets(lengths)
         fillers = bounds[len(rows) + 1 :]
         np.minimum(used + self.longest * np.arange(1, len(fillers) + 1), self.capacity, out=fillers)
         widths = np.diff(bounds)

@@ -15,12 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from labelgrove.core.arrays import Int64
-from labelgrove.core.strings import row_numbers
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.nn.encoders.tokens import Tokens
 
@@ -77,18 +75,9 @@ class Batches:
 
     A batch has at most ``size`` documents and at most ``max_tokens`` tokens, padding included; one
     of the two may be None. Without ``bucketed``, a batch mixes lengths. Without ``shuffle``, every
-    epoch is the same (longest texts first if bucketed, else in document order). ``rows`` restricts
-    the batches to some documents.
-
-    A step is one batch in each of ``world`` processes. All processes get the same number of
-    batches, of nearly equal length in each step, and together they see every document once.
+    epoch is the same (longest texts first if bucketed, else in document order).
 
     Lengths are padded to a multiple of ``multiple``, so that shapes repeat.
-
-    >>> tokens = Tokens(np.arange(6, dtype=np.int32), np.array([0, 3, 4, 6]))
-    >>> batches = Batches(tokens, 2, shuffle=False, pad_id=0, multiple=1)
-    >>> [(batch.rows.tolist(), batch.ids.tolist()) for batch in batches.epoch(0)]
-    [([0, 2], [[0, 1, 2], [4, 5, 0]]), ([1], [[3]])]
     """
 
     def __init__(
@@ -102,35 +91,25 @@ class Batches:
         shuffle: bool = True,
         bucketed: bool = True,
         max_tokens: int | None = None,
-        rows: npt.ArrayLike | None = None,
         multiple: int = 8,
-        rank: int = 0,
-        world: int = 1,
     ) -> None:
         if size is None and max_tokens is None:
             raise ConfigError("batches need a size, a number of tokens (max_tokens), or both")
         check_sizes(size=size, max_tokens=max_tokens, multiple=multiple)
-        if not 0 <= rank < world:
-            raise ConfigError(f"rank: must be from 0 to {world - 1}, got {rank}")
         self.tokens = tokens
         self.seed, self.shuffle, self.bucketed = seed, shuffle, bucketed
-        self.rank, self.world = rank, world
         self.pad_id, self.pad_left = pad_id, pad_left
         self._multiple = multiple
-        self._rows = None if rows is None else row_numbers(rows, len(tokens))
-        if self._rows is not None and len(np.unique(self._rows)) < len(self._rows):
-            raise DataError("rows: a document occurs twice")
-        lengths = tokens.lengths if self._rows is None else tokens.lengths[self._rows]
         # Padding ends at the longest text: the encoder may have no positions beyond it.
-        self._limit = int(lengths.max(initial=0))
-        self._padded = self._round_up(lengths)
-        if len(self._padded) < world:
-            raise DataError(f"{len(self._padded)} documents are too few for {world} processes")
+        self._limit = tokens.longest
+        self._padded = self._round_up(tokens.lengths)
+        if len(self._padded) == 0:
+            raise DataError("there are no documents to make batches of")
         check_longest(self._limit, max_tokens)
         descending = (
             np.sort(self._padded)[::-1] if bucketed else np.full_like(self._padded, self._limit)
         )
-        self._bounds = _cut(descending, size or len(descending), max_tokens, world)
+        self._bounds = _cut(descending, size or len(descending), max_tokens)
         self._first_lengths = descending[self._bounds[:-1]]
 
     def __len__(self) -> int:
@@ -140,8 +119,7 @@ class Batches:
         """The batches of an epoch, from batch ``start`` on."""
         order = self._order(number)
         for step in self._steps(number)[start:].tolist():
-            begin, end = self._bounds[step], self._bounds[step + 1]
-            yield self._batch(order[begin + self.rank : end : self.world])
+            yield self._batch(order[self._bounds[step] : self._bounds[step + 1]])
 
     def _round_up(self, lengths: Any) -> Any:
         return np.minimum(-(-lengths // self._multiple) * self._multiple, self._limit)
@@ -154,7 +132,7 @@ class Batches:
         if self.bucketed:
             # Stable: documents of one padded length stay shuffled.
             order = order[np.argsort(-self._padded[order], kind="stable")]
-        return order if self._rows is None else self._rows[order]
+        return order
 
     def _steps(self, epoch: int) -> Int64:
         steps = np.arange(len(self))
@@ -202,20 +180,13 @@ def check_longest(longest: int, max_tokens: int | None) -> None:
         )
 
 
-def _cut(descending: Any, size: int, max_tokens: int | None, world: int) -> Int64:
-    """Bounds of the steps among documents in descending order of padded length."""
+def _cut(descending: Any, size: int, max_tokens: int | None) -> Int64:
+    """Bounds of the batches among documents in descending order of padded length."""
     count = len(descending)
     bounds = [0]
     while bounds[-1] < count:
         fit = size if max_tokens is None else max_tokens // int(max(descending[bounds[-1]], 1))
-        bounds.append(min(bounds[-1] + max(1, min(size, fit)) * world, count))
-    if len(bounds) > 2 and bounds[-1] - bounds[-2] < world:
-        # Too few documents are left for a batch in each process: they take some from the step
-        # before, or join it if it has none to spare.
-        if count - world - bounds[-3] >= world:
-            bounds[-2] = count - world
-        else:
-            del bounds[-2]
+        bounds.append(min(bounds[-1] + max(1, min(size, fit)), count))
     return np.array(bounds, dtype=np.int64)
 
 

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from labelgrove.core.arrays import Int32, Int64
+from labelgrove.core.arrays import Int32, Int64, offsets
 from labelgrove.core.part import Part
 from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
 
@@ -70,11 +70,10 @@ class Tokens:
 
     def take(self, rows: Int64) -> Tokens:
         """Some of the documents, in the order of ``rows``."""
-        offsets = np.concatenate([[0], np.cumsum(self.lengths[rows], dtype=np.int64)])
-        return Tokens(np.concatenate([self.ids[:0], *map(self.row, rows)]), offsets)
+        ids = np.concatenate([self.ids[:0], *map(self.row, rows)])
+        return Tokens(ids, offsets(self.lengths[rows]))
 
     def state(self) -> Part:
-        """The two arrays; see :meth:`from_state`."""
         return Part({}, {"ids": self.ids, "offsets": self.offsets})
 
     @classmethod

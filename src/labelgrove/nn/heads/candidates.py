@@ -15,9 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from labelgrove.core.arrays import CSR
-from labelgrove.labels.tree import LabelTree
+from labelgrove.core.arrays import CSR, offsets
+from labelgrove.labels.tree import LabelTree, nodes_needed
 from labelgrove.nn.heads.ragged import NO_NODE, RaggedLabels, round_up
+from labelgrove.ranking.relevance import targets
 
 
 class Candidates(NamedTuple):
@@ -44,6 +45,7 @@ class TreeIndex(nn.Module):
 
     def __init__(self, tree: LabelTree) -> None:
         super().__init__()
+        self._tree = tree
         self.widths = tree.widths
         self._largest: list[Any] = []
         self._starts: list[Any] = []
@@ -74,30 +76,18 @@ class TreeIndex(nn.Module):
 
     def needed(self, k: int) -> list[int]:
         """Per cluster level, how many nodes to keep so that at least k labels are below them."""
-        return _nodes_needed([np.diff(starts) for starts in self._starts[1:]], k)
+        return nodes_needed([np.diff(starts) for starts in self._starts[1:]], k)
 
     def bearers(self, labels: CSR) -> list[Any]:
         """Per level, the number of documents (rows of ``labels``) with a label below each node."""
-        rows = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
-        nodes = self.leaf_positions.cpu().numpy()[labels.indices]
-        counts = []
-        for level in range(len(self.widths) - 1, -1, -1):
-            pairs = np.unique(rows * self.widths[level] + nodes)
-            counts.append(np.bincount(pairs % self.widths[level], minlength=self.widths[level]))
-            if level:
-                nodes = self.parents(level).cpu().numpy()[nodes]
-        return counts[::-1]
+        levels = targets(labels, self._tree)
+        return [np.bincount(level.indices, minlength=level.shape[1]) for level in levels]
 
     def true_nodes(self, positives: RaggedLabels) -> list[Tensor]:
         """Per level, the nodes above each true label (for the last level its leaf), ascending.
 
         Column j is the same label on all levels, so upper levels repeat a node that several labels
         share. Rows end with ``NO_NODE``.
-
-        >>> index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [2, 0, 1]))
-        >>> upper, leaves = index.true_nodes(RaggedLabels.from_rows([[1, 2]]))
-        >>> upper[0, :2].tolist(), leaves[0, :2].tolist()
-        ([0, 1], [0, 2])
         """
         columns = positives.padded()
         real = valid_nodes(columns)
@@ -138,30 +128,20 @@ class AllowedNodes:
     def __init__(self, index: TreeIndex, allowed: npt.NDArray[np.bool_]) -> None:
         device = index.leaf_labels.device
         levels = [allowed[index.leaf_labels.cpu().numpy()]]
-        self._children: list[Any] = []  # of the allowed nodes above each level but the first
+        self._children: list[Any] = []  # allowed ones of the nodes above each level but the first
         for level in range(len(index.widths) - 1, 0, -1):
-            before = np.concatenate([[0], np.cumsum(levels[0])])
-            counts = np.diff(before[index.starts(level)])
-            self._children.insert(0, counts[counts > 0])
+            counts = np.diff(offsets(levels[0])[index.starts(level)])
+            self._children.insert(0, counts)
             levels.insert(0, counts > 0)
         self.levels: list[Tensor] = [torch.from_numpy(flags).to(device) for flags in levels]
 
     def needed(self, k: int) -> list[int]:
         """Per cluster level, how many allowed nodes to keep to have k allowed labels, or all."""
-        return _nodes_needed(self._children, k)
+        return nodes_needed(self._children, k)
 
     def only(self, level: int, listed: Candidates) -> Candidates:
         """The candidates of a level without those that lead to no allowed label."""
         return listed._replace(mask=listed.mask & self.levels[level][listed.ids])
-
-
-def _nodes_needed(children: Sequence[Any], k: int) -> list[int]:
-    """Nodes to keep per level from numbers of children, even if the smallest nodes are kept."""
-    counts: list[int] = []
-    for sizes in reversed(children):
-        k = min(len(sizes), int(np.searchsorted(np.cumsum(np.sort(sizes)), k)) + 1)
-        counts.insert(0, k)
-    return counts
 
 
 def shortlist(
@@ -178,12 +158,6 @@ def shortlist(
     ``truth`` comes from :meth:`TreeIndex.true_nodes`; a true node that is a child already is not
     listed again. ``most`` limits the list: true nodes stay, then come the children of the nodes
     that were kept first.
-
-    >>> index = TreeIndex(LabelTree([[0, 0], [0, 0, 1]], [0, 1, 2]))
-    >>> truth = index.true_nodes(RaggedLabels.from_rows([[1, 2]]))
-    >>> listed = shortlist(index, 1, torch.tensor([[0]]), torch.tensor([[True]]), truth)
-    >>> listed.ids[listed.mask].tolist(), listed.targets[listed.mask].tolist()
-    ([0, 1, 2], [False, True, True])
     """
     children = index.below(level, kept, kept_mask)
     if truth is None:

@@ -66,14 +66,6 @@ class LabelTable(nn.Module):
         )
 
 
-def check_shape(table: Rows, rows: int, width: int) -> None:
-    """Refuses a label table of another shape."""
-    if tuple(table.weight.shape) != (rows, width):
-        raise ConfigError(
-            f"the label table must be {rows} x {width}, got {tuple(table.weight.shape)}"
-        )
-
-
 def log_odds(counts: Any, documents: Any) -> Tensor:
     """Logits of smoothed frequencies, which are finite even for a count of 0 or of all.
 
@@ -131,19 +123,13 @@ def top_labels(scores: Tensor, columns: Tensor | None, mask: Tensor | None, k: i
 
 def full_logits(hidden: Tensor, table: Rows) -> Tensor:
     """Logits of every row of the table: documents x rows, in float32."""
-    weight, bias = weight_and_bias(table)
-    return functional.linear(hidden, weight.to(hidden.dtype), bias).float()
-
-
-def weight_and_bias(table: Rows | nn.Linear) -> tuple[Tensor, Tensor | None]:
-    """The whole table as tensors that take gradients, unless gradients are off."""
     weight, bias = table.weight, table.bias
-    if torch.is_grad_enabled() and not isinstance(table, (LabelTable, nn.Linear)):
+    if torch.is_grad_enabled() and not isinstance(table, LabelTable):
         # Such a table takes gradients only on the rows it hands out, even if these are all rows.
         everything = torch.arange(len(weight), device=weight.device)
         weight = table.rows(everything)
         bias = None if bias is None else table.biases(everything)
-    return weight, bias
+    return functional.linear(hidden, weight.to(hidden.dtype), bias).float()
 
 
 def shortlist_logits(

@@ -89,10 +89,3 @@ def entry_loss(logits: Tensor, kind: LossKind) -> Tensor:
     if kind == "bce":
         return functional.softplus(-logits)
     return functional.relu(1.0 - logits).square()
-
-
-def entry_slope(logits: Tensor, kind: LossKind) -> Tensor:
-    """Derivative of :func:`entry_loss`."""
-    if kind == "bce":
-        return torch.sigmoid(-logits).neg_()
-    return functional.relu(1.0 - logits).mul_(-2.0)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labelgrove.core.arrays import offsets
 from labelgrove.nn.batches.padded import Movable
 
 NO_NODE = 2**62  # pads rows of true nodes; larger than any node, so that it sorts to the end
@@ -31,9 +32,8 @@ class RaggedLabels(Movable):
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int]]) -> RaggedLabels:
         """From one list of columns per document."""
-        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
         flat = [column for row in rows for column in row]
-        return cls.from_arrays(indptr, np.array(flat, np.int64))
+        return cls.from_arrays(offsets([len(row) for row in rows]), np.array(flat, np.int64))
 
     @classmethod
     def from_csr(cls, matrix: Any) -> RaggedLabels:
@@ -54,11 +54,7 @@ class RaggedLabels(Movable):
         return len(self.indptr) - 1
 
     def padded(self) -> Tensor:
-        """Documents x width: the columns in the order of their row, then ``NO_NODE``.
-
-        >>> (RaggedLabels.from_rows([[4, 2], [7]]).padded()[:, :3] < NO_NODE).tolist()
-        [[True, True, False], [True, False, False]]
-        """
+        """Documents x width: the columns in the order of their row, then ``NO_NODE``."""
         starts = self.indptr[:-1]
         rows = torch.repeat_interleave(
             torch.arange(self.batch, device=starts.device),

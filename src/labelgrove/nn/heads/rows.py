@@ -107,9 +107,7 @@ class RowOptimizer:
 
     ``adam`` stores two moments per weight, as float32 or, at half the size, as bfloat16 with
     stochastic rounding, so that small changes are not lost. ``adagrad`` stores one number per row,
-    ``sgd`` none. Moments of other rows stay as they are, as in ``torch.optim.SparseAdam``. With
-    ``steps="row"``, Adam's bias correction counts the updates of a row, not all updates: then the
-    first updates of a rare row are no larger than those of a common one.
+    ``sgd`` none. Moments of other rows stay as they are, as in ``torch.optim.SparseAdam``.
     """
 
     def __init__(
@@ -118,12 +116,10 @@ class RowOptimizer:
         *,
         kind: Literal["adam", "adagrad", "sgd"] = "adam",
         state_dtype: torch.dtype = torch.float32,
-        steps: Literal["global", "row"] = "global",
         beta2: float = 0.999,
         eps: float = 1e-8,
     ) -> None:
         self.kind, self.beta2, self.eps = kind, beta2, eps
-        self.by_row = steps == "row"
         self.updates = 0
         self._values: dict[str, Tensor] = {}
         self._state: dict[str, dict[str, Tensor]] = {}
@@ -160,10 +156,11 @@ class RowOptimizer:
             for name, (ids, gradient) in self._gradients.items():
                 if len(ids):
                     decay = 0.0 if name.endswith(".bias") else weight_decay
-                    rates = {"lr": lr, "beta1": beta1, "weight_decay": decay}
-                    fused = self.kind == "adam" and not self.by_row
-                    change = self._fused_adam if fused else self._change
-                    change(self._values[name], self._state[name], ids, gradient, **rates)
+                    rows = self._values[name], self._state[name], ids, gradient
+                    if self.kind == "adam":
+                        self._adam(*rows, lr=lr, beta1=beta1, weight_decay=decay)
+                    else:
+                        self._change(*rows, lr=lr, weight_decay=decay)
         self._gradients.clear()
 
     def clear(self) -> None:
@@ -179,10 +176,7 @@ class RowOptimizer:
             return {}
         if self.kind == "adagrad":
             return {"sum": torch.zeros(len(values), device=values.device)}
-        state = {key: torch.zeros_like(values, dtype=dtype) for key in ("first", "second")}
-        if self.by_row:
-            state["count"] = torch.zeros(len(values), dtype=torch.int32, device=values.device)
-        return state
+        return {key: torch.zeros_like(values, dtype=dtype) for key in ("first", "second")}
 
     def _change(
         self,
@@ -192,37 +186,25 @@ class RowOptimizer:
         gradient: Tensor,
         *,
         lr: float,
-        beta1: float,
         weight_decay: float,
     ) -> None:
-        """Adam with bias corrections by row, Adagrad, plain descent."""
+        """Adagrad or plain descent."""
         rows = values.index_select(0, ids).float()
         if weight_decay:
             rows.mul_(1 - lr * weight_decay)
         if self.kind == "sgd":
             rows.add_(gradient, alpha=-lr)
-        elif self.kind == "adagrad":
+        else:
             # By way of norms, because squares of all gradients would be as large as these.
             norms = gradient if gradient.ndim == 1 else torch.linalg.vector_norm(gradient, dim=1)
             squares = norms.square().div_(gradient[0].numel())
             total = state["sum"].index_select(0, ids).add_(squares)
             state["sum"].index_copy_(0, ids, total)
-            rows.addcdiv_(gradient, _column(total.sqrt().add_(self.eps), gradient), value=-lr)
-        else:
-            first = state["first"].index_select(0, ids).float().lerp_(gradient, 1 - beta1)
-            second = state["second"].index_select(0, ids).float().mul_(self.beta2)
-            second.addcmul_(gradient, gradient, value=1 - self.beta2)
-            self._write(state["first"], ids, first)
-            self._write(state["second"], ids, second)
-            counts = state["count"].index_select(0, ids).add_(1)
-            state["count"].index_copy_(0, ids, counts)
-            counts = _column(counts.double(), gradient)
-            first.div_((1 - beta1**counts).float())
-            second.div_((1 - self.beta2**counts).float())
-            rows.addcdiv_(first, second.sqrt_().add_(self.eps), value=-lr)
+            roots = total.sqrt().add_(self.eps)
+            rows.addcdiv_(gradient, roots if gradient.ndim == 1 else roots[:, None], value=-lr)
         self._write(values, ids, rows)
 
-    def _fused_adam(
+    def _adam(
         self,
         values: Tensor,
         state: dict[str, Tensor],
@@ -230,7 +212,7 @@ class RowOptimizer:
         gradient: Tensor,
         **options: Any,
     ) -> None:
-        """AdamW with bias corrections that count all updates."""
+        """AdamW, by one kernel."""
         tables = values, state["first"], state["second"]
         options |= {"beta2": self.beta2, "eps": self.eps}
         if values.is_cuda:
@@ -257,7 +239,3 @@ class RowOptimizer:
             noise = torch.empty_like(bits).random_(0, 1 << 16, generator=source)
             rows = noise.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).bfloat16()
         target.index_copy_(0, ids, rows)
-
-
-def _column(numbers: Tensor, like: Tensor) -> Tensor:
-    return numbers if like.ndim == 1 else numbers.unsqueeze(1)

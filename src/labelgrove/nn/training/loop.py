@@ -34,7 +34,7 @@ from labelgrove.nn.training.devices import (
 )
 from labelgrove.nn.training.params import LoopParams
 from labelgrove.nn.training.schedules import rate_factor
-from labelgrove.nn.training.shares import BatchesLike, Share, processes_sharing, shared
+from labelgrove.nn.training.shares import BatchesLike, Share, shared
 from labelgrove.nn.training.updates import LossOf, Updates
 
 __all__ = ["BatchesLike", "LoopParams", "LoopResult", "train"]
@@ -89,8 +89,7 @@ def train(
     if len(batches) == 0:
         raise DataError("there are no batches to train on")
     model.to(workers.device).train()
-    sharing = processes_sharing(batches, workers.count)
-    per_epoch = math.ceil(len(batches) / (params.validate().accumulate * sharing))
+    per_epoch = math.ceil(len(batches) / (params.validate().accumulate * workers.count))
     with own_settings(workers.device):
         updates = Updates(
             model,
@@ -186,13 +185,12 @@ class _Run:
     def _epoch(self, stage: Stage) -> None:
         progress, params, workers = self.progress, self.params, self.workers
         shares: deque[Share] = deque()
-        sharing = processes_sharing(self.batches, workers.count)
         own = shared(
             iter(self.batches.epoch(progress.epoch, start=progress.position)),
             shares,
             accumulate=params.accumulate,
-            count=sharing,
-            rank=workers.rank if sharing > 1 else 0,
+            count=workers.count,
+            rank=workers.rank,
         )
         ahead = self.prefetch(own, workers.device)
         try:
@@ -202,7 +200,7 @@ class _Run:
                 self.updates.make(progress.step, share, itertools.chain([first], rest))
                 progress.step += 1
                 progress.position += share.batches
-                progress.tokens += share.tokens * (workers.count // sharing)
+                progress.tokens += share.tokens
                 stage.advance()
                 self._look_around(stage)
                 if self._is_over():

@@ -48,9 +48,6 @@ class LoopParams(Params):
         "adam", help="optimiser of large label tables; adagrad stores one number per row, sgd none"
     )
     table_state: Literal["fp32", "bf16"] = param("fp32", help="storage of adam's moments of tables")
-    table_steps: Literal["global", "row"] = param(
-        "global", help="what adam's bias correction counts: all updates, or those of the row"
-    )
     average: Literal["none", "swa", "ema"] = param(
         "none", help="which weights are evaluated and saved: the last ones, or a running mean"
     )

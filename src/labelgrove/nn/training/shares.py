@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from labelgrove.errors import ConfigError
-
 
 class BatchesLike(Protocol):
     """Batches by epoch; the same epoch always has the same batches.
 
     A batch has ``rows`` (the numbers of its documents), ``tokens`` (how many are no padding) and
-    ``to(device)``. If the batches are one process's share, ``world`` is the number of processes.
+    ``to(device)``.
     """
 
     def __len__(self) -> int: ...
@@ -34,18 +32,6 @@ class Share:
     weights: list[float]
     batches: int
     tokens: int
-
-
-def processes_sharing(batches: BatchesLike, count: int) -> int:
-    """The number of processes among which the loop must share out ``batches``.
-
-    This is 1 if they are shared out already. Such batches have nearly the same size in all
-    processes and count the same.
-    """
-    world = getattr(batches, "world", 1)
-    if world not in (1, count):
-        raise ConfigError(f"the batches are shared among {world} processes, but {count} train")
-    return 1 if world == count else count
 
 
 def shared(

@@ -67,7 +67,6 @@ class Updates:
             self.tables,
             kind=params.table_optimizer,
             state_dtype=torch.bfloat16 if params.table_state == "bf16" else torch.float32,
-            steps=params.table_steps,
             beta2=params.beta2,
             eps=params.eps,
         )
