@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from labelgrove.cli.explain import step_line
+from labelgrove.model.explanation import Reason, Step
+
 TEXT = "this Red lamp, a red one"
 
 
@@ -32,6 +35,12 @@ def test_people_read_words_the_path_and_documents(run: Any, model: Path, folder:
     assert "red (x2)" in done.stdout
     assert "like doc" in done.stdout and "blue" in done.stdout.split("like doc", 1)[1]
     assert "100 documents" in done.stderr
+
+
+def test_a_node_of_the_path_says_how_its_margin_adds_up() -> None:
+    step = Step(1, 4, 8, 0.5, 0.75, bias=0.1, reasons=(Reason("red", 0.4),))
+    line = "level 1, node 4 of 8: 0.7500 from margin 0.500 = red +0.400, bias +0.100"
+    assert step_line(step) == line
 
 
 def test_errors_are_sentences(run: Any, model: Path, tmp_path: Path) -> None:

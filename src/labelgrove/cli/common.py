@@ -150,9 +150,8 @@ def check_dense(model: Estimator, dense: Path | None) -> None:
 def use_device(model: Estimator, device: str) -> None:
     """Makes a model compute on the device; methods without a network ignore it."""
     check_device(device)
-    if device == "auto":
-        return
-    model.use_device(device)
+    if device != "auto":
+        model.use_device(device)
 
 
 def load_model(path: Path, device: str, dense: Path | None = None) -> Any:
@@ -196,11 +195,7 @@ def print_json(value: Any) -> None:
 
 
 def human_seconds(seconds: float) -> str:
-    """A duration for people.
-
-    >>> human_seconds(0.25), human_seconds(75)
-    ('0.25 s', '1 min 15 s')
-    """
+    """A duration for people, such as 0.25 s or 1 min 15 s."""
     if seconds < 10:
         return f"{seconds:.2f} s"
     if seconds < 60:

@@ -118,12 +118,7 @@ def explanation_lines(found: Explanation, text: str, indent: str = "") -> Iterat
 
 
 def step_line(step: Step) -> str:
-    """A node of the path: its labels, its probability, and how its margin adds up.
-
-    >>> from labelgrove.model.explanation import Reason, Step
-    >>> step_line(Step(1, 4, 8, 0.5, 0.75, bias=0.1, reasons=(Reason("red", 0.4),)))
-    'level 1, node 4 of 8: 0.7500 from margin 0.500 = red +0.400, bias +0.100'
-    """
+    """A node of the path: its labels, its probability, and how its margin adds up."""
     about = f" ({step.labels} labels: {', '.join(step.examples)})" if step.labels > 1 else ""
     parts = [(reason.text, reason.contribution) for reason in step.reasons[:STEP_WORDS]]
     hidden = sum(reason.contribution for reason in step.reasons[STEP_WORDS:])

@@ -201,11 +201,8 @@ class Documents:
         )
 
 
-@dataclass(frozen=True)
-class Without:
-    """Leaves one flag out of a group."""
-
-    field: str
+class Without(str):
+    """Leaves the flag of this name out of a group."""
 
 
 def add_commands(app: typer.Typer, *commands: Callable[..., None]) -> None:
@@ -225,9 +222,8 @@ def _with_flags(command: Callable[..., None]) -> Callable[..., None]:
         group, *marks = get_args(parameter.annotation) or [parameter.annotation]
         members = [parameter]
         if is_dataclass(group) and isinstance(group, type):
-            left_out = [mark.field for mark in marks]
             signature = inspect.signature(group, eval_str=True)
-            members = [flag for flag in signature.parameters.values() if flag.name not in left_out]
+            members = [flag for flag in signature.parameters.values() if flag.name not in marks]
             groups[parameter.name] = (group, [flag.name for flag in members])
         flags += [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in members]
 

@@ -1,11 +1,11 @@
-"""labelgrove train: a corpus in, a model folder out."""
+"""labelgrove train: a corpus in, a model folder and a summary of the training out."""
 
 from __future__ import annotations
 
 import inspect
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +15,15 @@ import typer
 from typer import Option
 
 from labelgrove.cli import common, options
+from labelgrove.cli.evaluate import METRICS, TimedEvaluation, evaluate_model
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from labelgrove.disk.run_folder import RunFolder, RunStatus
     from labelgrove.methods.estimator import Estimator
+    from labelgrove.planning.plan import Plan
 
 
 def train(
@@ -56,8 +60,6 @@ def train(
 
     Example: labelgrove train train.jsonl.xz --method cascadexml --plan
     """
-    from labelgrove.cli.evaluate import evaluate_model
-    from labelgrove.cli.train_summary import print_summary, summary
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.core.memory import limit_memory, parse_size, peak_rss, require
     from labelgrove.core.processes import is_first_process, process_count, wait_for_all
@@ -135,11 +137,11 @@ def train(
             measured = evaluate_model(model, held_out)
             model.dev_metrics_ = measured.evaluation.values
         model.save(out, overwrite=force)
-    facts = summary(model, out, plan, measured, dev=documents.dev)
+    facts = _summary(model, out, plan, measured, dev=documents.dev)
     if as_json:
         common.print_json(facts)
     else:
-        print_summary(console, facts, measured)
+        _print_summary(console, facts, measured)
 
 
 def _check_extras(model: Estimator, documents: options.Documents, label_tree: Path | None) -> None:
@@ -205,3 +207,113 @@ def _how_to_continue(path: Path, status: RunStatus) -> str:
     arguments = [argument for argument in sys.argv[1:] if argument != "--resume"]
     command = shlex.join([common.command_name(), *arguments, "--resume"])
     return f"{path} has the finished work ({', '.join(done)}). Continue with:\n  {command}"
+
+
+def _summary(
+    model: Estimator, out: Path, plan: Plan, measured: TimedEvaluation | None, *, dev: Path | None
+) -> dict[str, Any]:
+    """The whole summary as one JSON object."""
+    from labelgrove.core.memory import peak_rss
+    from labelgrove.disk.model_folder import model_size
+
+    timings = model.timings_
+    facts: dict[str, Any] = {
+        "model": str(out),
+        "method": model.method,
+        "documents": model.facts_.documents,
+        "labels": len(model.index_),
+        "train_seconds": round(sum(t.wall for t in timings.values()), 3),
+        "train_cpu_seconds": round(sum(t.cpu for t in timings.values()), 3),
+        "stages": {name: round(t.wall, 3) for name, t in timings.items()},
+        "reused": [name for name, t in timings.items() if t.reused],
+        "model_bytes": model_size(out),
+        "peak_memory_bytes": peak_rss(),
+        "plan": plan.to_json(),
+        "next": _next_commands(model, out, dev),
+    }
+    if model.method == "ensemble":
+        facts |= {"rule": model.rule_, "weights": model.weights_}
+    if held_out := _held_out(model):
+        facts["held_out"] = held_out
+    if measured is not None:
+        facts["dev"] = measured.to_json()
+    return facts
+
+
+def _held_out(model: Estimator) -> dict[str, dict[str, float]]:
+    """Metrics on the held-out part, in percent: of the method, and of linear or its members."""
+    from labelgrove.model.held_out import held_out_metrics
+
+    report = held_out_metrics(model.report_)
+    return {
+        name: {metric: round(100 * values[metric], 4) for metric in METRICS if metric in values}
+        for name, values in report.items()
+        if values and (model.method == "ensemble" or name in (model.method, "linear"))
+    }
+
+
+def _next_commands(model: Estimator, out: Path, dev: Path | None) -> list[str]:
+    """Commands to copy and run; without --dev, the name TEST.jsonl must be replaced."""
+    name, folder = common.command_name(), shlex.quote(str(out))
+    documents = "TEST.jsonl" if dev is None else shlex.quote(str(dev))
+    commands = [f"{name} evaluate {folder} {documents}"]
+    if model.facts_.from_text and not model.facts_.width:
+        commands.append(f"echo 'your text' | {name} predict {folder} - --k 5")
+    else:
+        commands.append(f"{name} predict {folder} {documents} --k 5 --out predictions.jsonl")
+    return [*commands, f"{name} serve {folder}"]
+
+
+def _print_summary(
+    console: Console, facts: Mapping[str, Any], measured: TimedEvaluation | None
+) -> None:
+    """The summary for people."""
+    from labelgrove.core.memory import format_size
+
+    total, reused = facts["train_seconds"], facts["reused"]
+    computed = [(seconds, name) for name, seconds in facts["stages"].items() if name not in reused]
+    shares = ", ".join(
+        f"{name} {common.human_seconds(seconds)} ({seconds / max(total, 1e-9):.0%})"
+        for seconds, name in sorted(computed, key=lambda item: -item[0])
+    )
+    show = console.print
+    show(f"trained in {common.human_seconds(total)}: {shares or 'nothing had to be computed'}")
+    if reused:
+        show(f"reused: {', '.join(reused)}")
+    if "rule" in facts:
+        weights = ", ".join(f"{weight:g}" for weight in facts["weights"])
+        show(f"members are combined by {facts['rule']} with weights {weights}")
+    held_out = facts.get("held_out", {})
+    if held_out:
+        show("metrics in percent on the held-out documents, which chose checkpoint or weights:")
+        for line in _metric_lines(held_out):
+            show(f"  {line}")
+        if _is_worse_than_linear(held_out, facts["method"]):
+            show("  the linear method is better here: use it, train longer, or change the rates")
+    if measured is not None:
+        show(f"metrics in percent on the {measured.evaluation.n:,} documents of --dev:")
+        show(measured.evaluation.table())
+    elif not held_out:
+        show("nothing was measured: add --dev, or evaluate on documents that are not in TRAIN")
+    peak = facts["peak_memory_bytes"]
+    memory = "" if peak is None else f"; peak memory {format_size(peak)}"
+    show(f"model: {facts['model']} ({format_size(facts['model_bytes'])}){memory}")
+    show("next:\n" + "\n".join(f"  {command}" for command in facts["next"]))
+
+
+def _metric_lines(held_out: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """A table with a row per method."""
+    metrics = [m for m in METRICS if any(m in values for values in held_out.values())]
+    width = max(map(len, held_out))
+    lines = [" " * width + "".join(metric.rjust(8) for metric in metrics)]
+    for name, values in held_out.items():
+        cells = (f"{values[m]:8.2f}" if m in values else "-".rjust(8) for m in metrics)
+        lines.append(name.ljust(width) + "".join(cells))
+    return lines
+
+
+def _is_worse_than_linear(held_out: Mapping[str, Mapping[str, float]], method: str) -> bool:
+    if method == "linear" or not {"linear", method} <= set(held_out):
+        return False
+    sums = {m: sum(held_out[m][p] for p in ("P@1", "P@3", "P@5")) for m in ("linear", method)}
+    return sums[method] < sums["linear"]

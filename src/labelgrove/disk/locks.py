@@ -33,7 +33,10 @@ class FileLock:
         # Forked children share the descriptor, so the finalizer must only close it.
         self._close = weakref.finalize(self, os.close, self._descriptor)
         self.taken = _try_lock(self._descriptor)
-        self.previous = _read_note(path)
+        self.previous: dict[str, Any] | None = None
+        with contextlib.suppress(OSError, ValueError):
+            note = json.loads(path.read_text())
+            self.previous = note if isinstance(note, dict) else None
         if self.taken:
             self._note({"pid": os.getpid(), "host": platform.node(), "since": time.time()})
 
@@ -71,11 +74,3 @@ def _unlock(descriptor: int) -> None:
             msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
         else:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-
-def _read_note(path: Path) -> dict[str, Any] | None:
-    try:
-        note = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return note if isinstance(note, dict) else None

@@ -55,7 +55,7 @@ def write_tensors(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     contents = chain.from_iterable(array_blocks(array) for _, array in ordered)
     digest = hashlib.sha256()
     with path.open("xb") as file:
-        for block in chain([len(text).to_bytes(8, "little") + text], contents):
+        for block in chain([memoryview(len(text).to_bytes(8, "little") + text)], contents):
             digest.update(block)
             file.write(block)
         file.flush()
