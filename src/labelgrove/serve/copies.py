@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove.disk.bundle import MANIFEST
-from labelgrove.disk.locks import FileLock, lock_holder
+from labelgrove.disk.locks import FileLock
 
 if sys.platform != "win32":
     import fcntl
@@ -106,7 +106,7 @@ def own_folder() -> Iterator[Path | None]:
         lock = folder / OWNER
         with contextlib.suppress(OSError):
             mine = folder.lstat().st_uid == _user() and not folder.is_symlink()
-            if mine and lock.is_file() and lock_holder(lock) is None:
+            if mine and lock.is_file() and _free(lock):
                 shutil.rmtree(folder)
     with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name:
         lock_file = FileLock(Path(name) / OWNER)
@@ -114,6 +114,13 @@ def own_folder() -> Iterator[Path | None]:
             yield Path(name)
         finally:
             lock_file.release()
+
+
+def _free(lock: Path) -> bool:
+    attempt = FileLock(lock)
+    taken = attempt.taken
+    attempt.release()
+    return taken
 
 
 def _user() -> int:
