@@ -1,4 +1,5 @@
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError, MissingExtraError, StorageError
 from labelgrove.formats import (
     FORMATS,
     Document,
@@ -304,3 +305,24 @@ def test_a_line_of_gigabytes_in_a_small_file_is_refused(tmp_path, name, monkeypa
     (tmp_path / name).write_bytes(gzip.compress(header + b"x" * (8 << 20)))
     with pytest.raises(DataError, match=r"line 2: the line is longer than 1 MiB"):
         read_corpus(tmp_path / name, options=ReadOptions(skip_bad=True))
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path):
+    abandoned, target = tmp_path / ".out.jsonl.0123abcd.partial", tmp_path / "out.jsonl"
+    abandoned.write_text("half")
+    other = tmp_path / ".other.jsonl.0123abcd.partial"
+    other.write_text("of another file")
+    with replacing(target) as outer:
+        outer.write(b"first")
+        with replacing(target) as inner:  # the outer one is still being written
+            inner.write(b"second")
+        assert target.read_bytes() == b"second"
+    assert target.read_bytes() == b"first"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [other.name, "out.jsonl"]
+
+
+def test_a_full_disk_is_reported_with_the_file(tmp_path):
+    with pytest.raises(StorageError, match=r"out\.jsonl: cannot be written: No space left"):
+        with replacing(tmp_path / "out.jsonl"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+    assert list(tmp_path.iterdir()) == []

@@ -179,7 +179,7 @@ def test_eight_fields_are_named(tmp_path):
         path = write(tmp_path, dict.fromkeys(names[:count], 1))
         with pytest.raises(DataError) as caught:
             read_corpus(path)
-        assert str(caught.value).endswith(f"the fields are {expected}{end}")
+        assert f"the fields are {expected}{end}. Set text_field" in str(caught.value)
     with pytest.raises(DataError, match="the fields are none"):
         read_corpus(write(tmp_path, {}))
 
@@ -191,7 +191,8 @@ def test_missing_fields_are_noted_once(tmp_path):
     assert len(read_corpus(path, options=options, report=report)) == 4
     assert report.notes == [
         "some documents have no field 'content'",
-        "some documents have no field 'labels' (the first of them has 'title')",
+        "some documents have no field 'labels' (the first of them has 'title'). Set labels_field "
+        "(--labels-field) if it is another one",
     ]
 
 

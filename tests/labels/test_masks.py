@@ -81,7 +81,7 @@ def test_minimum_score(models):
     least = float(full.scores[0, 2])
     found = model.predict(["red hat"], k=10, min_score=least)
     assert found.counts.tolist() == [3]
-    assert model.predict(["red hat"], k=2, min_score=2.0).names() == [[]]
+    assert model.predict(["unknown"], k=2, min_score=1.0).names() == [[]]
     for wrong in ("high", float("nan")):
         with pytest.raises(ConfigError, match="min_score: must be a number"):
             model.predict(["red hat"], min_score=wrong)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, warn
 
 if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
@@ -97,12 +97,19 @@ def predict(
     target = nullcontext(sys.stdout.buffer) if out == "-" else replacing(out)
     # A progress bar and answers on one terminal would mix.
     callbacks = [] if out == "-" and sys.stdout.isatty() else [RichProgress()]
+    documents_seen = labels_found = 0
     with target as file, Reporter(callbacks).stage("predicting") as progress:
         for rows, ids, vectors in _with_vectors(inputs, dense):
             predictions = loaded.predict(rows, k=k, **request, **vectors)
             file.writelines(prediction_lines(predictions, ids))
             file.flush()
             progress.advance(len(ids))
+            documents_seen += len(ids)
+            labels_found += int(predictions.counts.sum())
+    if documents_seen and not labels_found and threshold is not None:
+        warn(f"--threshold {threshold}: no label of any document reaches it")
+    if k > len(loaded.index_):
+        warn(f"--k {k}: the model has {len(loaded.index_):,} labels, and no document gets more")
     if out != "-" or report.bad_lines:
         common.stderr_console().print(f"{report}" if out == "-" else f"{report} -> {out}")
 

@@ -49,7 +49,7 @@ def tune(
     from labelgrove.core.params import read_toml
     from labelgrove.disk.atomic import write_file
     from labelgrove.methods import create
-    from labelgrove.tuning.search import parse_budget, tune
+    from labelgrove.tuning.search import load_optuna, parse_budget, tune
 
     console = common.stderr_console(quiet=quiet)
     parse_budget(budget)
@@ -60,6 +60,7 @@ def tune(
         base["device"] = device  # methods without a network have no choice
     folder = study or out.with_name(out.name + ".study")
     common.refuse_existing([out], force=force or folder.exists())
+    load_optuna()  # reading the corpus may take minutes, and would be in vain
     documents.check()
     search_space = None
     if space is not None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import contextlib
+import glob
 import gzip
 import io
 import lzma
@@ -21,8 +23,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
-from labelgrove.errors import ConfigError, DataError, MissingExtraError
+from labelgrove.errors import ConfigError, DataError, MissingExtraError, StorageError
 from labelgrove.formats.documents import BadLine, ReadOptions, ReadReport
+
+if sys.platform != "win32":
+    import fcntl
 
 STDIN = "-"
 BUFFER = 1 << 20
@@ -89,6 +94,8 @@ def existing(path: str | os.PathLike[str]) -> Path:
         hint = "the folder contains " + ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
     else:
         hint = f"the folder {file.parent} is empty"
+    if " " in file.name and not file.suffix:
+        hint = "give a text with echo: echo 'a text' | labelgrove predict MODEL -"
     raise DataError(f"does not exist; {hint}", file=file)
 
 
@@ -256,21 +263,44 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with target.open("wb") as raw, _compressed(raw, target) as stream:
             yield stream
         return
+    for abandoned in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
+        _remove_abandoned(abandoned)
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         raw = unfinished.open("xb")
     except OSError as error:
         raise DataError(f"cannot be written: {error.strerror}", file=target) from error
     try:
+        _lock(raw)
         with raw, _compressed(raw, target) as stream:
             yield stream
         # Opened again, because a compressor may have closed the file.
         with unfinished.open("r+b") as written:
             os.fsync(written.fileno())
         unfinished.replace(target)
-    except BaseException:
+    except BaseException as error:
         unfinished.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk names no file
+            raise StorageError(f"{target}: cannot be written: {error.strerror}") from error
         raise
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """Locks a file while its process lives; False if another process has it."""
+    if sys.platform == "win32":
+        return False  # an open file cannot be deleted there anyway
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_abandoned(file: Path) -> None:
+    """Deletes what a killed process had written, unless a process still writes it."""
+    with contextlib.suppress(OSError), file.open("rb") as content:
+        if _lock(content):
+            file.unlink()
 
 
 @contextmanager

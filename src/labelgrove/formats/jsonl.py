@@ -37,7 +37,7 @@ def document_parser(options: ReadOptions, report: ReadReport) -> Callable[[str],
         if labels is None and options.labels_field not in record:
             report.note(
                 f"some documents have no field {options.labels_field!r} (the first of them has "
-                f"{_field_list(record)})"
+                f"{_field_list(record)}). Set labels_field (--labels-field) if it is another one"
             )
         weights = record.get(options.weights_field)
         return Document(
@@ -56,7 +56,9 @@ def parse_object(line: str) -> dict[str, Any]:
     except RecursionError as error:
         raise BadLine("not valid JSON: nested too deeply") from error
     except json.JSONDecodeError as error:
-        raise BadLine(f"not valid JSON: {error.msg} at character {error.pos + 1}") from error
+        comma = line[: error.pos].rstrip().endswith(",") and line[error.pos : error.pos + 1] in "]}"
+        reason = "a comma too many" if comma else error.msg
+        raise BadLine(f"not valid JSON: {reason} at character {error.pos + 1}") from error
     except ValueError as error:  # a number of thousands of digits
         raise BadLine(f"not valid JSON: {error}") from error
     if not isinstance(record, dict):
@@ -75,7 +77,10 @@ def joined_text(record: Mapping[str, Any], fields: Sequence[str]) -> str:
         names = " or ".join(repr(name) for name in fields)
         if any(name in record for name in fields):
             raise BadLine(f"field {names} is null")
-        raise BadLine(f"there is no field {names}; the fields are {_field_list(record)}")
+        raise BadLine(
+            f"there is no field {names}; the fields are {_field_list(record)}. Set text_field "
+            "(--text-field)"
+        )
     for name, text in texts.items():
         if not isinstance(text, str):
             raise BadLine(f"field {name!r} must be a string, but is {_kind(text)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -122,9 +123,10 @@ def columns_of(index: LabelIndex, labels: Any, *, name: str) -> Int32:
             continue
         group = _group(index, label) if isinstance(label, str) else None
         if group is None:
+            file = isinstance(label, str) and Path(label).suffix and Path(label).is_file()
+            hint = f"; for the labels in a file, write @{label}" if file else _group_names(index)
             raise DataError(
-                f"{name}: unknown label {label!r}; the index has {len(index):,} labels"
-                + _group_names(index)
+                f"{name}: unknown label {label!r}; the index has {len(index):,} labels{hint}"
             )
         columns.extend(index.groups[group].tolist())
     return np.array(columns, np.int32)

@@ -13,7 +13,7 @@ import torch
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.inputs import check_texts_alone, hold_out, training_corpus
+from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
@@ -79,7 +79,7 @@ class NeuralEstimator(Estimator):
         """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
         check_settings(self)
         self._check()
-        self._fit(training_corpus(X, y, index), Stages(Reporter(callbacks), run))
+        self._fit(self._training_corpus(X, y, index), Stages(Reporter(callbacks), run))
         return self
 
     def _check(self) -> None:

@@ -24,10 +24,10 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
-from labelgrove.data.inputs import check_threads
+from labelgrove.data.inputs import check_threads, training_corpus
 from labelgrove.disk.model_folder import StoredModel, load_model, save_model
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
 from labelgrove.model.explanation import Paths, Question
@@ -37,6 +37,7 @@ from labelgrove.model.requests import MinScore, Request, masked_scores
 from labelgrove.model.settings import Groups, check_settings, fill_groups
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.diversity import label_clusters
 from labelgrove.scores.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.text.feeding import TextAnalyzer, using_analyzer
@@ -271,6 +272,20 @@ class Model(BaseEstimator):
         """The cluster of each label in the first tree of a fitted model."""
         return label_clusters(next(iter(self.trees().values()), None), self.method)
 
+    def _training_corpus(self, X: Any, y: Any, index: Any, *, dense: Any = None) -> Corpus:
+        """What ``fit`` was given, checked; says when weights in it are not used."""
+        corpus = training_corpus(X, y, index, dense=dense)
+        weights = corpus.labels.data
+        ranker = self.get_params(deep=False).get("ranker")
+        reads = isinstance(ranker, RankerParams)
+        if (weights != weights[0]).any() and not (reads and ranker.label_weights == "cost"):
+            advice = "; set ranker.label_weights=cost to use them" if reads else ""
+            warn(
+                f"the labels have weights from {weights.min():g} to {weights.max():g}, which "
+                f"{self.method} ignores{advice}"
+            )
+        return corpus
+
     def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
         """Marks the model as fitted and forgets the measurements of an earlier fit."""
         self.index_ = corpus.index
@@ -299,6 +314,9 @@ class Model(BaseEstimator):
             elif key in plain:
                 arguments[key] = None if value == "none" else value  # TOML has no null
             else:
+                inside = [f"{name}.{key}" for name in groups if hasattr(groups[name], key)]
+                if inside:
+                    raise ConfigError(f"{key}: unknown key; did you mean {' or '.join(inside)}?")
                 raise ConfigError(unknown_key(key, [*plain, *groups]))
         model = cls(**arguments)
         check_settings(model)

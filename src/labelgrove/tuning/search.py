@@ -89,7 +89,7 @@ def tune(
             raise DataError(
                 f"{len(corpus):,} documents are too few to hold out a share of {held_out}; give dev"
             )
-    optuna = _optuna()
+    optuna = load_optuna()
     train, dev = _packed(train), _packed(dev)
     identity = {
         "method": method,
@@ -140,7 +140,8 @@ def _packed(corpus: Corpus) -> Corpus:
     return replace(corpus, texts=StringTable.from_strings(corpus.texts))
 
 
-def _optuna() -> Any:
+def load_optuna() -> Any:
+    """The package optuna, or an error that says how to install it."""
     try:
         import optuna
     except ImportError as missing:

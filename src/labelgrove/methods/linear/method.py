@@ -20,7 +20,6 @@ from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, Strings
 from labelgrove.data.features import FeatureParts, Features
-from labelgrove.data.inputs import training_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
@@ -103,7 +102,7 @@ class Linear(TreeSearch):
             message = f"n_trees: must be 1 with a label_tree of your own, got {self.n_trees}"
             raise ConfigError(message)
         check_dense_norm(self.dense_norm)
-        corpus = training_corpus(X, y, index, dense=dense)
+        corpus = self._training_corpus(X, y, index, dense=dense)
         proposed = None if negatives is None else as_csr(negatives, name="negatives")
         weights = None if sample_weight is None else np.asarray(sample_weight)
         stages = Stages(Reporter(callbacks), run)
