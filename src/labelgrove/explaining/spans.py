@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from labelgrove.core.nfc import nfc, nfc_places
 from labelgrove.model.explanation import Span
 from labelgrove.text.feeding import TextAnalyzer, find_analyzer
 from labelgrove.text.tfidf import Tfidf, TfidfParams
@@ -79,6 +80,17 @@ def _position(blob: npt.NDArray[Any], offsets: npt.NDArray[Any], term: bytes) ->
 
 
 def _terms(
+    text: str, params: TfidfParams, analyzer: TextAnalyzer | None
+) -> Iterator[tuple[str, Span | None]]:
+    if not params.nfc or nfc(text) is text:
+        yield from _terms_as_spelled(text, params, analyzer)
+        return
+    composed, places = nfc_places(text)
+    for term, span in _terms_as_spelled(composed, params, analyzer):
+        yield term, span and Span(places[span.start][0], places[span.end - 1][1])
+
+
+def _terms_as_spelled(
     text: str, params: TfidfParams, analyzer: TextAnalyzer | None
 ) -> Iterator[tuple[str, Span | None]]:
     limit = params.max_tokens
