@@ -242,3 +242,31 @@ def test_features_are_taken_in_any_form() -> None:
         assert isinstance(corpus.features, Features)
         assert (corpus.features.terms, corpus.features.width) == kind
         assert corpus.inputs is corpus.features
+
+
+DECOMPOSED, COMPOSED = "cafe\u0301", "caf\u00e9"
+
+
+def test_labels_that_differ_in_the_spelling_of_accents_become_one(caplog) -> None:
+    lists = [[DECOMPOSED], [COMPOSED, "tea"], {DECOMPOSED: 0.5, COMPOSED: 2.0}]
+    corpus = Corpus.from_lists(["x"] * 3, lists)
+    assert list(corpus.index.ids) == [COMPOSED, "tea"]
+    assert corpus.labels.toarray().tolist() == [[1, 0], [1, 1], [2, 0]]
+    assert "1 label differs from another only in how accents" in caplog.text
+    assert repr(COMPOSED) in caplog.text
+    caplog.clear()
+    assert list(LabelIndex.from_label_lists([[DECOMPOSED], ["tea"]]).ids) == [COMPOSED, "tea"]
+    assert not caplog.text
+
+
+def test_an_index_finds_labels_in_any_spelling() -> None:
+    for spelling in (DECOMPOSED, COMPOSED):
+        old = LabelIndex.from_state(LabelIndex(["x", spelling]).state())
+        assert list(old.ids) == ["x", spelling]  # a model keeps its labels
+        assert old.column(DECOMPOSED) == old.column(COMPOSED) == 1
+        named = LabelIndex(["a"], names=[spelling])
+        assert named.column(DECOMPOSED) == named.column(COMPOSED) == 0
+    both = LabelIndex([DECOMPOSED, COMPOSED])
+    assert (both.column(DECOMPOSED), both.column(COMPOSED)) == (0, 1)
+    _, unknown = LabelIndex(["x"]).encode([[DECOMPOSED, COMPOSED]])
+    assert unknown.tolist() == [1]

@@ -97,3 +97,12 @@ def test_tokens_of_somebodys_function_are_looked_for_in_the_text() -> None:
     found = dict(terms_by_column("The Library", tfidf).values())
     assert found == {"lib": (Span(4, 7),), "<end>": (), "lib <end>": (Span(4, 7),)}
     assert tfidf.transform(["The Library"]).nnz == len(found)
+
+
+def test_places_are_those_of_the_given_spelling() -> None:
+    text = "alte Bu\u0308cher la\u0308sen"
+    assert find_terms(text, TfidfParams()) == {
+        "alte": (Span(0, 4),),
+        "b\u00fccher": (Span(5, 12),),
+        "l\u00e4sen": (Span(13, 19),),
+    }

@@ -322,7 +322,7 @@ def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path):
 
 
 def test_a_full_disk_is_reported_with_the_file(tmp_path):
-    with pytest.raises(StorageError, match=r"out\.jsonl: cannot be written: No space left"):
-        with replacing(tmp_path / "out.jsonl"):
-            raise OSError(errno.ENOSPC, "No space left on device")
+    message = r"out\.jsonl: cannot be written: No space left"
+    with pytest.raises(StorageError, match=message), replacing(tmp_path / "out.jsonl"):
+        raise OSError(errno.ENOSPC, "No space left on device")
     assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,7 @@
 """What reading a corpus looks up: files, parts and names."""
 
+import json
+
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.formats import LabelRow, ReadOptions, ReadReport, iter_documents, read_corpus
 from labelgrove.formats.read import source_files
@@ -59,3 +61,20 @@ def test_source_files(tmp_path):
     assert read(tmp_path / "labels.tsv") == ["labels.tsv"]
     (tmp_path / "sub" / "trn.json").touch()
     assert read(tmp_path / "sub" / "trn.json") == ["sub/trn.json", "sub/lbl.json"]
+
+
+def test_labels_that_differ_in_the_spelling_of_accents_become_one(tmp_path, caplog):
+    decomposed, composed = "cafe\u0301", "caf\u00e9"
+    rows = [{"text": "a", "labels": [decomposed]}, {"text": "b", "labels": [composed, "tea"]}]
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join(json.dumps(row) for row in rows))
+    (tmp_path / "labels.tsv").write_text(f"{decomposed}\tde\u0301ca\n", encoding="utf-8")
+    report = ReadReport()
+    corpus = read_corpus(file, report=report)
+    assert (list(corpus.index.ids), corpus.index.names[0]) == ([composed, "tea"], "d\u00e9ca")
+    assert corpus.label_lists() == [[composed], [composed, "tea"]]
+    assert "1 label differs from another only in how accents are spelled" in str(report)
+    read_corpus(file)
+    assert repr(composed) in caplog.text
+    again = read_corpus(file, index=LabelIndex([decomposed]))  # as of an old model
+    assert (again.label_lists(), again.unknown.tolist()) == ([[decomposed]] * 2, [0, 1])

@@ -92,7 +92,8 @@ def test_every_character_is_what_python_says(lowercase: bool, strip: bool) -> No
     """All assigned characters: how they fold, and whether they are word or space."""
     code_points = [*range(0x33400), *range(0xE0000, 0xE0400), *range(0x10FC00, 0x110000)]
     blocks = ["".join(map(chr, code_points[i : i + 512])) for i in range(0, len(code_points), 512)]
-    params = TfidfParams(lowercase=lowercase, strip_accents=strip, min_token_length=1, min_df=1)
+    settings = {"lowercase": lowercase, "strip_accents": strip, "nfc": False}
+    params = TfidfParams(**settings, min_token_length=1, min_df=1)
     spaced = [" ".join(block) for block in blocks]
     words = {w for text in spaced for w in re.findall(r"\w+", fold(text, lowercase, strip))}
     assert Tfidf(params).fit(spaced).vocabulary.blob.tobytes() == packed(words)
@@ -115,7 +116,7 @@ def fold(text: str, lowercase: bool, strip: bool) -> str:
 @settings(max_examples=300, deadline=None)
 @given(st.text(st.sampled_from("ΣΣΣΣabAB Α.'\u0345\u02b0\u00ad\u0301😀é\ud800-"), max_size=12))
 def test_final_sigma_as_str_lower(text: str) -> None:
-    params = TfidfParams(analyzer="space", min_df=1)
+    params = TfidfParams(analyzer="space", min_df=1, nfc=False)
     tokens = reference.space_tokens(text.lower())
     if tokens:
         assert Tfidf(params, n_jobs=1).fit([text]).terms() == sorted(set(tokens))
@@ -367,3 +368,24 @@ def test_own_analyzer_makes_tokens_and_ngrams() -> None:
         Tfidf(analyzer=lambda text: text).fit(["text"])
     with pytest.raises(DataError, match="text 0: the analyser must return strings"):
         Tfidf(analyzer=lambda text: [1]).fit(["text"])
+
+
+DECOMPOSED, COMPOSED = "Bu\u0308cher", "B\u00fccher"
+
+
+@pytest.mark.parametrize("analyzer", [None, str.split])
+@pytest.mark.parametrize("kind", [list, StringTable.from_strings])
+def test_accents_are_spelled_in_one_way(kind: Any, analyzer: Any) -> None:
+    tfidf = Tfidf(analyzer=analyzer).fit(kind([DECOMPOSED, COMPOSED, "x" * 9]))
+    assert len(tfidf.terms()) == 2
+    for text in (DECOMPOSED, COMPOSED):
+        assert tfidf.transform(kind([text])).indices.tolist() == [0]
+
+
+def test_a_model_from_before_keeps_the_spelling_of_its_terms() -> None:
+    part = Tfidf(TfidfParams(nfc=False, analyzer="space")).fit([DECOMPOSED, "tea"]).state()
+    del part.config["params"]["nfc"]
+    old = Tfidf.from_state(part)
+    assert old.transform([DECOMPOSED]).nnz == 1
+    assert old.transform([COMPOSED]).nnz == 0
+    assert Tfidf.from_state(old.state()).transform([DECOMPOSED]).nnz == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,11 +12,12 @@ import numpy.typing as npt
 from scipy import sparse
 
 from labelgrove.core.arrays import CSR, as_csr, offsets
+from labelgrove.core.nfc import nfc
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable, row_numbers
 from labelgrove.data.features import Features, as_dense, as_features, with_dense
 from labelgrove.data.frames import without_frame
-from labelgrove.errors import DataError
+from labelgrove.errors import DataError, warn
 
 Strings = Sequence[str]
 SEPARATORS = (";", "|", ",", "\t")  # that a string with several labels may have
@@ -57,7 +58,7 @@ class LabelIndex:
         if len(columns) != len(self.ids):
             twice = next(x for column, x in enumerate(self.ids) if columns[x] != column)
             raise DataError(f"label id {twice!r} occurs twice in the label index")
-        return columns
+        return _with_spellings(columns)
 
     @cached_property
     def _column_of_name(self) -> dict[str, int]:
@@ -65,7 +66,7 @@ class LabelIndex:
         columns: dict[str, int] = {}
         for column, name in enumerate(self.names):
             columns.setdefault(name, column)
-        return columns
+        return _with_spellings(columns)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -89,10 +90,15 @@ class LabelIndex:
         return column
 
     def get(self, label: str) -> int | None:
-        """Like :meth:`column`, but None for a label that the index does not have."""
+        """Like :meth:`column`, but None for a label that the index does not have.
+
+        How accents are spelled in Unicode makes no difference.
+        """
         column = self._column_of_id.get(label)
         if column is None and self.names is not self.ids:
             column = self._column_of_name.get(label)
+        if column is None and (composed := nfc(label)) is not label:
+            return self.get(composed)
         return column
 
     def encode(self, label_lists: Iterable[Any]) -> tuple[CSR, npt.NDArray[np.int64]]:
@@ -115,7 +121,7 @@ class LabelIndex:
             for label, weight in _weighted(labels, row_number):
                 column = self.get(label)
                 if column is None:
-                    strangers.add(label)
+                    strangers.add(nfc(label))
                 else:
                     row[column] = max(weight, row.get(column, 0.0))
             for column in sorted(row):
@@ -131,9 +137,15 @@ class LabelIndex:
 
     @classmethod
     def from_label_lists(cls, label_lists: Iterable[Any]) -> LabelIndex:
-        """All labels that occur, sorted, so that the index does not depend on the order of rows."""
+        """All labels that occur, sorted, so that the index does not depend on the order of rows.
+
+        Labels that differ only in how accents are spelled in Unicode become one, in NFC.
+        """
         lists = enumerate(label_lists)
-        return cls(sorted({label for row, labels in lists for label, _ in _weighted(labels, row)}))
+        labels = {label for row, labels in lists for label, _ in _weighted(labels, row)}
+        if merged := merged_labels(labels):
+            warn(merged)
+        return cls(sorted(set(map(nfc, labels))))
 
     def with_groups(self, groups: Mapping[str, npt.ArrayLike]) -> LabelIndex:
         """The same labels with more groups."""
@@ -315,6 +327,38 @@ class Corpus:
         )
         lost = np.bincount(coo.row[~known], minlength=len(self)).astype(np.int64)
         return replace(self, labels=as_csr(moved), index=index, unknown=self.unknown + lost)
+
+
+def merged_labels(labels: Collection[str]) -> str:
+    """A sentence about labels that differ only in the spelling of accents; empty without any.
+
+    >>> merged_labels(["caf\u00e9", "cafe\u0301", "tea"]).partition(",")[0]
+    '1 label differs from another only in how accents are spelled in Unicode'
+    """
+    respelled = {label: composed for label in labels if (composed := nfc(label)) is not label}
+    if not respelled:
+        return ""
+    seen = set(labels) - set(respelled)
+    twice = []
+    for label in respelled.values():
+        if label in seen:
+            twice.append(label)
+        seen.add(label)
+    if not twice:
+        return ""
+    verb = "label differs" if len(twice) == 1 else "labels differ"
+    return (
+        f"{len(twice):,} {verb} from another only in how accents are spelled in Unicode, and both "
+        f"became one (NFC), for example {twice[0]!r}"
+    )
+
+
+def _with_spellings(columns: dict[str, int]) -> dict[str, int]:
+    """Also the columns of labels in NFC; an index of an old model may have other spellings."""
+    for label, column in list(columns.items()):
+        if (composed := nfc(label)) is not label:
+            columns.setdefault(composed, column)
+    return columns
 
 
 def _group(name: str, columns: npt.ArrayLike, count: int) -> npt.NDArray[np.int64]:

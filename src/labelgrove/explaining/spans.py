@@ -10,6 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
+from labelgrove.core.nfc import nfc, nfc_places
 from labelgrove.model.explanation import Span
 from labelgrove.text.feeding import TextAnalyzer, find_analyzer
 from labelgrove.text.tfidf import Tfidf, TfidfParams
@@ -68,6 +69,17 @@ def _columns(terms: list[str], vectorizer: Tfidf) -> list[int]:
 
 
 def _terms(
+    text: str, params: TfidfParams, analyzer: TextAnalyzer | None
+) -> Iterator[tuple[str, Span | None]]:
+    if not params.nfc or nfc(text) is text:
+        yield from _terms_as_spelled(text, params, analyzer)
+        return
+    composed, places = nfc_places(text)
+    for term, span in _terms_as_spelled(composed, params, analyzer):
+        yield term, span and Span(places[span.start][0], places[span.end - 1][1])
+
+
+def _terms_as_spelled(
     text: str, params: TfidfParams, analyzer: TextAnalyzer | None
 ) -> Iterator[tuple[str, Span | None]]:
     limit = params.max_tokens

@@ -16,8 +16,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.nfc import nfc
 from labelgrove.core.strings import StringTable
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus, LabelIndex, merged_labels
 from labelgrove.errors import DataError
 from labelgrove.formats.documents import Document, ReadReport
 from labelgrove.formats.labels import LabelTable, index_with_names
@@ -110,7 +111,10 @@ def build_corpus(
         _report_duplicate_ids(doc_ids, np.frombuffer(id_hashes, np.int64), report)
     given = index is not None
     if index is None:
-        index = index_with_names(sorted(number_of), names)
+        if merged := merged_labels(number_of):
+            report.merged_labels = True
+            report.note(f"{source}: {merged}")
+        index = index_with_names(sorted(set(map(nfc, number_of))), names)
     matrix, unknown = _to_columns(matrix, list(number_of), index)
     if given:
         report.unknown_labels += int(unknown.sum())

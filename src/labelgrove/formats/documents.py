@@ -77,6 +77,7 @@ class ReadReport:
     duplicate_ids: int = 0
     duplicate_labels: int = 0  # the same label twice on one document; it counts once
     unknown_labels: int = 0  # occurrences of labels that the given index does not have
+    merged_labels: bool = False  # labels that differed only in the spelling of accents; a note
     notes: list[str] = field(default_factory=list)
 
     def bad(self, error: DataError) -> None:

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
+from labelgrove.core.nfc import nfc
 from labelgrove.errors import ConfigError, DataError, MissingExtraError, StorageError
 from labelgrove.formats.documents import BadLine, ReadOptions, ReadReport
 
@@ -195,10 +196,10 @@ def lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
 
 
 def read_all(path: Path | str) -> Iterator[tuple[int, str]]:
-    """Like :func:`lines`, decoded from UTF-8; raises at the first line that is not UTF-8."""
+    """Like :func:`lines`, decoded and in NFC; raises at the first line that is not UTF-8."""
     for number, raw in lines(path):
         try:
-            yield number, decode(raw, "utf-8")
+            yield number, nfc(decode(raw, "utf-8"))
         except BadLine as error:
             raise DataError(str(error), file=path, line=number) from error
 

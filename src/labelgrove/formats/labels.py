@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.formats.annif import without_brackets
@@ -81,13 +82,13 @@ def index_with_names(ids: Sequence[str], names: LabelTable | None) -> LabelIndex
     ['cats', 'c9']
     """
     distinct = set(ids) if names else set()
-    row_of = {row.id: row for row in names or () if row.id in distinct}
+    row_of = {id: row for row in names or () if (id := nfc(row.id)) in distinct}
     if not row_of:
         return LabelIndex(ids)
     rows = [row_of.get(label) or LabelRow(label, label) for label in ids]
     has_texts = any(row.text is not None for row in rows)
     return LabelIndex(
         ids,
-        names=[row.name for row in rows],
+        names=[nfc(row.name) for row in rows],
         texts=[row.name if row.text is None else row.text for row in rows] if has_texts else None,
     )

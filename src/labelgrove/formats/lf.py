@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.formats.building import build_corpus
@@ -84,7 +85,7 @@ def _label_index(path: Path) -> LabelIndex:
     has_texts = any(text for _, text in rows)
     return LabelIndex(
         [str(number) for number in range(len(rows))],
-        names=[title for title, _ in rows],
+        names=[nfc(title) for title, _ in rows],
         texts=[text or title for title, text in rows] if has_texts else None,
     )
 

@@ -92,7 +92,7 @@ def read_corpus(
     else:
         documents = DOCUMENT_READERS[format](source, options, report)
         corpus = build_corpus(documents, source=source, report=report, index=index, names=names)
-    if report.bad_lines and not has_report:
+    if not has_report and (report.bad_lines or report.merged_labels):
         logger.warning("%s: %s", source, report)
     return corpus
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.arrays import Int32, offsets
+from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
@@ -136,7 +137,7 @@ def _group(index: LabelIndex, label: str) -> str | None:
     """The group with this name, or the one called after the label with this name."""
     if label in index.groups:
         return label
-    name = label.removeprefix(GROUP)
+    name = nfc(label).removeprefix(GROUP)
     column = index.get(name)
     if name not in index.groups and column is not None:
         name = index.ids[column]

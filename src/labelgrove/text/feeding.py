@@ -13,6 +13,8 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from labelgrove import _native
+from labelgrove.core.nfc import nfc as composed
+from labelgrove.core.nfc import nfc_table
 from labelgrove.core.strings import StringTable
 from labelgrove.errors import ConfigError, DataError
 
@@ -103,17 +105,19 @@ def feed_texts(
     *,
     analyzer: TextAnalyzer | None,
     tables: Callable[[], _native.CharTables],
+    nfc: bool,
 ) -> int:
     """Gives texts to a kernel batch by batch and returns their number.
 
     With an ``analyzer`` the kernel gets its tokens. ``tables`` is called when a text is not ASCII.
+    ``nfc`` composes accents with their letters first.
     """
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
     if not isinstance(texts, Iterable):
         raise DataError(f"texts must be a list of strings, not {type(texts).__name__}")
     if isinstance(texts, StringTable) and analyzer is None:
-        _feed_table(texts, sink, tables)
+        _feed_table(texts, sink, tables, nfc)
         return len(texts)
     position = 0
     iterator = iter(texts)
@@ -126,6 +130,8 @@ def feed_texts(
                 f"text {position + wrong} is {type(batch[wrong]).__name__}, not a string: "
                 f"{batch[wrong]!r:.60}"
             ) from None
+        if nfc and not ascii_only:
+            batch = list(map(composed, batch))
         if analyzer is not None:
             tokens = _tokenised(batch, analyzer, position)
             sink.add_blob(tokens.blob, tokens.offsets, None)
@@ -135,11 +141,16 @@ def feed_texts(
     return position
 
 
-def _feed_table(texts: StringTable, sink: Sink, tables: Callable[[], _native.CharTables]) -> None:
+def _feed_table(
+    texts: StringTable, sink: Sink, tables: Callable[[], _native.CharTables], nfc: bool
+) -> None:
     for start in range(0, len(texts), _TEXTS_PER_BATCH):
         offsets = texts.offsets[start : start + _TEXTS_PER_BATCH + 1]
-        ascii_only = texts.blob[offsets[0] : offsets[-1]].max(initial=0) < 0x80
-        sink.add_blob(texts.blob, offsets, None if ascii_only else tables())
+        batch = StringTable(texts.blob[offsets[0] : offsets[-1]], offsets - offsets[0])
+        ascii_only = batch.blob.max(initial=0) < 0x80
+        if nfc and not ascii_only:
+            batch = nfc_table(batch)
+        sink.add_blob(batch.blob, batch.offsets, None if ascii_only else tables())
 
 
 def _tokenised(batch: list[str], analyzer: TextAnalyzer, position: int) -> StringTable:

@@ -45,6 +45,7 @@ class TfidfParams(Params):
         "module:function: your own, which must be imported already",
     )
     ngram_range: tuple[int, int] = param((1, 1), ge=1, help="shortest and longest n-gram")
+    nfc: bool = param(True, help="first bring accents to one spelling (Unicode's NFC)")
     lowercase: bool = param(True, help="lower-case first")
     strip_accents: bool = param(False, help="then remove accents and ligatures (NFKD)")
     min_token_length: int = param(2, ge=1, help="shorter words are skipped (analyzer word only)")
@@ -149,7 +150,9 @@ class Tfidf:
         fitted = self._get_fitted()
         threads = self._threads if threads is None else max(0, threads)
         rows = _native.TfidfRows(fitted.model, threads=threads)
-        feed_texts(texts, rows, analyzer=fitted.analyzer, tables=partial(_tables, fitted.params))
+        params = fitted.params
+        tables = partial(_tables, params)
+        feed_texts(texts, rows, analyzer=fitted.analyzer, tables=tables, nfc=params.nfc)
         return CsrParts(*rows.finish(), fitted.n_features)
 
     @property
@@ -188,7 +191,8 @@ class Tfidf:
         cls, part: Part, *, analyzer: TextAnalyzer | None = None, n_jobs: int | None = None
     ) -> Tfidf:
         """A fitted Tfidf from :meth:`state`. One fitted with ``analyzer=`` needs it again here."""
-        params = TfidfParams.from_dict(part.config.get("params", {}), "tfidf")
+        # Terms of models that do not know the setting have the spelling of their texts.
+        params = TfidfParams.from_dict({"nfc": False, **part.config.get("params", {})}, "tfidf")
         analyzer = analyzer or find_analyzer(params.analyzer)
         if part.config.get("own_analyzer"):
             analyzer = analyzer or given_analyzer()
@@ -243,7 +247,7 @@ class Tfidf:
             threads=self._threads,
         )
         tables = partial(_tables, params)
-        n_texts = feed_texts(texts, counter, analyzer=analyzer, tables=tables)
+        n_texts = feed_texts(texts, counter, analyzer=analyzer, tables=tables, nfc=params.nfc)
         frequencies = _choose_terms(counter, params, n_texts)
         idf = _idf(frequencies, n_texts, params)
         vocabulary = StringTable.from_strings([])

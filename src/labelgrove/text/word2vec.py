@@ -18,6 +18,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from labelgrove.core.arrays import Float32, Int32, offsets
+from labelgrove.core.nfc import nfc
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.errors import DataError
@@ -118,7 +119,8 @@ def _word_numbers(texts: Iterable[str], numbers: dict[str, int]) -> tuple[Int32,
     """The known words of all texts one after another, and where each text begins."""
     rows = [
         np.array(
-            [numbers[word] for word in _WORD.findall(text.lower()) if word in numbers], np.int32
+            [numbers[word] for word in _WORD.findall(nfc(text).lower()) if word in numbers],
+            np.int32,
         )
         for text in texts
     ]

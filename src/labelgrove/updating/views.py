@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.calibrating.calibration import Calibration, label_groups
+from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
@@ -68,6 +69,7 @@ def extended_index(
     for label in ids:
         if not isinstance(label, str) or not label:
             raise DataError(f"a new label must be a non-empty string, got {label!r}")
+    ids = [nfc(label) for label in ids]
     if len(set(ids)) != len(ids):
         twice = next(label for number, label in enumerate(ids) if label in ids[:number])
         raise DataError(f"the new label {twice!r} is given twice")

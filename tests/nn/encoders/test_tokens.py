@@ -149,3 +149,13 @@ def test_token_numbers_beyond_the_type_are_refused() -> None:
     )
     with pytest.raises(ModelFormatError, match="above 2\\^31"):
         tokenize(["red"], plain, 8)
+
+
+def test_accents_are_spelled_in_one_way() -> None:
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "caf\u00e9": 1}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    text = "x cafe\u0301 y"
+    assert tokenize([text], tokenizer, 8).row(0).tolist() == [0, 1, 0]
+    ids, places = module.token_places(text, tokenizer, 8)
+    assert ids.tolist() == [0, 1, 0]
+    assert [(place.start, place.end) for place in places] == [(0, 1), (2, 7), (8, 9)]

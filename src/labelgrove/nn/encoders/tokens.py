@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from labelgrove.core.arrays import Int32, Int64, offsets
+from labelgrove.core.nfc import nfc, nfc_places
 from labelgrove.core.part import Part
 from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
 
@@ -106,6 +107,7 @@ def tokenize(
     with _rayon(threads):
         while chunk := list(islice(source, _TEXTS_PER_CHUNK)):
             _check_strings(chunk, done)
+            chunk = list(map(nfc, chunk))
             for row in _encoded(cutter, chunk, shorten, max_tokens):
                 ids += row
                 offsets.append(len(ids) // 4)
@@ -130,6 +132,15 @@ def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, lis
     """
     cutter, _ = _prepared(tokenizer, max_tokens)
     ids = tokenize([text], tokenizer, max_tokens, threads=1).row(0)
+    if nfc(text) != text:
+        composed, origins = nfc_places(text)
+        _, places = token_places(composed, tokenizer, max_tokens)
+        return ids, [
+            TokenPlace(origins[place.start][0], origins[place.end - 1][1], place.word)
+            if place.word >= 0
+            else place
+            for place in places
+        ]
     with _rayon(1):
         encoding = cutter.encode(text.encode("utf-8", "replace").decode())
     marks = zip(encoding.offsets, encoding.word_ids, encoding.special_tokens_mask, strict=True)
