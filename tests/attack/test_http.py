@@ -59,7 +59,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(model: Path) -> Iterator[Server]:
     with serving(
-        model, "max_header_seconds=1", "max_connections_per_address=40", "max_seconds=3"
+        model, "max_header_seconds=3", "max_connections_per_address=40", "max_seconds=8"
     ) as server:
         yield server
 

@@ -17,6 +17,7 @@ from labelgrove import calibrate
 from labelgrove.errors import UnsupportedError
 from labelgrove.serve import schema
 from labelgrove.serve.served import ModelFolder, Options, Served
+from support.clocks import Timeouts
 from support.services import check_problem, fitted, running
 
 
@@ -365,30 +366,45 @@ def test_too_many_open_requests_are_told_to_come_back(model_path: Path) -> None:
             assert set(pool.map(ask, range(40))) == {200, 429}
 
 
-def test_a_prediction_past_the_time_limit_is_a_503(model_path: Path) -> None:
+def test_a_prediction_past_the_time_limit_is_a_503(
+    model_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answered = threading.Event()
+    timeouts = Timeouts(monkeypatch)
 
     def slow(texts: Any) -> None:
         if "slow" in texts:
-            answered.wait()
+            timeouts.end()  # now that the model is at work
+            assert answered.wait(240)
 
-    with running(model_path, slow=slow, max_seconds=2) as client:
+    with running(model_path, slow=slow, max_seconds=7) as client:
         response = predict(client, "slow")
         answered.set()
+        assert timeouts.seconds == [7, 7]  # of the body and of the prediction
         check_problem(response, 503, "time-limit")
         assert int(response.headers["retry-after"]) >= 1
         while predict(client, "red").status_code != 200:
             pass  # the model is still busy with the slow text
 
 
-def test_a_body_that_never_ends_is_given_up(model_path: Path) -> None:
-    with running(model_path, max_seconds=0.3) as client:
+def test_a_body_that_never_ends_is_given_up(
+    model_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeouts = Timeouts(monkeypatch)
+    with running(model_path, max_seconds=7) as client:
         address = (client.base_url.host, client.base_url.port)
         with socket.create_connection(address, timeout=240) as connection:
             connection.sendall(
                 b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                 b'Content-Length: 100\r\n\r\n{"texts'
             )
+            deadline = time.monotonic() + 240
+            while not timeouts.seconds:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            assert timeouts.seconds == [7]
+            connection.sendall(b"more")
+            timeouts.end()
             assert connection.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
@@ -406,17 +422,27 @@ def test_a_failing_model_is_a_500_that_tells_nothing(model_path: Path) -> None:
 
 
 def test_open_requests_are_answered_when_the_server_stops(model_path: Path) -> None:
-    begun = threading.Event()
+    begun, stopped = threading.Event(), threading.Event()
+    addresses: list[tuple[str, int]] = []
 
     def slow(texts: Any) -> None:
+        """Works until the server has begun to stop and nobody listens any more."""
         begun.set()
-        time.sleep(0.3)
+        deadline = time.monotonic() + 240
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(addresses[0], timeout=240).close()
+            except ConnectionError:
+                stopped.set()
+                return
+            time.sleep(0.01)
 
     with ThreadPoolExecutor(1) as pool:
-        with running(model_path, slow=slow) as client:
+        with running(model_path, slow=slow, max_seconds=240) as client:
             address = client.base_url
+            addresses.append((address.host, address.port))
             answer = pool.submit(
                 httpx.post, f"{address}/v1/predict", json={"texts": ["red"]}, timeout=240
             )
             assert begun.wait(240)
-        assert answer.result().status_code == 200
+        assert answer.result().status_code == 200 and stopped.is_set()

@@ -15,6 +15,7 @@ from labelgrove.serve.batching import Batcher
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.settings import ServeParams
+from support.clocks import Timeouts
 
 # The model waits until six texts are there, however long that takes.
 FULL_AT_SIX = ServeParams(batch_ms=1e9, batch_texts=6, max_seconds=240)
@@ -56,16 +57,47 @@ def test_requests_that_wait_share_the_next_batch() -> None:
     assert answers[5].waiting > 0
 
 
-def test_an_idle_model_waits_for_company_until_the_batch_is_full_or_time_is_up() -> None:
+class Waiting(threading.Condition):
+    """Instead of waiting for a time, waits for ``count`` texts and then moves the clock."""
+
+    def __init__(self, batcher: Batcher, clock: list[float], count: int) -> None:
+        super().__init__()
+        self.batcher, self.clock, self.count = batcher, clock, count
+        self.timeouts: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is not None:
+            self.timeouts.append(timeout)
+            while self.batcher._waiting < self.count:
+                assert super().wait(240)
+            self.clock[0] += timeout
+            return False
+        return super().wait()
+
+
+def test_an_idle_model_waits_for_company_until_the_batch_is_full_or_time_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     echo = Echo()
+    clock = [0.0]
+    monkeypatch.setattr(batching, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
 
-    async def ask(count: int, params: ServeParams) -> list[Any]:
+    async def ask_two() -> tuple[list[Any], list[float]]:
+        batcher = Batcher(echo, ServeParams(batch_ms=500, batch_texts=4, max_seconds=240))
+        batcher._changed = changed = Waiting(batcher, clock, 2)
+        async with batcher:
+            answers = await asyncio.gather(batcher.ask(["x"]), batcher.ask(["x"]))
+        return answers, changed.timeouts
+
+    answers, timeouts = asyncio.run(ask_two())
+    assert timeouts == [0.5] and [answer.waiting for answer in answers] == [0.5, 0.5]
+
+    async def ask_four() -> None:
+        params = ServeParams(batch_ms=1e9, batch_texts=4, max_seconds=240)
         async with Batcher(echo, params) as batcher:
-            return await asyncio.gather(*(batcher.ask(["x"]) for _ in range(count)))
+            await asyncio.gather(*(batcher.ask(["x"]) for _ in range(4)))
 
-    first, _ = asyncio.run(ask(2, ServeParams(batch_ms=500, batch_texts=4)))
-    assert first.waiting >= 0.5
-    asyncio.run(ask(4, ServeParams(batch_ms=1e9, batch_texts=4, max_seconds=240)))
+    asyncio.run(ask_four())
     assert [len(texts) for _, texts in echo.batches] == [2, 4]
 
 
@@ -150,27 +182,32 @@ def test_a_slow_model_refuses_before_the_time_limit_would(monkeypatch: Any) -> N
     assert len(refused) < 30
 
 
-def test_what_waits_past_the_time_limit_leaves_the_queue() -> None:
+def test_what_waits_past_the_time_limit_leaves_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     echo = Echo(held=True)
     metrics = Metrics()
+    timeouts = Timeouts(monkeypatch)
 
     async def ask() -> list[Any]:
         async with Batcher(echo, ServeParams(max_seconds=2), metrics) as batcher:
             first = asyncio.create_task(batcher.ask(["held"]))
             await asyncio.to_thread(echo.begun.wait)
             second = asyncio.create_task(batcher.ask(["waits"]))
+            while len(timeouts.seconds) < 2:
+                await asyncio.sleep(0)
+            timeouts.end(0)
+            timeouts.end(1)
             outcomes = await asyncio.gather(first, second, return_exceptions=True)
             assert "labelgrove_waiting_texts 1.0\n" in metrics.text()
-            batcher._params = ServeParams(max_seconds=240)
             echo.go.set()
             later = await batcher.ask(["later"])
             assert later.rows == [("later", None)]
             return outcomes
 
     working, waiting = asyncio.run(ask())
+    assert timeouts.seconds == [2, 2, 2]
     assert (working.status, working.code) == (503, "time-limit")
     assert (waiting.status, waiting.code) == (429, "overloaded")
-    assert ["waits"] not in [texts for _, texts in echo.batches]
+    assert [texts for _, texts in echo.batches] == [["held"], ["later"]]
 
 
 def test_stopping_tells_those_who_still_wait() -> None:

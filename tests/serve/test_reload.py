@@ -58,7 +58,14 @@ def test_models_change_under_load_and_no_request_fails(tmp_path: Path) -> None:
     assert seen == {"v0", "v1", "v2", "v3"}
 
 
-def test_a_broken_new_model_leaves_the_old_one_in_place(tmp_path: Path) -> None:
+def test_a_broken_new_model_leaves_the_old_one_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Any] = []  # what the service has seen in the folder
+    look = ModelFolder._signature
+    monkeypatch.setattr(
+        ModelFolder, "_signature", lambda folder: looks.append(look(folder)) or looks[-1]
+    )
     path = tmp_path / "model"
     fitted().save(path)
     with running(path, reload_seconds=0.05) as client:
@@ -67,7 +74,7 @@ def test_a_broken_new_model_leaves_the_old_one_in_place(tmp_path: Path) -> None:
         failed = 'labelgrove_reloads_total{outcome="failed"} 1'
         wait_until(lambda: failed in client.get("/metrics").text)
         shutil.rmtree(path)
-        time.sleep(0.2)
+        wait_until(lambda: looks[-3:] == [None] * 3)  # it has looked since, more than once
         assert client.get("/v1/model").json()["id"] == before
         assert client.post("/v1/predict", json={"texts": ["red"]}).status_code == 200
         assert client.get("/readyz").status_code == 200

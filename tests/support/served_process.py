@@ -44,9 +44,15 @@ class Server:
         return float(re.search(rf"^labelgrove_{name} (\S+)$", text, re.MULTILINE)[1])
 
     def works(self) -> None:
-        response = self.client.post("/v1/predict", json={"texts": ["this red hat"], "k": 2})
-        assert response.status_code == 200, response.text
-        assert self.process.poll() is None
+        """Predictions are answered, if not at once on a busy machine."""
+        wait_for(self._answers, self.process)
+
+    def _answers(self) -> bool:
+        with suppress(httpx.TransportError):
+            response = self.client.post("/v1/predict", json={"texts": ["this red hat"], "k": 2})
+            assert response.status_code in (200, 429, 503), response.text
+            return bool(response.status_code == 200)
+        return False
 
 
 @contextmanager

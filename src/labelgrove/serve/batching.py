@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from labelgrove.serve.metrics import Metrics
@@ -41,7 +41,7 @@ class _Job:
     texts: list[str]
     options: Hashable
     done: asyncio.Future[Answered]
-    arrived: float = field(default_factory=time.perf_counter)
+    arrived: float
     started: float | None = None
 
 
@@ -84,7 +84,7 @@ class Batcher:
 
     async def ask(self, texts: list[str], options: Hashable = None) -> Answered:
         """Answers to ``texts``, or a Problem: 429 if too much waits, 503 after the time limit."""
-        job = _Job(texts, options, self._loop.create_future())
+        job = _Job(texts, options, self._loop.create_future(), time.perf_counter())
         with self._changed:
             self._admit(len(texts))
             self._queue.append(job)
