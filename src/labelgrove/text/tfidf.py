@@ -21,7 +21,7 @@ from labelgrove.core.arrays import CSR, CsrParts, Float32, Int64, narrow_csr
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
-from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
+from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.text.feeding import (
     BUILT_IN_ANALYZERS,
     TextAnalyzer,
@@ -233,6 +233,8 @@ class Tfidf:
 
     def _get_fitted(self) -> _Fitted:
         if self._fitted is None:
+            from labelgrove.errors import NotFittedError  # imports scikit-learn
+
             raise NotFittedError("this Tfidf is not fitted yet: call fit(texts) first")
         return self._fitted
 
