@@ -50,10 +50,10 @@ def _unpacked_size(path: Path) -> int:
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             with archive.open(entry) as file:
-                version = np.lib.format.read_magic(file)  # type: ignore[arg-type]
+                version = np.lib.format.read_magic(file)
                 if version not in _HEADERS:
                     raise ValueError(f"{entry.filename} has an unknown version")
-                shape, _, dtype = _HEADERS[version](file)  # type: ignore[arg-type]
+                shape, _, dtype = _HEADERS[version](file)
                 start = file.tell()
             content = entry.file_size - start
             if dtype.hasobject:

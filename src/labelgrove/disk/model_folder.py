@@ -110,8 +110,16 @@ def reading_parts(path: str | Path, parts: WatchedParts | None = None) -> Iterat
         ) from error
 
 
-_FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError)
-_FAILURES += (RuntimeError, TypeError, ValueError, EOFError)
+_FAILURES: tuple[type[Exception], ...] = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 def model_size(path: str | Path) -> int:
