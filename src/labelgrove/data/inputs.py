@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.processes import MAX_THREADS
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, check_texts
 from labelgrove.data.features import Features, as_features
@@ -168,6 +169,9 @@ def check_k(k: int) -> int:
 def check_threads(threads: Any) -> int:
     """The threads that ``predict`` was given; 0 and -1 are all cores."""
     whole = isinstance(threads, (int, np.integer)) and not isinstance(threads, bool)
-    if not whole or threads < -1:
-        raise ConfigError(f"threads: must be a whole number, -1 for all cores, got {threads!r}")
+    if not whole or not -1 <= threads <= MAX_THREADS:
+        raise ConfigError(
+            f"threads: must be a whole number up to {MAX_THREADS}, -1 for all cores, "
+            f"got {threads!r}"
+        )
     return int(threads)

@@ -24,7 +24,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_threads, training_corpus
-from labelgrove.disk.model_folder import StoredModel, load_model, save_model
+from labelgrove.disk.model_folder import StoredModel, load_model, reading_parts, save_model
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
 from labelgrove.labels.masks import LabelMask, columns_of
@@ -375,7 +375,7 @@ class Model(Parameters):
         has only its name.
         """
         stored = load_model(path, **options)
-        with using_analyzer(analyzer):
+        with reading_parts(path, stored.parts), using_analyzer(analyzer):
             return cls._from_stored(stored)
 
     @classmethod

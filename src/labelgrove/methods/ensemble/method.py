@@ -262,7 +262,9 @@ class Ensemble(Estimator):
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         config = parts["ensemble"].config
-        self.rule_, self.weights_ = config["rule"], config["weights"]
+        self.rule_, self.weights_ = config["rule"], [float(w) for w in config["weights"]]
+        if len(self.weights_) != len(self.members):
+            raise ModelFormatError(f"{folder}: its weights do not fit its members")
         self.report_ = config["report"]
         numbers = range(1, len(self.members) + 1)
         for number in numbers:  # a member may be a link that leads out of the folder
