@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ import pytest
 
 from labelgrove import Linear, TfidfParams
 from labelgrove.core.strings import StringTable
+from labelgrove.errors import LabelgroveWarning
 from labelgrove.explaining.explain import explain
-from labelgrove.text import scripts
 from labelgrove.text.scripts import sampled, suited, unspaced_share
 from labelgrove.text.tfidf import Tfidf
 
@@ -23,13 +22,6 @@ SCRIPTS = {
     "Thai": (range(0x0E01, 0x0E2F), (3, 6)),
     "Khmer": (range(0x1780, 0x17B3), (3, 6)),
 }
-
-
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    scripts._warn_once.cache_clear()
-    yield
-    scripts._warn_once.cache_clear()
 
 
 def documents(script: str, count: int, seed: int = 0) -> tuple[list[str], list[list[str]]]:
@@ -54,16 +46,15 @@ def documents(script: str, count: int, seed: int = 0) -> tuple[list[str], list[l
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_linear_model_learns_such_texts(script: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_linear_model_learns_such_texts(script: str) -> None:
     train, test = documents(script, 400), documents(script, 200, seed=1)
-    model = Linear().fit(*train)
+    with pytest.warns(LabelgroveWarning, match="so the texts are read by characters"):
+        model = Linear().fit(*train)
     assert model.score(*test) > 0.9
-    assert "so the texts are read by characters" in caplog.text
-    caplog.clear()
-    by_words = Linear(tfidf=TfidfParams(analyzer="word")).fit(*train)
+    with pytest.warns(LabelgroveWarning, match="reads such a sentence as one word"):
+        by_words = Linear(tfidf=TfidfParams(analyzer="word")).fit(*train)
     assert by_words.score(*test) < 0.3  # what all versions before did
     assert by_words.vectorizer_.fitted_params.analyzer == "word"  # the user's choice wins
-    assert "reads such a sentence as one word" in caplog.text
 
 
 def test_the_choice_is_saved_and_explained(tmp_path: Any) -> None:
@@ -92,13 +83,13 @@ def test_the_share_of_letters_without_spaces(texts: list[str], share: float) -> 
     assert unspaced_share(texts) == share
 
 
-def test_texts_with_few_such_letters_stay_words(caplog: pytest.LogCaptureFixture) -> None:
-    assert Tfidf().fit(["red shoes", "blue hat"] * 9).fitted_params.analyzer == "word"
-    assert not caplog.text
+def test_texts_with_few_such_letters_stay_words() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Tfidf().fit(["red shoes", "blue hat"] * 9).fitted_params.analyzer == "word"
     mixed = ["red shoes and blue hats \u6771\u4eac\u6771\u4eac"] * 3
-    assert Tfidf().fit(mixed).fitted_params.analyzer == "word"
-    assert "some letters are in scripts without spaces" in caplog.text
-    assert caplog.records[0].levelno == logging.WARNING
+    with pytest.warns(LabelgroveWarning, match="some letters are in scripts without spaces"):
+        assert Tfidf().fit(mixed).fitted_params.analyzer == "word"
 
 
 def test_ngrams_that_were_set_stay() -> None:

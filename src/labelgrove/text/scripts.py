@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache
 from itertools import chain, islice
 from typing import Any
 
-from labelgrove.errors import DataError
-
-logger = logging.getLogger(__name__)
+from labelgrove.errors import DataError, warn
 
 # Thai, Lao, Burmese, Khmer, the Japanese syllabaries and Chinese characters.
 _UNSPACED = re.compile(
@@ -67,20 +63,14 @@ def suited(
     """
     char = "tfidf.analyzer=char with tfidf.ngram_range=[1,3]"
     if analyzer == "auto" and unspaced >= _MOST:
-        _warn_once(
+        warn(
             "most letters are in scripts without spaces between words, so the texts are read by "
             f"characters ({char}); set tfidf.analyzer to choose yourself"
         )
         return "char", _NGRAMS if tuple(ngram_range) == (1, 1) else ngram_range
     if analyzer in ("auto", "word", "space") and unspaced >= _SOME:
-        _warn_once(
+        warn(
             "some letters are in scripts without spaces between words, and tfidf.analyzer="
             f"{analyzer} reads such a sentence as one word; {char} reads characters"
         )
     return "word" if analyzer == "auto" else analyzer, ngram_range
-
-
-@cache
-def _warn_once(message: str) -> None:
-    # One training fits several times: samples for estimates, then the members of an ensemble.
-    logger.warning(message)
