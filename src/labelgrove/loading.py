@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from labelgrove.disk.bundle import read_manifest
+from labelgrove.disk.model_folder import model_manifest
 from labelgrove.exporting.model import ExportedModel
 from labelgrove.methods import method_class
 from labelgrove.methods.estimator import Estimator
@@ -24,9 +24,9 @@ def load(path: str | Path, **options: Any) -> Estimator:
     >>> load(folder).predict(["hat"], k=1).names()
     [['hats']]
     """
-    manifest = read_manifest(path, kind="model")
+    manifest = model_manifest(path)
     kind = manifest["method"]
-    cls: Any = ExportedModel if "runtime" in manifest.get("metadata", {}) else method_class(kind)
+    cls: Any = ExportedModel if "runtime" in manifest["metadata"] else method_class(kind)
     model: Estimator = cls.load(path, **options)
     return model
 

@@ -73,9 +73,21 @@ def load_model(path: str | Path, *, verify: Verify = "auto") -> StoredModel:
     ``verify`` is explained at :func:`read_bundle`.
     """
     bundle = read_bundle(path, kind="model", verify=verify)
-    manifest = bundle.manifest
+    manifest = _checked(bundle.manifest, path)
     method, params, metadata = (manifest[key] for key in ("method", "params", "metadata"))
     return StoredModel(bundle.path, method, params, WatchedParts(bundle.parts), metadata, manifest)
+
+
+def model_manifest(path: str | Path) -> dict[str, Any]:
+    """The manifest of a model folder, with a method, params and metadata."""
+    return _checked(read_manifest(path, kind="model"), path)
+
+
+def _checked(manifest: dict[str, Any], path: str | Path) -> dict[str, Any]:
+    kinds = {"method": str, "params": dict, "metadata": dict}
+    if not all(isinstance(manifest.get(key), kind) for key, kind in kinds.items()):
+        raise ModelFormatError(f"{path}/{MANIFEST}: method, params or metadata are missing")
+    return manifest
 
 
 class WatchedParts(dict[str, Part]):

@@ -149,10 +149,9 @@ def overridden(tables: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str
 
 def load_folder(path: str | Path, **options: Any) -> Model:
     """The model of a folder that a method wrote; ``labelgrove.load`` also reads exported ones."""
-    from labelgrove.disk.bundle import read_manifest  # late: names alone must come quickly
+    from labelgrove.disk.model_folder import model_manifest  # late: names must come quickly
 
-    manifest = read_manifest(path, kind="model")
-    return method_class(manifest["method"]).load(path, **options)
+    return method_class(model_manifest(path)["method"]).load(path, **options)
 
 
 def _entry(name: str) -> MethodEntry:
