@@ -50,3 +50,9 @@ def test_many_labels_are_searched_quickly() -> None:
     assert search.find("", limit=2).tolist() == [0, 1]
     search._frequencies = np.zeros(0)  # sorted once, not for each request
     assert search.find(" ", limit=3).tolist() == [0, 1, 2]
+
+
+def test_the_spelling_of_accents_makes_no_difference() -> None:
+    search = LabelSearch(LabelIndex(["1", "2"], names=["cafe\u0301", "caf\u00e9s"]))
+    for query in ("cafe\u0301", "caf\u00e9"):
+        assert search.find(query, limit=5).tolist() == [0, 1]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from labelgrove.core.nfc import nfc
 from labelgrove.data.corpus import LabelIndex
 
 # Largest number of hits per kind of match; the most frequent labels come first among them.
@@ -73,4 +74,4 @@ class _Lines:
 
 
 def _folded(string: str) -> bytes:
-    return " ".join(string.casefold().split()).encode("utf-8", "surrogatepass")
+    return " ".join(nfc(string).casefold().split()).encode("utf-8", "surrogatepass")
