@@ -57,11 +57,15 @@ def test_k_and_minimum_score_are_sent(browser: Any, service: Any) -> None:
         assert len(names(page)) == 3
         page.fill("#least", "1.5")
         page.click("#find")
-        page.wait_for_selector("text=No label reaches the minimum score")
+        page.wait_for_selector("text=no label can reach 1.5")
         page.fill("#k", "0")
         page.click("#find")
         assert "whole number from 1 to 100" in page.inner_text("#ask-problem")
         assert page.input_value("#text") == TEXT
+        for field, value in {"#k": "3", "#least": "1", "#text": "xyzzy"}.items():
+            page.fill(field, value)
+        page.click("#find")
+        page.wait_for_selector("text=No label reaches the minimum score")
 
 
 def test_calibrated_scores_are_chances(

@@ -51,9 +51,11 @@ def write_folder(path: str | Path, write: Callable[[Path], None], *, replace: bo
             sync(target.parent)
     except LabelgroveError:
         raise
-    except OSError as error:  # its message may name no file, or the temporary one
-        reason = error.strerror or error
-        raise StorageError(f"{path}: cannot be written: {reason}") from error
+    except OSError as error:
+        if error.errno is None:  # such as a server's answer to a download
+            raise
+        # The system's message names no file, or the temporary one.
+        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         # After an exchange, the temporary name is that of the replaced folder.
         shutil.rmtree(temporary, ignore_errors=True)
