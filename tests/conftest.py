@@ -29,7 +29,7 @@ settings.load_profile(PROFILE)
 ROOT = Path(__file__).parent
 # Whole files and folders that are slow: browsers, servers, processes, docs, training of networks.
 SLOW = (
-    "attack/test_http.py",
+    "attack",
     "benching",
     "cli/test_interrupt.py",
     "cli/test_serve.py",
