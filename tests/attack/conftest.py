@@ -81,6 +81,19 @@ def chosen(request: pytest.FixtureRequest) -> Callable[[Sequence[T], int, float]
     return choose
 
 
+@pytest.fixture
+def rounds() -> Callable[[float], Iterator[None]]:
+    """Once in the short form; in the long one again until its share of the time is used up."""
+
+    def repeat(share: float) -> Iterator[None]:
+        end = time.monotonic() + share * SECONDS
+        yield
+        while time.monotonic() < end:
+            yield
+
+    return repeat
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if SECONDS and TALLY:
         terminalreporter.section("attacks")

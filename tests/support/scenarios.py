@@ -100,7 +100,7 @@ class Arena:
             flags += self.scenario.again
         done(self.zygote("command", *self.scenario.command, *flags, folder=str(folder)))
         assert names(folder) == names(self.after)
-        assert not [path for path in folder.rglob(".*")]  # temporary names begin with a dot
+        assert not list(folder.rglob(".*"))  # temporary names begin with a dot
         if self.scenario.same_bits:
             for name in names(self.after):
                 assert content(folder / name) == content(self.after / name), name

@@ -7,8 +7,10 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from labelgrove import cli
+from labelgrove.errors import LabelgroveError
 
 last_error: str | None = None
 
@@ -79,3 +81,91 @@ def commands(flavour: str) -> list[list[str]]:
         ["predict", "warm", "texts.txt", "--out", "warm.jsonl.gz"],
         TUNE,
     ]
+
+
+def use_model(folder: str) -> dict[str, Any]:
+    """Loads a model folder and asks it, as strangers' models are used."""
+    import labelgrove
+    from labelgrove.explaining.explain import explain_best
+
+    try:
+        model = labelgrove.load(folder)
+        texts = ["red hat", "", "nothing known", "x " * 50]
+        for request in ({}, {"raw": True}, {"min_score": "auto"}, {"allow": ["red", "hats"]}):
+            with contextlib.suppress(LabelgroveError):
+                model.predict(texts, k=3, threads=1, **request).names()
+        explain_best(model, "red hat", k=1)
+        cli.info.info(Path(folder))
+    except LabelgroveError as error:
+        return {"refused": type(error).__name__}
+    return {}
+
+
+def read_file(path: str, format: str) -> dict[str, Any]:
+    """Reads a file or folder as a corpus, in every way that there is."""
+    from labelgrove.formats import ReadOptions, detect_format, iter_documents, read_corpus
+
+    refused = 0
+    for skip_bad in (False, True):
+        options = ReadOptions(format=format, skip_bad=skip_bad)
+        for read in (read_corpus, _all_documents(iter_documents)):
+            try:
+                read(path, options=options)
+            except LabelgroveError:
+                refused += 1
+    with contextlib.suppress(LabelgroveError):
+        detect_format(path)
+    return {"refused": refused == 4}
+
+
+def _all_documents(iterate: Any) -> Any:
+    return lambda path, options: list(iterate(path, options=options))
+
+
+def read_label_file(path: str) -> dict[str, Any]:
+    """Reads label tables, pairs, groups and trees."""
+    from labelgrove.data.corpus import LabelIndex
+    from labelgrove.formats import read_filter_pairs, read_label_table
+    from labelgrove.labels.given_trees import read_label_groups, read_label_tree
+
+    index = LabelIndex(["red", "blue", "hats", "shoes"])
+    for read in (
+        read_label_table,
+        read_filter_pairs,
+        lambda path: read_label_groups(path, index),
+        lambda path: read_label_tree(path, index),
+    ):
+        with contextlib.suppress(LabelgroveError):
+            read(path)
+    return {}
+
+
+def evaluate_file(path: str, corpus: str) -> dict[str, Any]:
+    """Measures a predictions file."""
+    from labelgrove.formats import read_corpus
+    from labelgrove.metrics import evaluate
+    from labelgrove.scores.files import read_predictions
+
+    documents = read_corpus(corpus)
+    try:
+        predictions = read_predictions(path, documents)
+        documents = documents.reindex(predictions.index)
+        evaluate(predictions, documents.labels, unknown=documents.unknown, metrics=["P@1", "R@5"])
+    except LabelgroveError as error:
+        return {"refused": type(error).__name__}
+    return {}
+
+
+def import_pecos(folder: str) -> dict[str, Any]:
+    """Reads a PECOS model and searches it."""
+    import numpy as np
+
+    from labelgrove.importers.pecos import read_pecos_ranker
+
+    try:
+        ranker, params = read_pecos_ranker(folder)
+        rows = np.ones((2, ranker.features), np.float32)
+        ranker.search(rows, k=3, params=params)
+    except LabelgroveError as error:
+        return {"refused": type(error).__name__}
+    return {}
