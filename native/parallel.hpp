@@ -20,7 +20,7 @@
 namespace labelgrove {
 
 inline int resolve_threads(int requested) {
-    if (requested > 0) return requested;
+    if (requested > 0) return std::min(requested, 1024);  // kernels have scratch memory per thread
     return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 

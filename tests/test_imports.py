@@ -163,8 +163,9 @@ def test_a_neural_method_without_torch_says_what_to_install() -> None:
     assert "pip install 'torch>=" in done.stdout, done.stderr
 
 
-def test_training_and_prediction_use_neither_torch_nor_pydantic() -> None:
-    source = BLOCKER.format(blocked={"torch", "pydantic", "pydantic_core", "pyarrow"}) + (
+def test_training_and_prediction_use_no_library_that_is_slow_to_import() -> None:
+    blocked = {"torch", "pydantic", "pydantic_core", "pyarrow", "pandas", "sklearn"}
+    source = BLOCKER.format(blocked=blocked) + (
         "import labelgrove\n"
         "model = labelgrove.Linear().fit(['red shoe', 'blue hat'], [['a'], ['b']])\n"
         "assert model.predict(['hat'], k=1).names() == [['b']]\n"

@@ -44,6 +44,9 @@ public:
         if (dense_cols > 0 && !is_half(dense.dtype())) {
             throw std::invalid_argument("dense weights must be float16");
         }
+        if (cols < 0 || cols > std::numeric_limits<int32_t>::max()) {  // features are int32
+            throw std::invalid_argument("the number of features must be below 2^31");
+        }
         const int64_t parents = static_cast<int64_t>(chunk_rows.shape(0)) - 1;
         const int64_t nodes = static_cast<int64_t>(bias.shape(0));
         int64_t fewest = std::numeric_limits<int64_t>::max();

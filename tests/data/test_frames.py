@@ -11,7 +11,7 @@ import pytest
 
 from labelgrove import Corpus, Linear
 from labelgrove.data.inputs import checked_inputs, training_corpus
-from labelgrove.errors import DataError
+from labelgrove.errors import DataError, LabelgroveWarning
 
 ROWS = {"text": ["red shoes", "blue hat"], "labels": [["shoes"], ["hats"]]}
 
@@ -58,8 +58,10 @@ def test_a_frame_of_numbers_is_a_matrix_with_named_columns(frame: Any) -> None:
 
 def test_names_of_a_matrix_are_given_as_index() -> None:
     classes = np.array(["hats", "shoes"], dtype=object)  # as in MultiLabelBinarizer.classes_
-    corpus = training_corpus(ROWS["text"], np.array([[0, 1], [1, 0]]), classes)
-    assert corpus.label_lists() == ROWS["labels"]
+    matrix = np.array([[0, 1], [1, 0]])
+    assert training_corpus(ROWS["text"], matrix, classes).label_lists() == ROWS["labels"]
+    with pytest.warns(LabelgroveWarning, match=r"index=binarizer\.classes_"):
+        training_corpus(ROWS["text"], matrix)
 
 
 def test_columns_with_a_filtered_index_are_read_by_position() -> None:

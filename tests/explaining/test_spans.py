@@ -31,7 +31,7 @@ COUNTS = {"min_df": 1, "sublinear_tf": False, "idf": "none", "norm": "none"}
 
 
 def kernel_counts(text: str, **params: Any) -> dict[str, int]:
-    tfidf = Tfidf(TfidfParams(**COUNTS, **params), n_jobs=1)
+    tfidf = Tfidf(TfidfParams(**{"analyzer": "word"} | COUNTS | params), n_jobs=1)
     row = tfidf.fit_transform([text])
     return dict(zip(tfidf.terms(), row.toarray()[0].astype(int).tolist(), strict=True))
 

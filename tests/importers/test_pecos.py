@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove.errors import ModelFormatError
+from labelgrove.errors import LabelgroveError, ModelFormatError
 from labelgrove.importers.pecos import read_pecos_ranker
 
 FEATURES = 12
@@ -108,6 +108,46 @@ def test_damaged_folders_are_refused(tmp_path, damage, message):
     write_model(tmp_path)
     damage(tmp_path)
     with pytest.raises(ModelFormatError, match=message):
+        read_pecos_ranker(tmp_path)
+
+
+VALUES = [None, -1, 0, True, 2**40, 1e308, float("nan"), float("inf"), "x", [], [1], {}]
+MATRICES = [
+    sparse.csc_array((0, 0)),
+    sparse.csc_array((13, 0)),
+    sparse.csc_array((0, 7)),
+    sparse.coo_array(([1.0], ([0], [0])), shape=(2**31 - 2, 7)),
+    sparse.coo_array(([1.0], ([0], [0])), shape=(13, 2**31 - 2)),
+    sparse.csc_array(np.ones((13, 7), complex)),
+    sparse.coo_array(np.ones(3)),
+]
+
+
+@pytest.mark.parametrize("file", ["param.json", "0.model/param.json", "1.model/param.json"])
+def test_any_settings_are_read_or_refused(tmp_path, file):
+    write_model(tmp_path)
+    path = tmp_path / "ranker" / file
+    good = json.loads(path.read_text())
+    for key in [*good, "only_topk", "post_processor"]:
+        for value in VALUES:
+            changed = {**good, key: value}
+            if key not in good:
+                changed = {**good, "pred_kwargs": {**good.get("pred_kwargs", {}), key: value}}
+            path.write_text(json.dumps(changed))
+            try:
+                ranker, params = read_pecos_ranker(tmp_path)
+                ranker.search(np.ones((1, FEATURES)), k=2, params=params)
+            except LabelgroveError:
+                continue
+
+
+@pytest.mark.parametrize("name", ["W", "C"])
+@pytest.mark.parametrize("matrix", MATRICES, ids=lambda matrix: f"{matrix.format}{matrix.shape}")
+def test_any_matrix_is_refused(tmp_path, name, matrix):
+    write_model(tmp_path)
+    for level in range(3):
+        sparse.save_npz(tmp_path / "ranker" / f"{level}.model" / f"{name}.npz", matrix)
+    with pytest.raises(ModelFormatError):
         read_pecos_ranker(tmp_path)
 
 

@@ -43,7 +43,7 @@ def test_presets_give_way_to_what_is_asked_for() -> None:
         ({"random_state": -1}, "at least 0"),
         ({"random_state": "x"}, "whole number"),
         ({"n_jobs": 1.5}, "whole number"),
-        ({"n_jobs": 0}, "n_jobs: must be at least 1, or -1 or none for all cores"),
+        ({"n_jobs": 0}, "n_jobs: must be at least 1 and at most 1024, or -1 or none"),
         ({"n_jobs": -5}, "n_jobs: must be at least 1"),
     ],
 )

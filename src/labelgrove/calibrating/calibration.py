@@ -108,7 +108,7 @@ class Calibration:
     def from_state(cls, part: Part) -> Calibration:
         config, arrays = part.config, part.arrays
         names = [f"curve.{number}" for number in range(config["curves"])]
-        return cls(
+        calibration = cls(
             # Calibrations of version 0.1 had no scale of their own.
             scale=Scale(*config.get("scale", [config["score_kind"] == "margin"])),
             curves=tuple(
@@ -119,6 +119,14 @@ class Calibration:
             label_thresholds=arrays.get("label_thresholds"),
             **{name: config[name] for name in _STORED},
         )
+        # What is damaged should fail when the model is loaded, not at the first request.
+        units = np.linspace(0.0, 1.0, 3)
+        for curve in calibration.curves:
+            if curve is not None and curve(units).shape != units.shape:
+                raise ValueError("a curve has too many numbers")
+        _through(calibration.curves, units, None)
+        calibration.minimum()
+        return calibration
 
 
 def calibrate(

@@ -57,7 +57,7 @@ def main() -> None:
         # If the terminal cannot show a character, an escape is better than no answer.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     warnings.showwarning = _show_warning
-    warnings.simplefilter("always", LabelgroveWarning)
+    warnings.simplefilter("once", LabelgroveWarning)  # one training may say the same again
     try:
         app()
     except LabelgroveError as error:

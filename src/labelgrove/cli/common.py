@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.formats import ReadOptions
     from labelgrove.methods.estimator import Estimator
+    from labelgrove.model.interface import Model
 
 # Exit codes, besides 0 and the 2 of a wrong flag.
 USER_ERROR, INTERRUPTED = 1, 130
@@ -147,7 +148,7 @@ def check_dense(model: Estimator, dense: Path | None) -> None:
         )
 
 
-def use_device(model: Estimator, device: str) -> None:
+def use_device(model: Model, device: str) -> None:
     """Makes a model compute on the device; methods without a network ignore it."""
     check_device(device)
     if device != "auto":

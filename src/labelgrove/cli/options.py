@@ -17,6 +17,7 @@ import typer
 from typer import Argument, Option
 
 from labelgrove.cli import common
+from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import METHODS
 
@@ -40,7 +41,9 @@ Neighbours = Annotated[
     Path | None, Option("--train", help="Training corpus, to show its documents most like a text.")
 ]
 Seed = Annotated[int | None, Option(min=0, help="Random seed.")]
-Threads = Annotated[int | None, Option(min=0, help="Number of threads. Default: all cores.")]
+Threads = Annotated[
+    int | None, Option(min=0, max=MAX_THREADS, help="Number of threads. Default: all cores.")
+]
 Device = Annotated[str, Option(help="Where to compute: auto, cpu or cuda.")]
 Json = Annotated[bool, Option("--json", help="Print the result as one JSON object.")]
 Force = Annotated[bool, Option("--force", help="Replace existing output.")]

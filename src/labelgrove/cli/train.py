@@ -216,6 +216,7 @@ def _summary(
     """The whole summary as one JSON object."""
     from labelgrove.core.memory import peak_rss
     from labelgrove.disk.model_folder import model_size
+    from labelgrove.methods.ensemble.method import Ensemble
 
     timings = model.timings_
     facts: dict[str, Any] = {
@@ -232,7 +233,7 @@ def _summary(
         "plan": plan.to_json(),
         "next": _next_commands(model, out, dev),
     }
-    if model.method == "ensemble":
+    if isinstance(model, Ensemble):
         facts |= {"rule": model.rule_, "weights": model.weights_}
     if held_out := _held_out(model):
         facts["held_out"] = held_out

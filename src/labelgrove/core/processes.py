@@ -12,6 +12,7 @@ from typing import Any
 
 from labelgrove.errors import MissingExtraError
 
+MAX_THREADS = 1024  # every thread has memory of its own; more than this is a slip of the pen
 _TIMEOUT = timedelta(hours=6)  # the other processes wait while the first one evaluates
 
 

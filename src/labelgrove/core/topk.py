@@ -10,6 +10,7 @@ from scipy import sparse
 
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, Float32, Int32, as_csr, csr_parts, offsets
+from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError, DataError
 
 # How the scores of a label in several lists become one: their mean, where a list without the label
@@ -58,8 +59,11 @@ def top_k(matrix: Any, k: int, *, threads: int | None = None, name: str = "score
     """
     if k < 1:
         raise ConfigError(f"k must be at least 1, got {k}")
-    if threads is not None and threads < -1:
-        raise ConfigError(f"threads must be positive, or -1 for all cores, got {threads}")
+    if threads is not None and not -1 <= threads <= MAX_THREADS:
+        raise ConfigError(
+            f"threads must be positive and at most {MAX_THREADS}, or -1 for all cores, "
+            f"got {threads}"
+        )
     if sparse.issparse(matrix):
         csr = as_csr(matrix, name=name)
         best = _empty(csr.shape[0], min(k, int(np.diff(csr.indptr).max(initial=0))))

@@ -9,11 +9,12 @@ import numpy as np
 from scipy import sparse
 
 from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.processes import MAX_THREADS
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, check_texts
 from labelgrove.data.features import Features, as_features
 from labelgrove.data.frames import indicator, is_frame, without_frame
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
 
 FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
 
@@ -112,6 +113,11 @@ def _label_matrix(y: Any, index: LabelIndex | Sequence[str] | None) -> tuple[CSR
         matrix.eliminate_zeros()
         if matrix.nnz and matrix.data.min() < 0:
             raise DataError("label weights must be positive")
+        if index is None and isinstance(y, np.ndarray):  # as scikit-learn's binarizers make it
+            warn(
+                "the columns of the label matrix have no names, so labels are called by their "
+                "numbers; give names with index=, such as index=binarizer.classes_"
+            )
         names = LabelIndex([str(c) for c in range(matrix.shape[1])]) if index is None else index
         if len(names) != matrix.shape[1]:
             raise DataError(f"labels have {matrix.shape[1]} columns, the index {len(names)} labels")
@@ -163,6 +169,9 @@ def check_k(k: int) -> int:
 def check_threads(threads: Any) -> int:
     """The threads that ``predict`` was given; 0 and -1 are all cores."""
     whole = isinstance(threads, (int, np.integer)) and not isinstance(threads, bool)
-    if not whole or threads < -1:
-        raise ConfigError(f"threads: must be a whole number, -1 for all cores, got {threads!r}")
+    if not whole or not -1 <= threads <= MAX_THREADS:
+        raise ConfigError(
+            f"threads: must be a whole number up to {MAX_THREADS}, -1 for all cores, "
+            f"got {threads!r}"
+        )
     return int(threads)

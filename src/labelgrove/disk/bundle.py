@@ -207,6 +207,10 @@ def _check_lists(manifest: Mapping[str, Any], file: Path) -> None:
             raise ModelFormatError(f"{file}: does not list the file {name}.json")
     if len(set(parts)) != len(parts):
         raise ModelFormatError(f"{file}: lists a part twice")
+    if manifest["format"] == "labelgrove-model":
+        kinds = {"method": str, "params": dict, "metadata": dict}
+        if not all(isinstance(manifest.get(key), kind) for key, kind in kinds.items()):
+            raise ModelFormatError(f"{file}: method, params or metadata are missing")
 
 
 def _is_safe(name: str) -> bool:

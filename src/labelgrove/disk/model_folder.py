@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from labelgrove.disk.bundle import (
     read_manifest,
     write_bundle,
 )
-from labelgrove.errors import ModelFormatError
+from labelgrove.errors import LabelgroveError, ModelFormatError
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class StoredModel:
     path: Path
     method: str
     params: dict[str, Any]
-    parts: dict[str, Part]
+    parts: WatchedParts
     metadata: dict[str, Any]
     manifest: dict[str, Any]
 
@@ -73,10 +74,51 @@ def load_model(path: str | Path, *, verify: Verify = "auto") -> StoredModel:
     """
     bundle = read_bundle(path, kind="model", verify=verify)
     manifest = bundle.manifest
-    method, params, metadata = (manifest.get(key) for key in ("method", "params", "metadata"))
-    if not (isinstance(method, str) and isinstance(params, dict) and isinstance(metadata, dict)):
-        raise ModelFormatError(f"{path}/{MANIFEST}: method, params or metadata are missing")
-    return StoredModel(bundle.path, method, params, bundle.parts, metadata, manifest)
+    method, params, metadata = (manifest[key] for key in ("method", "params", "metadata"))
+    return StoredModel(bundle.path, method, params, WatchedParts(bundle.parts), metadata, manifest)
+
+
+class WatchedParts(dict[str, Part]):
+    """The parts of a folder; remembers which one was asked for last, to name it in an error."""
+
+    last = MANIFEST
+
+    def __getitem__(self, name: str) -> Part:
+        self.last = name
+        return super().__getitem__(name)
+
+
+@contextmanager
+def reading_parts(path: str | Path, parts: WatchedParts | None = None) -> Iterator[None]:
+    """Makes any failure to read stored settings and arrays a ModelFormatError that names the part.
+
+    Whoever writes checksums can write anything else into a folder. Classes check what they must
+    for memory's sake; everything else may fail where it likes.
+    """
+    try:
+        yield
+    except (LabelgroveError, MemoryError, ImportError):
+        raise
+    except _FAILURES as error:
+        if type(error).__name__ == "OutOfMemoryError":  # torch's, a RuntimeError
+            raise
+        part = "" if parts is None else f"the part {parts.last!r} "
+        raise ModelFormatError(
+            f"{path}: {part}is damaged or not one of this format ({type(error).__name__}: "
+            f"{error}); copy the folder again from where it was made"
+        ) from error
+
+
+_FAILURES: tuple[type[Exception], ...] = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 def model_size(path: str | Path) -> int:

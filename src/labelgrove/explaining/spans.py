@@ -39,7 +39,7 @@ def terms_by_column(text: str, vectorizer: Tfidf) -> dict[int, tuple[str, tuple[
 
     Names of hashed terms that share a column are joined.
     """
-    terms = find_terms(text, vectorizer.params, vectorizer.analyzer)
+    terms = find_terms(text, vectorizer.fitted_params, vectorizer.analyzer)
     columns = _columns(list(terms), vectorizer)
     known: dict[int, tuple[str, tuple[Span, ...]]] = {}
     for (term, spans), column in zip(terms.items(), columns, strict=True):
@@ -88,9 +88,9 @@ def _terms_as_spelled(
         yield from _grams(_tokens(text, tokens[:limit]), params, " ")
         return
     folded, origins = _folded(text, params)
-    if params.analyzer in ("word", "space"):
-        pattern = r"\w+" if params.analyzer == "word" else "[^ ]+"
-        shortest = params.min_token_length if params.analyzer == "word" else 1
+    if params.analyzer in ("auto", "word", "space"):
+        pattern = "[^ ]+" if params.analyzer == "space" else r"\w+"
+        shortest = 1 if params.analyzer == "space" else params.min_token_length
         runs = [run for run in re.finditer(pattern, folded) if len(run[0]) >= shortest]
         words = [(run[0], _origin(origins, run.start(), run.end())) for run in runs]
         yield from _grams(words[:limit], params, " ")

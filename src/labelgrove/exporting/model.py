@@ -17,7 +17,7 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import texts_only
 from labelgrove.disk.bundle import regular_size
 from labelgrove.disk.model_folder import StoredModel, save_model
-from labelgrove.errors import ConfigError, ModelFormatError, UnsupportedError
+from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.exporting.engines import Engine, make_engine
 from labelgrove.exporting.onnx_encoder import GRAPH, TOKENIZER, WEIGHTS, OnnxEncoder
 from labelgrove.labels.masks import LabelMask
@@ -59,14 +59,11 @@ class ExportedModel(Estimator):
         model.__dict__["method"] = stored.method  # a class constant in other models
         model.params, model.stored = stored.params, parts
         model.folder, model.metadata = stored.path, stored.metadata
-        try:
-            model.precision = stored.metadata["precision"]
-            model.index_ = LabelIndex.from_state(parts["labels"])
-            model.facts_ = TrainingFacts.from_state(parts["training"])
-            encoder = OnnxEncoder(stored.path, parts["encoder"].config)
-            model.engine = make_engine(stored.method, stored.params, parts, encoder, model.index_)
-        except KeyError as error:
-            raise ModelFormatError(f"{path}: the exported model lacks {error}") from error
+        model.precision = stored.metadata["precision"]
+        model.index_ = LabelIndex.from_state(parts["labels"])
+        model.facts_ = TrainingFacts.from_state(parts["training"])
+        encoder = OnnxEncoder(stored.path, parts["encoder"].config)
+        model.engine = make_engine(stored.method, stored.params, parts, encoder, model.index_)
         model.report_ = parts["encoder"].config.get("report") or {}
         if "calibration" in parts:
             model.calibration_ = Calibration.from_state(parts["calibration"])

@@ -16,6 +16,7 @@ from scipy import sparse
 from labelgrove.core.arrays import CSR, Int32, Int64, checked_table
 from labelgrove.core.jsonio import parse
 from labelgrove.core.npz import read_npz
+from labelgrove.disk.model_folder import reading_parts
 from labelgrove.errors import DataError, ModelFormatError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import POST_PROCESSORS, SearchParams
@@ -29,6 +30,11 @@ def read_pecos_ranker(folder: str | Path) -> tuple[Ranker, SearchParams]:
     Label columns are those of PECOS. The settings do not include how many labels PECOS returns
     (``only_topk`` of the last level): that is the ``k`` of the ranker's ``search``.
     """
+    with reading_parts(folder):
+        return _read_ranker(folder)
+
+
+def _read_ranker(folder: str | Path) -> tuple[Ranker, SearchParams]:
     root = Path(folder)
     if (root / "ranker").is_dir():
         root = root / "ranker"
@@ -85,6 +91,8 @@ def _read_layer(folder: Path) -> _Layer:
         post_processor = str(params["pred_kwargs"]["post_processor"])
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFormatError(f"{folder / 'param.json'}: not a PECOS layer: {error!r}") from error
+    if not abs(bias) <= float(np.finfo(np.float32).max):
+        raise ModelFormatError(f"{folder / 'param.json'}: a bias of {bias} is out of range")
     weights, clusters = (_read_matrix(folder / f"{name}.npz") for name in ("W", "C"))
     nodes, parent_count = clusters.shape
     if weights.shape[1] != nodes:

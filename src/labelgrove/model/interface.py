@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from scipy import sparse
-from sklearn.base import BaseEstimator
 
 from labelgrove.calibrating.calibration import Calibration
 from labelgrove.core.arrays import Float32, Int32
@@ -25,7 +24,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_threads, training_corpus
-from labelgrove.disk.model_folder import StoredModel, load_model, save_model
+from labelgrove.disk.model_folder import StoredModel, load_model, reading_parts, save_model
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
 from labelgrove.labels.masks import LabelMask, columns_of
@@ -33,6 +32,7 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.growth import GrowthView
 from labelgrove.model.outline import Outline
+from labelgrove.model.parameters import Parameters
 from labelgrove.model.requests import MinScore, Request, masked_scores
 from labelgrove.model.settings import Groups, check_settings, fill_groups
 from labelgrove.nn.encoders.files import EncoderParams
@@ -58,7 +58,7 @@ class Pieces:
     scale: Float32 | None = None
 
 
-class Model(BaseEstimator):
+class Model(Parameters):
     """Prediction with masks, thresholds and calibration, over a method's own ``_best_labels``."""
 
     method: ClassVar[str]
@@ -276,10 +276,10 @@ class Model(BaseEstimator):
         """What ``fit`` was given, checked; says when weights in it are not used."""
         corpus = training_corpus(X, y, index, dense=dense)
         weights = corpus.labels.data
-        ranker = self.get_params(deep=False).get("ranker")
-        reads = isinstance(ranker, RankerParams)
-        if (weights != weights[0]).any() and not (reads and ranker.label_weights == "cost"):
-            advice = "; set ranker.label_weights=cost to use them" if reads else ""
+        ranker: Any = self.get_params(deep=False).get("ranker")
+        use = ranker.label_weights if isinstance(ranker, RankerParams) else None
+        if (weights != weights[0]).any() and use != "cost":
+            advice = "; set ranker.label_weights=cost to use them" if use else ""
             warn(
                 f"the labels have weights from {weights.min():g} to {weights.max():g}, which "
                 f"{self.method} ignores{advice}"
@@ -375,7 +375,7 @@ class Model(BaseEstimator):
         has only its name.
         """
         stored = load_model(path, **options)
-        with using_analyzer(analyzer):
+        with reading_parts(path, stored.parts), using_analyzer(analyzer):
             return cls._from_stored(stored)
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from labelgrove.core.params import Params
+from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
 
 P = TypeVar("P", bound=Params)
@@ -47,9 +48,11 @@ def check_settings(model: Any) -> None:
         value = values[name]
         if not _whole(value) and not (value is None and name == "n_jobs"):
             raise ConfigError(f"{name}: must be a whole number, got {value!r}")
-    if model.n_jobs is not None and (model.n_jobs == 0 or model.n_jobs < -1):
+    jobs = model.n_jobs
+    if jobs is not None and (jobs == 0 or not -1 <= jobs <= MAX_THREADS):
         raise ConfigError(
-            f"n_jobs: must be at least 1, or -1 or none for all cores, got {model.n_jobs}"
+            f"n_jobs: must be at least 1 and at most {MAX_THREADS}, or -1 or none for all cores, "
+            f"got {jobs}"
         )
     if model.random_state < 0:
         raise ConfigError(f"random_state: must be at least 0, got {model.random_state}")

@@ -33,6 +33,7 @@ class SearchParams(Params):
     beam: int | list[int] | Literal["auto"] = param(
         "auto",
         ge=1,
+        le=2**31 - 1,
         help="nodes kept per level; the last number of a list is for all further levels; "
         "auto: 10, but 12 on levels of more than 1,000 nodes",
     )
@@ -110,6 +111,9 @@ class BeamSearch:
     ) -> None:
         if len(levels) != len(tree.parents):
             raise DataError(f"{len(levels)} levels of weights for {len(tree.parents)} tree levels")
+        for count, kind in ((features, "sparse"), (width, "dense")):
+            if not 0 <= count <= np.iinfo(np.int32).max:  # the kernels number them by int32
+                raise DataError(f"a ranker cannot have {count:,} {kind} features")
         self.tree = tree
         self.levels = levels
         self.features = features

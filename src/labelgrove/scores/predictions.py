@@ -14,7 +14,7 @@ from labelgrove.core.arrays import CSR, as_csr, entry_rows
 from labelgrove.core.topk import lists_to_csr, top_k
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.facts import TrainingFacts
-from labelgrove.errors import ConfigError, DataError, NotFittedError
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import LabelTree
 
 ScoreKind = Literal["margin", "product", "probability"]
@@ -241,11 +241,15 @@ class Predictor(Protocol):
 
     def trees(self) -> dict[str, LabelTree]: ...
 
-    def predict(self, X: Any, k: int = 5, **request: Any) -> Predictions: ...
+    def predict(
+        self, X: Any, k: int = 5, *, raw: bool = False, threads: int | None = None
+    ) -> Predictions: ...
 
 
 def check_fitted(model: Predictor) -> None:
     """Raises NotFittedError unless ``fit`` or ``load`` has been called."""
     if not model.fitted:
+        from labelgrove.errors import NotFittedError  # imports scikit-learn
+
         name = type(model).__name__
         raise NotFittedError(f"this {name} is not fitted yet; call fit or {name}.load first")

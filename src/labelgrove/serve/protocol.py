@@ -108,12 +108,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._silent_bytes = self._silent_bytes + len(data) if self._reports == reports else 0
         if self._head_bytes + self._silent_bytes > self._limits.max_header_bytes:
             self._refuse(self._too_large())
-        elif (
-            self._awaits_head
-            and self._answered
-            and self._timer is None
-            and self.timeout_keep_alive_task is None
-        ):
+        elif self._awaits_head and self._answered and self._timer is None:
+            # uvicorn's own timer for idle connections has stopped with the first byte.
             self._set_timer(self._limits.max_header_seconds, self._headers_are_late)
 
     def on_message_begin(self) -> None:
@@ -155,14 +151,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._reports += 1
         self._in_message, self._awaits_head = False, True
         super().on_message_complete()
-        if self.cycle is not None and self.cycle.response_complete:
-            # It was answered before its end. uvicorn waits for the next request only after
-            # an answer, and without a limit if bytes came since then.
-            self._set_timer()
-            self._unset_keepalive_if_required()
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+        self._set_timer()  # it may have been answered before its end
 
     def on_response_complete(self) -> None:
         """The answer is on its way; the rest of its request, or of the next, has to come soon."""

@@ -83,7 +83,7 @@ def find_analyzer(name: str) -> TextAnalyzer | None:
     The name may come from a model folder, so it decides only which function the user has already
     imported, given or listed in the environment. It is never imported for its own sake.
     """
-    if name in BUILT_IN_ANALYZERS:
+    if name in ("auto", *BUILT_IN_ANALYZERS):
         return None
     if (given := given_analyzer()) is not None:
         return given

@@ -21,7 +21,7 @@ from labelgrove.core.arrays import CSR, CsrParts, Float32, Int64, narrow_csr
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
-from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
+from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.text.feeding import (
     BUILT_IN_ANALYZERS,
     TextAnalyzer,
@@ -29,6 +29,7 @@ from labelgrove.text.feeding import (
     find_analyzer,
     given_analyzer,
 )
+from labelgrove.text.scripts import sampled, suited, unspaced_share
 from labelgrove.text.unicode_tables import char_tables
 
 AUTO_MIN_DF_TEXTS = 1000
@@ -39,8 +40,9 @@ class TfidfParams(Params):
     """How texts become features. The defaults suit subject indexing."""
 
     analyzer: str = param(
-        "word",
-        help="word: runs of word characters, space: split at the space character only (as PECOS), "
+        "auto",
+        help="word: runs of word characters, auto: word, but char for texts in scripts without "
+        "spaces such as Chinese, space: split at the space character only (as PECOS), "
         "char: character n-grams, char_wb: those inside words, "
         "module:function: your own, which must be imported already",
     )
@@ -81,10 +83,11 @@ class TfidfParams(Params):
         if self.ngram_range[0] > self.ngram_range[1]:
             raise ConfigError(f"{dot}ngram_range: {self.ngram_range} runs backwards")
         module, colon, function = self.analyzer.partition(":")
-        if self.analyzer not in BUILT_IN_ANALYZERS and not (module and colon and function):
+        known = ("auto", *BUILT_IN_ANALYZERS)
+        if self.analyzer not in known and not (module and colon and function):
             raise ConfigError(
-                f"{dot}analyzer: must be one of {', '.join(BUILT_IN_ANALYZERS)} or "
-                f"module:function, got {self.analyzer!r}"
+                f"{dot}analyzer: must be one of {', '.join(known)} or module:function, "
+                f"got {self.analyzer!r}"
             )
         for name in ("min_df", "max_df"):
             value = getattr(self, name)
@@ -156,6 +159,11 @@ class Tfidf:
         return CsrParts(*rows.finish(), fitted.n_features)
 
     @property
+    def fitted_params(self) -> TfidfParams:
+        """The settings with which texts are read: ``params`` without "auto" for the analyser."""
+        return self._get_fitted().params
+
+    @property
     def n_features(self) -> int:
         """Number of columns."""
         return self._get_fitted().n_features
@@ -193,6 +201,7 @@ class Tfidf:
         """A fitted Tfidf from :meth:`state`. One fitted with ``analyzer=`` needs it again here."""
         # Terms of models that do not know the setting have the spelling of their texts.
         params = TfidfParams.from_dict({"nfc": False, **part.config.get("params", {})}, "tfidf")
+        params.analyzer = "word" if params.analyzer == "auto" else params.analyzer
         analyzer = analyzer or find_analyzer(params.analyzer)
         if part.config.get("own_analyzer"):
             analyzer = analyzer or given_analyzer()
@@ -233,11 +242,20 @@ class Tfidf:
 
     def _get_fitted(self) -> _Fitted:
         if self._fitted is None:
+            from labelgrove.errors import NotFittedError  # imports scikit-learn
+
             raise NotFittedError("this Tfidf is not fitted yet: call fit(texts) first")
         return self._fitted
 
     def _learn(self, texts: Iterable[str], *, keep_counts: bool) -> _native.TermCounter:
         params = dataclasses.replace(self.params).validate()
+        if self.analyzer is None:
+            sample, texts = sampled(texts)
+            params.analyzer, params.ngram_range = suited(
+                params.analyzer, params.ngram_range, unspaced_share(sample)
+            )
+        elif params.analyzer == "auto":
+            params.analyzer = "word"
         analyzer = self.analyzer or find_analyzer(params.analyzer)
         counter = _native.TermCounter(
             _analyzer_options(params, analyzer),

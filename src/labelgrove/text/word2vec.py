@@ -86,7 +86,7 @@ class Word2vec:
     ) -> Word2vec:
         """Learns a vector for every word that is frequent enough; reads ``texts`` twice."""
         params = (params or Word2vecParams()).validate("word2vec")
-        words = TfidfParams(min_df=params.min_df, max_features=params.max_words)
+        words = TfidfParams(analyzer="word", min_df=params.min_df, max_features=params.max_words)
         vectorizer = Tfidf(words, n_jobs=threads).fit(texts)
         numbers = {term: number for number, term in enumerate(vectorizer.terms())}
         ids, starts = _word_numbers(texts, numbers)

@@ -110,7 +110,7 @@ def unknown_terms(vectorizer: Tfidf, texts: Sequence[str]) -> float | None:
     step = -(-len(texts) // SAMPLED_TEXTS)
     sample = [texts[row] for row in range(0, len(texts), step)]
     unlimited = {"min_df": 1, "max_df": 1.0, "max_features": None}
-    params = TfidfParams(**vectorizer.params.get_params() | unlimited)
+    params = TfidfParams(**vectorizer.fitted_params.get_params() | unlimited)
     try:
         every = Tfidf(params, analyzer=vectorizer.analyzer).fit_transform(sample).nnz
     except DataError:  # the sample has no term at all

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
 
 import numpy as np
-from sklearn.base import clone
 
 from labelgrove.core.callbacks import Callback, Reporter, Timing
 from labelgrove.core.part import Part
@@ -20,7 +19,6 @@ from labelgrove.errors import (
     ConfigError,
     DataError,
     ModelFormatError,
-    NotFittedError,
     UnsupportedError,
 )
 from labelgrove.labels.masks import LabelMask
@@ -111,6 +109,8 @@ class Ensemble(Estimator):
         Stages that members share (tf-idf, tokens, trees) are computed once and kept in the ``run``
         folder or in a temporary one.
         """
+        from sklearn.base import clone  # slow to import
+
         self._check()
         corpus = training_corpus(X, y, index, dense=dense)
         learnt_from, held_out = corpus, None
@@ -147,6 +147,8 @@ class Ensemble(Estimator):
         self._check()
         for number, member in enumerate(self.members, 1):
             if not member.fitted:
+                from labelgrove.errors import NotFittedError
+
                 name = f"member {number} ({member.method})"
                 raise NotFittedError(f"{name} is not fitted; fit it, or fit the whole ensemble")
         check_kinds(self.members, self.rule)
@@ -260,7 +262,9 @@ class Ensemble(Estimator):
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         config = parts["ensemble"].config
-        self.rule_, self.weights_ = config["rule"], config["weights"]
+        self.rule_, self.weights_ = config["rule"], [float(w) for w in config["weights"]]
+        if len(self.weights_) != len(self.members):
+            raise ModelFormatError(f"{folder}: its weights do not fit its members")
         self.report_ = config["report"]
         numbers = range(1, len(self.members) + 1)
         for number in numbers:  # a member may be a link that leads out of the folder

@@ -12,7 +12,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.stages import Stages
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams, idle_settings, two_levels
+from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
 from labelgrove.methods.networks import NetworkEstimator, layer_arrays
 from labelgrove.model.outline import Outline, expected_widths
 from labelgrove.model.settings import group
@@ -32,7 +32,7 @@ class LightXML(NetworkEstimator):
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
         grouped = len(corpus.index) > self.heads.one_head_up_to
-        if not grouped and (idle := idle_settings(self.heads)):
+        if not grouped and (idle := self.heads.changed(OF_GROUPS, "heads")):
             stages.reporter.message(
                 f"{', '.join(idle)}: no effect; {len(corpus.index):,} labels get one head without "
                 f"groups (heads.one_head_up_to={self.heads.one_head_up_to})"

@@ -44,7 +44,8 @@ from labelgrove.nn.heads.losses import document_losses, full_losses
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
 
-_OF_GROUPS = (
+# Settings that one head without groups ignores.
+OF_GROUPS = (
     *("bottleneck", "bottleneck_sigmoid", "row_table_from"),
     *("groups_kept", "truth", "score", "max_candidates"),
 )
@@ -81,11 +82,6 @@ class LightXmlParams(Params):
     )
     max_candidates: int | None = param(None, ge=1, help="most labels per document, true ones first")
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
-
-
-def idle_settings(params: LightXmlParams) -> list[str]:
-    """Names of changed settings that one head without groups ignores."""
-    return params.changed(_OF_GROUPS, "heads")
 
 
 class LightXmlNet(nn.Module):

@@ -18,7 +18,7 @@ from labelgrove.core.arrays import CsrParts, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
-from labelgrove.data.corpus import Corpus, LabelIndex, Strings
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import FeatureParts, Features
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
@@ -213,7 +213,8 @@ class Linear(TreeSearch):
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """A cautious estimate of the peak bytes of main memory, from the size of the corpus."""
-        text_bytes = 0 if corpus.texts is None else _utf8_size(corpus.texts)
+        texts = () if corpus.texts is None else corpus.texts
+        text_bytes = texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
         terms = self._terms_per_document(corpus) * len(corpus)
         # The features of a label's documents overlap: n documents have about n^0.8 times the terms
         # of one (0.7 to 0.8 on legal, library and commit texts).
@@ -244,7 +245,3 @@ class Linear(TreeSearch):
 def _suffix(number: int) -> str:
     """What the stages and parts of a tree are called after; the first has no number."""
     return f"-{number}" if number else ""
-
-
-def _utf8_size(texts: Strings) -> int:
-    return texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))

@@ -156,7 +156,8 @@ class XRTransformer(TreeSearch, NeuralEstimator):
         if data.held_out is not None:
             seen = self._seen(descent.value.features(vectors.value, held_out=True))
             predictions = self._searched(seen, 10, mask=None, threads=threads)
-            recall = _recall(shortlists, descent.value)
+            pairs = zip(shortlists, descent.value.held_out_counts, strict=False)
+            recall = [found_share(s.held_out, c) for s, c in pairs if s.held_out is not None]
             self.report_ = self._compared(data, stages, predictions, recall)
 
     def _check(self) -> None:
@@ -323,15 +324,6 @@ class XRTransformer(TreeSearch, NeuralEstimator):
         self.rankers_ = [Ranker.from_state(parts["ranker"])]
         self.story_ = stored.config["story"]
         self.report_ = stored.config["report"] or {}
-
-
-def _recall(shortlists: Sequence[Shortlists], descent: Descent) -> list[float]:
-    """Share of the held-out documents' labels below the shortlisted nodes, level by level."""
-    return [
-        found_share(shortlist.held_out, counts)
-        for shortlist, counts in zip(shortlists, descent.held_out_counts, strict=False)
-        if shortlist.held_out is not None
-    ]
 
 
 def joined_stories(levels: Sequence[dict[str, Any]]) -> dict[str, Any]:

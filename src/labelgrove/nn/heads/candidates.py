@@ -48,12 +48,12 @@ class TreeIndex(nn.Module):
         self._tree = tree
         self.widths = tree.widths
         self._largest: list[Any] = []
-        self._starts: list[Any] = []
+        self.starts: list[Any] = []  # per level, where the children of each node above begin
         for level, parents in enumerate(tree.parents):
             starts = tree.children(level)
             self._buffer(f"parents_{level}", parents)
             self._buffer(f"starts_{level}", starts)
-            self._starts.append(starts)
+            self.starts.append(starts)
             self._largest.append(np.cumsum(np.sort(np.diff(starts))[::-1]))
         self._buffer("leaf_labels", tree.leaf_labels)
         self._buffer("leaf_positions", tree.leaf_positions)
@@ -65,10 +65,6 @@ class TreeIndex(nn.Module):
         """The parent of each node of a level."""
         return self.get_buffer(f"parents_{level}")
 
-    def starts(self, level: int) -> Any:
-        """Where the children of each node above ``level`` begin, as a NumPy array."""
-        return self._starts[level]
-
     def most_children(self, level: int, *, kept: int) -> int:
         """The most nodes of a level that ``kept`` nodes above it can have, rounded up."""
         sizes = self._largest[level]
@@ -76,7 +72,7 @@ class TreeIndex(nn.Module):
 
     def needed(self, k: int) -> list[int]:
         """Per cluster level, how many nodes to keep so that at least k labels are below them."""
-        return nodes_needed([np.diff(starts) for starts in self._starts[1:]], k)
+        return nodes_needed([np.diff(starts) for starts in self.starts[1:]], k)
 
     def bearers(self, labels: CSR) -> list[Any]:
         """Per level, the number of documents (rows of ``labels``) with a label below each node."""
@@ -130,7 +126,7 @@ class AllowedNodes:
         levels = [allowed[index.leaf_labels.cpu().numpy()]]
         self._children: list[Any] = []  # allowed ones of the nodes above each level but the first
         for level in range(len(index.widths) - 1, 0, -1):
-            counts = np.diff(offsets(levels[0])[index.starts(level)])
+            counts = np.diff(offsets(levels[0])[index.starts[level]])
             self._children.insert(0, counts)
             levels.insert(0, counts > 0)
         self.levels: list[Tensor] = [torch.from_numpy(flags).to(device) for flags in levels]

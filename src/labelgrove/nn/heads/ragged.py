@@ -48,21 +48,16 @@ class RaggedLabels(Movable):
         columns = torch.from_numpy(np.asarray(indices, np.int64))
         return cls(torch.from_numpy(pointers), columns, round_up(longest))
 
-    @property
-    def batch(self) -> int:
-        """Number of documents."""
-        return len(self.indptr) - 1
-
     def padded(self) -> Tensor:
         """Documents x width: the columns in the order of their row, then ``NO_NODE``."""
-        starts = self.indptr[:-1]
+        starts, documents = self.indptr[:-1], len(self.indptr) - 1
         rows = torch.repeat_interleave(
-            torch.arange(self.batch, device=starts.device),
+            torch.arange(documents, device=starts.device),
             self.indptr[1:] - starts,
             output_size=len(self.indices),
         )
         places = torch.arange(len(self.indices), device=starts.device) - starts[rows]
-        out = starts.new_full((self.batch, self.width), NO_NODE)
+        out = starts.new_full((documents, self.width), NO_NODE)
         out[rows, places] = self.indices
         return out
 

@@ -1,0 +1,75 @@
+"""Folders with any content and right checksums: an answer or one of our errors, nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import labelgrove
+from labelgrove import Linear
+from labelgrove.errors import DataError, LabelgroveError, ModelFormatError
+from support.forging import forge_manifest, forge_settings
+
+TESTS = Path(__file__).parent
+MODELS = TESTS / "fixtures" / "models"
+
+
+@pytest.mark.parametrize("method", ["linear", "ensemble"])
+def test_forged_folders_give_our_own_errors(method: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(MODELS / f"{method}.zip") as archive:
+        archive.extractall(tmp_path / "model")
+    script = TESTS / "support" / "forged_models.py"
+    run = subprocess.run(
+        [sys.executable, script, tmp_path / "model", "0", "80"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
+    assert "0 raw errors" in run.stdout
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    Linear().fit(["red hat", "blue lamp"], [["hats"], ["lamps"]]).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_the_damaged_part_is_named(model: Path) -> None:
+    forge_settings(model, "ranker", {"levels": None})
+    with pytest.raises(ModelFormatError, match=r"the part 'ranker' is damaged.*copy the folder"):
+        labelgrove.load(model)
+
+
+@pytest.mark.parametrize("method", [None, [], {}, 3])
+def test_a_method_that_is_no_name(model: Path, method: object) -> None:
+    forge_manifest(model, {"method": method})
+    with pytest.raises(ModelFormatError, match="method, params or metadata are missing"):
+        labelgrove.load(model)
+
+
+@pytest.mark.parametrize("name", ["features", "width"])
+@pytest.mark.parametrize("count", [2**31, 2**60, -1])
+def test_numbers_of_features_that_kernels_cannot_count(model: Path, name: str, count: int) -> None:
+    forge_settings(model, "ranker", {name: count})
+    with pytest.raises((DataError, ModelFormatError), match=r"a ranker cannot have"):
+        labelgrove.load(model)
+
+
+def test_threads_have_a_bound(model: Path) -> None:
+    with pytest.raises(LabelgroveError, match="up to 1024"):
+        labelgrove.load(model).predict(["a hat"], threads=2**31 - 1)
+    with pytest.raises(LabelgroveError, match="n_jobs: must be at least 1 and at most 1024"):
+        Linear(n_jobs=2**31 - 1).fit(["red hat", "blue lamp"], [["hats"], ["lamps"]])
+
+
+def test_the_command_refuses_too_many_threads(model: Path, call_both) -> None:
+    code, _, errors = call_both("predict", model, "-", "--threads", 2**31 - 1)
+    assert (code, "1024" in errors) == (2, True), errors

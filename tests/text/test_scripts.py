@@ -1,0 +1,111 @@
+"""Texts in scripts without spaces: noticed, read by characters, and learnt from."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelgrove import Linear, TfidfParams
+from labelgrove.core.strings import StringTable
+from labelgrove.errors import LabelgroveWarning
+from labelgrove.explaining.explain import explain
+from labelgrove.text.scripts import sampled, suited, unspaced_share
+from labelgrove.text.tfidf import Tfidf
+
+# The letters of a script, and how long its words are.
+SCRIPTS = {
+    "Chinese": (range(0x4E00, 0x5200), (1, 2)),
+    "Japanese": ([*range(0x3042, 0x3090), *range(0x4E00, 0x4F00)], (2, 4)),
+    "Thai": (range(0x0E01, 0x0E2F), (3, 6)),
+    "Khmer": (range(0x1780, 0x17B3), (3, 6)),
+}
+
+
+def documents(script: str, count: int, seed: int = 0) -> tuple[list[str], list[list[str]]]:
+    """Sentences without spaces; a third of a document's words belong to its label."""
+    letters, (short, long) = SCRIPTS[script]
+    words = np.random.default_rng(1)  # the same language for all seeds
+
+    def word() -> str:
+        return "".join(map(chr, words.choice(list(letters), words.integers(short, long + 1))))
+
+    common = [word() for _ in range(300)]
+    own = {f"label {number}": [word() for _ in range(12)] for number in range(20)}
+    draw = np.random.default_rng(seed)
+    texts, labels = [], []
+    for _ in range(count):
+        label = str(draw.choice(list(own)))
+        chosen = [*draw.choice(common, 20), *draw.choice(own[label], 10)]
+        draw.shuffle(chosen)
+        texts.append("".join(chosen[:15]) + "\u3002" + "".join(chosen[15:]))
+        labels.append([label])
+    return texts, labels
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_linear_model_learns_such_texts(script: str) -> None:
+    train, test = documents(script, 400), documents(script, 200, seed=1)
+    with pytest.warns(LabelgroveWarning, match="so the texts are read by characters"):
+        model = Linear().fit(*train)
+    assert model.score(*test) > 0.9
+    with pytest.warns(LabelgroveWarning, match="reads such a sentence as one word"):
+        by_words = Linear(tfidf=TfidfParams(analyzer="word")).fit(*train)
+    assert by_words.score(*test) < 0.3  # what all versions before did
+    assert by_words.vectorizer_.fitted_params.analyzer == "word"  # the user's choice wins
+
+
+def test_the_choice_is_saved_and_explained(tmp_path: Any) -> None:
+    texts, labels = documents("Chinese", 200)
+    model = Linear().fit(texts, labels)
+    model.save(tmp_path / "model")
+    again = Linear.load(tmp_path / "model")
+    assert again.vectorizer_.fitted_params.analyzer == "char"
+    assert again.predict(texts, k=1).ids() == model.predict(texts, k=1).ids()
+    for own in (model, again):
+        reasons = explain(own, texts[0], labels[0][0]).reasons
+        assert all(texts[0][slice(*reason.spans[0])] == reason.text for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("texts", "share"),
+    [
+        (["plain words", "12 34"], 0.0),
+        ([], 0.0),
+        (["\u6771\u4eac ab", "x"], 0.4),
+        (["\u0e01\u0e34\u0e19"], 1.0),  # a Thai word; its vowel is no letter to Python
+        (["\uac00\ub098 \ub2e4"], 0.0),  # Korean has spaces
+    ],
+)
+def test_the_share_of_letters_without_spaces(texts: list[str], share: float) -> None:
+    assert unspaced_share(texts) == share
+
+
+def test_texts_with_few_such_letters_stay_words() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Tfidf().fit(["red shoes", "blue hat"] * 9).fitted_params.analyzer == "word"
+    mixed = ["red shoes and blue hats \u6771\u4eac\u6771\u4eac"] * 3
+    with pytest.warns(LabelgroveWarning, match="some letters are in scripts without spaces"):
+        assert Tfidf().fit(mixed).fitted_params.analyzer == "word"
+
+
+def test_ngrams_that_were_set_stay() -> None:
+    assert suited("auto", (2, 4), 1.0) == ("char", (2, 4))
+    assert suited("space", (1, 1), 1.0) == ("space", (1, 1))
+    own = Tfidf(analyzer=list).fit(["\u6771\u4eac"])
+    assert own.fitted_params.analyzer == "word" and own.terms() == ["\u4eac", "\u6771"]
+
+
+def test_samples_of_any_kind_of_texts() -> None:
+    texts = [str(number) for number in range(1000)]
+    for kind in (list, tuple, StringTable.from_strings):
+        sample, all_texts = sampled(kind(texts))
+        assert (len(sample), sample[-1], list(all_texts)) == (200, "995", texts)
+    sample, all_texts = sampled(iter(texts))
+    assert (len(sample), list(all_texts)) == (200, texts)
+    assert sampled("one string") == ([], "one string")
+    assert sampled(3) == ([], 3)
+    assert sampled([1, "a"])[0] == ["a"]
