@@ -169,3 +169,12 @@ def import_pecos(folder: str) -> dict[str, Any]:
     except LabelgroveError as error:
         return {"refused": type(error).__name__}
     return {}
+
+
+def start_a_thread() -> None:
+    """Fails where no thread can start."""
+    import threading
+
+    thread = threading.Thread(target=list)
+    thread.start()
+    thread.join()
