@@ -59,19 +59,21 @@ def arena(
 
 
 @pytest.fixture
-def chosen(request: pytest.FixtureRequest) -> Callable[[Sequence[T], int, float], Iterator[T]]:
+def chosen(
+    request: pytest.FixtureRequest,
+) -> Callable[[Sequence[T], int, float | None], Iterator[T]]:
     """The attacks to try: ``few`` in the short form, in the long one as many as the time allows.
 
-    ``share`` is the part of the long form's time that this test may take.
+    ``share`` is the part of the long form's time that this test may take; None: try all.
     """
 
-    def choose(attacks: Sequence[T], few: int, share: float) -> Iterator[T]:
+    def choose(attacks: Sequence[T], few: int, share: float | None) -> Iterator[T]:
         seed = request.node.nodeid if not SECONDS else None
         order = random.Random(seed).sample(attacks, len(attacks))
         if not SECONDS:
             yield from order[:few]
             return
-        end = time.monotonic() + share * SECONDS
+        end = time.monotonic() + (float("inf") if share is None else share * SECONDS)
         for number, attack in enumerate(order):
             if time.monotonic() > end:
                 TALLY["left out for lack of time"] += len(order) - number

@@ -67,7 +67,7 @@ def test_short_writes_are_continued(
     arena: Callable[[str], Arena], chosen: Any, tally: Counter[str], name: str
 ) -> None:
     place = arena(name)
-    for at in chosen(range(1, counted(place, "short") + 1), 1, 0.05 / len(SCENARIOS)):
+    for at in chosen(range(1, counted(place, "short") + 1), 1, 0.04 / len(SCENARIOS)):
         folder = place.fresh()
         outcome = place.run(folder, harm={"kind": "short", "at": at})
         assert outcome.status == 0, outcome.stderr

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -33,7 +34,10 @@ Rounds = Callable[[float], Iterator[None]]
 Attack = Callable[..., Outcome]
 
 few = settings(
-    max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    settings.default,
+    max_examples=100 if "LABELGROVE_ATTACK" in os.environ else 8,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
 )
 
 

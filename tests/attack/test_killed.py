@@ -16,7 +16,7 @@ def test_killed_at_any_change_of_the_disk(
     arena: Callable[[str], Arena], chosen: Any, tally: Counter[str], name: str
 ) -> None:
     place = arena(name)
-    for at in chosen(range(1, len(place.calls) + 1), 2, 0.3 / len(SCENARIOS)):
+    for at in chosen(range(1, len(place.calls) + 1), 2, None):
         folder = place.fresh()
         outcome = place.run(folder, harm={"kind": "kill", "at": at})
         about = f"killed at call {at}: {place.calls[at - 1]}"
