@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -59,9 +59,7 @@ def arena(
 
 
 @pytest.fixture
-def chosen(
-    request: pytest.FixtureRequest,
-) -> Callable[[Sequence[T], int, float | None], Iterator[T]]:
+def chosen(request: pytest.FixtureRequest) -> Callable[..., Iterator[Any]]:
     """The attacks to try: ``few`` in the short form, in the long one as many as the time allows.
 
     ``share`` is the part of the long form's time that this test may take; None: try all.

@@ -24,7 +24,7 @@ def test_faults_at_any_call(
 ) -> None:
     place = arena(name)
     attacks = [(kind, at) for kind in FAULTS for at in range(1, counted(place, kind) + 1)]
-    for kind, at in chosen(attacks, 2, 0.35 / len(SCENARIOS)):
+    for kind, at in chosen(attacks, 1, 0.35 / len(SCENARIOS)):
         folder = place.fresh()
         outcome = place.run(folder, harm={"kind": kind, "at": at})
         about = f"{kind} at call {at}: {outcome.calls[at - 1 : at]}"

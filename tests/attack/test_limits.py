@@ -19,7 +19,7 @@ def test_little_memory(
     arena: Callable[[str], Arena], chosen: Any, tally: Counter[str], name: str
 ) -> None:
     place = arena(name)
-    for megabytes in chosen(MEGABYTES, 2, 0.04 / len(COMMANDS)):
+    for megabytes in chosen(MEGABYTES, 1, 0.04 / len(COMMANDS)):
         folder = place.fresh()
         outcome = place.run(folder, limits={"memory": megabytes << 20})
         about = f"{megabytes} megabytes: {outcome}"

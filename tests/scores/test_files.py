@@ -81,7 +81,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, lines: list[str], message:
     ],
 )
 def test_lines_that_are_not_lists_of_labels_and_numbers(tmp_path: Path, line: str) -> None:
-    with pytest.raises(DataError, match="line 1: (label_ids and scores|scores must|not valid)"):
+    with pytest.raises(DataError, match=r"line 1: (label_ids and scores|scores must|not valid)"):
         read_predictions(write(tmp_path / "p", line, line), CORPUS)
 
 
