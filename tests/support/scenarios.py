@@ -12,14 +12,18 @@ from support import tasks
 from support.zygote import Outcome, Zygote
 
 RUN = "model.run"
+# What the user named, or is told about: a run folder and a study are named after the output.
+KNOWN = ("model", "answers.jsonl", "tuned.toml")
+PRIVATE = (".labelgrove-tmp-", ".partial", ".tmp", "Traceback")
+FAULTS = ("full", "no space once", "broken", "broken sync")
 
 
 @dataclass(frozen=True)
 class Scenario:
     """A command line and the path that it writes.
 
-    ``over`` are models or files of the command ``old`` that are there before it starts. ``again``
-    are flags for the case that the command finds its own finished result.
+    ``old`` is a command whose result is there before. ``again`` are flags for the case that the
+    command finds its own finished result. A study continues with other trials, so not ``same_bits``.
     """
 
     command: list[str]
@@ -104,6 +108,32 @@ class Arena:
         if self.scenario.same_bits:
             for name in names(self.after):
                 assert content(folder / name) == content(self.after / name), name
+
+    def counted(self, kind: str) -> int:
+        """How many of the calls can meet this fault."""
+        names = [name for name, _ in self.calls]
+        if kind == "broken sync":
+            return names.count("fsync")
+        if kind == "short":
+            return names.count("write")
+        if kind == "broken":
+            return len(names)
+        return sum(name not in ("rmdir", "unlink", "remove") for name in names)
+
+    def check_refused(self, folder: Path, outcome: Outcome) -> None:
+        """The command failed as it should, or without harm; afterwards it works."""
+        assert not any(word in outcome.stderr for word in PRIVATE)
+        if outcome.status == 0:  # the call did not matter: a note, or something to delete
+            assert self.check_whole(folder)
+        else:
+            assert outcome.status == 1
+            assert outcome.facts["error"] == "StorageError"
+            message = outcome.stderr.strip().splitlines()[-1]
+            assert message.startswith("error: ")
+            assert any(name in message for name in KNOWN)
+            assert "No space left on device" in message or "Input/output error" in message
+            self.check_whole(folder)
+        self.check_continues(folder)
 
 
 def done(outcome: Outcome) -> None:

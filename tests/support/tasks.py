@@ -6,12 +6,14 @@ import contextlib
 import io
 import json
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from labelgrove import cli
 from labelgrove.errors import LabelgroveError
 
+MODELS = Path(__file__).parent.parent / "fixtures" / "models"
 last_error: str | None = None
 
 
@@ -72,7 +74,16 @@ TRAIN = ["train", "train.jsonl", "--dev", "dev.jsonl", "--no-estimate", "--out"]
 TUNE = ["tune", "train.jsonl", "--dev", "dev.jsonl", "--trials", "2", "--out", "tuned.toml"]
 
 
+def unpack_neural(folder: Path) -> None:
+    """A tiny trained network, as the folder neural."""
+    with zipfile.ZipFile(MODELS / "lightxml.zip") as archive:
+        archive.extractall(folder / "neural")
+
+
 def commands(flavour: str) -> list[list[str]]:
+    if flavour == "neural":
+        unpack_neural(Path())
+        return [["export", "neural", "--output", "warm"]]
     write_corpora(Path())
     return [
         [*TRAIN, "warm"],
