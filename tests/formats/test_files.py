@@ -138,7 +138,7 @@ def test_links_are_followed_and_pipes_written_in_place(tmp_path):
 def test_writing_needs_a_known_format_and_a_folder(tmp_path):
     with pytest.raises(ConfigError, match="set format"):
         write_corpus([], tmp_path / "a.docx")
-    with pytest.raises(DataError, match="cannot be written"):
+    with pytest.raises(StorageError, match="cannot be written"):
         write_corpus([], tmp_path / "no" / "a.jsonl")
     with pytest.raises(DataError, match="features"):
         write_corpus([Document("x", [])], tmp_path / "a", format="xc")

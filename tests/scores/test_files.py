@@ -67,3 +67,25 @@ def test_without_scores_the_order_counts(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_predictions(write(tmp_path / "p", *lines), CORPUS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"labels": ["a"], "scores": 5}',
+        '{"labels": ["a"], "scores": "1"}',
+        '{"labels": ["a"], "scores": {}}',
+        '{"labels": ["a"], "scores": [1' + "0" * 400 + "]}",
+        '{"labels": ["a"], "label_ids": 3}',
+        '{"labels": ' + "[" * 5000 + "]" * 5000 + "}",
+    ],
+)
+def test_lines_that_are_not_lists_of_labels_and_numbers(tmp_path: Path, line: str) -> None:
+    with pytest.raises(DataError, match=r"line 1: (label_ids and scores|scores must|not valid)"):
+        read_predictions(write(tmp_path / "p", line, line), CORPUS)
+
+
+def test_scores_of_a_repeated_label_are_not_added_up(tmp_path: Path) -> None:
+    line = '{"labels": ["a", "c", "a"], "scores": [0.4, 0.6, 0.4]}'
+    with pytest.raises(DataError, match="line 1: label 'a' occurs twice"):
+        read_predictions(write(tmp_path / "p", line, line), CORPUS)

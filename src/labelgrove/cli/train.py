@@ -6,7 +6,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from typer import Option
 
 from labelgrove.cli import common, options
 from labelgrove.cli.evaluate import METRICS, TimedEvaluation, evaluate_model
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.errors import ConfigError, DataError, StorageError, UnsupportedError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -185,10 +185,11 @@ def _training_run(
             costly = any(stage.name.startswith("network") for stage in status.stages)
             refused = isinstance(error, ConfigError)
             worth_resuming = bool(status.checkpoints or costly or (status.stages and not refused))
-            if kept is None and not worth_resuming:
-                run.remove()
-            else:
-                run.log({"kind": "run_failed", "why": str(error) or type(error).__name__})
+            with suppress(StorageError):  # say first what went wrong first
+                if kept is None and not worth_resuming:
+                    run.remove()
+                else:
+                    run.log({"kind": "run_failed", "why": str(error) or type(error).__name__})
             if not isinstance(error, KeyboardInterrupt):
                 raise
             typer.echo(f"Interrupted. {_how_to_continue(path, status)}", err=True)

@@ -19,7 +19,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from labelgrove.errors import ConfigError, LabelgroveError, StorageError
+from labelgrove.core.storing import storing
+from labelgrove.errors import ConfigError, StorageError
 
 if sys.platform != "win32":
     import fcntl
@@ -41,21 +42,15 @@ def write_folder(path: str | Path, write: Callable[[Path], None], *, replace: bo
         raise ConfigError(f"{path}: exists already; choose another folder or pass overwrite=True")
     temporary = _temporary(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.mkdir()
-        with _locked(temporary):
-            write(temporary)
-            for folder, _, _ in os.walk(temporary):
-                sync(Path(folder))
-            _move_into_place(temporary, target, replace=replace)
-            sync(target.parent)
-    except LabelgroveError:
-        raise
-    except OSError as error:
-        if error.errno is None:  # such as a server's answer to a download
-            raise
-        # The system's message names no file, or the temporary one.
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        with storing(path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            temporary.mkdir()
+            with _locked(temporary):
+                write(temporary)
+                for folder, _, _ in os.walk(temporary):
+                    sync(Path(folder))
+                _move_into_place(temporary, target, replace=replace)
+                sync(target.parent)
     finally:
         # After an exchange, the temporary name is that of the replaced folder.
         shutil.rmtree(temporary, ignore_errors=True)
@@ -68,7 +63,8 @@ def remove_folder(path: Path) -> None:
         path.rename(temporary)
     except OSError:  # Windows, while a file in it is open
         temporary = path
-    shutil.rmtree(temporary)
+    with storing(path, "deleted"):
+        shutil.rmtree(temporary)
 
 
 def _temporary(target: Path) -> Path:
@@ -111,14 +107,31 @@ def leftovers(target: Path, mark: str = _TEMPORARY) -> list[Path]:
 
 def write_file(path: Path, content: bytes, *, exclusive: bool = True) -> None:
     """Writes a small file and syncs it to disk; without ``exclusive``, replaces it in one step."""
-    goal = path if exclusive else path.with_name(f".{path.name}.tmp")
-    with goal.open("xb" if exclusive else "wb") as file:
+    if exclusive:
+        _write_synced(path, content, "xb")
+        return
+    goal = unfinished(path)
+    try:
+        with storing(path):
+            _write_synced(goal, content, "wb")
+            goal.replace(path)
+            sync(path.parent)
+    except StorageError:
+        with contextlib.suppress(OSError):
+            goal.unlink()
+        raise
+
+
+def _write_synced(path: Path, content: bytes, mode: str) -> None:
+    with path.open(mode) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    if not exclusive:
-        goal.replace(path)
-        sync(path.parent)
+
+
+def unfinished(file: Path) -> Path:
+    """Where :func:`write_file` writes what replaces ``file``."""
+    return file.with_name(f".{file.name}.tmp")
 
 
 def sync(folder: Path) -> None:

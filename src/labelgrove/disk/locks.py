@@ -49,10 +49,11 @@ class FileLock:
         self._close()
 
     def _note(self, holder: dict[str, Any] | None) -> None:
-        os.ftruncate(self._descriptor, 0)
-        if holder is not None:
-            os.lseek(self._descriptor, 0, os.SEEK_SET)
-            os.write(self._descriptor, json.dumps(holder).encode())
+        with contextlib.suppress(OSError):  # the lock works without a note
+            os.ftruncate(self._descriptor, 0)
+            if holder is not None:
+                os.lseek(self._descriptor, 0, os.SEEK_SET)
+                os.write(self._descriptor, json.dumps(holder).encode())
 
 
 def _try_lock(descriptor: int) -> bool:

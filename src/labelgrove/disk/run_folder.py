@@ -25,8 +25,15 @@ from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Event, JsonlLog
 from labelgrove.core.part import Part
 from labelgrove.core.processes import is_first_process
+from labelgrove.core.storing import storing
 from labelgrove.core.versions import VERSION
-from labelgrove.disk.atomic import clean_up, clean_up_inside, remove_folder, write_file
+from labelgrove.disk.atomic import (
+    clean_up,
+    clean_up_inside,
+    remove_folder,
+    unfinished,
+    write_file,
+)
 from labelgrove.disk.bundle import FORMAT_VERSION, read_bundle, read_manifest, write_bundle
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.locks import FileLock
@@ -68,12 +75,14 @@ class RunFolder:
         if self._writes:
             clean_up(self.path)  # what a killed process had begun to delete
         _check_usable(self.path)
-        self.path.mkdir(parents=True, exist_ok=True)
+        with storing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
         if not self._writes:
             return
         self._log = JsonlLog(self.path / _LOG)
         try:
-            self._lock = FileLock(self.path / _LOCK)
+            with storing(self.path):
+                self._lock = FileLock(self.path / _LOCK)
             try:
                 if not self._lock.taken:
                     raise ConfigError(f"{path}: is in use by {_who(self._lock.previous)}")
@@ -81,7 +90,9 @@ class RunFolder:
             except BaseException:
                 self._lock.release()
                 raise
-        except FileNotFoundError as error:
+        except OSError as error:
+            if self.path.exists() and not isinstance(error, FileNotFoundError):
+                raise
             raise ConfigError(
                 f"{path}: another process that trained here has just ended and deleted this "
                 "folder; run the command again if its model is not the one you want"
@@ -150,10 +161,11 @@ class RunFolder:
         """Appends an event to ``log.jsonl``; this method can be a callback."""
         if not self._writes:
             return
-        if isinstance(event, Event):
-            self._log(event)
-        else:
-            jsonio.append_line(self._log.path, {"time": time.time(), **event})
+        with storing(self.path):
+            if isinstance(event, Event):
+                self._log(event)
+            else:
+                jsonio.append_line(self._log.path, {"time": time.time(), **event})
 
     def status(self) -> RunStatus:
         """The content of the folder; see :func:`run_status`."""
@@ -286,7 +298,7 @@ def _check_usable(folder: Path) -> None:
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is a file; choose a folder for the run")
     names = {p.name for p in folder.iterdir()}
-    if _RUN not in names and names - {_LOCK, f".{_RUN}.tmp"}:
+    if _RUN not in names and names - {_LOCK, unfinished(Path(_RUN)).name}:
         raise ConfigError(
             f"{folder}: has other files and is not a run folder; choose a new or empty folder"
         )

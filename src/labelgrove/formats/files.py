@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 from labelgrove.core.nfc import nfc
-from labelgrove.errors import ConfigError, DataError, MissingExtraError, StorageError
+from labelgrove.core.storing import storing
+from labelgrove.errors import ConfigError, DataError, MissingExtraError
 from labelgrove.formats.documents import BadLine, ReadOptions, ReadReport
 
 if sys.platform != "win32":
@@ -267,22 +268,23 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     for abandoned in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
         _remove_abandoned(abandoned)
     unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-    try:
+    with storing(path):
         raw = unfinished.open("xb")
-    except OSError as error:
-        raise DataError(f"cannot be written: {error.strerror}", file=target) from error
     try:
         _lock(raw)
         with raw, _compressed(raw, target) as stream:
             yield stream
-        # Opened again, because a compressor may have closed the file.
-        with unfinished.open("r+b") as written:
-            os.fsync(written.fileno())
-        unfinished.replace(target)
+        with storing(path):
+            # Opened again, because a compressor may have closed the file.
+            with unfinished.open("r+b") as written:
+                os.fsync(written.fileno())
+            unfinished.replace(target)
     except BaseException as error:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
         if isinstance(error, OSError) and error.filename is None:  # a full disk names no file
-            raise StorageError(f"{target}: cannot be written: {error.strerror}") from error
+            with storing(path):
+                raise
         raise
 
 

@@ -52,10 +52,18 @@ def read_predictions(path: str | Path, corpus: Corpus) -> Predictions:
     known = len(corpus.index)
     for position in order:
         _, labels, scores = rows[position]
+        seen: set[int] = set()
         for label, score in zip(labels, scores, strict=True):
             column = corpus.index.get(label)
             if column is None:
                 column = strangers.setdefault(label, known + len(strangers))
+            if column in seen:  # SciPy would add the scores up
+                raise DataError(
+                    f"label {label!r} occurs twice; write label_ids if labels share a name",
+                    file=path,
+                    line=position + 1,
+                )
+            seen.add(column)
             indices.append(column)
             data.append(score)
         indptr.append(len(indices))
@@ -72,19 +80,23 @@ def _rows(path: str | Path) -> Iterator[tuple[str | None, list[str], list[float]
     for number, line in lines(path):
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"not valid JSON ({error})", file=path, line=number) from None
         if not isinstance(row, Mapping) or not isinstance(row.get("labels"), list):
             raise DataError('needs "labels": [...]', file=path, line=number)
-        labels = [str(label) for label in row.get("label_ids", row["labels"])]
-        scores = row.get("scores") or [-float(rank) for rank in range(len(labels))]
+        label_ids = row.get("label_ids") or row["labels"]
+        scores = row.get("scores")
+        if not isinstance(label_ids, list) or not isinstance(scores, list | None):
+            raise DataError("label_ids and scores must be lists", file=path, line=number)
+        labels = [str(label) for label in label_ids]
+        scores = scores or [-float(rank) for rank in range(len(labels))]
         if len(scores) != len(labels):
             raise DataError(
                 f"{len(labels)} labels but {len(scores)} scores", file=path, line=number
             )
         try:
             numbers = [float(score) for score in scores]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise DataError("scores must be numbers", file=path, line=number) from None
         row_id = row.get("id")
         yield None if row_id is None else str(row_id), labels, numbers

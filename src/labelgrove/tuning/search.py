@@ -21,11 +21,12 @@ from typing import Any
 
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.storing import storing
 from labelgrove.core.strings import StringTable
 from labelgrove.core.versions import VERSION
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import hold_out
-from labelgrove.disk.atomic import write_file
+from labelgrove.disk.atomic import unfinished, write_file
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
@@ -163,7 +164,10 @@ def _open_folder(place: Path, identity: Mapping[str, Any]) -> None:
             f"{place}: contains a study that differs in {' and '.join(differences)}; choose "
             "another folder (--study or --out), or delete this one"
         )
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+    # A killed process may have left a folder with nothing but the beginning of that file.
+    begun = {unfinished(file).name}
+    if place.exists() and (not place.is_dir() or {p.name for p in place.iterdir()} - begun):
         raise ConfigError(f"{place}: exists and is not a study; choose another folder")
-    place.mkdir(parents=True, exist_ok=True)
+    with storing(place):
+        place.mkdir(parents=True, exist_ok=True)
     write_file(file, jsonio.dump(identity), exclusive=False)

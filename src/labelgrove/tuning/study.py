@@ -18,9 +18,10 @@ from labelgrove.core.callbacks import Reporter
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.run_folder import RunFolder, run_status
-from labelgrove.errors import ConfigError, DataError, LabelgroveError
+from labelgrove.errors import ConfigError, DataError, LabelgroveError, StorageError
 from labelgrove.methods import create
 from labelgrove.model.interface import Model
+from labelgrove.tuning.journal import open_journal
 from labelgrove.tuning.result import Trial, Tuned
 from labelgrove.tuning.space import Choice, Space, laid_over, value_of
 
@@ -52,11 +53,9 @@ class Study:
             rng = np.random.default_rng([self.seed, 1])
             few = np.sort(rng.permutation(len(corpus))[: len(corpus) // HALVING_SHARE])
             self.parts = [corpus.take(few), corpus]
-        backend = optuna.storages.journal.JournalFileBackend(str(self.place / "journal.log"))
-        storage = optuna.storages.JournalStorage(backend)
         self.study = optuna.create_study(
             study_name="labelgrove",
-            storage=storage,
+            storage=open_journal(optuna, self.place / "journal.log"),
             direction="maximize",
             load_if_exists=True,
             pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=2),
@@ -258,8 +257,9 @@ class Study:
 def _is_about_settings(error: Exception) -> bool:
     """Whether other settings may work: these were refused or did not fit into memory."""
     # torch's error is checked by name, because linear methods must not import torch.
-    out_of_memory = type(error).__name__ == "OutOfMemoryError"
-    return out_of_memory or isinstance(error, (LabelgroveError, MemoryError))
+    if type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, (LabelgroveError, MemoryError)) and not isinstance(error, StorageError)
 
 
 def _name(value: Any) -> Any:

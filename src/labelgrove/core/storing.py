@@ -1,0 +1,25 @@
+"""Errors of the disk, told about the path that the user knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from labelgrove.errors import LabelgroveError, StorageError
+
+
+@contextmanager
+def storing(path: str | Path, verb: str = "written") -> Iterator[None]:
+    """Errors of the disk inside become a StorageError about ``path``.
+
+    The system's own messages name no file, or a temporary one.
+    """
+    try:
+        yield
+    except LabelgroveError:
+        raise
+    except OSError as error:
+        if error.errno is None:  # such as a server's answer to a download
+            raise
+        raise StorageError(f"{path}: cannot be {verb}: {error.strerror}") from error

@@ -1,0 +1,101 @@
+"""The short form of the attacks, and the long one: LABELGROVE_ATTACK is its length in seconds."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from support import tasks
+from support.scenarios import BASE, SCENARIOS, Arena, done
+from support.zygote import Zygote
+
+T = TypeVar("T")
+SECONDS = float(os.environ.get("LABELGROVE_ATTACK", "0"))
+TALLY: Counter[str] = Counter()
+
+
+@pytest.fixture(scope="session")
+def tally() -> Counter[str]:
+    """How often each kind of attack was tried; the long form prints it."""
+    return TALLY
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    with Zygote() as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def base(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with small corpora and a trained model."""
+    folder = tmp_path_factory.mktemp("base")
+    tasks.write_corpora(folder)
+    done(zygote("command", *BASE, folder=str(folder)))
+    (folder / "model").rename(folder / "base")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def arena(
+    zygote: Zygote, base: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Arena]:
+    arenas: dict[str, Arena] = {}
+
+    def build(name: str) -> Arena:
+        if name not in arenas:
+            folder = tmp_path_factory.mktemp("arena")
+            arenas[name] = Arena.build(SCENARIOS[name], zygote, base, folder)
+        return arenas[name]
+
+    return build
+
+
+@pytest.fixture
+def chosen(request: pytest.FixtureRequest) -> Callable[..., Iterator[Any]]:
+    """The attacks to try: ``few`` in the short form, in the long one as many as the time allows.
+
+    ``share`` is the part of the long form's time that this test may take; None: try all.
+    """
+
+    def choose(attacks: Sequence[T], few: int, share: float | None) -> Iterator[T]:
+        seed = request.node.nodeid if not SECONDS else None
+        order = random.Random(seed).sample(attacks, len(attacks))
+        if not SECONDS:
+            yield from order[:few]
+            return
+        end = time.monotonic() + (float("inf") if share is None else share * SECONDS)
+        for number, attack in enumerate(order):
+            if time.monotonic() > end:
+                TALLY["left out for lack of time"] += len(order) - number
+                return
+            yield attack
+
+    return choose
+
+
+@pytest.fixture
+def rounds() -> Callable[[float], Iterator[None]]:
+    """Once in the short form; in the long one again until its share of the time is used up."""
+
+    def repeat(share: float) -> Iterator[None]:
+        end = time.monotonic() + share * SECONDS
+        yield
+        while time.monotonic() < end:
+            yield
+
+    return repeat
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if SECONDS and TALLY:
+        terminalreporter.section("attacks")
+        for kind, number in sorted(TALLY.items()):
+            terminalreporter.line(f"{number:9,} {kind}")

@@ -1,0 +1,48 @@
+"""Killed and failing exports. A try takes seconds, so only the long form makes them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import tasks
+from support.scenarios import FAULTS, Arena, Scenario
+from support.zygote import Zygote
+
+pytestmark = pytest.mark.skipif(
+    "LABELGROVE_ATTACK" not in os.environ, reason="`make attack` tries exports"
+)
+EXPORT = Scenario(["export", "neural", "--output", "model"], "model", again=("--force",))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    pytest.importorskip("onnxscript")
+    base: Path = tmp_path_factory.mktemp("neural")
+    tasks.unpack_neural(base)
+    with Zygote("neural") as zygote:
+        yield Arena.build(EXPORT, zygote, base, tmp_path_factory.mktemp("arena"))
+
+
+def test_kills_and_faults(place: Arena, chosen: Any, tally: Counter[str]) -> None:
+    attacks = [("kill", at) for at in range(1, len(place.calls) + 1)]
+    attacks += [(kind, at) for kind in FAULTS for at in range(1, place.counted(kind) + 1)]
+    for kind, at in chosen(attacks, 0, 0.06):
+        folder = place.fresh()
+        outcome = place.run(folder, harm={"kind": kind, "at": at})
+        about = f"{kind} at call {at}: {outcome.calls[at - 1 : at]}\n{outcome.stderr}"
+        try:
+            if kind == "kill":
+                assert outcome.status == -9
+                place.check_whole(folder)
+                place.check_continues(folder)
+            else:
+                place.check_refused(folder, outcome)
+        except AssertionError as error:
+            raise AssertionError(about) from error
+        tally["kills of export" if kind == "kill" else f"disk {kind}"] += 1

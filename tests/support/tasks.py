@@ -1,0 +1,191 @@
+"""What the children of support.zygote do. A task returns facts, or ends as the user sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from labelgrove import cli
+from labelgrove.errors import LabelgroveError
+
+MODELS = Path(__file__).parent.parent / "fixtures" / "models"
+last_error: str | None = None
+
+
+def command(*arguments: str) -> None:
+    """The command line, as the user calls it."""
+    global last_error
+    real = cli.app
+
+    def app() -> None:
+        global last_error
+        try:
+            real()
+        except Exception as error:
+            last_error = type(error).__name__
+            raise
+
+    cli.app = app  # type: ignore[assignment]
+    sys.argv = ["labelgrove", *arguments]
+    cli.main()
+
+
+def import_everything(flavour: str) -> None:
+    """Runs each command once, here: most imports are inside functions."""
+    for command_line in commands(flavour):
+        sys.argv = ["labelgrove", *command_line]
+        with contextlib.redirect_stderr(io.TextIOWrapper(io.BytesIO())) as stderr:
+            try:
+                cli.main()
+            except SystemExit as end:
+                stderr.seek(0)
+                assert not end.code, stderr.read()
+
+
+DOCUMENTS = [
+    ("red running shoes", ["shoes", "red", "sport"]),
+    ("blue running shoes for men", ["shoes", "blue", "sport"]),
+    ("a warm red hat", ["hats", "red", "winter"]),
+    ("a blue winter hat", ["hats", "blue", "winter"]),
+    ("green gloves for the winter", ["gloves", "green", "winter"]),
+    ("red gloves", ["gloves", "red"]),
+    ("green sport hat", ["hats", "green", "sport"]),
+    ("a green coat", ["coats", "green"]),
+]
+
+
+def write_corpora(folder: Path) -> None:
+    """train.jsonl, dev.jsonl, new.jsonl (with a new label) and texts.txt."""
+    rows = [
+        {"text": f"{text} {n}", "labels": labels} for n in range(5) for text, labels in DOCUMENTS
+    ]
+    new = [{"text": f"yellow scarf {n}", "labels": ["scarves", "winter"]} for n in range(4)]
+    for name, part in (("train", rows[:32]), ("dev", rows[16:]), ("new", new)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
+    (folder / "texts.txt").write_text("".join(f"{row['text']}\n" for row in rows))
+
+
+TRAIN = ["train", "train.jsonl", "--dev", "dev.jsonl", "--no-estimate", "--out"]
+TUNE = ["tune", "train.jsonl", "--dev", "dev.jsonl", "--trials", "2", "--out", "tuned.toml"]
+
+
+def unpack_neural(folder: Path) -> None:
+    """A tiny trained network, as the folder neural."""
+    with zipfile.ZipFile(MODELS / "lightxml.zip") as archive:
+        archive.extractall(folder / "neural")
+
+
+def commands(flavour: str) -> list[list[str]]:
+    if flavour == "neural":
+        unpack_neural(Path())
+        return [["export", "neural", "--output", "warm"]]
+    write_corpora(Path())
+    return [
+        [*TRAIN, "warm"],
+        ["update", "warm", "--data", "new.jsonl", "--corpus", "train.jsonl", "--out", "more"],
+        ["calibrate", "warm", "--data", "dev.jsonl"],
+        ["predict", "warm", "texts.txt", "--out", "warm.jsonl.gz"],
+        TUNE,
+    ]
+
+
+def use_model(folder: str) -> dict[str, Any]:
+    """Loads a model folder and asks it, as strangers' models are used."""
+    import labelgrove
+    from labelgrove.explaining.explain import explain_best
+
+    try:
+        model = labelgrove.load(folder)
+        texts = ["red hat", "", "nothing known", "x " * 50]
+        for request in ({}, {"raw": True}, {"min_score": "auto"}, {"allow": ["red", "hats"]}):
+            with contextlib.suppress(LabelgroveError):
+                model.predict(texts, k=3, threads=1, **request).names()
+        explain_best(model, "red hat", k=1)
+        cli.info.info(Path(folder))
+    except LabelgroveError as error:
+        return {"refused": type(error).__name__}
+    return {}
+
+
+def read_file(path: str, format: str) -> dict[str, Any]:
+    """Reads a file or folder as a corpus, in every way that there is."""
+    from labelgrove.formats import ReadOptions, detect_format, iter_documents, read_corpus
+
+    refused = 0
+    for skip_bad in (False, True):
+        options = ReadOptions(format=format, skip_bad=skip_bad)
+        for read in (read_corpus, _all_documents(iter_documents)):
+            try:
+                read(path, options=options)
+            except LabelgroveError:
+                refused += 1
+    with contextlib.suppress(LabelgroveError):
+        detect_format(path)
+    return {"refused": refused == 4}
+
+
+def _all_documents(iterate: Any) -> Any:
+    return lambda path, options: list(iterate(path, options=options))
+
+
+def read_label_file(path: str) -> dict[str, Any]:
+    """Reads label tables, pairs, groups and trees."""
+    from labelgrove.data.corpus import LabelIndex
+    from labelgrove.formats import read_filter_pairs, read_label_table
+    from labelgrove.labels.given_trees import read_label_groups, read_label_tree
+
+    index = LabelIndex(["red", "blue", "hats", "shoes"])
+    for read in (
+        read_label_table,
+        read_filter_pairs,
+        lambda path: read_label_groups(path, index),
+        lambda path: read_label_tree(path, index),
+    ):
+        with contextlib.suppress(LabelgroveError):
+            read(path)
+    return {}
+
+
+def evaluate_file(path: str, corpus: str) -> dict[str, Any]:
+    """Measures a predictions file."""
+    from labelgrove.formats import read_corpus
+    from labelgrove.metrics import evaluate
+    from labelgrove.scores.files import read_predictions
+
+    documents = read_corpus(corpus)
+    try:
+        predictions = read_predictions(path, documents)
+        documents = documents.reindex(predictions.index)
+        evaluate(predictions, documents.labels, unknown=documents.unknown, metrics=["P@1", "R@5"])
+    except LabelgroveError as error:
+        return {"refused": type(error).__name__}
+    return {}
+
+
+def import_pecos(folder: str) -> dict[str, Any]:
+    """Reads a PECOS model and searches it."""
+    import numpy as np
+
+    from labelgrove.importers.pecos import read_pecos_ranker
+
+    try:
+        ranker, params = read_pecos_ranker(folder)
+        rows = np.ones((2, ranker.features), np.float32)
+        ranker.search(rows, k=3, params=params)
+    except LabelgroveError as error:
+        return {"refused": type(error).__name__}
+    return {}
+
+
+def start_a_thread() -> None:
+    """Fails where no thread can start."""
+    import threading
+
+    thread = threading.Thread(target=list)
+    thread.start()
+    thread.join()
