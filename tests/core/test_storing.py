@@ -12,9 +12,15 @@ def test_the_path_of_the_user_replaces_the_temporary_one():
     message = r"^model: cannot be written: No space left on device$"
     with pytest.raises(StorageError, match=message), storing("model"):
         raise OSError(errno.ENOSPC, "No space left on device", "/x/.model.tmp")
-    message = r"^run: cannot be deleted: cut$"
+    message = r"^run: cannot be deleted: broken$"
     with pytest.raises(StorageError, match=message), storing("run", "deleted"):
-        raise OSError("cut")
+        raise OSError(errno.EIO, "broken")
+
+
+def test_errors_that_are_not_the_disks_pass():
+    with pytest.raises(OSError, match="404") as caught, storing("model"):
+        raise OSError("404")  # as HTTP libraries raise it
+    assert not isinstance(caught.value, StorageError)
 
 
 def test_our_own_errors_pass():
