@@ -19,7 +19,7 @@ import pytest
 from rich.console import Console
 
 from labelgrove.core import callbacks
-from labelgrove.core.callbacks import Event, JsonlLog, Reporter, RichProgress
+from labelgrove.core.callbacks import Event, JsonlLog, Reporter, RichProgress, Timing
 
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
@@ -255,3 +255,16 @@ def test_other_processes_of_a_distributed_run_are_silent(monkeypatch: pytest.Mon
 
     assert written("1") == ""
     assert "x" in written("0")
+
+
+def test_a_stage_counts_as_computed_unless_it_says_otherwise() -> None:
+    assert not Timing().reused
+    reporter = Reporter([])
+    with reporter.stage("a"):
+        pass
+    with reporter.stage("b") as stage:
+        stage.reused = True
+    assert {name: timing.reused for name, timing in reporter.timings.items()} == {
+        "a": False,
+        "b": True,
+    }

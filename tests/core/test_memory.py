@@ -14,8 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelgrove.core import memory
-from labelgrove.core.memory import available_memory, format_size, parse_size, require
-from labelgrove.errors import ConfigError, ResourceError
+from labelgrove.core.memory import (
+    available_memory,
+    check_announced,
+    format_size,
+    parse_size,
+    require,
+)
+from labelgrove.errors import ConfigError, DataError, ResourceError
 
 
 @pytest.mark.parametrize(
@@ -128,3 +134,21 @@ def test_limits_of_old_control_groups_count(tmp_path: Path) -> None:
     files = {"memory.limit_in_bytes": "1000", "memory.usage_in_bytes": "400"}
     group(tmp_path / "fs/memory", files)
     assert memory._left_in_container(tmp_path / "fs", member) == 600
+
+
+def test_announcements_are_compared_with_the_file_and_with_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check_announced(1 << 24, 10, "columns", file="a.txt")  # harmless, however small the file
+    with pytest.raises(DataError, match=r"a\.txt: announces 16,777,217 columns.* only 10 bytes"):
+        check_announced((1 << 24) + 1, 10, "columns", file="a.txt")
+    asked: list[int] = []
+    monkeypatch.setattr(memory, "require", lambda budget, size, what: asked.append(size))
+    check_announced(1000, 10_000, "rows", file="a.txt", harmless=1000)
+    assert asked == []  # too few to ask for memory
+    check_announced(1001, 10_000, "rows", file="a.txt", harmless=1000)
+    assert asked == [8008]
+
+
+def test_the_peak_is_a_size() -> None:
+    assert memory.peak_rss() > 1 << 20

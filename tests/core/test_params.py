@@ -306,3 +306,10 @@ def test_missing_files_are_refused_by_name(tmp_path: Path) -> None:
         read_toml(tmp_path / "nothing.toml")
     with pytest.raises(ConfigError, match="cannot read config file"):
         read_toml(tmp_path)
+
+
+def test_changes_are_named_by_their_path() -> None:
+    params = RankerParams(C=2.0)
+    assert params.changed(["C", "bias"], "ranker") == ["ranker.C"]
+    assert params.changed(["bias"]) == []
+    assert RankerParams(max_iter=1000).validate().max_iter == 1000  # the bound is allowed

@@ -271,3 +271,10 @@ def test_an_index_finds_labels_in_any_spelling() -> None:
     assert (both.column(DECOMPOSED), both.column(COMPOSED)) == (0, 1)
     _, unknown = LabelIndex(["x"]).encode([[DECOMPOSED, COMPOSED]])
     assert unknown.tolist() == [1]
+
+
+def test_groups_are_added_and_names_stay() -> None:
+    index = LabelIndex(["1", "2"], names=["cats", "dogs"], groups={"a": [0]})
+    more = index.with_groups({"b": [1]})
+    assert (list(more.names), sorted(more.groups)) == (["cats", "dogs"], ["a", "b"])
+    assert list(LabelIndex("xy").with_groups({"b": [1]}).names) == ["x", "y"]

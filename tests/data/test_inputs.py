@@ -81,3 +81,8 @@ def test_other_documents_are_refused(documents: object, message: str) -> None:
     assert checked_inputs(iter(("a", "b"))) == ["a", "b"]
     with pytest.raises(DataError, match=message):
         checked_inputs(documents)
+
+
+def test_some_labelled_documents_stay_to_learn_from() -> None:
+    corpus = Corpus.from_lists(["x"] * 10, [["a"]] * 5 + [[]] * 5)
+    assert hold_out(corpus, 0.5, 0)[1] is None  # five to hold out, and only five with labels
