@@ -1,4 +1,4 @@
-"""Killed and failing exports. A try takes seconds, so only the long form makes them."""
+"""Killed and failing exports, with a stand-in for the graph; they need torch: long form only."""
 
 from __future__ import annotations
 

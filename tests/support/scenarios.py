@@ -23,8 +23,7 @@ class Scenario:
     """A command line and the path that it writes.
 
     ``old`` is a command whose result is there before. ``again`` are flags for the case that the
-    command finds its own finished result. A study continues with other trials, so it is not
-    ``same_bits``.
+    command finds its own finished result. Studies continue with other trials, not ``same_bits``.
     """
 
     command: list[str]

@@ -6,11 +6,14 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from labelgrove.cli import common, options
+
+if TYPE_CHECKING:
+    from labelgrove.disk.model_folder import StoredModel
 
 CORE = ("numpy", "scipy", "scikit-learn", "tomli-w", "typer", "rich")
 EXTRAS = {
@@ -34,30 +37,11 @@ def info(
     """
     from labelgrove.core.memory import format_size
     from labelgrove.core.params import to_toml
-    from labelgrove.disk.model_folder import load_model, model_size
+    from labelgrove.disk.model_folder import load_model, reading_parts
 
     stored = load_model(model, verify="full" if verify else "auto")
-    facts: dict[str, Any] = {
-        "path": str(model),
-        "method": stored.method,
-        "labels": len(stored.parts["labels"].arrays["ids.offsets"]) - 1,
-        "training_documents": stored.parts["training"].config["documents"],
-        "bytes": model_size(model),
-        "created": stored.manifest.get("created"),
-        "versions": stored.manifest.get("versions"),
-        "verified": verify,
-    }
-    if "runtime" in stored.metadata:
-        facts |= {name: stored.metadata[name] for name in ("runtime", "precision")}
-    if "ensemble" in stored.parts:
-        config = stored.parts["ensemble"].config
-        facts["members"] = ", ".join(member["method"] for member in stored.params["members"])
-        facts |= {"rule": config["rule"], "weights": config["weights"]}
-    if "calibration" in stored.parts:
-        config = stored.parts["calibration"].config
-        facts["calibration"] = config["kind"]
-        facts["calibration_error"] = config["report"]["after"]["ece"]
-        facts["threshold"] = config["threshold"]
+    with reading_parts(model):
+        facts, settings = _facts(stored) | {"verified": verify}, to_toml(stored.params)
     if as_json:
         common.print_json(facts | {"params": stored.params})
         return
@@ -70,7 +54,35 @@ def info(
         elif isinstance(value, int):
             value = f"{value:,}"
         console.print(f"{name.replace('_', ' '):<20} {value}")
-    console.print(f"\n{to_toml(stored.params)}")
+    console.print(f"\n{settings}")
+
+
+def _facts(stored: StoredModel) -> dict[str, Any]:
+    """What the folder says about the model."""
+    from labelgrove.disk.model_folder import model_size
+
+    model = stored.path
+    facts: dict[str, Any] = {
+        "path": str(model),
+        "method": stored.method,
+        "labels": len(stored.parts["labels"].arrays["ids.offsets"]) - 1,
+        "training_documents": stored.parts["training"].config["documents"],
+        "bytes": model_size(model),
+        "created": stored.manifest.get("created"),
+        "versions": stored.manifest.get("versions"),
+    }
+    if "runtime" in stored.metadata:
+        facts |= {name: stored.metadata[name] for name in ("runtime", "precision")}
+    if "ensemble" in stored.parts:
+        config = stored.parts["ensemble"].config
+        facts["members"] = ", ".join(member["method"] for member in stored.params["members"])
+        facts |= {"rule": config["rule"], "weights": config["weights"]}
+    if "calibration" in stored.parts:
+        config = stored.parts["calibration"].config
+        facts["calibration"] = config["kind"]
+        facts["calibration_error"] = config["report"]["after"]["ece"]
+        facts["threshold"] = config["threshold"]
+    return facts
 
 
 def doctor(as_json: options.Json = False) -> None:

@@ -208,6 +208,7 @@ class Linear(TreeSearch):
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
+        check_count("n_trees", self.n_trees)
         names = [f"ranker{_suffix(number)}" for number in range(self.n_trees)]
         self.rankers_ = [Ranker.from_state(parts[name]) for name in names]
 

@@ -40,7 +40,7 @@ from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.growth import GrowthView
 from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import EncoderWork, Outline
-from labelgrove.model.settings import group
+from labelgrove.model.settings import check_count, group
 from labelgrove.model.spaces import linear_space
 from labelgrove.nn.embed import Precision, embed
 from labelgrove.nn.encoders.encoder import Encoder, load_encoder
@@ -258,6 +258,7 @@ class LinearVectors(TreeSearch, NeuralEstimator):
             self.embedder_ = stored_matcher(stored, self.heads)
             self.story_ = stored.config["story"]
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
+        check_count("n_trees", self.n_trees)
         self.rankers_ = [Ranker.from_state(parts[f"ranker-{n}"]) for n in range(self.n_trees)]
 
 
