@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from labelgrove.errors import LabelgroveError, StorageError
 
 
 @contextmanager
-def storing(path: str | Path, verb: str = "written") -> Iterator[None]:
+def storing(path: str | os.PathLike[str], verb: str = "written") -> Iterator[None]:
     """Errors of the disk inside become a StorageError about ``path``.
 
     The system's own messages name no file, or a temporary one.
@@ -20,4 +20,6 @@ def storing(path: str | Path, verb: str = "written") -> Iterator[None]:
     except LabelgroveError:
         raise
     except OSError as error:
-        raise StorageError(f"{path}: cannot be {verb}: {error.strerror or error}") from error
+        raise StorageError(
+            f"{os.fspath(path)}: cannot be {verb}: {error.strerror or error}"
+        ) from error
