@@ -68,7 +68,8 @@ def test_times_are_tokens_by_rates(encoder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_passes_over_the_documents(encoder: Path) -> None:
-    twice = create("lightxml", settings(encoder) | {"held_out": 0.0})
+    alone = {"held_out": 0.0, "rerank": {"enabled": False}}
+    twice = create("lightxml", settings(encoder) | alone)
     work = twice.outline(100, 10).encoder
     assert (work.learns, work.reads) == (2, 0)
     steps = create("cascadexml", settings(encoder, max_steps=10) | {"held_out": 0.0})

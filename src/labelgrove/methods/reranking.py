@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # exported models rerank without torch
 class RerankParams(Params):
     """Whether and how a linear ranker reorders the shortlist of a network."""
 
-    enabled: bool = param(False, help="train a ranker on tf-idf and the network's text vectors")
+    enabled: bool = param(True, help="train a ranker on tf-idf and the network's text vectors")
     shortlist: int = param(100, ge=1, help="best labels of the network that the ranker reorders")
     start: Literal["none", "initial", "centre"] = param(
         "none",

@@ -15,6 +15,7 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.cascadexml.net import CascadeNet
 from labelgrove.methods.cascadexml.params import (
     CascadeParams,
+    cascade_clusters,
     cascade_layers,
     cascade_tree_params,
     idle_settings,
@@ -39,13 +40,18 @@ class CascadeXML(NetworkEstimator):
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
         shape = cascade_tree_params(len(corpus.index), self.heads, self.tree)
-        if idle := idle_settings(self.heads, len(corpus.index)):
+        idle = idle_settings(self.heads, len(corpus.index))
+        if idle := [name for name in idle if name not in self.derived_]:
             few = f"{len(corpus.index):,} labels get no clusters"
             stages.reporter.message(f"{', '.join(idle)}: no effect; {few}")
         data = self._prepare(corpus, stages, baseline=self.baseline)
         tree = data.tree(stages, shape, seed=self.random_state, threads=self.n_jobs)
         heads = self._heads(len(corpus.index), tree.value)
         self._train(data, stages, heads, searched=tree.value, tree=tree)
+
+    def _clusters(self, labels: int) -> tuple[int, ...]:
+        widths = self.heads.clusters or cascade_clusters(labels)
+        return tuple(width for width in widths if width < labels)
 
     def _heads(self, labels: int, tree: LabelTree | None) -> CascadeHeads:
         assert tree is not None

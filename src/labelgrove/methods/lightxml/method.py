@@ -12,6 +12,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.stages import Stages
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.defaults import Needs
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
 from labelgrove.methods.networks import NetworkEstimator, layer_arrays
 from labelgrove.model.outline import Outline, expected_widths
@@ -27,6 +28,7 @@ class LightXML(NetworkEstimator):
     """
 
     method: ClassVar[str] = "lightxml"
+    needs: ClassVar[Needs] = Needs(dropouts=(0.3, 0.5))
 
     heads: LightXmlParams = group(LightXmlParams)
 
