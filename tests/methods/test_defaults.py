@@ -39,7 +39,9 @@ def values(situation: Situation, needs: Needs | None = None, **given: Any) -> di
 
 
 LONG = case(45_000, 4108, [700] * 100, (512,))  # like eurlex57k
-SHORT = case(439_000, 178_719, [66] * 74 + [120] * 26, (256, 2048, 16_384))  # like commits
+SHORT = case(
+    439_000, 178_719, [30] * 60 + [60] * 20 + [200] * 20, (256, 2048, 16_384)
+)  # like commits
 FEW = case(15_000, 31_000, [230] * 100, (512, 4096))  # abstracts
 
 
@@ -53,12 +55,23 @@ def test_settings_of_corpora_that_were_tuned_by_hand_are_found_again() -> None:
     assert (long["heads.kept"], long["heads.level_weights"]) == (512, [0.2, 1.0])
     assert (long["training.average"], long["training.evaluations_per_epoch"]) == ("swa", 0.0)
     assert 20 <= long["training.swa_every"] <= 30
-    assert short["encoder.max_tokens"] == 128
-    assert short["training.batch_size"] == 256
-    assert short["training.lr"] == pytest.approx(3e-4, rel=0.2)
-    assert short["training.epochs"] == 3
+    assert short["encoder.max_tokens"] == 64
+    assert short["training.batch_size"] == 512
+    assert short["training.lr"] == pytest.approx(3e-4, rel=0.1)
+    assert 3 <= short["training.epochs"] <= 5
     assert (short["heads.kept"], short["heads.level_weights"]) == ([128, 256, 400], [])
+    assert (long["rerank.enabled"], values(LONG, Needs(reranks=True))["rerank.enabled"]) == (
+        False,
+        True,
+    )
     assert long["encoder.pooling"] == short["encoder.pooling"] == "mean"
+
+
+def test_short_texts_are_read_whole_and_long_ones_by_half() -> None:
+    lengths = [100] * 60 + [300] * 40
+    assert values(case(10_000, 100, lengths))["encoder.max_tokens"] == 128
+    assert values(case(10_000, 100, lengths[::-1] + [300] * 30))["encoder.max_tokens"] == 320
+    assert values(case(10_000, 100, [3] * 9))["encoder.max_tokens"] == 32
 
 
 def test_few_documents_get_small_batches_and_more_epochs() -> None:

@@ -68,8 +68,7 @@ def test_times_are_tokens_by_rates(encoder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_passes_over_the_documents(encoder: Path) -> None:
-    alone = {"held_out": 0.0, "rerank": {"enabled": False}}
-    twice = create("lightxml", settings(encoder) | alone)
+    twice = create("lightxml", settings(encoder) | {"held_out": 0.0})
     work = twice.outline(100, 10).encoder
     assert (work.learns, work.reads) == (2, 0)
     steps = create("cascadexml", settings(encoder, max_steps=10) | {"held_out": 0.0})

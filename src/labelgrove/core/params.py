@@ -30,9 +30,14 @@ from labelgrove.errors import ConfigError
 
 if TYPE_CHECKING:
     # What reads a setting gets a number: "auto" is replaced before (methods/defaults.py).
-    AutoBool, AutoInt, AutoFloat, AutoFloats = bool, int, float, list[float]
+    AutoBool = bool
+    AutoInt = int
+    AutoFloat = float
+    AutoFloats = list[float]
 else:
-    AutoBool, AutoInt, AutoFloat = (kind | Literal["auto"] for kind in (bool, int, float))
+    AutoBool = bool | Literal["auto"]
+    AutoInt = int | Literal["auto"]
+    AutoFloat = float | Literal["auto"]
     AutoFloats = list[float] | Literal["auto"]
 
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from labelgrove.core.arrays import Int64
 
-# Texts: this share of them is read whole, up to a limit.
-WHOLE_TEXTS, MOST_TOKENS, MOST_TOKENS_ON_CPU, TOKENS_STEP = 0.75, 512, 128, 32
+# Texts: half of them are read whole, up to a limit; three quarters if these are short.
+MOST_TOKENS, MOST_TOKENS_ON_CPU, SHORT_TEXTS, TOKENS_STEP = 512, 128, 128, 32
 # Batches: as many documents as have this many tokens, but an epoch has at least so many updates.
 TOKENS_PER_UPDATE, UPDATES_PER_EPOCH, SMALLEST_BATCH, LARGEST_BATCH = 32_768, 200, 16, 512
 # Rates: for this batch and states of this width.
@@ -44,7 +46,8 @@ class Needs:
 
     ``updates`` are enough, but no document is seen fewer or more often than ``epochs`` says. Heads
     learn ``head_rate`` times as fast as the encoder. ``dropouts`` are those of heads for few and
-    for many epochs. ``networks`` are trained one after the other.
+    for many epochs. ``networks`` are trained one after the other. ``reranks``: tf-idf reorders the
+    network's shortlists.
     """
 
     updates: int = 4000
@@ -52,6 +55,7 @@ class Needs:
     head_rate: float = 10.0
     dropouts: tuple[float, float] = (0.2, 0.3)
     networks: int = 1
+    reranks: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class _View:
 
     @cached_property
     def learnt_from(self) -> int:
-        return max(1, round(self.case.documents * (1 - self["held_out"])))
+        return max(1, round(self.case.documents * (1 - float(self["held_out"]))))
 
     @property
     def per_update(self) -> int:
@@ -129,8 +133,10 @@ def _held_out(view: _View) -> Derived:
 
 
 def _max_tokens(view: _View) -> Derived:
-    lengths, most = view.case.lengths(view.most_tokens), view.most_tokens
-    whole = sorted(lengths.tolist())[int(WHOLE_TEXTS * (len(lengths) - 1))]
+    most = view.most_tokens
+    lengths = view.case.lengths(most)
+    median, upper = np.quantile(lengths, [0.5, 0.75], method="inverted_cdf").tolist()
+    whole = int(max(median, min(upper, SHORT_TEXTS)))
     length = min(most, max(TOKENS_STEP, -(-whole // TOKENS_STEP) * TOKENS_STEP))
     read = float((lengths <= length).mean()) if length < most else float((lengths < most).mean())
     where = "" if view.case.gpu or length < most else ", the most on a CPU"
@@ -234,6 +240,12 @@ def _level_weights(view: _View) -> Derived:
     return Derived([], "all levels count the same")
 
 
+def _reranks(view: _View) -> Derived:
+    if view.needs.reranks:
+        return Derived(True, "tf-idf reads the whole text and gained points wherever it was tried")
+    return Derived(False, "not measured for this method")
+
+
 RULES: dict[str, Callable[[_View], Derived]] = {
     "held_out": _held_out,
     "encoder.max_tokens": _max_tokens,
@@ -249,6 +261,7 @@ RULES: dict[str, Callable[[_View], Derived]] = {
     "heads.dropout": _dropout,
     "heads.kept": _kept,
     "heads.level_weights": _level_weights,
+    "rerank.enabled": _reranks,
 }
 
 

@@ -91,9 +91,9 @@ class NeuralEstimator(Estimator):
     ) -> Self:
         """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
         check_settings(self)
-        self._check()
         corpus = self._training_corpus(X, y, index)
         plain = self.settled(corpus)
+        plain._check()
         plain._fit(corpus, Stages(Reporter(callbacks), run))
         if plain is self:
             self.derived_ = {}

@@ -86,7 +86,7 @@ class TrainingParams(LoopParams):
     head_lr: AutoFloat | None = param(
         "auto", gt=0, help="learning rate of the heads; auto = a multiple of lr, none = lr"
     )
-    average: Literal["auto", "none", "swa", "ema"] = param(
+    average: Literal["auto", "none", "swa", "ema"] = param(  # type: ignore[assignment]
         "auto", help="which weights are evaluated and saved: the last ones, or a running mean"
     )
     swa_every: AutoInt = param(
