@@ -86,8 +86,8 @@ class CascadeXML(NetworkEstimator):
 
     def search_space(self) -> dict[str, Any]:
         """The training, the dropout of the heads and their shortlists."""
-        heads = {"heads.dropout": [None, 0.1, 0.2, 0.3, 0.5], "heads.kept": [32, 64, 128, 256]}
-        return super().search_space() | heads
+        dropout, kept = ["auto", None, 0.1, 0.2, 0.3, 0.5], ["auto", 32, 64, 128, 256]
+        return super().search_space() | {"heads.dropout": dropout, "heads.kept": kept}
 
     def estimate_memory(self, corpus: Corpus) -> int:
         return self._memory(corpus)
