@@ -54,6 +54,7 @@ def main() -> None:
             "encoder": {"encoder": name, "max_tokens": options.max_tokens},
             "training": {"max_steps": 1, "batch_size": 2, "checkpoint_minutes": None},
             "held_out": 0.0,
+            "rerank": {"enabled": False},
             "device": "cpu",
         }
         model = create(options.method, settings).fit(corpus)

@@ -1,10 +1,11 @@
 """A neural method on a real corpus: accuracy on the dev part, training speed, memory.
 
-    python benchmarks/neural.py --data PATH --corpus eurlex57k --config configs/NAME.toml
-        [--encoder FOLDER] [--set training.epochs=3 ...] [--run FOLDER] [--seed N] [--bare]
-        [--keep FILE.npz]
+    python benchmarks/neural.py --data PATH --corpus eurlex57k
+        --config configs/NAME.toml|--method NAME [--encoder FOLDER] [--set training.epochs=3 ...]
+        [--run FOLDER] [--seed N] [--bare] [--keep FILE.npz]
 
-The config has the method and its settings. Tokens per second exclude padding and evaluation;
+The config has the method and its settings; --method is a method with nothing set but the encoder,
+also "linear". Tokens per second exclude padding and evaluation;
 ``steady`` is the median between two log lines, which excludes compilation. The linear method is
 trained on the same documents for comparison. ``--bare`` times the encoder alone on the same
 batches, in the same precision, compiled if training was. With ``--run``, an interrupted training
@@ -25,7 +26,10 @@ KEPT = 50  # labels per document that --keep writes
 
 def main() -> None:
     parser = arguments(__doc__ or "", corpus="eurlex57k")
-    parser.add_argument("--config", type=Path, required=True, help="TOML file with the settings")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--config", type=Path, help="TOML file with the settings")
+    what.add_argument("--method", help="a method with its defaults")
+    parser.add_argument("--note", help="a word for the result line")
     parser.add_argument("--encoder", help="overrides the config's encoder")
     parser.add_argument("--set", action="append", default=[], help="one setting, group.name=value")
     parser.add_argument("--run", type=Path, help="run folder, to continue an interrupted training")
@@ -65,10 +69,13 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
         keep(model.predict(judged.texts, k=KEPT), options.keep)
     memory = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
     bare = bare_encoder(model, learnt.texts[:8192], options.seed) if options.bare else None
-    described = model.to_config()
-    described["encoder"]["encoder"] = encoder = Path(config["encoder"]["encoder"]).name
+    described, encoder = model.trained_config(), None
+    if "encoder" in described:
+        described["encoder"]["encoder"] = encoder = Path(model.encoder.encoder).name
+    story = model.story_ or {}
     return {
         "method": name,
+        "note": options.note,
         "encoder": encoder,
         "seed": options.seed,
         "documents": len(learnt),
@@ -78,16 +85,18 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
         "dev": accuracy(predictions, judged, learnt),
         "dev_without_rerank": without_rerank(model, judged, learnt),
         "held_out": model.report_,
-        "tokens_per_second": model.story_["tokens_per_second"],
+        "tokens_per_second": story.get("tokens_per_second"),
         "steady_tokens_per_second": statistics.median(printed.speeds) if printed.speeds else None,
         "bare_tokens_per_second": bare,
-        "training_s": model.story_["seconds"],
-        "steps": model.story_["steps"],
-        "best_step": model.story_["best_step"],
+        "training_s": story.get("seconds"),
+        "steps": story.get("steps"),
+        "best_step": story.get("best_step"),
         "fit_s": fitted,
         "predict_documents_per_s": len(judged) / predicted,
         "gpu_gb": memory,
-        "scores": [r for r in model.story_["history"] if "score" in r],
+        "scores": [r for r in story.get("history", []) if "score" in r],
+        "derived": sorted(model.derived_),
+        "timings": {stage: round(t.wall, 1) for stage, t in model.timings_.items()},
         "settings": described,
     }
 
@@ -102,12 +111,13 @@ def bare_encoder(model: Any, texts: Any, seed: int) -> float:
     from labelgrove.nn.training.devices import autocast, choose_device, choose_precision
 
     device = choose_device(model.device)
-    precision = choose_precision(model.training.precision, device)
+    training = type(model).from_config(model.trained_config()).training
+    precision = choose_precision(training.precision, device)
     network = model.network_.to(device).train()
-    if model.training.compile:
-        network.encoder.compile(dynamic=True, graphs=model.training.graphs)
+    if training.compile:
+        network.encoder.compile(dynamic=True, graphs=training.graphs)
     tokens = tokenize(texts, network.encoder, network.encoder.max_tokens)
-    batches = make_batches(tokens, network.encoder, model.training, device, seed)
+    batches = make_batches(tokens, network.encoder, training, device, seed)
 
     def passes(epoch: int) -> tuple[int, float]:
         seen, start = 0, time.perf_counter()
@@ -130,13 +140,13 @@ def bare_encoder(model: Any, texts: Any, seed: int) -> float:
 def settings(options: Any) -> dict[str, Any]:
     from labelgrove.core.params import parse_setting, read_toml
 
-    config = read_toml(options.config)
+    config = {"method": options.method} if options.config is None else read_toml(options.config)
     for setting in options.set:
         key, value = parse_setting(setting)
         group, _, name = key.rpartition(".")
         (config.setdefault(group, {}) if group else config)[name] = value
-    if options.encoder:
-        config["encoder"]["encoder"] = options.encoder
+    if options.encoder and config["method"] != "linear":
+        config.setdefault("encoder", {})["encoder"] = options.encoder
     return config
 
 

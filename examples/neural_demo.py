@@ -31,7 +31,8 @@ SETTINGS: dict[str, Any] = {
     # Two of six frozen layers save a fifth of the work. Docstrings begin with what matters.
     "encoder": {"encoder": "all-MiniLM-L6-v2", "max_tokens": 32, "freeze": 2},
     "heads": {"dropout": 0.3},
-    "training": {"lr": 2e-4, "head_lr": 2e-3},
+    "training": {"lr": 2e-4, "head_lr": 2e-3, "batch_size": 32, "average": "none"},
+    "held_out": 0.05,
 }
 QUESTIONS = [
     "the quickest route between two places on a map",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ pytest.importorskip("torch")
 from labelgrove.benching.config import Bench
 from labelgrove.core.params import read_toml
 from labelgrove.methods import create
+from labelgrove.methods.defaults import RULES
 from test_contract import planted, tiny_training
 
 ROOT = Path(__file__).parent.parent
@@ -31,6 +33,28 @@ def test_a_config_trains(path: Path) -> None:
     model = create(method, made_small(method, config)).fit(texts, labels)
     assert model.story_["steps"] == 10
     assert model.predict(texts[:3], k=3).counts.tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_config_keeps_its_settings_when_defaults_change(path: Path) -> None:
+    """``fixtures/configs.json``: the usual settings of a method's configs, and what differs.
+
+    Nothing is left to be derived, so that a published setting stays what its authors ran.
+    """
+    pinned = json.loads((ROOT / "tests" / "fixtures" / "configs.json").read_text())
+    expected = dict(pinned["configs"][path.name])
+    config = read_toml(path)
+    method = config.pop("method")
+    assert expected.pop("method") == method
+    settings: dict[str, Any] = {}
+    for name, value in create(method, config).to_config().items():
+        inner = value if isinstance(value, dict) else {"": value}
+        settings |= {f"{name}.{key}".rstrip("."): content for key, content in inner.items()}
+    if settings["training.average"] == "none":  # then it has no effect
+        settings["training.swa_every"] = 100
+    expected = pinned["usual"][method] | expected
+    assert json.loads(json.dumps(settings)) == expected
+    assert not [name for name in RULES if settings.get(name) == "auto"]
 
 
 @pytest.mark.parametrize("path", BENCHES, ids=lambda path: path.stem)

@@ -102,7 +102,7 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             "heads": {"dropout": 0.0, "kept": 2, "matcher": "mean"},
             "training": FEW_STEPS,
-            "tree": SMALL_LEAVES,
+            "tree": SMALL_LEAVES | {"top_width": None},
             "refined": SMALL_LEAVES,
         },
     ),

@@ -263,7 +263,8 @@ def test_reranking_reads_words_that_the_encoder_does_not_see(method: str, tmp_pa
     encoder = tiny_training()["encoder"] | {"max_tokens": 4}
     heads = {"lightxml": HEADS["lightxml"], "cascadexml": {"dropout": 0.0, "mix_dropout": 0.0}}
     settings = {"encoder": encoder, "heads": heads[method]}
-    blind = create(method, tiny_training() | settings).fit(texts[:120], labels[:120])
+    alone = {"rerank": {"enabled": False}}
+    blind = create(method, tiny_training() | settings | alone).fit(texts[:120], labels[:120])
     rerank = {"enabled": True, "shortlist": 4}
     model = create(method, tiny_training() | settings | {"rerank": rerank})
     model.fit(texts[:120], labels[:120])

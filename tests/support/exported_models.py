@@ -32,7 +32,10 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "xtransformer": ("xtransformer", FEW | {"ranking": {"combine": "product"}}),
-    "xrtransformer": ("xrtransformer", FEW | {"tree": SMALL_LEAVES, "refined": SMALL_LEAVES}),
+    "xrtransformer": (
+        "xrtransformer",
+        FEW | {"tree": SMALL_LEAVES | {"top_width": None}, "refined": SMALL_LEAVES},
+    ),
     "vectors of a pretrained encoder": ("parabel-pretrained-tfidf", {}),
     "vectors of a fine-tuned encoder": ("parabel-finetuned-tfidf", FEW | {"n_trees": 2}),
 }

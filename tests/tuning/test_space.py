@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from labelgrove import Corpus
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.methods import METHODS, create
 from labelgrove.tuning.space import (
@@ -18,6 +20,7 @@ from labelgrove.tuning.space import (
     parse_space,
     value_of,
 )
+from labelgrove.tuning.study import Study
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "ensemble"])
@@ -80,3 +83,17 @@ def test_spaces_from_toml() -> None:
 def test_wrong_spaces_are_refused_with_their_name(space: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         checked_space(parse_space(space), "linear", {})
+
+
+@pytest.mark.parametrize("method", ["cascadexml", "lightxml", "xrtransformer", "xtransformer"])
+def test_a_search_begins_with_the_defaults_also_where_these_are_derived(method: str) -> None:
+    pytest.importorskip("torch")
+    from test_contract import planted, tiny_training
+
+    base = {"encoder": {"encoder": tiny_training()["encoder"]["encoder"]}, "device": "cpu"}
+    space = checked_space(built_in_space(create(method, base)), method, base)
+    corpus = Corpus.from_lists(*planted(60))
+    study: Any = SimpleNamespace(method=method, base=base, space=space, corpus=corpus)
+    defaults = Study._defaults(study)
+    assert set(defaults) == set(space)
+    assert defaults["training.epochs"] == create(method, base).settled(corpus).training.epochs

@@ -23,10 +23,27 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from labelgrove.core.jsonio import unboxed
 from labelgrove.errors import ConfigError
+
+if TYPE_CHECKING:
+    # What reads a setting gets a number: "auto" is replaced before (methods/defaults.py).
+    AutoBool = bool
+    AutoInt = int
+    AutoFloat = float
+    AutoFloats = list[float]
+else:
+    AutoBool = bool | Literal["auto"]
+    AutoInt = int | Literal["auto"]
+    AutoFloat = float | Literal["auto"]
+    AutoFloats = list[float] | Literal["auto"]
+
+
+def fixed(value: Any, otherwise: Any) -> Any:
+    """``value``, or ``otherwise`` where it is "auto" and nothing is known to derive it from."""
+    return otherwise if isinstance(value, str) and value == "auto" else value
 
 
 def param(

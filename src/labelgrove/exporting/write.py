@@ -58,7 +58,7 @@ def export(
         from labelgrove.exporting.int8 import write_int8
     except ImportError as error:
         raise MissingExtraError("export", "exporting a model") from error
-    encoder, params = pieces.encoder, model.to_config()
+    encoder, params = pieces.encoder, model.trained_config()
     config = to_toml({"method": model.method} | params)
 
     def write_files(target: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from labelgrove.core.arrays import CSR
+from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.inputs import texts_only
@@ -50,7 +51,7 @@ from labelgrove.scores.predictions import Predictions
 class NetworkEstimator(NeuralEstimator):
     """What LightXML and CascadeXML share; their files have the heads and ``fit``.
 
-    ``rerank`` adds a linear ranker over the network's shortlists, with settings in ``ranker``.
+    ``rerank`` is a linear ranker over the network's shortlists, with settings in ``ranker``.
     ``baseline`` also trains the linear method and reports both on the held-out documents.
     """
 
@@ -61,6 +62,11 @@ class NetworkEstimator(NeuralEstimator):
 
     def _check(self) -> None:
         check_reranking(self.rerank, self.ranker)
+
+    @property
+    def reranks(self) -> bool:
+        """Whether a ranker orders the shortlists, as set or as is usual for the method."""
+        return bool(fixed(self.rerank.enabled, self.needs.reranks))
 
     def _heads(self, labels: int, tree: LabelTree | None) -> MakeHeads:
         """The heads that the settings describe."""
@@ -94,7 +100,7 @@ class NetworkEstimator(NeuralEstimator):
         )
         network = network_from_part(trained.value, heads)
         reranker = None
-        if self.rerank.enabled:
+        if self.reranks:
             ranker = stages(
                 "rerank",
                 train_reranker,
@@ -177,17 +183,17 @@ class NetworkEstimator(NeuralEstimator):
             self.ranker,
             widths,
             has_tree=has_tree,
-            has_ranker=self.rerank.enabled,
+            has_ranker=self.reranks,
             has_baseline=self.baseline and bool(self.held_out),
-            encoder=self._encoder_work(documents, reads=1.0 if self.rerank.enabled else 0.0),
+            encoder=self._encoder_work(documents, reads=1.0 if self.reranks else 0.0),
         )
 
     def search_space(self) -> dict[str, Any]:
         """The training, and the reranker if there is one."""
-        return TRAINING_SPACE | (RERANK_SPACE if self.rerank.enabled else {})
+        return TRAINING_SPACE | (RERANK_SPACE if self.reranks else {})
 
     def _memory(self, corpus: Corpus, *, layers: int = 1) -> int:
-        shortlist = self.rerank.shortlist if self.rerank.enabled else None
+        shortlist = self.rerank.shortlist if self.reranks else None
         return estimate_memory(self, corpus, layers=layers, shortlist=shortlist)
 
     def parts(self) -> dict[str, Part]:

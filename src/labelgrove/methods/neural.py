@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import copy
+import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 
+from labelgrove.core.arrays import Int64
 from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.params import AutoFloat, fixed
 from labelgrove.core.part import Part
+from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
 from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.defaults import HELD_OUT, MOST_TOKENS, RULES, Needs, Situation, derive
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.inputs import terms_stage
 from labelgrove.methods.linear.method import Linear
@@ -35,18 +42,22 @@ from labelgrove.model.outline import EncoderWork
 from labelgrove.model.settings import check_settings, group
 from labelgrove.nn.batches.packing import PackedBatches
 from labelgrove.nn.batches.padded import Batches, prefetched
-from labelgrove.nn.encoders.encoder import Encoder, load_encoder
+from labelgrove.nn.encoders.encoder import Encoder, load_encoder, load_tokenizer
 from labelgrove.nn.encoders.files import (
     EncoderContent,
     EncoderParams,
     find_encoder,
+    layer_count,
+    longest_text,
     parameter_count,
     states_width,
+    trained_pooling,
 )
-from labelgrove.nn.encoders.tokens import Tokens
+from labelgrove.nn.encoders.tokens import Tokens, tokenize
 from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
 from labelgrove.nn.training.devices import choose_device, choose_precision, derived_seed
 from labelgrove.nn.training.loop import LoopParams, train
+from labelgrove.nn.training.params import TrainingParams
 from labelgrove.scores.predictions import Predictions
 from labelgrove.text.tfidf import TfidfParams
 
@@ -56,13 +67,15 @@ class NeuralEstimator(Estimator):
     """Settings that every method with an encoder has.
 
     ``held_out`` is the share of the documents that choose the checkpoint; nothing is learnt from
-    them.
+    them. Settings that are "auto" follow the corpus, the encoder and the device (``defaults.py``).
     """
 
+    needs: ClassVar[Needs] = Needs()
+
     encoder: EncoderParams = group(EncoderParams)
-    training: LoopParams = group(LoopParams)
+    training: TrainingParams = group(TrainingParams)
     tfidf: TfidfParams = group(TfidfParams)
-    held_out: float = 0.05
+    held_out: AutoFloat = "auto"  # type: ignore[assignment]
     device: str = "auto"
     random_state: int = 0
     n_jobs: int | None = None
@@ -78,9 +91,63 @@ class NeuralEstimator(Estimator):
     ) -> Self:
         """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
         check_settings(self)
-        self._check()
-        self._fit(self._training_corpus(X, y, index), Stages(Reporter(callbacks), run))
+        corpus = self._training_corpus(X, y, index)
+        plain = self.settled(corpus)
+        plain._check()
+        plain._fit(corpus, Stages(Reporter(callbacks), run))
+        if plain is self:
+            self.derived_ = {}
+        else:  # the arguments stay as they came, and what was fitted is this model's
+            vars(self).update({n: v for n, v in vars(plain).items() if n.endswith("_")})
         return self
+
+    def settled(self, corpus: Corpus) -> Self:
+        """A copy with values for settings that are "auto", or the model itself if none are."""
+        if corpus.texts is None or not self._reads_texts():
+            return self
+        settings: dict[str, Any] = {}
+        for name, value in self.to_config().items():
+            if isinstance(value, dict):
+                settings |= {f"{name}.{key}": inner for key, inner in value.items()}
+            else:
+                settings[name] = value
+        if "auto" not in [settings[name] for name in RULES if name in settings]:
+            return self
+        derived = derive(settings, self._situation(corpus), self.needs)
+        plain = copy.copy(self)
+        plain.derived_ = derived
+        for name, (value, _) in derived.items():
+            table, _, key = name.rpartition(".")
+            changed = value if not table else replace(getattr(plain, table), **{key: value})
+            setattr(plain, table or key, changed)
+        return plain
+
+    def _reads_texts(self) -> bool:
+        """Whether an encoder reads the documents, so that there is something to derive."""
+        return True
+
+    def _clusters(self, labels: int) -> tuple[int, ...]:
+        """Clusters per level of the heads, without the labels."""
+        return ()
+
+    def _situation(self, corpus: Corpus) -> Situation:
+        folder = find_encoder(self.encoder.encoder)
+        kind = choose_device(self.device).type
+        sample = LengthSample(corpus.texts, self.encoder, self.n_jobs)
+        return Situation(
+            documents=len(corpus),
+            labels=len(corpus.index),
+            clusters=self._clusters(len(corpus.index)),
+            width=states_width(folder),
+            layers=layer_count(folder),
+            parameters=parameter_count(folder),
+            positions=longest_text(folder),
+            pooling=trained_pooling(folder),
+            gpu=kind != "cpu",
+            compiles=kind == "cuda" and importlib.util.find_spec("triton") is not None,
+            processes=process_count(),
+            lengths=sample.lengths,
+        )
 
     def _check(self) -> None:
         """Refuses settings that contradict each other, before hours of training."""
@@ -134,14 +201,37 @@ class NeuralEstimator(Estimator):
 
     def _encoder_work(self, documents: int, *, reads: float, trainings: float = 1) -> EncoderWork:
         """``reads`` are passes over all documents besides training and evaluation."""
-        training = self.training
-        epochs = training.epochs * (1 - self.held_out)
+        training = self.training  # of a settled model, or with plain numbers for what is "auto"
+        passes, held_out = fixed(training.epochs, 5.0), fixed(self.held_out, HELD_OUT)
+        epochs = passes * (1 - held_out)
         if training.max_steps is not None:
-            epochs = training.max_steps * training.batch_size * training.accumulate / documents
-        evaluations = max(1.0, training.epochs * training.evaluations_per_epoch)
+            size = fixed(training.batch_size, 32) * training.accumulate
+            epochs = training.max_steps * size / documents
+        evaluations = max(1.0, passes * fixed(training.evaluations_per_epoch, 1.0))
         if trainings:
-            reads += self.held_out * (evaluations + 1)
+            reads += held_out * (evaluations + 1)
         return EncoderWork(self.encoder, training, self.device, trainings * epochs, reads)
+
+
+SAMPLED_TEXTS = 1000  # whose tokens are counted
+
+
+class LengthSample:
+    """Tokens of texts that are spread over the corpus: the same ones whenever it is asked."""
+
+    def __init__(self, texts: Any, encoder: EncoderParams, threads: int | None) -> None:
+        count = min(len(texts), SAMPLED_TEXTS)
+        self.texts = [texts[row * len(texts) // count] for row in range(count)]
+        self.encoder, self.threads = encoder, threads
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return load_tokenizer(self.encoder)
+
+    def lengths(self, most: int) -> Int64:
+        """How many tokens are read of each text, at most ``most``."""
+        tokens = tokenize(self.texts, self._tokenizer, most, threads=self.threads)
+        return np.asarray(tokens.lengths, np.int64)
 
 
 def train_heads(
@@ -245,7 +335,7 @@ def estimate_memory(
     linear = Linear(tfidf=model.tfidf).estimate_memory(corpus)
     folder = find_encoder(model.encoder.encoder)
     weights = 4 * parameter_count(folder)
-    tokens = 4 * model.encoder.max_tokens * len(corpus)
+    tokens = 4 * fixed(model.encoder.max_tokens, MOST_TOKENS) * len(corpus)
     label = 4 * layers * max(512, states_width(folder))
     # Weights, their gradients, two moments, a copy for the best checkpoint; twice the encoder's for
     # all that passes through it.

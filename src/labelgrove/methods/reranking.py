@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from labelgrove.core.arrays import CSR, Float32, Int32, as_csr
-from labelgrove.core.params import Params, param
+from labelgrove.core.params import AutoBool, Params, param
 from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import Features
@@ -35,7 +35,10 @@ if TYPE_CHECKING:  # exported models rerank without torch
 class RerankParams(Params):
     """Whether and how a linear ranker reorders the shortlist of a network."""
 
-    enabled: bool = param(False, help="train a ranker on tf-idf and the network's text vectors")
+    enabled: AutoBool = param(
+        "auto",
+        help="train a ranker on tf-idf and the network's text vectors; auto = for cascadexml",
+    )
     shortlist: int = param(100, ge=1, help="best labels of the network that the ranker reorders")
     start: Literal["none", "initial", "centre"] = param(
         "none",

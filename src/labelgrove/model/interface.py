@@ -78,6 +78,7 @@ class Model(Parameters):
     story_: Mapping[str, Any] | None = None  # how the training of a network went
     timings_: Mapping[str, Timing] = {}
     created_: str | None = None  # when it was trained
+    derived_: Mapping[str, tuple[Any, str]] = {}  # settings that training chose, with reasons
 
     def __post_init__(self) -> None:
         fill_groups(self)
@@ -172,6 +173,10 @@ class Model(Parameters):
     def outline(self, documents: int, labels: int) -> Outline | None:
         """The work of training on this many documents and labels, for a plan."""
         return None
+
+    def settled(self, corpus: Corpus) -> Self:
+        """The model with values for settings that are "auto"; ``derived_`` says which and why."""
+        return self
 
     def search_space(self) -> dict[str, Any]:
         """The settings worth tuning, as :func:`labelgrove.tune` reads them."""
@@ -334,6 +339,14 @@ class Model(Parameters):
             for name, value in self.get_params(deep=False).items()
         }
 
+    def trained_config(self) -> dict[str, Any]:
+        """The settings of a fitted model as config tables, with the values that were derived."""
+        config = self.to_config()
+        for name, (value, _) in self.derived_.items():
+            table, _, key = name.rpartition(".")
+            (config[table] if table else config)[key] = value
+        return config
+
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a model folder that needs no other file: a manifest, JSON and mapped arrays."""
         check_fitted(self)
@@ -344,7 +357,9 @@ class Model(Parameters):
         metadata: dict[str, Any] = {"timings": timings}
         if self.dev_metrics_:
             metadata["dev_metrics"] = self.dev_metrics_
-        config = self.to_config()
+        config = self.trained_config()
+        if self.derived_:
+            metadata["derived"] = {name: list(pair) for name, pair in self.derived_.items()}
 
         def write_more(folder: Path) -> None:
             text = to_toml({"method": self.method} | config)
@@ -394,6 +409,8 @@ class Model(Parameters):
             model.calibration_ = Calibration.from_state(stored.parts["calibration"])
         model.created_ = stored.manifest.get("created")
         model.dev_metrics_ = stored.metadata.get("dev_metrics")
+        derived = stored.metadata.get("derived", {})
+        model.derived_ = {name: (value, reason) for name, (value, reason) in derived.items()}
         timings = stored.metadata.get("timings", {})
         model.timings_ = {name: Timing(**timing) for name, timing in timings.items()}
         model.use_device("auto")  # not the one it was trained on

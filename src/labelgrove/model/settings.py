@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from labelgrove.core.params import Params
+from labelgrove.core.params import Params, fixed
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
 
@@ -56,7 +56,7 @@ def check_settings(model: Any) -> None:
         )
     if model.random_state < 0:
         raise ConfigError(f"random_state: must be at least 0, got {model.random_state}")
-    held_out = values.get("held_out", 0.0)
+    held_out = fixed(values.get("held_out", 0.0), 0.0)
     if isinstance(held_out, bool) or not isinstance(held_out, (int, float, np.number)):
         raise ConfigError(f"held_out: must be a number, got {held_out!r}")
     for name in ("baseline", "refine"):

@@ -9,7 +9,7 @@ from labelgrove.labels.tree import TreeParams
 C_SPACE: dict[str, Any] = {"ranker.C": {"low": 0.1, "high": 10.0, "log": True}}
 TRAINING_SPACE: dict[str, Any] = {
     "training.lr": {"low": 1e-5, "high": 5e-4, "log": True},
-    "training.head_lr": [None, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3],
+    "training.head_lr": ["auto", 2e-4, 5e-4, 1e-3, 2e-3, 5e-3],
     "training.epochs": {"low": 1.0, "high": 10.0, "log": True},
 }
 RERANK_SPACE: dict[str, Any] = C_SPACE | {

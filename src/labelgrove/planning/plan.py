@@ -54,6 +54,7 @@ class Plan:
     cpu_seconds: Estimate | None = None  # of the linear stages, by all threads
     calibration_seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    derived: Mapping[str, tuple[Any, str]] = field(default_factory=dict)  # values and reasons
 
     @property
     def seconds(self) -> Estimate | None:
@@ -65,6 +66,10 @@ class Plan:
         plain = asdict(self)
         plain["stages"] = {name: _pair(span) for name, span in self.stages.items()}
         plain["cpu_seconds"] = _pair(self.cpu_seconds)
+        plain["derived"] = {
+            name: {"value": value, "reason": reason}
+            for name, (value, reason) in self.derived.items()
+        }
         plain["calibration_seconds"] = round(self.calibration_seconds, 3)
         plain["seconds"] = _pair(self.seconds)
         return plain
@@ -97,6 +102,10 @@ class Plan:
             longest = sorted(self.stages.items(), key=lambda item: -item[1].high)
             shares = ", ".join(f"{name} {span}" for name, span in longest[:3] if span.high >= 1)
             lines.append(f"  time     {self.seconds}" + (f" ({shares})" if shares else ""))
+        lines.extend(
+            f"  setting  {name} = {_shown(value)}: {reason}"
+            for name, (value, reason) in self.derived.items()
+        )
         lines.extend(f"  note     {note}" for note in self.notes)
         return lines
 
@@ -114,6 +123,7 @@ def plan_training(
     2
     """
     start = time.perf_counter()
+    model = model.settled(corpus)
     counts = np.bincount(corpus.labels.indices, minlength=len(corpus.index))
     facts: dict[str, Any] = {
         "method": model.method,
@@ -125,6 +135,7 @@ def plan_training(
         "dense_columns": corpus.width,
         "memory_bytes": int(model.estimate_memory(corpus)),
         "free_bytes": available_memory(),
+        "derived": model.derived_,
     }
     notes: list[str] = []
     try:
@@ -155,7 +166,7 @@ def _describe_members(
     """An ensemble takes as long as its members; shared stages are counted for each of them."""
     stages: dict[str, Estimate] = {}
     for number, member in enumerate(model.submodels(), 1):
-        facts = _describe(member, corpus, label_tree, calibrate)
+        facts = _describe(member.settled(corpus), corpus, label_tree, calibrate)
         whole = sum(facts.get("stages", {}).values(), Estimate())
         if whole.high:
             stages[f"member {number} ({member.method})"] = whole
@@ -238,6 +249,13 @@ def _encoder_stages(
         learning = Estimate.around(work.learns * total / rates.training, MARGIN)
         return about, {"network": learning + reading}
     return about, {"vectors": reading} if work.reads else {}
+
+
+def _shown(value: Any) -> str:
+    """As the value is written in a config file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _pair(span: Estimate | None) -> list[float] | None:

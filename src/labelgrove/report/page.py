@@ -58,7 +58,7 @@ def to_html(report: Report) -> str:
         timings=[stage_timings(run) for run in report.runs],
         sizes=[None if run.folder is None else model_size(run.folder) for run in report.runs],
         settings=[
-            (run.name, to_toml({"method": run.model.method} | run.model.to_config()))
+            (run.name, to_toml({"method": run.model.method} | run.model.trained_config()))
             for run in report.runs
             if run.model is not None
         ],

@@ -163,13 +163,16 @@ class Study:
     def _defaults(self) -> dict[str, Any]:
         """The base settings, as far as the space contains them."""
         model = create(self.method, self.base)
+        settled = model.settled(self.corpus)  # numbers for settings that are "auto"
         defaults = {}
         for key, span in self.space.items():
             value = value_of(model, key)
             if isinstance(span, Choice):
                 if value in span.values:
                     defaults[key] = _name(value)
-            elif isinstance(value, (int, float)) and span.low <= value <= span.high:
+                continue
+            value = value_of(settled, key) if value == "auto" else value
+            if isinstance(value, (int, float)) and span.low <= value <= span.high:
                 defaults[key] = value
         return defaults
 

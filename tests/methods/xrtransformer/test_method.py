@@ -21,13 +21,14 @@ from labelgrove.methods.xrtransformer.method import XRTransformer
 from reference.xrtransformer import inherited
 from test_contract import FEW_STEPS, planted, same, tiny_training
 
-LEAVES = {"branching": 2, "max_leaf_size": 3}
+LEAVES = {"branching": 2, "max_leaf_size": 3, "top_width": None}
 # tf-idf of one word that is everywhere: all that is learnt comes from the encoder.
 BLIND = {"tfidf": {"max_features": 1}}
 
 
 def new(heads: dict[str, Any] | None = None, **settings: Any) -> Any:
-    levels = {"dropout": 0.0, "kept": 2} | (heads or {})
+    published = {"bootstrap_first": False, "standardise": False}
+    levels = {"dropout": 0.0, "kept": 2} | published | (heads or {})
     own = {"heads": levels, "tree": LEAVES, "refined": LEAVES, "training": FEW_STEPS}
     return create("xrtransformer", tiny_training() | own | settings)
 
@@ -46,7 +47,7 @@ def pairs(n: int) -> tuple[list[str], list[list[str]]]:
 
 
 def fitted_blindly(heads: dict[str, Any], **training: Any) -> Any:
-    leaves = {"branching": 4, "max_leaf_size": 4}
+    leaves = {"branching": 4, "max_leaf_size": 4, "top_width": None}
     loop = tiny_training()["training"] | training
     settings = {"training": loop, "tree": leaves, "refined": leaves, "ranker": {"C": 3.0}}
     return new({"kept": 4} | heads, **BLIND, **settings).fit(*pairs(200))

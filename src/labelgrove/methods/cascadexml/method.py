@@ -15,10 +15,12 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.cascadexml.net import CascadeNet
 from labelgrove.methods.cascadexml.params import (
     CascadeParams,
+    cascade_clusters,
     cascade_layers,
     cascade_tree_params,
     idle_settings,
 )
+from labelgrove.methods.defaults import Needs
 from labelgrove.methods.networks import NetworkEstimator, layer_arrays
 from labelgrove.model.outline import Outline, expected_widths
 from labelgrove.model.settings import group
@@ -34,18 +36,24 @@ class CascadeXML(NetworkEstimator):
     """
 
     method: ClassVar[str] = "cascadexml"
+    needs: ClassVar[Needs] = Needs(reranks=True)
 
     heads: CascadeParams = group(CascadeParams)
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
         shape = cascade_tree_params(len(corpus.index), self.heads, self.tree)
-        if idle := idle_settings(self.heads, len(corpus.index)):
+        idle = idle_settings(self.heads, len(corpus.index))
+        if idle := [name for name in idle if name not in self.derived_]:
             few = f"{len(corpus.index):,} labels get no clusters"
             stages.reporter.message(f"{', '.join(idle)}: no effect; {few}")
         data = self._prepare(corpus, stages, baseline=self.baseline)
         tree = data.tree(stages, shape, seed=self.random_state, threads=self.n_jobs)
         heads = self._heads(len(corpus.index), tree.value)
         self._train(data, stages, heads, searched=tree.value, tree=tree)
+
+    def _clusters(self, labels: int) -> tuple[int, ...]:
+        widths = self.heads.clusters or cascade_clusters(labels)
+        return tuple(width for width in widths if width < labels)
 
     def _heads(self, labels: int, tree: LabelTree | None) -> CascadeHeads:
         assert tree is not None
@@ -78,8 +86,8 @@ class CascadeXML(NetworkEstimator):
 
     def search_space(self) -> dict[str, Any]:
         """The training, the dropout of the heads and their shortlists."""
-        heads = {"heads.dropout": [None, 0.1, 0.2, 0.3, 0.5], "heads.kept": [32, 64, 128, 256]}
-        return super().search_space() | heads
+        dropout, kept = ["auto", None, 0.1, 0.2, 0.3, 0.5], ["auto", 32, 64, 128, 256]
+        return super().search_space() | {"heads.dropout": dropout, "heads.kept": kept}
 
     def estimate_memory(self, corpus: Corpus) -> int:
         return self._memory(corpus)

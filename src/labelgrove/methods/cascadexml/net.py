@@ -8,6 +8,7 @@ reaches the layers it reads and those below.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from labelgrove.core.arrays import CSR, Float32
+from labelgrove.core.params import fixed
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.cascadexml.params import CascadeParams
@@ -74,14 +76,21 @@ class CascadeNet(nn.Module):
         device: torch.device | None = None,
     ) -> None:
         super().__init__()
-        self.params = (params or CascadeParams()).validate("cascadexml")
+        params = (params or CascadeParams()).validate("cascadexml")
+        # A method has derived these; alone, the network has the published dropout.
+        self.params = params = replace(
+            params,
+            kept=fixed(params.kept, 128),
+            dropout=fixed(params.dropout, None),
+            level_weights=fixed(params.level_weights, []),
+        )
         large = tree.labels >= self.params.row_table_from
         table = RowTable(tree.labels, width, bias=True, device=device) if large else None
         self.index = TreeIndex(tree)
         levels = len(tree.widths)
-        self.kept = per_level(self.params.kept, levels - 1, "kept")
-        self.dropout = per_level(_dropouts(self.params.dropout, levels), levels, "dropout")
-        self.weights = per_level(self.params.level_weights or 1.0, levels, "level_weights")
+        self.kept = per_level(params.kept, levels - 1, "kept")
+        self.dropout = per_level(_dropouts(params.dropout, levels), levels, "dropout")
+        self.weights = per_level(params.level_weights or 1.0, levels, "level_weights")
         self.mix = nn.Linear(2 * width, width)
         self.text_width = width
         tables: list[Any] = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]

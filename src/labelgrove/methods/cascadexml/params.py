@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
-from labelgrove.core.params import Params, param
+from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, Params, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import TreeParams
 from labelgrove.nn.heads.layers import LogitForm
@@ -32,9 +32,15 @@ class CascadeParams(Params):
         "as many nodes as labels are left out; empty = by the number of labels, with a factor of 8",
     )
     row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
-    kept: int | list[int] = param(128, ge=1, help="best clusters kept on each cluster level")
-    dropout: float | list[float] | None = param(
-        None, ge=0, le=1, help="dropout before each level's head; none = as published for the depth"
+    kept: AutoInt | list[int] = param(
+        "auto", ge=1, help="best clusters kept on each cluster level; auto = by their number"
+    )
+    dropout: AutoFloat | list[float] | None = param(
+        "auto",
+        ge=0,
+        le=1,
+        help="dropout before each level's head; auto = by the epochs, none = as published for the "
+        "depth",
     )
     mix_dropout: float = param(0.2, ge=0, le=1, help="dropout before the first level's layers mix")
     truth: Literal["forced", "joined"] = param(
@@ -48,7 +54,11 @@ class CascadeParams(Params):
         help="multiply a level's mean loss by its candidates / the fewest of any level (paper); "
         "false = all means count the same (code); sums need no rescaling",
     )
-    level_weights: list[float] = param([], ge=0, help="factor on each level's loss; empty = 1")
+    level_weights: AutoFloats = param(
+        "auto",
+        ge=0,
+        help="factor on each level's loss; empty = 1; auto = less for clusters that are all kept",
+    )
     score: Literal["level", "weighted"] = param(
         "level", help="level: the label's probability; weighted: times that of its cluster"
     )

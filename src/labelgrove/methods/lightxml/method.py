@@ -12,6 +12,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.stages import Stages
 from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.defaults import Needs
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
 from labelgrove.methods.networks import NetworkEstimator, layer_arrays
 from labelgrove.model.outline import Outline, expected_widths
@@ -27,6 +28,7 @@ class LightXML(NetworkEstimator):
     """
 
     method: ClassVar[str] = "lightxml"
+    needs: ClassVar[Needs] = Needs(dropouts=(0.3, 0.5))
 
     heads: LightXmlParams = group(LightXmlParams)
 
@@ -44,7 +46,7 @@ class LightXML(NetworkEstimator):
                 f"heads.layers: the encoder has {depth} layers, and all of them are read"
             )
         tree = None
-        if grouped or self.rerank.enabled:  # of the groups, or for the ranker alone
+        if grouped or self.reranks:  # of the groups, or for the ranker alone
             tree = data.tree(stages, self.tree, seed=self.random_state, threads=self.n_jobs)
         groups = tree.value if tree is not None and grouped else None
         heads = self._heads(len(corpus.index), groups)
@@ -78,7 +80,7 @@ class LightXML(NetworkEstimator):
         """One head, or groups below a tree."""
         one_head = labels <= self.heads.one_head_up_to
         widths = (labels,) if one_head else expected_widths(self.tree, labels)
-        return self._outline(documents, widths, has_tree=not one_head or self.rerank.enabled)
+        return self._outline(documents, widths, has_tree=not one_head or self.reranks)
 
     def search_space(self) -> dict[str, Any]:
         """The training and the dropout of the heads."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from labelgrove.core.arrays import CSR, Float32
-from labelgrove.core.params import Params, param
+from labelgrove.core.params import AutoFloat, Params, fixed, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.heads.candidates import (
@@ -59,7 +59,9 @@ class LightXmlParams(Params):
     """
 
     layers: int = param(5, ge=1, help="number of last encoder layers whose states are joined")
-    dropout: float = param(0.5, ge=0, le=1, help="share of these states dropped in training")
+    dropout: AutoFloat = param(
+        "auto", ge=0, le=1, help="share of these states dropped in training; auto = by the epochs"
+    )
     one_head_up_to: int = param(
         100_000, ge=0, help="label sets up to this size get one head; larger ones get groups"
     )
@@ -253,7 +255,8 @@ class LightXmlNet(nn.Module):
             raise ConfigError(
                 f"the heads read the states of {self.params.layers} layers, got {len(states)}"
             )
-        return functional.dropout(torch.cat(list(states), 1), self.params.dropout, dropout)
+        rate = fixed(self.params.dropout, 0.5)
+        return functional.dropout(torch.cat(list(states), 1), rate, dropout)
 
     def _best_groups(
         self, text: Tensor, at_least: int = 1, allowed: AllowedNodes | None = None

@@ -161,6 +161,9 @@ class LinearVectors(TreeSearch, NeuralEstimator):
         vectors = training.match(matcher, data.tokens).value.vectors
         return matcher.value.network, data.learnt_from, vectors
 
+    def _reads_texts(self) -> bool:
+        return self.vectors.kind != "word2vec"
+
     def encoders(self) -> list[EncoderParams]:
         """None for word vectors."""
         return [] if self.vectors.kind == "word2vec" else [self.encoder]

@@ -19,6 +19,7 @@ from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.explaining.networks import Reading, vector_paths
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.defaults import Needs
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.neural import NeuralEstimator, estimate_memory
 from labelgrove.methods.searching import TreeSearch
@@ -71,9 +72,12 @@ class XRTransformer(TreeSearch, NeuralEstimator):
     """
 
     method: ClassVar[str] = "xrtransformer"
+    # Its ranker reads what the encoder was fitted to: the longer the fit, the less that is like
+    # the vectors of new documents.
+    needs: ClassVar[Needs] = Needs(updates=2000, epochs=(3, 8), head_rate=5.0, networks=3)
 
     heads: XrParams = group(XrParams)
-    tree: TreeParams = group(TreeParams, max_leaf_size=16)
+    tree: TreeParams = group(TreeParams, max_leaf_size=16, top_width=256)
     matcher: RankerParams = group(RankerParams)
     refined: TreeParams = group(TreeParams)
     ranker: RankerParams = group(RankerParams, mined_nodes=20, threshold=0.02)

@@ -76,8 +76,12 @@ class XrParams(Params):
     )
     bootstrap_C: float = param(1.0, gt=0, help="C of that linear model (code: 100, not scaled)")
     bootstrap_scaled: bool = param(True, help="this C is for vectors of length 1, not for raw ones")
-    bootstrap_first: bool = param(False, help="also bootstrap level 1, from pretrained vectors")
-    standardise: bool = param(False, help="text vectors start at mean 0 and deviation 1")
+    bootstrap_first: bool = param(
+        True, help="also bootstrap level 1, from pretrained vectors; published: false"
+    )
+    standardise: bool = param(
+        True, help="text vectors start at mean 0 and deviation 1; published: false"
+    )
     loss: LossKind = param("squared_hinge", help="loss of a document on one node")
     relevance: Literal["count", "l1", "none"] = param(
         "count", help="cost of a true node: its number of labels (code), their share (paper), or 1"

@@ -18,9 +18,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
 from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
-from labelgrove.nn.encoders.files import EncoderParams, Pooling, find_encoder, saved_pooling
+from labelgrove.nn.encoders.files import (
+    EncoderParams,
+    Pooling,
+    find_encoder,
+    longest_text,
+    trained_pooling,
+)
 
 try:
     import torch
@@ -32,6 +39,8 @@ except ImportError as missing:
     raise MissingExtraError("torch", "a neural encoder") from missing
 
 __all__ = ["Encoder", "EncoderParams", "find_encoder", "load_encoder"]
+
+FEW_TOKENS = 128  # to read of a text, where no training texts say how long they are
 
 # Settings of transformers that are neither stored nor read; the labels belong to other heads.
 _UNSTORED = {"dtype", "torch_dtype", "transformers_version", "architectures"}
@@ -234,29 +243,42 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
     folder = find_encoder(params.encoder)
     try:
         config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            folder, use_fast=True, trust_remote_code=False
-        )
     except Exception as error:  # OSError, ValueError, KeyError: it depends on the defect
+        raise ConfigError(f"encoder {params.encoder!r}: {error}") from error
+    tokenizer = load_tokenizer(params)
+    setup.set_dropout(config, params.dropout)
+    model = _load_model(config, folder, params)
+    pooling = params.pooling
+    if pooling == "auto":
+        pooling = trained_pooling(folder) or "first"
+    most = longest_text(folder) or FEW_TOKENS
+    length = fixed(params.max_tokens, min(FEW_TOKENS, most))
+    pad_id = tokenizer.pad_token_id
+    return Encoder(
+        model,
+        tokenizer.backend_tokenizer,
+        replace(params, pooling=pooling, max_tokens=length),
+        pad_id=(config.pad_token_id or 0) if pad_id is None else pad_id,
+        pad_left=tokenizer.padding_side == "left",
+    )
+
+
+def load_tokenizer(params: EncoderParams) -> Any:
+    """The fast tokenizer of the encoder that ``params`` names."""
+    try:
+        tokenizer = _transformers().AutoTokenizer.from_pretrained(
+            find_encoder(params.encoder), use_fast=True, trust_remote_code=False
+        )
+    except (ConfigError, MissingExtraError):
+        raise
+    except Exception as error:
         raise ConfigError(f"encoder {params.encoder!r}: {error}") from error
     if not tokenizer.is_fast:
         raise ConfigError(
             f"encoder {params.encoder!r} has no fast tokenizer (tokenizer.json); "
             "convert it with transformers, or choose another encoder"
         )
-    setup.set_dropout(config, params.dropout)
-    model = _load_model(config, folder, params)
-    pooling = params.pooling
-    if pooling == "auto":
-        pooling = saved_pooling(folder) or ("last" if config.model_type == "xlnet" else "first")
-    pad_id = tokenizer.pad_token_id
-    return Encoder(
-        model,
-        tokenizer.backend_tokenizer,
-        replace(params, pooling=pooling),
-        pad_id=(config.pad_token_id or 0) if pad_id is None else pad_id,
-        pad_left=tokenizer.padding_side == "left",
-    )
+    return tokenizer
 
 
 def _load_model(config: Any, folder: Path, params: EncoderParams) -> Any:

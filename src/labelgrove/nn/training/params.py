@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from labelgrove.core.params import Params, param
+from labelgrove.core.params import AutoBool, AutoFloat, AutoInt, Params, param
 
 # These may change between a run and its continuation: they do not change what is learnt.
 _FREE = ("checkpoint_minutes", "compile", "graphs", "log_every")
@@ -68,3 +68,33 @@ class LoopParams(Params):
     def identity(self) -> dict[str, Any]:
         """The values that a checkpoint must share with the run that continues it."""
         return {name: value for name, value in self.get_params().items() if name not in _FREE}
+
+
+@dataclass
+class TrainingParams(LoopParams):
+    """How a method trains its network: what is "auto" follows corpus, encoder and device."""
+
+    epochs: AutoFloat = param(
+        "auto", gt=0, help="passes over the documents; auto = more for small corpora"
+    )
+    batch_size: AutoInt = param(
+        "auto", ge=1, help="documents per batch and process; auto = by their tokens"
+    )
+    lr: AutoFloat = param(
+        "auto", gt=0, help="learning rate of the encoder; auto = by its width and the batch"
+    )
+    head_lr: AutoFloat | None = param(
+        "auto", gt=0, help="learning rate of the heads; auto = a multiple of lr, none = lr"
+    )
+    average: Literal["auto", "none", "swa", "ema"] = param(  # type: ignore[assignment]
+        "auto", help="which weights are evaluated and saved: the last ones, or a running mean"
+    )
+    swa_every: AutoInt = param(
+        "auto", ge=1, help="updates between swa samples; auto = a hundred samples"
+    )
+    evaluations_per_epoch: AutoFloat = param(
+        "auto", ge=0, help="held-out evaluations; 0 = one at the end; auto = 0 with swa, else 1"
+    )
+    compile: AutoBool = param(
+        "auto", help="run the encoder through torch.compile; auto = in long trainings on a GPU"
+    )

@@ -1,0 +1,209 @@
+"""Settings that are "auto" follow corpus, encoder and device; what the user sets stays."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelgrove.core.params import fixed
+from labelgrove.methods.defaults import RULES, Derived, Needs, Situation, derive
+
+# What methods say that is not for a rule to derive, and every rule's name as "auto".
+AUTO: dict[str, Any] = dict.fromkeys(RULES, "auto")
+AUTO |= {"training.max_steps": None, "training.accumulate": 1, "training.patience": None}
+
+
+def case(
+    documents: int, labels: int, tokens: list[int], clusters: tuple[int, ...] = (), **rest: Any
+) -> Situation:
+    """An encoder like gte-small on one GPU."""
+
+    def lengths(most: int) -> Any:
+        return np.minimum(np.asarray(tokens, np.int64), most)
+
+    about = {"width": 384, "layers": 12, "parameters": 33_000_000, "positions": 512}
+    about |= {"pooling": None, "gpu": True, "compiles": True, "processes": 1}
+    return Situation(documents, labels, clusters, lengths=lengths, **about | rest)  # type: ignore[arg-type]
+
+
+def values(situation: Situation, needs: Needs | None = None, **given: Any) -> dict[str, Any]:
+    settings = AUTO | {name.replace("__", "."): value for name, value in given.items()}
+    derived = derive(settings, situation, needs or Needs())
+    assert all(pair.reason for pair in derived.values())
+    return {name: pair.value for name, pair in derived.items()}
+
+
+LONG = case(45_000, 4108, [700] * 100, (512,))  # like eurlex57k
+SHORT = case(
+    439_000, 178_719, [30] * 60 + [60] * 20 + [200] * 20, (256, 2048, 16_384)
+)  # like commits
+FEW = case(15_000, 31_000, [230] * 100, (512, 4096))  # abstracts
+
+
+def test_settings_of_corpora_that_were_tuned_by_hand_are_found_again() -> None:
+    long, short = values(LONG), values(SHORT)
+    assert long["encoder.max_tokens"] == 512
+    assert long["training.batch_size"] == 64
+    assert long["training.lr"] == pytest.approx(1.5e-4, rel=0.1)
+    assert long["training.head_lr"] == pytest.approx(1.5e-3, rel=0.1)
+    assert 5 <= long["training.epochs"] <= 8
+    assert (long["heads.kept"], long["heads.level_weights"]) == (512, [0.2, 1.0])
+    assert (long["training.average"], long["training.evaluations_per_epoch"]) == ("swa", 0.0)
+    assert 20 <= long["training.swa_every"] <= 30
+    assert short["encoder.max_tokens"] == 64
+    assert short["training.batch_size"] == 512
+    assert short["training.lr"] == pytest.approx(3e-4, rel=0.1)
+    assert 3 <= short["training.epochs"] <= 5
+    assert (short["heads.kept"], short["heads.level_weights"]) == ([128, 256, 400], [])
+    assert (long["rerank.enabled"], values(LONG, Needs(reranks=True))["rerank.enabled"]) == (
+        False,
+        True,
+    )
+    assert long["encoder.pooling"] == short["encoder.pooling"] == "mean"
+
+
+def test_short_texts_are_read_whole_and_long_ones_by_half() -> None:
+    lengths = [100] * 60 + [300] * 40
+    assert values(case(10_000, 100, lengths))["encoder.max_tokens"] == 128
+    assert values(case(10_000, 100, lengths[::-1] + [300] * 30))["encoder.max_tokens"] == 320
+    assert values(case(10_000, 100, [3] * 9))["encoder.max_tokens"] == 32
+
+
+def test_few_documents_get_small_batches_and_more_epochs() -> None:
+    few, many = values(FEW), values(dataclasses.replace(FEW, documents=300_000))
+    assert few["training.batch_size"] < many["training.batch_size"]
+    assert few["training.epochs"] > many["training.epochs"]
+    assert few["training.lr"] < many["training.lr"]
+    assert few["heads.dropout"] > many["heads.dropout"]
+    assert few["held_out"] == 0.05 > many["held_out"]
+
+
+def test_a_cpu_reads_less_and_compiles_nothing() -> None:
+    cpu = values(dataclasses.replace(LONG, gpu=False, compiles=False))
+    assert cpu["encoder.max_tokens"] == 128
+    assert cpu["training.compile"] is False
+
+
+def test_compiling_is_for_long_trainings() -> None:
+    assert values(LONG)["training.compile"] is True
+    assert values(LONG, training__max_steps=300)["training.compile"] is False
+    assert values(LONG, Needs(networks=20))["training.compile"] is False
+    assert values(dataclasses.replace(LONG, compiles=False))["training.compile"] is False
+
+
+def test_encoders_set_limits() -> None:
+    assert values(dataclasses.replace(LONG, positions=300))["encoder.max_tokens"] == 300
+    assert values(dataclasses.replace(LONG, pooling="first"))["encoder.pooling"] == "first"
+    wide = values(dataclasses.replace(LONG, width=768))
+    assert wide["training.lr"] == pytest.approx(values(LONG)["training.lr"] / 2, rel=0.1)
+
+
+def test_processes_and_accumulated_batches_share_an_update() -> None:
+    whole = values(LONG)
+    shared = values(dataclasses.replace(LONG, processes=2), training__accumulate=2)
+    assert shared["training.batch_size"] == whole["training.batch_size"] // 4
+    assert shared["training.lr"] == whole["training.lr"]
+    assert shared["training.epochs"] == whole["training.epochs"]
+
+
+def test_short_trainings_and_huge_tables_are_not_averaged() -> None:
+    brief = values(LONG, training__max_steps=150)
+    assert (brief["training.average"], brief["training.evaluations_per_epoch"]) == ("none", 1.0)
+    assert values(dataclasses.replace(LONG, labels=10**6))["training.average"] == "none"
+    assert values(LONG, training__patience=2)["training.evaluations_per_epoch"] == 1.0
+
+
+def test_labels_without_clusters() -> None:
+    none = values(dataclasses.replace(LONG, clusters=()))
+    assert isinstance(none["heads.kept"], int)
+    assert none["heads.level_weights"] == []
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_what_the_user_sets_is_not_derived(name: str) -> None:
+    own = {"encoder.pooling": "last", "training.average": "ema", "heads.level_weights": [1.0, 2.0]}
+    value = own.get(name, 0.3 if name in ("held_out", "heads.dropout") else 3)
+    derived = derive(AUTO | {name: value}, LONG, Needs())
+    assert set(derived) == set(RULES) - {name}
+
+
+def test_given_values_reach_the_rules_that_follow() -> None:
+    assert values(LONG, training__lr=1e-5)["training.head_lr"] == pytest.approx(1e-4)
+    half = values(LONG, training__batch_size=32)
+    assert half["training.epochs"] < values(LONG)["training.epochs"]
+    short = values(LONG, encoder__max_tokens=64)
+    assert short["training.batch_size"] > values(LONG)["training.batch_size"]
+
+
+def test_a_setting_is_plain_where_nothing_is_known() -> None:
+    assert fixed("auto", 3) == 3
+    assert fixed(None, 3) is None
+
+
+# Through the methods, with a tiny encoder.
+
+
+def autos(config: dict[str, Any]) -> set[str]:
+    """Names of settings that wait for a rule."""
+    flat = {f"{t}.{k}": v for t, s in config.items() if isinstance(s, dict) for k, v in s.items()}
+    return {name for name, value in (config | flat).items() if name in RULES and value == "auto"}
+
+
+def left_alone(method: str) -> Any:
+    """A model with nothing set but the encoder and the device."""
+    from labelgrove.methods import create
+    from test_contract import tiny_training
+
+    encoder = {"encoder": tiny_training()["encoder"]["encoder"]}
+    return create(method, {"encoder": encoder, "device": "cpu", "n_jobs": 1})
+
+
+@pytest.mark.parametrize("method", ["cascadexml", "lightxml", "xrtransformer", "xtransformer"])
+def test_a_fit_derives_what_is_auto_and_stores_it(method: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    import labelgrove
+    from labelgrove.disk.run_folder import RunFolder
+    from test_contract import planted
+
+    texts, labels = planted(60)
+    model = left_alone(method)
+    asked = autos(model.to_config())
+    assert {"training.lr", "encoder.max_tokens", "held_out"} <= asked
+    with RunFolder(tmp_path / "run") as run:
+        model.fit(texts, labels, run=run)
+    assert set(model.derived_) == asked == autos(model.to_config())  # arguments stay as they came
+    assert model.derived_["encoder.max_tokens"][0] == 32
+    model.save(tmp_path / "model")
+    stored = json.loads((tmp_path / "model" / "manifest.json").read_text())["params"]
+    assert not autos(stored)
+    again = labelgrove.load(tmp_path / "model")
+    assert {n: tuple(p) for n, p in again.derived_.items()} == model.derived_
+    expected = model.predict(texts, k=3)
+    assert np.array_equal(again.predict(texts, k=3).columns, expected.columns)
+    # The stored settings are those of the training: with them, every stage is found again.
+    with RunFolder(tmp_path / "run", resume=True) as run:
+        again.fit(texts, labels, run=run)
+    assert all(t.reused for t in again.timings_.values())
+    assert again.derived_ == {}
+
+
+def test_a_plan_says_what_is_derived_and_why() -> None:
+    pytest.importorskip("torch")
+    from labelgrove import Corpus
+    from labelgrove.planning.plan import plan_training
+    from test_contract import planted
+
+    model = left_alone("cascadexml")
+    model.training.lr = 0.5
+    plan = plan_training(model, Corpus.from_lists(*planted(60)), calibrate=False)
+    text = "\n".join(plan.lines())
+    for name, (_, reason) in plan.derived.items():
+        assert f"  setting  {name} = " in text and reason in text
+    assert "training.lr" not in plan.derived
+    assert plan.derived["training.head_lr"] == Derived(5.0, "10 times training.lr")
+    assert plan.to_json()["derived"]["training.head_lr"]["value"] == 5.0
