@@ -6,8 +6,8 @@
 
 Each training is a process of ``neural.py`` of its own and writes its line to
 ``results/neural.jsonl``, with what was derived. ``--old`` names corpora on which CascadeXML is also
-trained with its former defaults (``old_defaults.toml``). With several lanes, corpora are trained at
-the same time and share the GPU: compare accuracy then, not speed.
+trained with its former defaults (``settings/old_defaults.toml``). With several lanes, corpora are
+trained at the same time and share the GPU: compare accuracy then, not speed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def lane(corpus: str, options: Any) -> int:
     """Trains all methods on a corpus, one after the other; how many failed."""
     trainings = [(method, ["--method", method]) for method in options.methods.split(",") if method]
     if corpus in options.old.split(","):
-        config = str(ROOT / "benchmarks" / "old_defaults.toml")
+        config = str(ROOT / "benchmarks" / "settings" / "old_defaults.toml")
         trainings.append(("cascadexml-old", ["--config", config]))
     failed = 0
     for name, what in trainings:
