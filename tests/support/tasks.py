@@ -130,7 +130,7 @@ def read_file(path: str, format: str) -> dict[str, Any]:
                 refused += 1
     with contextlib.suppress(LabelgroveError):
         detect_format(path)
-    return {"refused": refused == 4}
+    return {"refused": refused > 0}
 
 
 def _all_documents(iterate: Any) -> Any:
@@ -143,16 +143,18 @@ def read_label_file(path: str) -> dict[str, Any]:
     from labelgrove.formats import read_filter_pairs, read_label_table
     from labelgrove.labels.given_trees import read_label_groups, read_label_tree
 
-    index = LabelIndex(["red", "blue", "hats", "shoes"])
+    refused, index = 0, LabelIndex(["red", "blue", "hats", "shoes"])
     for read in (
         read_label_table,
         read_filter_pairs,
         lambda path: read_label_groups(path, index),
         lambda path: read_label_tree(path, index),
     ):
-        with contextlib.suppress(LabelgroveError):
+        try:
             read(path)
-    return {}
+        except LabelgroveError:
+            refused += 1
+    return {"refused": refused == 4}
 
 
 def evaluate_file(path: str, corpus: str) -> dict[str, Any]:
