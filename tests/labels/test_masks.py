@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from labelgrove import LabelIndex, LabelMask, Linear
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.masks import label_columns
 from labelgrove.labels.tree import TreeParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.scores.diversity import diversify
@@ -131,3 +132,11 @@ def test_diversity_needs_clusters_and_scores():
     margins = Predictions.from_scores([[1.0]], k=1, index=LabelIndex("a"), score_kind="margin")
     with pytest.raises(ConfigError, match="margins"):
         diversify(margins, np.zeros(1, np.int32), 0.5)
+
+
+def test_columns_are_a_flat_list_of_whole_numbers() -> None:
+    assert label_columns([2, 0], 3, name="columns").tolist() == [2, 0]
+    assert label_columns([], 3, name="columns").tolist() == []
+    for wrong in ([[0, 1]], [0.5], ["a"]):
+        with pytest.raises(DataError):
+            label_columns(wrong, 3, name="columns")

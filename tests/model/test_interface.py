@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
 
 import labelgrove
-from labelgrove import Linear, calibrate
+from labelgrove import Linear, RankerParams, calibrate
 from labelgrove.core.params import read_toml, to_toml
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.datasets import shop_corpus
 from labelgrove.disk.bundle import read_manifest
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, LabelgroveWarning
 from labelgrove.methods import METHODS, create, method_class
 from labelgrove.model.interface import _current
 
@@ -111,3 +112,13 @@ def test_the_date_of_training_survives_calibration(tmp_path: Path) -> None:
     loaded.save(tmp_path / "model", overwrite=True)
     manifest = read_manifest(tmp_path / "model", kind="model")
     assert manifest["created"] == "2024-02-03T04:05:06+00:00"
+
+
+def test_label_weights_that_are_not_used_are_said() -> None:
+    texts, labels = ["red shoes", "blue hat"], [{"shoes": 0.5}, {"hats": 2.0}]
+    with pytest.warns(LabelgroveWarning, match=r"weights from 0\.5 to 2, which linear ignores"):
+        Linear().fit(texts, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LabelgroveWarning)
+        Linear(ranker=RankerParams(label_weights="cost")).fit(texts, labels)
+        Linear().fit(texts, [["shoes"], ["hats"]])

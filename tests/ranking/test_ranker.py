@@ -261,3 +261,12 @@ def test_a_signal_ends_a_level_that_would_take_for_ever(threads):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, usual)
+
+
+def test_given_negatives_have_to_be_given():
+    x, y = planted(labels=5, documents=30)
+    tree = build_tree(pifa(x, y))
+    only_given = RankerParams(negatives="given", mined_nodes=1)
+    with pytest.raises(ConfigError, match="no negatives were given"):
+        train_ranker(x, y, tree, only_given)
+    assert train_ranker(x, y, tree, only_given, negatives=y).tree is tree

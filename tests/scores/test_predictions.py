@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+import labelgrove
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.errors import ConfigError, DataError
-from labelgrove.scores.predictions import Predictions, ScoredLabel
+from labelgrove.errors import ConfigError, DataError, NotFittedError
+from labelgrove.scores.predictions import Predictions, ScoredLabel, check_fitted
 
 INDEX = LabelIndex("abcd", names=["Ape", "Bat", "Cat", "Dog"])
 SCORES = np.array([[0.5, 0.75, 0.5, 0.0], [-math.inf, 0.25, -math.inf, 1.0]], np.float32)
@@ -150,3 +151,10 @@ def test_arrays_that_disagree_are_refused():
 def test_no_documents():
     p = Predictions.from_scores(np.zeros((0, 4)), k=2, index=INDEX)
     assert (len(p), p.ids(), p.to_csr().shape) == (0, [], (0, 4))
+
+
+def test_only_fitted_models_are_let_through():
+    model = labelgrove.Linear()
+    with pytest.raises(NotFittedError, match="this Linear is not fitted yet"):
+        check_fitted(model)
+    check_fitted(model.fit(["red shoes", "blue hat"], [["a"], ["b"]]))
