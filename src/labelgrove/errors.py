@@ -21,7 +21,7 @@ class LabelgroveWarning(UserWarning):
 
 
 def warn(message: str) -> None:
-    """Says a sentence to whoever called labelgrove; the command line prints it as a note."""
+    """Warns the code that called labelgrove; the command line prints the sentence as a note."""
     import warnings  # needed seldom
 
     here = str(Path(__file__).parent)

@@ -104,8 +104,8 @@ class WatchedParts(dict[str, Part]):
 def reading_parts(path: str | Path, parts: WatchedParts | None = None) -> Iterator[None]:
     """Makes any failure to read stored settings and arrays a ModelFormatError that names the part.
 
-    Whoever writes checksums can write anything else into a folder. Classes check what they must
-    for memory's sake; everything else may fail where it likes.
+    Checksums do not help here: someone who forges a folder writes new ones. Classes check what
+    would corrupt memory, and every other error becomes this one.
     """
     try:
         yield

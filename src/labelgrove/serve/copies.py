@@ -44,7 +44,7 @@ class Copies:
     def make(self, model: Path, manifest: Mapping[str, Any]) -> Path | None:
         """A copy of the files in the manifest, or None: the model has to be mapped in place.
 
-        The copy is as good as the folder was at that time; whoever loads it checks it.
+        The copy is as good as the folder was at that time; loading checks it again.
         """
         names = [MANIFEST, *manifest["files"]]
         size = sum(entry["size"] for entry in manifest["files"].values())

@@ -108,7 +108,7 @@ class Tfidf:
 
     ``texts`` may be any iterable of strings, or a :class:`StringTable`, which is read in place.
     ``analyzer`` is a function from a text to its tokens, used instead of ``params.analyzer``. No
-    function is saved: whoever loads the Tfidf must have it. ``n_jobs`` is the number of threads,
+    function is saved: you need it to load the Tfidf. ``n_jobs`` is the number of threads,
     None for all cores; it does not change the results. A fitted Tfidf may be used from many
     threads.
 
