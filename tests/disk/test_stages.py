@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,3 +142,51 @@ def test_checkpoints_of_other_arguments_are_reported(tmp_path: Path) -> None:
     attempt(2, finishes=True)
     (text,) = filter(None, messages)
     assert text.startswith("network: starts from the beginning; the checkpoints in")
+
+
+def test_work_aside_is_done_meanwhile_and_kept_like_any_other(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "run") as run:
+        started, events = threading.Event(), list[Event]()
+        stages = Stages(Reporter([events.append]), run)
+
+        def work(own: Stages) -> Number:
+            assert started.wait(10)  # the other stage runs first
+            return own("aside", double, x=4).value
+
+        result = stages.aside(work)
+        stages("first", double, x=1)
+        started.set()
+        assert result() == Number(8) and calls == [1, 4]
+        assert list(stages.reporter.timings) == ["first", "aside"]
+        assert stages.reporter.timings["aside"].cpu == 0
+        assert {event.stage for event in events} == {"first"}
+        assert stages("aside", double, x=4).value == Number(8) and calls == [1, 4]
+        stages.close()
+
+
+def test_an_error_aside_comes_where_the_result_is_asked_for() -> None:
+    stages = Stages(Reporter())
+
+    def work(own: Stages) -> None:
+        raise ConfigError("wrong")
+
+    result = stages.aside(work)
+    stages.close()
+    with pytest.raises(ConfigError, match="wrong"):
+        result()
+
+
+def test_closing_ends_work_aside() -> None:
+    stages, ended = Stages(Reporter()), list[str]()
+
+    def work(own: Stages) -> None:
+        try:
+            while True:
+                for stop in own.stops:
+                    stop(Event("progress", "long"))
+        finally:
+            ended.append("yes")
+
+    stages.aside(work)
+    stages.close()
+    assert ended == ["yes"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,26 @@ def test_fit_reports_itself_beside_the_linear_method(method: str) -> None:
     assert len(said) == 1 and "linear" in said[0] and method in said[0]
     without = new(method, held_out=0.1, baseline=False).fit(texts, labels)
     assert without.report_["linear"] == {}
+
+
+def test_where_cores_are_idle_the_linear_method_is_trained_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts, labels = planted(120)
+    before = new("cascadexml", held_out=0.1).fit(texts, labels)
+    monkeypatch.setattr("labelgrove.methods.neural.has_idle_cores", lambda device: True)
+    model = new("cascadexml", held_out=0.1).fit(texts, labels)
+    assert model.report_ == before.report_
+    assert same(model.predict(texts, k=5), before.predict(texts, k=5))
+    assert model.timings_["linear-baseline"].runs == 1
+
+    def interrupt(event: Any) -> None:
+        if event.stage == "tokens":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        new("cascadexml", held_out=0.1).fit(texts, labels, callbacks=[interrupt])
+    assert not [t for t in threading.enumerate() if "run" in t.name]
 
 
 def test_the_sentence_says_when_the_linear_method_is_better() -> None:

@@ -7,12 +7,15 @@ so there is no list of inputs to keep by hand: what the function is given is wha
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from labelgrove.core.callbacks import Reporter
+from labelgrove.core.callbacks import Callback, Event, Reporter
 from labelgrove.core.params import Params
 from labelgrove.core.part import Part
 from labelgrove.disk.run_folder import RunFolder, stage_key
@@ -21,7 +24,7 @@ from labelgrove.errors import ConfigError
 T = TypeVar("T")
 
 # Arguments that say how a stage runs and never what comes out of it.
-SILENT = frozenset({"threads", "device", "reporter", "progress", "checkpoints"})
+SILENT = frozenset({"threads", "device", "reporter", "progress", "checkpoints", "stops"})
 
 
 class Made(Generic[T]):
@@ -49,6 +52,9 @@ class Stages:
             )
         self.reporter = reporter
         self.run = run
+        self.stops: list[Callback] = []  # callbacks that end work aside; see :meth:`aside`
+        self._threads: list[threading.Thread] = []
+        self._closed = threading.Event()
 
     def __call__(
         self, name: str, function: Callable[..., T], /, *, version: int = 1, **arguments: Any
@@ -83,6 +89,42 @@ class Stages:
     def derive(self, make: Callable[[], T], /, **arguments: Any) -> Made[T]:
         """A value that is cheap to make, or made only if needed, known by ``arguments``."""
         return Made(make, self._key("derived", arguments))
+
+    def aside(self, work: Callable[[Stages], T]) -> Callable[[], T]:
+        """Starts ``work`` in a thread, with silent stages over the same run folder.
+
+        The function that comes back waits for the result. Work that should end with
+        :meth:`close` gives the ``stops`` of its stages to what it calls as callbacks.
+        """
+        own, future = Stages(Reporter(), self.run), Future[T]()
+        own.stops = [self._stop_if_closed]
+
+        def run() -> None:
+            try:
+                future.set_result(work(own))
+            except BaseException as error:
+                future.set_exception(error)
+
+        def result() -> T:
+            value = future.result()
+            for name, timing in own.reporter.timings.items():
+                # Its CPU time is part of the stages that ran in the meantime.
+                self.reporter.timings[name] = replace(timing, cpu=0.0)
+            return value
+
+        self._threads.append(threading.Thread(target=run, daemon=True))
+        self._threads[-1].start()
+        return result
+
+    def close(self) -> None:
+        """Ends all work aside, finished or not."""
+        self._closed.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _stop_if_closed(self, _: Event) -> None:
+        if self._closed.is_set():
+            raise InterruptedError("the training has ended")
 
     def _key(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Without a run folder nothing is hashed at all."""

@@ -26,6 +26,7 @@ RATE, RATE_BATCH, RATE_WIDTH = 2e-4, 128, 384
 # Weights are averaged in trainings of this many updates, over this many samples.
 FEWEST_AVERAGED, AVERAGE_SAMPLES, MOST_AVERAGED_LABELS = 200, 100, 300_000
 MOST_HELD_OUT, HELD_OUT = 1000, 0.05
+SPLIT_SEED = 0  # the same documents are held out for any random_state
 MANY_EPOCHS = 5
 # Compiling takes half a minute. An update that is not compiled takes at least so long for 12
 # layers, and an encoder of so many parameters trains on so many tokens per second.
@@ -127,8 +128,13 @@ def derive(settings: Mapping[str, Any], case: Situation, needs: Needs) -> dict[s
     return derived
 
 
+def held_out_share(documents: int) -> float:
+    """The share of the documents that choose between models or checkpoints."""
+    return min(HELD_OUT, round(MOST_HELD_OUT / documents, 4))
+
+
 def _held_out(view: _View) -> Derived:
-    share = min(HELD_OUT, round(MOST_HELD_OUT / view.case.documents, 4))
+    share = held_out_share(view.case.documents)
     return Derived(share, f"{HELD_OUT:.0%}, at most about {MOST_HELD_OUT:,} documents")
 
 

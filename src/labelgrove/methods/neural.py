@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -24,13 +25,20 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
 from labelgrove.labels.masks import LabelMask
-from labelgrove.methods.defaults import HELD_OUT, MOST_TOKENS, RULES, Needs, Situation, derive
+from labelgrove.methods.defaults import (
+    HELD_OUT,
+    MOST_TOKENS,
+    RULES,
+    SPLIT_SEED,
+    Needs,
+    Situation,
+    derive,
+)
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.inputs import terms_stage
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.preparation import (
     CHOSEN_BY,
-    SPLIT_SEED,
     Examples,
     Prepared,
     baseline_stage,
@@ -94,7 +102,8 @@ class NeuralEstimator(Estimator):
         corpus = self._training_corpus(X, y, index)
         plain = self.settled(corpus)
         plain._check()
-        plain._fit(corpus, Stages(Reporter(callbacks), run))
+        with closing(Stages(Reporter(callbacks), run)) as stages:
+            plain._fit(corpus, stages)
         if plain is self:
             self.derived_ = {}
         else:  # the arguments stay as they came, and what was fitted is this model's
@@ -175,9 +184,16 @@ class NeuralEstimator(Estimator):
         warn_of_held_out(stages, corpus, learnt_from, held_out, self.held_out)
         reader = load_encoder(self.encoder)
         terms = terms_stage(stages, learnt_from.texts, self.tfidf, threads=threads)
-        linear, held_out_tokens = {}, None
+        linear: Callable[[], dict[str, float]] = dict
+        held_out_tokens = None
         if baseline and held_out is not None:
-            linear = baseline_stage(stages, terms, learnt_from, held_out, threads=threads)
+            judges = held_out
+
+            def compare(stages: Stages) -> dict[str, float]:
+                return baseline_stage(stages, terms, learnt_from, judges, threads=threads)
+
+            idle = has_idle_cores(self.device)
+            linear = stages.aside(compare) if idle else partial(dict, compare(stages))
         tokens = tokens_stage(stages, "tokens", learnt_from.texts, reader, threads=threads)
         if held_out is not None:
             name, texts = "held-out-tokens", held_out.texts
@@ -193,8 +209,9 @@ class NeuralEstimator(Estimator):
         """The method beside the linear one on the held-out part; says so when it is worse."""
         assert data.held_out is not None
         ours = held_out_measures(predictions, data.held_out, data.learnt_from)
-        stages.reporter.message(comparison(self.method, ours, data.linear))
-        return {self.method: ours, "linear": data.linear, "shortlist_recall": recall}
+        linear = data.linear()
+        stages.reporter.message(comparison(self.method, ours, linear))
+        return {self.method: ours, "linear": linear, "shortlist_recall": recall}
 
     def _runner(self, network: Network) -> Runner:
         return make_runner(network, self.device, self.training.precision)
@@ -211,6 +228,11 @@ class NeuralEstimator(Estimator):
         if trainings:
             reads += held_out * (evaluations + 1)
         return EncoderWork(self.encoder, training, self.device, trainings * epochs, reads)
+
+
+def has_idle_cores(device: str) -> bool:
+    """Whether training leaves cores to other work: a GPU does, unless processes go in step."""
+    return choose_device(device).type != "cpu" and process_count() == 1
 
 
 SAMPLED_TEXTS = 1000  # whose tokens are counted

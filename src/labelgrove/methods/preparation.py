@@ -5,10 +5,12 @@ Each step is a stage of the run folder, and a repeated fit takes what is there a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from labelgrove.core.arrays import CSR
+from labelgrove.core.callbacks import Callback
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
@@ -26,7 +28,6 @@ from labelgrove.scores.predictions import Predictions
 # The checkpoint is chosen by the mean of the first three; all are reported for held-out documents.
 CHOSEN_BY = ("P@1", "P@3", "P@5")
 REPORTED = (*CHOSEN_BY, "nDCG@5", "R@10")
-SPLIT_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Prepared:
     learnt_from: Corpus
     held_out: Corpus | None
     terms: Made[Terms]
-    linear: dict[str, float]  # what the linear method reaches on the held-out part
+    linear: Callable[[], dict[str, float]]  # what the linear method reaches on the held-out part
     encoder: Made[Encoder]
     tokens: Made[Tokens]
     held_out_tokens: Made[Tokens] | None
@@ -139,6 +140,7 @@ def baseline_stage(
         learnt_from=learnt,
         held_out=judges,
         metrics=(*REPORTED, "PSP@5"),
+        stops=stages.stops,
         threads=threads,
     )
     return made.value.config
@@ -150,11 +152,12 @@ def fit_baseline(
     held_out: Corpus,
     metrics: tuple[str, ...],
     *,
+    stops: Sequence[Callback],
     threads: int | None,
 ) -> Part:
     """The metrics of a linear model on held-out documents."""
     model = Linear(n_jobs=threads)
-    model.fit(terms.rows, learnt_from.labels, index=learnt_from.index)
+    model.fit(terms.rows, learnt_from.labels, index=learnt_from.index, callbacks=stops)
     assert held_out.texts is not None
     predictions = model.predict(terms.vectorizer.transform(held_out.texts), k=10)
     measures = held_out_measures(predictions, held_out, learnt_from)
