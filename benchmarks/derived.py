@@ -1,7 +1,7 @@
 """The neural methods with nothing set but the encoder, beside the linear one, on dev parts.
 
     python benchmarks/derived.py --data PATH --encoder FOLDER [--corpora tibkat,eurlex57k]
-        [--methods linear,cascadexml,lightxml,xrtransformer] [--old tibkat] [--lanes 2]
+        [--methods linear,cascadexml,lightxml,xrtransformer,auto] [--old tibkat] [--lanes 2]
         [--limit N] [--seed N] [--logs FOLDER]
 
 Each training is a process of ``neural.py`` of its own and writes its line to
@@ -26,7 +26,7 @@ def main() -> None:
     parser = arguments(__doc__ or "", corpus="tibkat")
     parser.add_argument("--encoder", required=True, help="folder of the encoder")
     parser.add_argument("--corpora", default="tibkat,eurlex57k", help="separated by commas")
-    parser.add_argument("--methods", default="linear,cascadexml,lightxml,xrtransformer")
+    parser.add_argument("--methods", default="linear,cascadexml,lightxml,xrtransformer,auto")
     parser.add_argument("--old", default="", help="corpora for the former defaults")
     parser.add_argument("--lanes", type=int, default=1, help="corpora trained at the same time")
     parser.add_argument("--seed", type=int, default=0)

@@ -5,7 +5,7 @@
         [--run FOLDER] [--seed N] [--bare] [--keep FILE.npz]
 
 The config has the method and its settings; --method is a method with nothing set but the encoder,
-also "linear". Tokens per second exclude padding and evaluation;
+also "linear" or "auto". Tokens per second exclude padding and evaluation;
 ``steady`` is the median between two log lines, which excludes compilation. The linear method is
 trained on the same documents for comparison. ``--bare`` times the encoder alone on the same
 batches, in the same precision, compiled if training was. With ``--run``, an interrupted training
@@ -70,9 +70,11 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
     memory = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
     bare = bare_encoder(model, learnt.texts[:8192], options.seed) if options.bare else None
     described, encoder = model.trained_config(), None
-    if "encoder" in described:
-        described["encoder"]["encoder"] = encoder = Path(model.encoder.encoder).name
-    story = model.story_ or {}
+    for table in (described, *described.get("members", ())):
+        if "encoder" in table:
+            table["encoder"]["encoder"] = encoder = Path(table["encoder"]["encoder"]).name
+    network = next((m for m in model.submodels() if m.story_), model)
+    story = network.story_ or {}
     return {
         "method": name,
         "note": options.note,
@@ -84,6 +86,11 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "dev": accuracy(predictions, judged, learnt),
         "dev_without_rerank": without_rerank(model, judged, learnt),
+        "dev_members": {
+            m.method: accuracy(m.predict(judged.texts, k=10), judged, learnt)
+            for m in model.submodels()
+        },
+        "tried": list(model.tried_),
         "held_out": model.report_,
         "tokens_per_second": story.get("tokens_per_second"),
         "steady_tokens_per_second": statistics.median(printed.speeds) if printed.speeds else None,

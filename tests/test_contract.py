@@ -43,7 +43,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "bonsai": {"tree": {"branching": 3, "max_leaf_size": 2}},
     "ensemble": {"members": [{"method": "linear"}, {"method": "ova", "ranker": {"C": 0.5}}]},
 }
-FROM_FEATURES |= {"ensemble"}
+FROM_FEATURES |= {"ensemble", "auto"}
 SMALL_LEAVES = {"branching": 2, "max_leaf_size": 3}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "two trees": ("linear", {"n_trees": 2, "tree": SMALL_LEAVES}),
@@ -110,6 +110,7 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 # One name per class, and one for each way to make vectors; the other names are settings of these.
 CLASSES = [
+    "auto",
     "linear",
     "linear-vectors",
     "parabel-pretrained-tfidf",

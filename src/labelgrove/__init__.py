@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from labelgrove.core.versions import VERSION as __version__
 
 _HOME = {
+    "Auto": "labelgrove.methods.auto.method",
     "Corpus": "labelgrove.data.corpus",
     "LabelIndex": "labelgrove.data.corpus",
     "LabelMask": "labelgrove.labels.masks",
@@ -44,6 +45,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Auto",
     "Corpus",
     "LabelIndex",
     "LabelMask",
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from labelgrove.labels.masks import LabelMask
     from labelgrove.labels.tree import TreeParams
     from labelgrove.loading import from_pretrained, load
+    from labelgrove.methods.auto.method import Auto
     from labelgrove.methods.ensemble.method import Ensemble
     from labelgrove.methods.linear.method import Linear
     from labelgrove.metrics import evaluate, scorer

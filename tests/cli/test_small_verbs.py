@@ -8,7 +8,6 @@ from typing import Any
 
 import labelgrove
 from labelgrove.cli import app
-from labelgrove.cli.common import human_seconds
 
 
 def test_info_shows_method_labels_and_params(run: Any, model: Path) -> None:
@@ -32,11 +31,6 @@ def test_info_refuses_an_altered_model(run: Any, model: Path, tmp_path: Path) ->
     done = run("info", broken, check=False)
     assert done.returncode == 1
     assert "ranker.safetensors" in " ".join(done.stderr.split())
-
-
-def test_times_for_people() -> None:
-    times = [human_seconds(seconds) for seconds in (0.25, 14.4, 75)]
-    assert times == ["0.25 s", "14 s", "1 min 15 s"]
 
 
 def test_doctor_tells_kernels_threads_and_extras(run: Any) -> None:

@@ -37,7 +37,7 @@ def test_a_thesaurus_becomes_the_tree(run: Any, folder: Path, tmp_path: Path) ->
     ("content", "flags", "message"),
     [
         ("x\ty\n", [], "tree.tsv: names the broader concepts of none of the 9 labels"),
-        ("c:red\ty\n", ["--set", "n_trees=2"], "n_trees: must be 1"),
+        ("c:red\ty\n", ["--method", "linear", "--set", "n_trees=2"], "n_trees: must be 1"),
     ],
 )
 def test_trees_that_do_not_fit(

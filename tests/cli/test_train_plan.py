@@ -14,7 +14,9 @@ import labelgrove
 
 def test_plan_alone_writes_nothing(call_both: Any, folder: Path, tmp_path: Path) -> None:
     before = sorted(folder.iterdir())
-    code, out, said = call_both("train", folder / "train.jsonl", "--plan", "--json")
+    code, out, said = call_both(
+        "train", folder / "train.jsonl", "--method", "linear", "--plan", "--json"
+    )
     assert code == 0
     plan = json.loads(out)
     assert (plan["documents"], plan["labels"], plan["rare_labels"]) == (100, 9, 0)
@@ -27,7 +29,7 @@ def test_plan_alone_writes_nothing(call_both: Any, folder: Path, tmp_path: Path)
 
 def test_a_plan_without_an_estimate_measures_nothing(call_both: Any, folder: Path) -> None:
     code, out, said = call_both(
-        "train", folder / "train.jsonl", "--plan", "--no-estimate", "--json"
+        "train", folder / "train.jsonl", "--method", "linear", "--plan", "--no-estimate", "--json"
     )
     assert code == 0 and json.loads(out)["seconds"] is None
     assert "plan: linear on 100 documents" in said and "time" not in said
@@ -57,7 +59,7 @@ def test_the_summary_says_what_to_do_next(call_both: Any, folder: Path, tmp_path
 
 def test_the_summary_for_programs(call_both: Any, folder: Path, tmp_path: Path) -> None:
     train = ["train", folder / "train.jsonl", "--out", tmp_path / "m", "--json", "--quiet"]
-    code, out, said = call_both(*train, "--dev", folder / "dev.jsonl")
+    code, out, said = call_both(*train, "--method", "linear", "--dev", folder / "dev.jsonl")
     assert (code, said) == (0, "")
     told = json.loads(out)
     assert told["dev"]["P@1"] == 100.0
@@ -72,6 +74,7 @@ def test_the_summary_says_what_was_not_computed_again(
     call_both: Any, folder: Path, tmp_path: Path
 ) -> None:
     train = ["train", folder / "train.jsonl", "--run", tmp_path / "run", "--no-estimate"]
+    train += ["--method", "linear"]
     _, out, _ = call_both(*train, "--out", tmp_path / "a", "--json")
     assert json.loads(out)["reused"] == []
     _, _, said = call_both(*train, "--out", tmp_path / "b", "--set", "ranker.C=2")
@@ -89,9 +92,29 @@ def test_a_dev_part_that_was_learnt_from_is_noticed(
 
 
 def test_without_dev_it_says_so(call_both: Any, folder: Path, tmp_path: Path) -> None:
-    _, _, said = call_both("train", folder / "train.jsonl", "--out", tmp_path / "m")
-    assert "nothing was measured" in said
-    assert "evaluate" in said
+    train = ["train", folder / "train.jsonl", "--out", tmp_path / "m"]
+    _, _, said = call_both(*train, "--method", "linear")
+    assert "nothing was measured" in said and "evaluate" in said
+
+
+def test_without_a_method_several_are_tried(call_both: Any, folder: Path, tmp_path: Path) -> None:
+    train = ["train", folder / "train.jsonl", "--no-estimate"]
+    code, out, said = call_both(*train, "--out", tmp_path / "m", "--budget", "10m", "--json")
+    told = json.loads(out)
+    assert code == 0 and "plan: auto on 100 documents" in said
+    tried = {trial["name"]: trial for trial in told["tried"]}
+    assert tried["linear"]["P@1"] == 1.0 and tried["linear"]["chosen"]
+    assert "nothing was measured" not in said
+    assert told["method"] == "linear" and labelgrove.load(tmp_path / "m").tried_ == told["tried"]
+    _, _, said = call_both(*train, "--out", tmp_path / "other")
+    assert "auto kept linear: P@1 100.00" in said and "cascadexml: not tried" in said
+    _, said, _ = call_both("info", tmp_path / "other")
+    assert re.search("auto kept +linear: P@1 100.00", said)
+    assert re.search("auto tried +cascadexml: not tried: there is no GPU", said)
+    _, _, said = call_both(*train, "--out", tmp_path / "x", "--method", "linear", "--budget", "1m")
+    assert "--budget: is for the method auto, not for linear" in said
+    _, _, said = call_both(*train, "--out", tmp_path / "x", "--budget", "long")
+    assert "--budget: must be a time such as 90s" in said and not (tmp_path / "x").exists()
 
 
 @pytest.mark.slow

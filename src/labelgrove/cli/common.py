@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -195,11 +195,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
-def human_seconds(seconds: float) -> str:
-    """A duration for people, such as 0.25 s or 1 min 15 s."""
-    if seconds < 10:
-        return f"{seconds:.2f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s"
+def trial_line(trial: Mapping[str, Any], *, verb: bool = False) -> str:
+    """A model that auto compared with others on held-out documents."""
+    name = str(trial["name"])
+    if verb:
+        name = f"{'auto kept' if trial['chosen'] else 'auto tried':<20} {name}"
+    if "P@1" not in trial:
+        return f"{name}: {trial['verdict']}"
+    figures = ", ".join(f"P@{k} {100 * trial[f'P@{k}']:.2f}" for k in (1, 3, 5))
+    return f"{name}: {figures} on held-out documents"

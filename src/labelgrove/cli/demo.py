@@ -11,6 +11,7 @@ from typer import Option
 
 from labelgrove.cli import common, options
 from labelgrove.cli.evaluate import evaluate_model
+from labelgrove.core.durations import format_duration
 
 
 def demo(
@@ -55,7 +56,7 @@ def demo(
     for name, value in measured.evaluation.values.items():
         table.add_row(name, f"{100 * value:.1f} %")
     table.add_section()
-    table.add_row("training", common.human_seconds(seconds))
+    table.add_row("training", format_duration(seconds))
     table.add_row("prediction", f"{size / measured.seconds:,.0f} documents/s")
     table.add_row("model size", format_size(model_size(out)))
     console.print(table)

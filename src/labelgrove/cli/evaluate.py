@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
+from labelgrove.core.durations import format_duration
 from labelgrove.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def evaluate(
     common.stdout_console().print(measured.evaluation.table())
     if model.is_dir():
         speed = measured.evaluation.n / max(measured.seconds, 1e-9)
-        seconds = common.human_seconds(measured.seconds)
+        seconds = format_duration(measured.seconds)
         common.stderr_console().print(f"prediction took {seconds} ({speed:,.0f} documents/s)")
 
 

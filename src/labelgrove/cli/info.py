@@ -42,18 +42,22 @@ def info(
     stored = load_model(model, verify="full" if verify else "auto")
     with reading_parts(model):
         facts, settings = _facts(stored) | {"verified": verify}, to_toml(stored.params)
+        tried = [common.trial_line(trial, verb=True) for trial in facts.get("tried", ())]
     if as_json:
         common.print_json(facts | {"params": stored.params})
         return
     facts["bytes"] = format_size(facts["bytes"])
     facts["verified"] = "fully" if verify else "fully up to 512 MiB, samples of larger models"
     console = common.stdout_console()
+    facts.pop("tried", None)
     for name, value in facts.items():
         if isinstance(value, dict):
             value = ", ".join(f"{key} {version}" for key, version in value.items())
         elif isinstance(value, int):
             value = f"{value:,}"
         console.print(f"{name.replace('_', ' '):<20} {value}")
+    for line in tried:
+        console.print(line)
     console.print(f"\n{settings}")
 
 
@@ -73,6 +77,8 @@ def _facts(stored: StoredModel) -> dict[str, Any]:
     }
     if "runtime" in stored.metadata:
         facts |= {name: stored.metadata[name] for name in ("runtime", "precision")}
+    if tried := stored.metadata.get("tried"):
+        facts["tried"] = tried
     if "ensemble" in stored.parts:
         config = stored.parts["ensemble"].config
         facts["members"] = ", ".join(member["method"] for member in stored.params["members"])

@@ -141,13 +141,14 @@ class Settings:
     """The method to train and its settings."""
 
     method: Annotated[
-        str | None, Option(help=f"{', '.join(METHODS)}. Default: linear, or as in --config.")
+        str | None,
+        Option(help=f"{', '.join(METHODS)}. Default: auto (tune: linear), or as in --config."),
     ] = None
     config: Annotated[Path | None, Option(help="TOML file with settings.")] = None
     settings: Set = None
     seed: Seed = None
 
-    def tables(self, threads: int | None) -> tuple[str, dict[str, Any]]:
+    def tables(self, threads: int | None, default: str) -> tuple[str, dict[str, Any]]:
         """The method and its parameters: config file, --set and flags, in rising precedence."""
         from labelgrove.core.params import merge_settings, read_toml
 
@@ -166,7 +167,7 @@ class Settings:
             tables["random_state"] = self.seed
         if threads is not None:
             tables["n_jobs"] = threads
-        return self.method or method or "linear", tables
+        return self.method or method or default, tables
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typer import Option
 
 from labelgrove.cli import common, options
 from labelgrove.cli.evaluate import METRICS, TimedEvaluation, evaluate_model
+from labelgrove.core.durations import format_duration, parse_duration
 from labelgrove.errors import ConfigError, DataError, StorageError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -25,12 +26,18 @@ if TYPE_CHECKING:
     from labelgrove.methods.estimator import Estimator
     from labelgrove.planning.plan import Plan
 
+MOST_STAGES = 8  # that a summary for people names
+
 
 def train(
     corpus: options.TrainCorpus,
     *,
     out: Annotated[Path | None, Option(help="Model folder to write.")] = None,
     settings: options.Settings,
+    time_budget: Annotated[
+        str | None,
+        Option("--budget", help="Time for the method auto, e.g. 10m. Default: no limit."),
+    ] = None,
     documents: options.Documents,
     plan_only: Annotated[bool, Option("--plan", help="Print the plan and stop.")] = False,
     resume: Annotated[bool, Option("--resume", help="Continue an interrupted run.")] = False,
@@ -54,7 +61,8 @@ def train(
 
     First prints a plan: sizes, memory, and a time that a small sample measures on this machine.
     Then trains, and prints how good the model is, where the time went, and what to do next. --plan
-    stops after the plan.
+    stops after the plan. The method auto starts with linear, tries what may be better on this
+    machine, and keeps what held-out documents prefer; Ctrl-C ends it and keeps the best so far.
 
     Example: labelgrove train train.jsonl.xz --dev dev.jsonl.xz --out model --set ranker.C=2
 
@@ -66,6 +74,7 @@ def train(
     from labelgrove.data.splits import repeated_texts
     from labelgrove.formats.files import existing
     from labelgrove.methods import create
+    from labelgrove.methods.auto.method import Auto
     from labelgrove.planning.plan import plan_training
 
     if plan_only:
@@ -74,7 +83,12 @@ def train(
         raise typer.BadParameter("give the folder to write the model to", param_hint="--out")
     quiet = quiet or not is_first_process()
     console = common.stderr_console(quiet=quiet)
-    model = create(*settings.tables(machine.threads))
+    method, tables = settings.tables(machine.threads, default="auto")
+    if time_budget is not None:
+        if method != "auto":
+            raise ConfigError(f"--budget: is for the method auto, not for {method}")
+        tables["budget"] = parse_duration(time_budget, name="--budget")
+    model = create(method, tables)
     common.use_device(model, machine.device)
     budget = None if memory is None else parse_size(memory, name="--memory")
     if out is not None:
@@ -129,6 +143,8 @@ def train(
             )
         with RichProgress() as progress:
             model.fit(data, callbacks=[] if quiet else [progress], run=run, **given)
+        if isinstance(model, Auto):
+            model = model.chosen_
         wait_for_all(where)  # from here on only the first process needs the run folder
         if not is_first_process():
             return
@@ -233,6 +249,8 @@ def _summary(
         "plan": plan.to_json(),
         "next": _next_commands(model, out, dev),
     }
+    if model.tried_:
+        facts["tried"] = list(model.tried_)
     if isinstance(model, Ensemble):
         facts |= {"rule": model.rule_, "weights": model.weights_}
     if held_out := _held_out(model):
@@ -274,14 +292,18 @@ def _print_summary(
 
     total, reused = facts["train_seconds"], facts["reused"]
     computed = [(seconds, name) for name, seconds in facts["stages"].items() if name not in reused]
+    longest = sorted(computed, key=lambda item: -item[0])
     shares = ", ".join(
-        f"{name} {common.human_seconds(seconds)} ({seconds / max(total, 1e-9):.0%})"
-        for seconds, name in sorted(computed, key=lambda item: -item[0])
+        f"{name} {format_duration(seconds)} ({seconds / max(total, 1e-9):.0%})"
+        for seconds, name in longest[:MOST_STAGES]
     )
+    shares += f" and {len(longest) - MOST_STAGES} others" if len(longest) > MOST_STAGES else ""
     show = console.print
-    show(f"trained in {common.human_seconds(total)}: {shares or 'nothing had to be computed'}")
+    show(f"trained in {format_duration(total)}: {shares or 'nothing had to be computed'}")
     if reused:
         show(f"reused: {', '.join(reused)}")
+    if kept := [trial for trial in facts.get("tried", ()) if trial["chosen"]]:
+        show(f"auto kept {common.trial_line(kept[0])}")
     if "rule" in facts:
         weights = ", ".join(f"{weight:g}" for weight in facts["weights"])
         show(f"members are combined by {facts['rule']} with weights {weights}")
@@ -295,7 +317,7 @@ def _print_summary(
     if measured is not None:
         show(f"metrics in percent on the {measured.evaluation.n:,} documents of --dev:")
         show(measured.evaluation.table())
-    elif not held_out:
+    elif not held_out and not any("P@1" in trial for trial in facts.get("tried", ())):
         show("nothing was measured: add --dev, or evaluate on documents that are not in TRAIN")
     peak = facts["peak_memory_bytes"]
     memory = "" if peak is None else f"; peak memory {format_size(peak)}"

@@ -53,7 +53,7 @@ def tune(
 
     console = common.stderr_console(quiet=quiet)
     parse_budget(budget)
-    name, base = settings.tables(machine.threads)
+    name, base = settings.tables(machine.threads, default="linear")
     common.check_device(machine.device)
     device = machine.device
     if device != "auto" and create(name, base).encoders():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
+from labelgrove.core.durations import format_duration
 from labelgrove.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def update(
         facts = {"model": str(out), "labels": len(loaded.index_), **growth.to_json()}
         common.print_json(facts | {"seconds": round(wall, 3), "cpu_seconds": round(cpu, 3)})
         return
-    console.print(f"{growth} in {common.human_seconds(wall)}")
+    console.print(f"{growth} in {format_duration(wall)}")
     for note in growth.notes:
         console.print(f"note: {note}")
     if growth.rebuild_due:

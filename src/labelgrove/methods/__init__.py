@@ -52,6 +52,11 @@ def _parabel_on(kind: str, what: str, *, beside_tfidf: bool = True) -> MethodEnt
 
 
 METHODS: dict[str, MethodEntry] = {
+    "auto": MethodEntry(
+        "labelgrove.methods.auto.method",
+        "Auto",
+        "tries linear and, on a GPU, a network with it; keeps what held-out documents prefer",
+    ),
     "linear": _linear("tf-idf and a tree of linear classifiers (XR-Linear)"),
     "xr-linear": _linear(
         "linear with the negatives and the stopping rule of PECOS",

@@ -79,6 +79,7 @@ class Model(Parameters):
     timings_: Mapping[str, Timing] = {}
     created_: str | None = None  # when it was trained
     derived_: Mapping[str, tuple[Any, str]] = {}  # settings that training chose, with reasons
+    tried_: Sequence[Mapping[str, Any]] = ()  # models that method "auto" compared with this one
 
     def __post_init__(self) -> None:
         fill_groups(self)
@@ -360,6 +361,8 @@ class Model(Parameters):
         config = self.trained_config()
         if self.derived_:
             metadata["derived"] = {name: list(pair) for name, pair in self.derived_.items()}
+        if self.tried_:
+            metadata["tried"] = list(self.tried_)
 
         def write_more(folder: Path) -> None:
             text = to_toml({"method": self.method} | config)
@@ -411,6 +414,7 @@ class Model(Parameters):
         model.dev_metrics_ = stored.metadata.get("dev_metrics")
         derived = stored.metadata.get("derived", {})
         model.derived_ = {name: (value, reason) for name, (value, reason) in derived.items()}
+        model.tried_ = stored.metadata.get("tried", ())
         timings = stored.metadata.get("timings", {})
         model.timings_ = {name: Timing(**timing) for name, timing in timings.items()}
         model.use_device("auto")  # not the one it was trained on

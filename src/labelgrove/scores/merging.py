@@ -225,8 +225,20 @@ def _pairs(truth: CSR) -> npt.NDArray[np.int64]:
     return np.sort(entry_rows(truth) * truth.shape[1] + truth.indices)
 
 
+def precision_rows(predictions: Predictions, truth: CSR) -> npt.NDArray[np.float64]:
+    """P@1, P@3 and P@5 of each document."""
+    hits = _hits(predictions, _pairs(truth))
+    return np.stack([hits[:, :k].sum(axis=1) / k for k in MEASURED_AT], axis=1)
+
+
 def _precision(predictions: Predictions, true: npt.NDArray[np.int64]) -> tuple[float, ...]:
+    hits = _hits(predictions, true)
+    return tuple(float(hits[:, :k].sum() / (k * max(1, len(hits)))) for k in MEASURED_AT)
+
+
+def _hits(predictions: Predictions, true: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which of the first labels are right."""
     first = predictions.top(max(MEASURED_AT))
     rows = np.arange(len(first), dtype=np.int64)[:, None]
-    hits = np.isin(rows * len(first.index) + first.columns, true) & (first.columns >= 0)
-    return tuple(float(hits[:, :k].sum() / (k * max(1, len(hits)))) for k in MEASURED_AT)
+    right: npt.NDArray[np.bool_] = np.isin(rows * len(first.index) + first.columns, true)
+    return right & (first.columns >= 0)

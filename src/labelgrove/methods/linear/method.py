@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
 from labelgrove.explaining.rankers import tree_paths
 from labelgrove.explaining.spans import terms_by_column
+from labelgrove.labels.documents import with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.inputs import (
@@ -48,6 +49,7 @@ from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 # What the interpreter with its libraries takes before any data is there.
 BASE_BYTES = 160 << 20
+LabelTexts = Literal["names"] | None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -56,7 +58,8 @@ class Linear(TreeSearch):
 
     ``fit`` takes texts (or ready features: a sparse matrix, a dense array, or both as Features) and
     one list of labels per document, or a ``Corpus``. Rows of a dense block beside sparse features
-    are scaled to unit length, unless ``dense_norm`` is "none".
+    are scaled to unit length, unless ``dense_norm`` is "none". With ``label_texts`` "names", the
+    text or name of each label is one more document with this label.
 
     >>> texts = ["red shoes", "blue hat", "red hat"]
     >>> model = Linear().fit(texts, [["shoes"], ["hats"], ["hats", "red things"]])
@@ -72,6 +75,7 @@ class Linear(TreeSearch):
     ranker: RankerParams = group(RankerParams)
     search: SearchParams = group(SearchParams)
     n_trees: int = 1
+    label_texts: LabelTexts = None
     dense_norm: str | None = "l2"
     random_state: int = 0
     n_jobs: int | None = None
@@ -98,13 +102,23 @@ class Linear(TreeSearch):
         """
         check_settings(self)
         check_count("n_trees", self.n_trees)
+        if self.label_texts not in (None, "names"):
+            raise ConfigError(f"label_texts: must be names or none, got {self.label_texts!r}")
         if label_tree is not None and self.n_trees > 1:
             message = f"n_trees: must be 1 with a label_tree of your own, got {self.n_trees}"
             raise ConfigError(message)
         check_dense_norm(self.dense_norm)
-        corpus = self._training_corpus(X, y, index, dense=dense)
+        given = self._training_corpus(X, y, index, dense=dense)
         proposed = None if negatives is None else as_csr(negatives, name="negatives")
         weights = None if sample_weight is None else np.asarray(sample_weight)
+        corpus = given
+        if self.label_texts is not None:
+            corpus = with_label_documents(given)
+            if weights is not None or proposed is not None:
+                raise ConfigError(
+                    "label_texts: must be none with sample_weight or negatives, which have no rows "
+                    "for the documents of labels"
+                )
         stages = Stages(Reporter(callbacks), run)
 
         features, vectorizer = features_stage(
@@ -140,7 +154,7 @@ class Linear(TreeSearch):
         ]
         self.vectorizer_ = vectorizer
         self.rankers_ = rankers
-        self._remember(corpus, stages.reporter.timings)
+        self._remember(given, stages.reporter.timings)
         return self
 
     def _tree_seed(self, number: int) -> int:

@@ -82,6 +82,16 @@ def find_encoder(name: str) -> Path:
     return _in_packages(name) or _on_hub(name)
 
 
+def is_local(name: str) -> bool:
+    """Whether an installed package or the local cache of the Hub has the encoder."""
+    if _in_packages(name) is not None:
+        return True
+    try:
+        return _is_encoder(_snapshot(name, cached=True))
+    except Exception:  # of many types, see _on_hub
+        return False
+
+
 def states_width(folder: Path) -> int:
     """The size of a state of the encoder in a folder, without loading it."""
     # XLNet and DistilBERT use the latter two
@@ -245,20 +255,14 @@ def _extract_encoder(content: zipfile.ZipFile, folder: Path) -> None:
 
 
 def _on_hub(name: str) -> Path:
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise MissingExtraError("torch", f"the encoder {name!r}") from error
     known = name.lower() in _PACKAGES
     reasons = []
     for repository in (name, *([_HUB_PUBLISHER + name] if known else [])):
         for cached in (True, False):
             try:
-                folder = Path(
-                    huggingface_hub.snapshot_download(
-                        repository, allow_patterns=_HUB_FILES, local_files_only=cached
-                    )
-                )
+                folder = _snapshot(repository, cached=cached)
+            except MissingExtraError:
+                raise
             except Exception as error:  # of many types: no such name, no network, no access
                 reasons.append(error)
                 continue
@@ -266,6 +270,17 @@ def _on_hub(name: str) -> Path:
                 return folder
             reasons.append(ConfigError("the repository has no config.json or no safetensors file"))
     raise ConfigError(_ways(name, reasons[-1])) from reasons[-1]
+
+
+def _snapshot(repository: str, *, cached: bool) -> Path:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise MissingExtraError("torch", f"the encoder {repository!r}") from error
+    folder = huggingface_hub.snapshot_download(
+        repository, allow_patterns=_HUB_FILES, local_files_only=cached
+    )
+    return Path(folder)
 
 
 def _ways(name: str, reason: Exception) -> str:

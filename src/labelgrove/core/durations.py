@@ -1,0 +1,36 @@
+"""Spans of time as people write and read them."""
+
+from __future__ import annotations
+
+import re
+
+from labelgrove.errors import ConfigError
+
+_SPAN = re.compile(r"(\d+(?:\.\d*)?)\s*([smhd]?)")
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def parse_duration(span: str | float, *, name: str) -> float:
+    """Seconds of "10m", "1.5h", "90s" or a plain number.
+
+    >>> parse_duration("1.5h", name="budget"), parse_duration(90, name="budget")
+    (5400.0, 90.0)
+    """
+    seconds = 0.0
+    if isinstance(span, str) and (match := _SPAN.fullmatch(span.strip().lower())):
+        seconds = float(match[1]) * _SECONDS[match[2]]
+    elif isinstance(span, (int, float)) and not isinstance(span, bool):
+        seconds = float(span)
+    if not 0 < seconds < float("inf"):
+        raise ConfigError(f"{name}: must be a time such as 90s, 10m or 2h, got {span!r}")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """A duration for people, such as 0.25 s or 1 min 15 s."""
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"

@@ -1,0 +1,48 @@
+"""Labels as documents: what a label is called teaches words that its documents may not have."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import numpy as np
+from scipy import sparse
+
+from labelgrove.core.arrays import as_csr
+from labelgrove.core.strings import StringTable
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.errors import ConfigError
+
+
+def labels_with_words(index: LabelIndex) -> list[int]:
+    """The columns of labels whose text or name has a letter; numbers and codes teach nothing."""
+    texts = index.names if index.texts is None else index.texts
+    return [column for column, text in enumerate(texts) if any(map(str.isalpha, text))]
+
+
+def with_label_documents(corpus: Corpus) -> Corpus:
+    """The corpus and, after its documents, one for each label: its text or name, that label alone.
+
+    >>> corpus = with_label_documents(Corpus.from_lists(["red shoes", "hat"], [["shoe"], ["hat"]]))
+    >>> list(corpus.texts), corpus.label_lists()[2:]
+    (['red shoes', 'hat', 'hat', 'shoe'], [['hat'], ['shoe']])
+    """
+    if corpus.texts is None or corpus.features is not None:
+        raise ConfigError(
+            "label_texts: label names can be learnt beside texts only, not beside features or a "
+            "dense block; leave it at none"
+        )
+    index = corpus.index
+    columns = labels_with_words(index)
+    source = index.names if index.texts is None else index.texts
+    added = [source[column] for column in columns]
+    stored = isinstance(corpus.texts, StringTable)
+    both = chain(corpus.texts, added)
+    own = sparse.csr_array(
+        (np.ones(len(columns), np.float32), (np.arange(len(columns)), columns)),
+        shape=(len(columns), len(index)),
+    )
+    return Corpus(
+        StringTable.from_strings(both) if stored else list(both),
+        as_csr(sparse.vstack([corpus.labels, own])),
+        index,
+    )

@@ -1,0 +1,1 @@
+"""The method that chooses: linear first, then what held-out documents show to be better."""

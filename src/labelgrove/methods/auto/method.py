@@ -1,0 +1,401 @@
+"""The method that chooses for you: by the data, the machine and a budget of time.
+
+It starts with the quick thing, one linear tree, so that there is a model whenever it ends. On a CPU
+it then tries several trees and the names of labels as documents; on a GPU it trains a network with
+tf-idf and joins it with linear. Documents that are held out decide what is kept.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from labelgrove.core.callbacks import Callback
+from labelgrove.core.durations import format_duration, parse_duration
+from labelgrove.core.params import AutoFloat, fixed
+from labelgrove.core.part import Part
+from labelgrove.core.processes import process_count
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.features import Features
+from labelgrove.data.inputs import hold_out
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import ConfigError, MissingExtraError, UnsupportedError
+from labelgrove.labels.documents import labels_with_words
+from labelgrove.labels.masks import LabelMask
+from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods import create, load_folder
+from labelgrove.methods.auto.trials import AFTERWARDS, Clock, OutOfTimeError, Trials, pace
+from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
+from labelgrove.methods.ensemble.members import stages_in
+from labelgrove.methods.ensemble.method import Ensemble
+from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.linear.method import Linear
+from labelgrove.model.explanation import Paths, Question
+from labelgrove.model.interface import Model, Pieces
+from labelgrove.model.settings import check_settings, group
+from labelgrove.nn.encoders.files import EncoderParams
+from labelgrove.ranking.beam import SearchParams
+from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.solver import RankerParams
+from labelgrove.scores.predictions import Predictions, ScoreKind
+from labelgrove.text.tfidf import TfidfParams
+from labelgrove.updating import update as updating
+from labelgrove.updating.report import Growth
+
+TREES = 3
+# Documents that judge, of small corpora: so many, but not more than this share, or none at all.
+ENOUGH_JUDGES, LARGEST_SHARE, FEWEST_JUDGES = 100, 0.2, 20
+NETWORK = "cascadexml"
+# A network that sees each document less than once has learnt too little to be worth its time.
+FEWEST_EPOCHS = 1.0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Auto(Estimator):
+    """Tries several methods and keeps the one that held-out documents prefer.
+
+    ``budget`` is the time for all of it ("10m"); the first model, one linear tree, is always
+    finished. The chosen model is ``chosen_``, ``tried_`` says what was compared. ``save`` writes
+    the chosen model, so ``labelgrove.load`` gives a Linear, a CascadeXML or an Ensemble. The groups
+    of settings are those of the linear method; ``encoder.encoder`` "auto" is chosen by language.
+    Ctrl-C ends the search and keeps the best model so far.
+
+    >>> model = Auto().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+    >>> model.chosen_.method, model.predict(["hat"], k=1).names()
+    ('linear', [['hats']])
+    """
+
+    method: ClassVar[str] = "auto"
+    reads_dense: ClassVar[bool] = True
+
+    budget: str | float | None = None
+    tfidf: TfidfParams = group(TfidfParams)
+    tree: TreeParams = group(TreeParams)
+    ranker: RankerParams = group(RankerParams)
+    search: SearchParams = group(SearchParams)
+    encoder: EncoderParams = group(EncoderParams, encoder="auto")
+    held_out: AutoFloat = "auto"  # type: ignore[assignment]
+    device: str = "auto"
+    random_state: int = 0
+    n_jobs: int | None = None
+    planned_: Sequence[Model] = field(default=(), init=False)
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        dense: Any = None,
+        index: LabelIndex | None = None,
+        label_tree: LabelTree | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Trains, compares and keeps; arguments are those of ``Linear.fit``."""
+        self._check()
+        budget = None if self.budget is None else parse_duration(self.budget, name="budget")
+        corpus = self._training_corpus(X, y, index, dense=dense)
+        learnt_from, judges = hold_out(corpus, self._share(len(corpus)), SPLIT_SEED)
+        if judges is not None and len(judges) < FEWEST_JUDGES:
+            learnt_from, judges = corpus, None
+        given: dict[str, Any] = {} if label_tree is None else {"label_tree": label_tree}
+        with stages_in(run) as shared:
+            trials = Trials(judges, Clock(budget), callbacks, shared)
+            if judges is None:
+                trials.say(
+                    "auto: there are too few documents to compare models by; linear is trained"
+                )
+            trials.judge("linear", *trials.fit("linear", self._linear(), learnt_from, **given))
+            try:
+                if judges is not None:
+                    self._improve(trials, corpus, learnt_from, given)
+                    self._give_back(trials, corpus, given)
+            except KeyboardInterrupt:
+                assert trials.best is not None
+                trials.say(f"auto: interrupted; {trials.best.name} is kept")
+        self._take(trials)
+        return self
+
+    def _check(self) -> None:
+        check_settings(self)
+        if process_count() > 1:
+            raise UnsupportedError(
+                "auto trains in one process; name a neural method to train in several"
+            )
+
+    @classmethod
+    def _read_config(cls, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        for key in config:
+            if key not in cls._get_param_names() and key in Linear._get_param_names():
+                raise ConfigError(f"{key}: auto chooses it; name the method linear to set it")
+        return config
+
+    def _share(self, documents: int) -> float:
+        """Of the documents that are held out."""
+        many = min(LARGEST_SHARE, round(ENOUGH_JUDGES / documents, 4))
+        return float(fixed(self.held_out, max(held_out_share(documents), many)))
+
+    def _linear(self, **changes: Any) -> Linear:
+        names = ("tfidf", "tree", "ranker", "search", "random_state", "n_jobs")
+        settings = {name: copy.copy(getattr(self, name)) for name in names}
+        return Linear(**settings | changes)
+
+    def _improve(
+        self, trials: Trials, corpus: Corpus, learnt_from: Corpus, given: dict[str, Any]
+    ) -> None:
+        """Tries what may be better than one tree, cheap things first."""
+        network, why = self._network(corpus)
+        if network is not None:
+            trials.say(f"{NETWORK}: {why}")
+            self._join(trials, network, corpus)
+            return
+        trials.skip(NETWORK, why)
+        assert trials.best is not None
+        one, settings = trials.best.seconds, dict[str, Any]()
+        name = f"linear, {TREES} trees"
+        # The first tree is there already. What is kept is trained once more, on all documents.
+        if not given and trials.affords(name, (TREES - 1 + TREES) * one):
+            several = self._linear(n_trees=TREES)
+            trial = trials.judge(name, *trials.fit(name, several, learnt_from))
+            if trials.best is trial:
+                settings["n_trees"] = TREES
+        trees = settings.get("n_trees", 1)
+        name = "linear with label names" if trees == 1 else f"linear, {TREES} trees, label names"
+        if given or corpus.features is not None or not labels_with_words(corpus.index):
+            return
+        if trials.affords(name, 2 * trees * one):
+            named = self._linear(label_texts="names", **settings)
+            trials.judge(name, *trials.fit(name, named, learnt_from))
+
+    def _network(self, corpus: Corpus) -> tuple[Model | None, str]:
+        """The network that suits the texts and this machine, or None, and why."""
+        if corpus.texts is None or corpus.width:
+            return None, "it reads texts alone, and these documents have features"
+        if importlib.util.find_spec("torch") is None:
+            return None, "torch is not installed"
+        if not _has_gpu(self.device):
+            return None, f"there is no GPU (--method {NETWORK} trains on a CPU, for hours)"
+        reason = "as set"
+        encoder = self.encoder
+        try:
+            if encoder.encoder == "auto":
+                from labelgrove.nn.encoders.choice import choose_encoder
+
+                name, reason = choose_encoder(corpus.texts)
+                encoder = replace(encoder, encoder=name)
+            network: Model = create(NETWORK, {"encoder": encoder.get_params()})
+        except (ConfigError, MissingExtraError) as error:
+            return None, str(error)
+        # Linear is trained already, on the same documents.
+        settings: dict[str, Any] = {"baseline": False, "device": self.device}
+        settings["tfidf"] = copy.copy(self.tfidf)
+        settings |= {"random_state": self.random_state, "n_jobs": self.n_jobs}
+        settings["held_out"] = self._share(len(corpus))
+        return network.set_params(**settings), f"reads with {encoder.encoder}: {reason}"
+
+    def _join(self, trials: Trials, network: Model, corpus: Corpus) -> None:
+        """Trains the network in the time that is left, and joins it with linear."""
+        assert trials.best is not None
+        linear = trials.best
+        # It holds out the same documents itself.
+        try:
+            trained = trials.fit(NETWORK, network, corpus, pace(trials.clock, "network"))
+        except OutOfTimeError as slow:
+            epochs = network.settled(corpus).get_params()["training__epochs"]
+            left = max(0.0, trials.clock.left)
+            fitting = round(epochs * left / (1 + AFTERWARDS) / slow.seconds, 2)
+            if fitting < FEWEST_EPOCHS:
+                trials.skip(
+                    NETWORK,
+                    f"it {slow} and {format_duration(left)} of the budget are left, enough for "
+                    f"{fitting:g} epochs",
+                )
+                return
+            trials.say(f"{NETWORK}: {slow}; the budget has time for {fitting:g} epochs")
+            network.set_params(training__epochs=fitting)
+            trained = trials.fit(NETWORK, network, corpus)
+        trials.judge(NETWORK, *trained)
+        network, seconds = trained
+        joined = Ensemble([linear.model, network], rule="learnt", n_jobs=self.n_jobs)
+        both = joined.join(trials.judges)
+        if all(both.weights_):
+            trials.judge(f"linear and {NETWORK}", both, linear.seconds + seconds)
+        else:
+            alone = both.members_[0 if both.weights_[0] else 1].method
+            trials.skip(f"linear and {NETWORK}", f"its best weights leave {alone} alone")
+
+    def _give_back(self, trials: Trials, corpus: Corpus, given: dict[str, Any]) -> None:
+        """Trains what is linear again, on the held-out documents, too."""
+        assert trials.best is not None
+        best = trials.best
+        members = best.model.submodels() or [best.model]
+        linear = next((m for m in members if isinstance(m, Linear)), None)
+        if linear is None:
+            return
+        name = "linear, all documents"
+        one = trials.records[0]["seconds"]
+        if not trials.affords(name, linear.n_trees * one):
+            return
+        unfitted = Linear.from_config(linear.to_config())
+        again, _ = trials.fit(name, unfitted, corpus, **given)
+        if not isinstance(best.model, Ensemble):
+            trials.best = replace(best, model=again)
+            return
+        again.index_ = best.model.index_
+        best.model.members = best.model.members_ = [again, *best.model.members_[1:]]
+        best.model._remember(corpus, {})
+
+    def _take(self, trials: Trials) -> None:
+        """Says what was tried, and becomes the chosen model for all that a fitted one is asked."""
+        assert trials.best is not None
+        chosen = trials.best.model
+        for record in trials.records:
+            record["chosen"] = record["name"] == trials.best.name
+        chosen.tried_ = trials.records
+        chosen.timings_ = trials.timings
+        self._become(chosen)
+
+    def _become(self, chosen: Model) -> None:
+        self.chosen_: Model = chosen
+        for name in _SHARED:
+            setattr(self, name, getattr(chosen, name))
+
+    def trained_config(self) -> dict[str, Any]:
+        """Of the chosen model."""
+        return self.chosen_.trained_config()
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes the chosen model, which is then loaded as what it is."""
+        from labelgrove.scores.predictions import check_fitted
+
+        check_fitted(self)
+        chosen = self.chosen_
+        for name in _SHARED:
+            setattr(chosen, name, getattr(self, name))
+        chosen.save(path, overwrite=overwrite)
+
+    def settled(self, corpus: Corpus) -> Self:
+        """A copy whose ``derived_`` names the methods that will be tried, and the encoder."""
+        network, why = self._network(corpus)
+        plain = copy.copy(self)
+        if network is None:
+            what = f"linear, {TREES} trees, label names"
+            cost = "up to 7 times the time of one tree; a budget limits it"
+            plain.derived_ = {"method": (what, f"{cost}. {NETWORK} is left out: {why}")}
+            plain.planned_ = [self._linear()]
+            return plain
+        settled = network.settled(corpus)
+        plain.derived_ = {
+            "method": (f"linear, {NETWORK}, both", "there is a GPU"),
+            "encoder.encoder": (settled.encoders()[0].encoder, why),
+            **settled.derived_,
+        }
+        plain.planned_ = [self._linear(), settled]
+        return plain
+
+    def submodels(self) -> list[Model]:
+        """The members of the chosen model; before ``fit``, what will be tried."""
+        return self.chosen_.submodels() if self.fitted else list(self.planned_)
+
+    def encoders(self) -> list[EncoderParams]:
+        """Those of the chosen model."""
+        return self.chosen_.encoders() if self.fitted else []
+
+    def use_device(self, device: str) -> None:
+        """The network is trained there."""
+        self.device = device
+        if self.fitted:
+            self.chosen_.use_device(device)
+
+    @property
+    def score_kind(self) -> ScoreKind | None:
+        """Of the chosen model."""
+        return self.chosen_.score_kind if self.fitted else None
+
+    def rankers(self) -> list[Ranker]:
+        """Of the chosen model."""
+        return self.chosen_.rankers()
+
+    def trees(self) -> dict[str, LabelTree]:
+        """Of the chosen model."""
+        return self.chosen_.trees()
+
+    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
+        """As the chosen model reads them."""
+        return self.chosen_.read(X, dense=dense, threads=threads)
+
+    def paths(self, question: Question) -> Paths:
+        """Of the chosen model."""
+        return self.chosen_.paths(question)
+
+    def pieces(self) -> Pieces:
+        """Of the chosen model."""
+        return self.chosen_.pieces()
+
+    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
+        """Adds them to the chosen model."""
+        growth = updating.add_labels(self.chosen_, names, **options)
+        self._become(self.chosen_)
+        return growth
+
+    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
+        """Updates the chosen model; nothing is chosen anew."""
+        growth = updating.update(self.chosen_, X, y, **options)
+        self._become(self.chosen_)
+        return growth
+
+    def parts(self) -> dict[str, Part]:
+        """Of the chosen model."""
+        return self.chosen_.parts()
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        return self.chosen_._best_labels(X, k, dense=dense, mask=mask, threads=threads)
+
+    def _label_scores(self, X: Any, labels: Any, *, dense: Any, threads: int | None) -> Any:
+        return self.chosen_._label_scores(X, labels, dense=dense, threads=threads)
+
+    def estimate_memory(self, corpus: Corpus) -> int:
+        """Of several trees, or of the network if there is one to train."""
+        members = self.settled(corpus).submodels()
+        return max(int(member.estimate_memory(corpus)) for member in members)
+
+    @classmethod
+    def load(cls, path: str | Path, **options: Any) -> Self:
+        """Reads what :meth:`save` wrote; ``labelgrove.load`` gives the chosen model itself."""
+        model = cls()
+        model._become(load_folder(path, **options))
+        return model
+
+
+def _has_gpu(device: str) -> bool:
+    """Whether torch finds a GPU; torch itself is asked only where there may be one."""
+    folder = Path("/dev")  # of NVIDIA, AMD and Windows' own Linux
+    devices = ("nvidia[0-9]*", "kfd", "dxg")
+    if sys.platform == "linux" and not any(any(folder.glob(name)) for name in devices):
+        return False
+    from labelgrove.nn.training.devices import choose_device
+
+    return bool(choose_device(device).type != "cpu")
+
+
+# What a fitted model knows about itself, the same for Auto and for what it has chosen.
+_SHARED = (
+    "index_",
+    "facts_",
+    "vectorizer_",
+    "calibration_",
+    "dev_metrics_",
+    "report_",
+    "story_",
+    "timings_",
+    "created_",
+    "derived_",
+    "tried_",
+)

@@ -1,0 +1,171 @@
+"""Models that are tried one after the other and judged by the same held-out documents."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.core.callbacks import Callback, Event, Reporter, Timing
+from labelgrove.core.durations import format_duration
+from labelgrove.data.corpus import Corpus
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.methods.ensemble.members import prefixed
+from labelgrove.model.interface import Model
+from labelgrove.scores.merging import MEASURED_AT, precision_rows
+
+M = TypeVar("M", bound=Model)
+# Speed is measured from the first progress on, for at least so many seconds; ranking, measuring and
+# saving take this share of a training besides.
+PACE_SECONDS, AFTERWARDS = 8.0, 0.3
+NOISE = 2.0  # standard errors: a model that costs more must be surely better
+
+
+class OutOfTimeError(Exception):
+    """A training would take ``seconds`` in all, more than the budget has."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"would take {format_duration(seconds)}")
+        self.seconds = seconds
+
+
+@dataclass
+class Clock:
+    """The time of a search: what is gone, and what is left of the budget, if there is one."""
+
+    budget: float | None
+    start: float = field(default_factory=time.monotonic)
+
+    @property
+    def spent(self) -> float:
+        return time.monotonic() - self.start
+
+    @property
+    def left(self) -> float:
+        return math.inf if self.budget is None else self.budget - self.spent
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A fitted model, its P@1, P@3 and P@5 on each held-out document, and its training time."""
+
+    name: str
+    model: Model
+    rows: npt.NDArray[np.float64] | None
+    seconds: float
+
+    @property
+    def figures(self) -> str:
+        assert self.rows is not None
+        return " / ".join(f"{100 * value:.2f}" for value in self.rows.mean(axis=0))
+
+
+class Trials:
+    """Trains models, judges them, and keeps the best one; ``best`` is there after the first."""
+
+    def __init__(
+        self,
+        judges: Corpus | None,
+        clock: Clock,
+        callbacks: Sequence[Callback],
+        run: RunFolder,
+    ) -> None:
+        self.judges, self.clock, self.run = judges, clock, run
+        self.callbacks = callbacks
+        self.reporter = Reporter(callbacks)
+        self.best: Trial | None = None
+        self.records: list[dict[str, Any]] = []
+        self.timings: dict[str, Timing] = {}
+
+    def fit(
+        self, name: str, model: M, corpus: Corpus, watch: Callback | None = None, **given: Any
+    ) -> tuple[M, float]:
+        """The model, trained on a corpus, and the seconds that it took."""
+        start = time.monotonic()
+        callbacks = [prefixed(name, callback) for callback in self.callbacks]
+        if watch is not None:
+            callbacks.append(watch)
+        model.fit(corpus, callbacks=callbacks, run=self.run, **given)
+        self.timings |= {f"{name}: {stage}": t for stage, t in model.timings_.items()}
+        return model, time.monotonic() - start
+
+    def judge(self, name: str, model: Model, seconds: float) -> Trial:
+        """Measures a model; it becomes the best one if it is better by more than noise."""
+        rows, best = None, self.best
+        if self.judges is not None:
+            found = model.predict(self.judges, k=max(MEASURED_AT))
+            rows = precision_rows(found, self.judges.labels)
+        trial = Trial(name, model, rows, seconds)
+        if best is None or best.rows is None or rows is None:
+            self.best, verdict = trial, "kept"
+        else:
+            gain, error = _difference(rows, best.rows)
+            better = gain > NOISE * error
+            self.best = trial if better else best
+            verdict = "kept" if better else f"not better than {best.name} by more than noise"
+            verdict += f" ({100 * gain:+.2f}, standard error {100 * error:.2f})"
+        record: dict[str, Any] = {"name": name, "seconds": round(seconds, 3), "verdict": verdict}
+        if rows is not None:
+            means = rows.mean(axis=0)
+            record |= {
+                f"P@{k}": round(float(m), 6) for k, m in zip(MEASURED_AT, means, strict=True)
+            }
+            assert self.judges is not None
+            where = f"P@1 / P@3 / P@5 on {len(self.judges):,} held-out documents"
+            self.say(f"{name}: {trial.figures} ({where}), {format_duration(seconds)}; {verdict}")
+        self.records.append(record)
+        return trial
+
+    def skip(self, name: str, why: str) -> None:
+        """Records what was not tried."""
+        self.records.append({"name": name, "verdict": f"not tried: {why}"})
+        self.say(f"{name}: not tried, {why}")
+
+    def affords(self, name: str, seconds: float) -> bool:
+        """Whether the budget has these seconds; says so if not."""
+        left = self.clock.left
+        if seconds <= left:
+            return True
+        self.skip(name, _too_long(seconds, left))
+        return False
+
+    def say(self, text: str) -> None:
+        self.reporter.message(text)
+
+
+def _difference(
+    rows: npt.NDArray[np.float64], others: npt.NDArray[np.float64]
+) -> tuple[float, float]:
+    """The mean difference of two models over the same documents, and its standard error."""
+    change = rows.mean(axis=1) - others.mean(axis=1)
+    return float(change.mean()), float(change.std() / math.sqrt(max(1, len(change))))
+
+
+def _too_long(seconds: float, left: float) -> str:
+    rest = f"{format_duration(left)} of the budget are left" if left > 0 else "the budget is spent"
+    return f"it would take about {format_duration(seconds)}, and {rest}"
+
+
+def pace(clock: Clock, stage: str) -> Callable[[Event], None]:
+    """A callback that stops a training which would end after the budget, as soon as it shows."""
+    first: list[Event] = []
+
+    def watch(event: Event) -> None:
+        if event.kind != "progress" or event.stage != stage or not event.total:
+            return
+        if not first:
+            first.append(event)
+            return
+        passed, done = event.time - first[0].time, event.done - first[0].done
+        if passed < PACE_SECONDS or done <= 0:
+            return
+        whole = passed / done * event.total * (1 + AFTERWARDS)
+        if whole * (1 - event.done / event.total) > clock.left:
+            raise OutOfTimeError(whole)
+
+    return watch

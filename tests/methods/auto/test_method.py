@@ -1,0 +1,223 @@
+"""Auto: what it tries, what it keeps, and what an interrupt or a budget leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import labelgrove
+from labelgrove import Auto, Corpus, Ensemble, Linear
+from labelgrove.core.callbacks import Event
+from labelgrove.datasets.shop import shop_corpus
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import ConfigError, UnsupportedError
+from labelgrove.methods import create
+from labelgrove.methods.auto import method as module
+from test_contract import planted, same, tiny_training
+
+
+class Messages(list[str]):
+    def __call__(self, event: Event) -> None:
+        if event.kind == "message":
+            self.append(event.values["text"])
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return shop_corpus(400, labels=30)
+
+
+def names(model: Any) -> list[str]:
+    return [trial["name"] for trial in model.tried_]
+
+
+def test_without_a_gpu_it_tries_one_tree_several_trees_and_names(corpus: Corpus) -> None:
+    said = Messages()
+    model = Auto().fit(corpus, callbacks=[said])
+    tried = names(model)
+    assert tried[:3] == ["linear", "cascadexml", "linear, 3 trees"] and "names" in tried[3]
+    assert sum(trial["chosen"] for trial in model.tried_) == 1
+    assert "there is no GPU" in said[1] and len(said) == 4
+    # The kept settings learn from all documents, and predict like a model of that kind.
+    plain = Linear.from_config(model.chosen_.to_config()).fit(corpus)
+    assert same(model.predict(corpus, k=5), plain.predict(corpus, k=5))
+    assert model.facts_.documents == 400
+    assert "linear, all documents: ranker" in model.timings_
+
+
+def test_what_is_better_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No document that is learnt from connects a word with its label; the labels' names do."""
+    words = [f"word{n}" for n in range(60)]
+    texts, others = [f"{word} and more" for word in words], [["odd"], ["even"]] * 30
+    nothing = [[word] for word in words]
+    corpus = Corpus.from_lists([*texts, *["nothing"] * 60], [*others, *nothing])
+    judges = Corpus.from_lists(texts, nothing, index=corpus.index)
+    monkeypatch.setattr(module, "hold_out", lambda *_: (corpus, judges))
+    model = Auto().fit(corpus)
+    assert isinstance(model.chosen_, Linear) and model.chosen_.label_texts == "names"
+    assert model.tried_[-1]["chosen"] and model.tried_[-1]["P@3"] > model.tried_[0]["P@3"] + 0.2
+
+
+def test_few_documents_get_linear_without_a_comparison() -> None:
+    said = Messages()
+    model = Auto().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]], callbacks=[said])
+    assert names(model) == ["linear"] and "too few documents" in said[0]
+    assert "P@1" not in model.tried_[0]
+
+
+def test_a_budget_leaves_the_first_model(corpus: Corpus) -> None:
+    model = Auto(budget="0.001s").fit(corpus)
+    verdicts = {trial["name"]: trial["verdict"] for trial in model.tried_}
+    assert verdicts["linear"] == "kept"
+    assert all(v.startswith("not tried") for name, v in verdicts.items() if name != "linear")
+    assert model.chosen_.facts_.documents == 320  # there was no time to learn from the others
+    with pytest.raises(ConfigError, match="budget: must be a time such as"):
+        Auto(budget="soon").fit(corpus)
+
+
+@pytest.mark.parametrize("where", ["linear, 3 trees: ranker-1", "linear, all documents: tfidf"])
+def test_an_interrupt_keeps_the_best_so_far(corpus: Corpus, where: str) -> None:
+    said = Messages()
+
+    def interrupt(event: Event) -> None:
+        if event.kind == "stage_start" and event.stage == where:
+            raise KeyboardInterrupt
+
+    model = Auto().fit(corpus, callbacks=[said, interrupt])
+    assert said[-1] == "auto: interrupted; linear is kept"
+    assert model.chosen_.facts_.documents == 320
+    assert same(model.predict(corpus, k=5), model.chosen_.predict(corpus, k=5))
+
+
+def test_an_interrupt_of_the_first_model_ends_the_training(corpus: Corpus) -> None:
+    def interrupt(event: Event) -> None:
+        if event.stage == "linear: tree":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Auto().fit(corpus, callbacks=[interrupt])
+
+
+def test_settings_of_linear_reach_it_and_others_are_explained(corpus: Corpus) -> None:
+    model = create("auto", {"ranker": {"C": 0.5}, "random_state": 3}).fit(corpus)
+    assert model.chosen_.ranker.C == 0.5 and model.chosen_.random_state == 3
+    with pytest.raises(ConfigError, match="n_trees: auto chooses it; name the method linear"):
+        create("auto", {"n_trees": 2})
+
+
+def test_features_and_given_trees_stay_linear(corpus: Corpus) -> None:
+    tree = Linear().fit(corpus).rankers()[0].tree
+    model = Auto().fit(corpus, label_tree=tree)
+    assert names(model) == ["linear", "cascadexml"]  # several trees and names do not fit it
+    rows = labelgrove.Tfidf().fit_transform(corpus.texts)
+    model = Auto().fit(rows, corpus.labels, index=corpus.index)
+    assert names(model) == ["linear", "cascadexml", "linear, 3 trees"]
+    assert "have features" in model.tried_[1]["verdict"]
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Trained as on a GPU, with a tiny encoder on the CPU."""
+    said, (texts, labels) = Messages(), planted(200)
+    encoder = tiny_training()["encoder"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "_has_gpu", lambda device: True)
+        with RunFolder(tmp_path_factory.mktemp("auto") / "run") as run:
+            model = create("auto", {"encoder": encoder}).fit(
+                texts, labels, callbacks=[said], run=run
+            )
+    return model, said
+
+
+def test_with_a_gpu_a_network_is_joined_with_linear(joined: Any) -> None:
+    model, said = joined
+    assert names(model)[:2] == ["linear", "cascadexml"]
+    assert any("reads with" in text and "as set" in text for text in said)
+    assert any(name == "linear and cascadexml" for name in names(model))
+    texts, labels = planted(40, seed=1)
+    assert model.score(texts, labels) > 0.9
+
+
+def test_both_members_of_an_ensemble_learn_from_all_documents(
+    joined: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The planted problem is too easy for an ensemble to win, so here it wins by decree."""
+    texts, labels = planted(200)
+    monkeypatch.setattr(module, "_has_gpu", lambda device: True)
+    monkeypatch.setattr("labelgrove.methods.auto.trials._difference", lambda *_: (1.0, 0.0))
+    monkeypatch.setattr(
+        Ensemble, "_learn", lambda self, held_out: (_learnt(), {"1 linear": [1.0, 1.0, 1.0]})
+    )
+    model = create("auto", {"encoder": tiny_training()["encoder"]}).fit(texts, labels)
+    chosen = model.chosen_
+    assert isinstance(chosen, Ensemble) and chosen.weights_ == [1.0, 2.0]
+    linear = Linear().fit(texts, labels)
+    assert same(chosen.members_[0].predict(texts, k=3), linear.predict(texts, k=3))
+    assert chosen.facts_.documents == 200
+    model.save(tmp_path / "model")
+    loaded = labelgrove.load(tmp_path / "model")
+    assert isinstance(loaded, Ensemble) and loaded.tried_ == model.tried_
+    assert same(loaded.predict(texts, k=3), model.predict(texts, k=3))
+
+
+def _learnt() -> Any:
+    from labelgrove.scores.merging import Learnt
+
+    return Learnt("rank", (1.0, 2.0), (1.0, 1.0, 1.0))
+
+
+def test_a_network_that_is_too_slow_gets_fewer_epochs_or_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts, labels = planted(120)
+    monkeypatch.setattr(module, "_has_gpu", lambda device: True)
+    monkeypatch.setattr("labelgrove.methods.auto.trials.PACE_SECONDS", 0.0)
+    slow = {"seconds": 300.0}
+
+    def watched(clock: Any, stage: str) -> Any:
+        def watch(event: Event) -> None:
+            if event.kind == "stage_start" and event.stage == stage:
+                raise module.OutOfTimeError(slow["seconds"])
+
+        return watch
+
+    monkeypatch.setattr(module, "pace", watched)
+    settings = {"encoder": tiny_training()["encoder"], "budget": "200s"}
+    said = Messages()
+    model = create("auto", settings).fit(texts, labels, callbacks=[said])
+    assert any("the budget has time for 5." in text for text in said), said
+    assert "linear and cascadexml" in names(model)
+    slow["seconds"] = 1e5
+    said = Messages()
+    model = create("auto", settings).fit(texts, labels, callbacks=[said])
+    assert any("not tried, it would take" in text for text in said)
+    assert model.chosen_.method == "linear"
+
+
+def test_without_an_encoder_linear_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, labels = planted(120)
+    monkeypatch.setattr(module, "_has_gpu", lambda device: True)
+
+    def none(texts: Any) -> Any:
+        raise ConfigError("no encoder can be reached")
+
+    monkeypatch.setattr("labelgrove.nn.encoders.choice.choose_encoder", none)
+    model = Auto().fit(texts, labels)
+    assert model.tried_[1]["verdict"] == "not tried: no encoder can be reached"
+
+
+def test_a_plan_names_what_will_be_tried(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Auto().settled(corpus)
+    assert "3 trees" in plain.derived_["method"][0] and len(plain.submodels()) == 1
+    monkeypatch.setattr(module, "_has_gpu", lambda device: True)
+    settled = create("auto", {"encoder": tiny_training()["encoder"]}).settled(corpus)
+    assert [member.method for member in settled.submodels()] == ["linear", "cascadexml"]
+    assert "training.lr" in settled.derived_ and "encoder.encoder" in settled.derived_
+
+
+def test_several_processes_are_refused(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "process_count", lambda: 2)
+    with pytest.raises(UnsupportedError, match="name a neural method"):
+        Auto().fit(corpus)
