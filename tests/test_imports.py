@@ -202,5 +202,26 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stderr.strip() == "[]"
 
 
+# What no prediction of a linear model needs: libraries, and our own rooms.
+SLOW = {"scipy", "sklearn", "torch", "pandas", "pyarrow", "rich", "jinja2", "huggingface_hub"}
+SLOW |= {"safetensors", "matplotlib"}
+OTHER_ROOMS = {"metrics", "publishing", "updating.update", "exporting", "importers", "tuning"}
+UNUSED = SLOW | {f"labelgrove.{name}" for name in OTHER_ROOMS}
+
+
+def test_predicting_loads_only_what_it_uses(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    labelgrove.Linear().fit(["red shoe", "blue hat"], [["a"], ["b"]]).save(folder)
+    done = run(
+        f"import io, sys\nsys.argv = ['labelgrove', 'predict', {str(folder)!r}, '-', '-k1']\n"
+        "sys.stdin = io.TextIOWrapper(io.BytesIO('Hüte: a hat'.encode()))\n"
+        "from labelgrove.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print(sorted({UNUSED!r} & set(sys.modules)), file=sys.stderr)"
+    )
+    assert '["b"]' in done.stdout
+    assert done.stderr.strip() == "[]"
+
+
 def test_the_package_is_typed() -> None:
     assert (Path(labelgrove.__file__).parent / "py.typed").exists()

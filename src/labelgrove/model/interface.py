@@ -13,11 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from scipy import sparse
-
 from labelgrove.calibrating.calibration import Calibration
 from labelgrove.core.arrays import Float32, Int32
 from labelgrove.core.callbacks import Callback, Timing
+from labelgrove.core.late import sparse
 from labelgrove.core.params import Params, to_toml, unknown_key
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex

@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from labelgrove.calibrating.calibration import Calibration
-from labelgrove.core.arrays import Int32, as_csr
+from labelgrove.core.arrays import CSR, Int32, as_csr
+from labelgrove.core.late import sparse
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.inputs import check_k, checked_inputs
 from labelgrove.errors import ConfigError, DataError
@@ -96,7 +96,7 @@ def _check_reachable(least: float | npt.NDArray[np.float32], kind: ScoreKind) ->
 
 def masked_scores(
     predict: Callable[..., Predictions], X: Any, labels: Any, *, count: int
-) -> npt.NDArray[np.float32] | sparse.csr_array:
+) -> npt.NDArray[np.float32] | CSR:
     """Scores of given labels from predictions with a mask, the same as those of ``predict``.
 
     ``predict(X, k, mask)`` returns raw predictions over ``count`` labels. ``labels`` are columns,
