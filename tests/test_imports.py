@@ -205,22 +205,39 @@ def test_help_loads_nothing_heavy() -> None:
 # What no prediction of a linear model needs: libraries, and our own rooms.
 SLOW = {"scipy", "sklearn", "torch", "pandas", "pyarrow", "rich", "jinja2", "huggingface_hub"}
 SLOW |= {"safetensors", "matplotlib"}
-OTHER_ROOMS = {"metrics", "publishing", "updating.update", "exporting", "importers", "tuning"}
+OTHER_ROOMS = {"metrics", "publishing.hub", "updating.update", "exporting", "importers", "tuning"}
 UNUSED = SLOW | {f"labelgrove.{name}" for name in OTHER_ROOMS}
 
 
-def test_predicting_loads_only_what_it_uses(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved") / "model"
     labelgrove.Linear().fit(["red shoe", "blue hat"], [["a"], ["b"]]).save(folder)
-    done = run(
-        f"import io, sys\nsys.argv = ['labelgrove', 'predict', {str(folder)!r}, '-', '-k1']\n"
-        "sys.stdin = io.TextIOWrapper(io.BytesIO('Hüte: a hat'.encode()))\n"
+    return folder
+
+
+def called(before: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line, which then prints what it imported without need to standard error."""
+    return run(
+        f"import io, sys\nsys.argv = {['labelgrove', *arguments]!r}\n{before}\n"
         "from labelgrove.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         f"print(sorted({UNUSED!r} & set(sys.modules)), file=sys.stderr)"
     )
+
+
+def test_predicting_loads_only_what_it_uses(saved: Path) -> None:
+    stdin = "sys.stdin = io.TextIOWrapper(io.BytesIO('Hüte: a hat'.encode()))"
+    done = called(stdin, "predict", str(saved), "-", "-k1")
     assert '["b"]' in done.stdout
     assert done.stderr.strip() == "[]"
+
+
+def test_serving_loads_only_what_it_uses(saved: Path) -> None:
+    no_server = "import uvicorn\nuvicorn.Server.run = lambda self, sockets: print('ready')"
+    done = called(no_server, "serve", str(saved), "--port", "0")
+    assert done.stdout.strip() == "ready", done.stderr
+    assert done.stderr.splitlines()[-1] == "[]"
 
 
 def test_the_package_is_typed() -> None:

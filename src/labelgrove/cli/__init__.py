@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import importlib
 import sys
 import warnings
@@ -78,8 +76,6 @@ def main() -> None:
     """Runs the command line; errors that the user can fix come without a traceback."""
     from labelgrove.errors import LabelgroveError, LabelgroveWarning
 
-    # The interpreter's last searches for garbage take longer than a prediction, and find none.
-    atexit.register(gc.freeze)
     for stream in (sys.stdout, sys.stderr):
         # If the terminal cannot show a character, an escape is better than no answer.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
