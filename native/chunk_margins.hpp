@@ -82,14 +82,10 @@ LABELGROVE_INLINE void find_spans(const Hit* hits, int64_t count, const uint32_t
 template <int N, class Value>
 LABELGROVE_INLINE void add_columns(const Span* rows, int64_t count, const Value* values,
                                    float* margins) {
-    constexpr int W = std::min(N, kRegister);
-    Packed<float, W> sums[N / W];
-    for (int i = 0; i < N / W; ++i) sums[i] = load<float, W>(margins + i * W);
-    for (int64_t r = 0; r < count; ++r) {
-        const Value* row = values + rows[r].start;
-        for (int i = 0; i < N / W; ++i) sums[i] += load_floats<W>(row + i * W) * rows[r].value;
-    }
-    for (int i = 0; i < N / W; ++i) store<W>(margins + i * W, sums[i]);
+    Sums<N> sums;
+    sums.start_with(margins);
+    for (int64_t r = 0; r < count; ++r) sums.add(values + rows[r].start, rows[r].value);
+    sums.write(margins);
 }
 #endif
 

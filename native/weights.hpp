@@ -87,6 +87,26 @@ LABELGROVE_INLINE Packed<float, N> load_floats(const int8_t* from) {
     return __builtin_convertvector(widen(from, std::make_index_sequence<N>()), Packed<float, N>);
 }
 
+// N sums, in as many registers as they need.
+template <int N>
+struct Sums {
+    static constexpr int kWidth = N < kRegister ? N : kRegister;
+    Packed<float, kWidth> parts[N / kWidth] = {};
+
+    LABELGROVE_INLINE void start_with(const float* values) {
+        for (int i = 0; i < N / kWidth; ++i) parts[i] = load<float, kWidth>(values + i * kWidth);
+    }
+    template <class Value>
+    LABELGROVE_INLINE void add(const Value* values, float factor) {
+        for (int i = 0; i < N / kWidth; ++i) {
+            parts[i] += load_floats<kWidth>(values + i * kWidth) * factor;
+        }
+    }
+    LABELGROVE_INLINE void write(float* to) const {
+        for (int i = 0; i < N / kWidth; ++i) store<kWidth>(to + i * kWidth, parts[i]);
+    }
+};
+
 #endif
 
 }  // namespace labelgrove
