@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.calibrating.calibration import Calibration
 from labelgrove.core.arrays import CSR, Int32, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.data.corpus import LabelIndex
@@ -18,6 +17,9 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.masks import LabelMask
 from labelgrove.scores.diversity import diversify
 from labelgrove.scores.predictions import Predictions, ScoreKind
+
+if TYPE_CHECKING:
+    from labelgrove.calibrating.calibration import Calibration
 
 MinScore: TypeAlias = float | Literal["auto"] | None
 
