@@ -239,7 +239,7 @@ private:
                 const Scored label = from_sort_key(key);
                 key = sort_key({label.node, std::exp(label.score)});
             }
-            sort_keys(keys);
+            if (!std::is_sorted(keys.begin(), keys.end())) sort_keys(keys);
         }
         for (int64_t c = 0; c < count; ++c) {
             const Scored label = from_sort_key(keys[c]);

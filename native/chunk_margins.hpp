@@ -82,11 +82,10 @@ LABELGROVE_INLINE void find_spans(const Hit* hits, int64_t count, const uint32_t
 template <int N, class Value>
 LABELGROVE_INLINE void add_columns(const Span* rows, int64_t count, const Value* values,
                                    float* margins) {
-    Packed<float, N> sums = load<float, N>(margins);
-    for (int64_t r = 0; r < count; ++r) {
-        sums += load_floats<N>(values + rows[r].start) * rows[r].value;
-    }
-    store<N>(margins, sums);
+    Sums<N> sums;
+    sums.start_with(margins);
+    for (int64_t r = 0; r < count; ++r) sums.add(values + rows[r].start, rows[r].value);
+    sums.write(margins);
 }
 #endif
 
@@ -119,8 +118,11 @@ LABELGROVE_INLINE void lay_out_rows(const Span* rows, int64_t count,
         const Value* row_values = entries.values + rows[r].start;
 #if LABELGROVE_VECTOR_TYPE
         if (rows[r].start + size + kStep <= entries.readable) {
+            constexpr int W = std::min<int>(kStep, kRegister);
             for (int64_t e = 0; e < size; e += kStep) {
-                store<kStep>(terms + e, load_floats<kStep>(row_values + e) * value);
+                for (int64_t w = e; w < e + kStep; w += W) {
+                    store<W>(terms + w, load_floats<W>(row_values + w) * value);
+                }
                 *reinterpret_cast<Packed<Child, kStep>*>(to + e) =
                     load<Child, kStep>(row_children + e);
             }

@@ -34,7 +34,9 @@ inline void convert_panel(const DenseChunk& chunk, int64_t first, float* __restr
     for (int64_t f = 0; f < chunk.features; ++f, row += chunk.width, panel += kPanel) {
 #if LABELGROVE_VECTOR_TYPE
         if (lanes == kPanel) {
-            store<kPanel>(panel, load_floats<kPanel>(row));
+            for (int c = 0; c < kPanel; c += kRegister) {
+                store<kRegister>(panel + c, load_floats<kRegister>(row + c));
+            }
             continue;
         }
 #endif
@@ -46,12 +48,11 @@ template <int Documents>
 LABELGROVE_INLINE void multiply_tile(const float* panel, int64_t features,
                                      const float* const* documents, float* out, int64_t stride) {
 #if LABELGROVE_VECTOR_TYPE
-    Packed<float, kPanel> sums[Documents] = {};
+    Sums<kPanel> sums[Documents];
     for (int64_t f = 0; f < features; ++f) {
-        const auto weights = load<float, kPanel>(panel + f * kPanel);
-        for (int d = 0; d < Documents; ++d) sums[d] += weights * documents[d][f];
+        for (int d = 0; d < Documents; ++d) sums[d].add(panel + f * kPanel, documents[d][f]);
     }
-    for (int d = 0; d < Documents; ++d) store<kPanel>(out + d * stride, sums[d]);
+    for (int d = 0; d < Documents; ++d) sums[d].write(out + d * stride);
 #else
     for (int d = 0; d < Documents; ++d) {
         float sums[kPanel] = {};
@@ -87,21 +88,19 @@ inline void multiply_alone(const DenseChunk& chunk, const float* document, float
     for (; first < padded;) {
         const int panels = static_cast<int>(std::min<int64_t>(kWide, (padded - first) / kPanel));
         if (last_row + first + panels * kPanel > chunk.end) break;
-        Packed<float, kPanel> sums[kWide] = {};
+        Sums<kPanel> sums[kWide];
         const Half* row = chunk.weights + first;
         if (panels == kWide) {
             for (int64_t f = 0; f < chunk.features; ++f, row += chunk.width) {
-                for (int p = 0; p < kWide; ++p) {
-                    sums[p] += load_floats<kPanel>(row + p * kPanel) * document[f];
-                }
+                for (int p = 0; p < kWide; ++p) sums[p].add(row + p * kPanel, document[f]);
             }
-            for (int p = 0; p < kWide; ++p) store<kPanel>(out + first + p * kPanel, sums[p]);
+            for (int p = 0; p < kWide; ++p) sums[p].write(out + first + p * kPanel);
             first += kWide * kPanel;
         } else {
             for (int64_t f = 0; f < chunk.features; ++f, row += chunk.width) {
-                sums[0] += load_floats<kPanel>(row) * document[f];
+                sums[0].add(row, document[f]);
             }
-            store<kPanel>(out + first, sums[0]);
+            sums[0].write(out + first);
             first += kPanel;
         }
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -26,42 +27,43 @@ struct TreeResults {
     Combine combine;
 };
 
+// Merges one row after the other and keeps its memory between them. The labels of a row are found
+// in a small hash table: sorting all that the trees found would take five times as long.
 class TreeMerger {
 public:
-    void merge(const TreeResults& found, int64_t row, const TopkOutput& out) {
-        const double* const weights = found.weights;
-        places_.clear();
-        lasts_.assign(found.trees, 0.0);
+    explicit TreeMerger(const TreeResults& found) : found_(found) {
+        const auto most = static_cast<uint64_t>(found.trees * found.width);
+        bits_ = std::bit_width(2 * most + 1);  // at most half full
+        labels_.reserve(most);
+    }
+
+    void merge(int64_t row, const TopkOutput& out) {
+        labels_.clear();
+        slots_.assign(size_t{1} << bits_, 0);
         double least = 0.0, total = 0.0;
-        for (int64_t tree = 0; tree < found.trees; ++tree) {
-            const int64_t begin = (tree * found.rows + row) * found.width;
+        for (int64_t tree = 0; tree < found_.trees; ++tree) {
+            const double weight = found_.weights[tree];
+            const int64_t begin = (tree * found_.rows + row) * found_.width;
+            const int32_t* const columns = found_.columns + begin;
+            const float* const scores = found_.scores + begin;
             int64_t filled = 0;
-            for (; filled < found.width && found.columns[begin + filled] >= 0; ++filled) {
-                places_.push_back(static_cast<uint64_t>(found.columns[begin + filled]) << 32 |
-                                  static_cast<uint64_t>(tree * found.width + filled));
+            while (filled < found_.width && columns[filled] >= 0) ++filled;
+            double last = 0.0;
+            if (found_.combine == Combine::mean_or_last && filled > 0) last = scores[filled - 1];
+            for (int64_t place = 0; place < filled; ++place) {
+                Label& label = label_of(columns[place]);
+                label.sum += weight * (scores[place] - last);
+                label.largest = std::max(label.largest, scores[place]);
             }
-            total += weights[tree];
-            if (found.combine == Combine::mean_or_last && filled > 0) {
-                lasts_[tree] = found.scores[begin + filled - 1];
-                least += weights[tree] * lasts_[tree];
-            }
+            total += weight;
+            least += weight * last;
         }
-        std::sort(places_.begin(), places_.end());  // by label, and its trees in order
         best_.reset(out.width);
-        for (size_t from = 0, to; from < places_.size(); from = to) {
-            const uint64_t column = places_[from] >> 32;
-            double sum = 0.0, largest = -std::numeric_limits<double>::infinity();
-            for (to = from; to < places_.size() && places_[to] >> 32 == column; ++to) {
-                const int64_t at = static_cast<int64_t>(places_[to] & 0xffffffffu),
-                              tree = at / found.width;
-                const double score =
-                    found.scores[(tree * found.rows + row) * found.width + at % found.width];
-                sum += weights[tree] * (score - lasts_[tree]);
-                largest = std::max(largest, score);
-            }
-            const float score = static_cast<float>(
-                found.combine == Combine::largest ? largest : (sum + least) / total);
-            if (score >= best_.threshold()) best_.offer(static_cast<int32_t>(column), score);
+        for (const Label& label : labels_) {
+            const float score = found_.combine == Combine::largest
+                                    ? label.largest
+                                    : static_cast<float>((label.sum + least) / total);
+            if (score >= best_.threshold()) best_.offer(label.column, score);
         }
         const std::vector<uint64_t>& sorted = best_.sorted();
         const int64_t count = static_cast<int64_t>(sorted.size());
@@ -73,18 +75,39 @@ public:
     }
 
 private:
-    std::vector<uint64_t> places_;
-    std::vector<double> lasts_;  // the score of the last label that each tree found
+    struct Label {
+        int32_t column;
+        float largest;
+        double sum;
+    };
+
+    // The label of a column, which is added if it is new.
+    Label& label_of(int32_t column) {
+        const uint64_t mask = slots_.size() - 1;
+        uint64_t slot = (static_cast<uint32_t>(column) * 0x9E3779B97F4A7C15u) >> (64 - bits_);
+        for (; slots_[slot] != 0; slot = (slot + 1) & mask) {
+            Label& label = labels_[slots_[slot] - 1];
+            if (label.column == column) return label;
+        }
+        labels_.push_back({column, -std::numeric_limits<float>::infinity(), 0.0});
+        slots_[slot] = static_cast<uint32_t>(labels_.size());
+        return labels_.back();
+    }
+
+    const TreeResults& found_;
+    int bits_;                     // of a slot's number
+    std::vector<uint32_t> slots_;  // 1 + a position in labels_, or 0
+    std::vector<Label> labels_;
     BestNodes best_;
 };
 
 inline void merge_trees(const TreeResults& found, const TopkOutput& out, int threads) {
-    std::vector<TreeMerger> mergers(resolve_threads(threads));
+    std::vector<TreeMerger> mergers(resolve_threads(threads), TreeMerger(found));
     constexpr int64_t block = 64;
     const int64_t rows = found.rows;
     parallel_for((rows + block - 1) / block, threads, [&](int64_t piece, int worker) {
         for (int64_t row = piece * block; row < std::min(rows, (piece + 1) * block); ++row) {
-            mergers[worker].merge(found, row, out);
+            mergers[worker].merge(row, out);
         }
     });
 }

@@ -11,6 +11,10 @@
 #include "half.hpp"
 #include "lanes.hpp"
 
+#if LABELGROVE_VECTOR_TYPE && defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 namespace labelgrove {
 
 struct Half {
@@ -35,6 +39,14 @@ struct PackedOf {
 // N numbers at any address, aligned or not.
 template <class T, int N>
 using Packed = typename PackedOf<T, N>::type;
+
+// The most floats to compute with at once. GCC keeps what is wider than a register in memory, and a
+// sum then waits for a store and a load in every step.
+#if defined(__aarch64__)
+inline constexpr int kRegister = 4;
+#else
+inline constexpr int kRegister = 16;
+#endif
 
 template <class T, int N>
 LABELGROVE_INLINE Packed<T, N> load(const void* from) {
@@ -62,10 +74,38 @@ LABELGROVE_INLINE Packed<float, N> load_floats(const Half* from) {
     const auto moved = (Packed<float, N>)((bits << 13) & static_cast<int32_t>(0x8fffe000u));
     return moved * std::bit_cast<float>(0x77800000u);  // 2^112
 }
+#if defined(__aarch64__)
+// One instruction, with the same bits.
+template <>
+LABELGROVE_INLINE Packed<float, 4> load_floats<4>(const Half* from) {
+    const auto bits = vld1_u16(reinterpret_cast<const uint16_t*>(from));
+    return vcvt_f32_f16(vreinterpret_f16_u16(bits));
+}
+#endif
 template <int N>
 LABELGROVE_INLINE Packed<float, N> load_floats(const int8_t* from) {
     return __builtin_convertvector(widen(from, std::make_index_sequence<N>()), Packed<float, N>);
 }
+
+// N sums, in as many registers as they need.
+template <int N>
+struct Sums {
+    static constexpr int kWidth = N < kRegister ? N : kRegister;
+    Packed<float, kWidth> parts[N / kWidth] = {};
+
+    LABELGROVE_INLINE void start_with(const float* values) {
+        for (int i = 0; i < N / kWidth; ++i) parts[i] = load<float, kWidth>(values + i * kWidth);
+    }
+    template <class Value>
+    LABELGROVE_INLINE void add(const Value* values, float factor) {
+        for (int i = 0; i < N / kWidth; ++i) {
+            parts[i] += load_floats<kWidth>(values + i * kWidth) * factor;
+        }
+    }
+    LABELGROVE_INLINE void write(float* to) const {
+        for (int i = 0; i < N / kWidth; ++i) store<kWidth>(to + i * kWidth, parts[i]);
+    }
+};
 
 #endif
 

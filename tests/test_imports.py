@@ -202,5 +202,43 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stderr.strip() == "[]"
 
 
+# What no prediction of a linear model needs: libraries, and our own rooms.
+SLOW = {"scipy", "sklearn", "torch", "pandas", "pyarrow", "rich", "jinja2", "huggingface_hub"}
+SLOW |= {"safetensors", "matplotlib"}
+OTHER_ROOMS = {"metrics", "publishing.hub", "updating.update", "exporting", "importers", "tuning"}
+UNUSED = SLOW | {f"labelgrove.{name}" for name in OTHER_ROOMS}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    labelgrove.Linear().fit(["red shoe", "blue hat"], [["a"], ["b"]]).save(folder)
+    return folder
+
+
+def called(before: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line, which then prints what it imported without need to standard error."""
+    return run(
+        f"import io, sys\nsys.argv = {['labelgrove', *arguments]!r}\n{before}\n"
+        "from labelgrove.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print(sorted({UNUSED!r} & set(sys.modules)), file=sys.stderr)"
+    )
+
+
+def test_predicting_loads_only_what_it_uses(saved: Path) -> None:
+    stdin = "sys.stdin = io.TextIOWrapper(io.BytesIO('Hüte: a hat'.encode()))"
+    done = called(stdin, "predict", str(saved), "-", "-k1")
+    assert '["b"]' in done.stdout
+    assert done.stderr.strip() == "[]"
+
+
+def test_serving_loads_only_what_it_uses(saved: Path) -> None:
+    no_server = "import uvicorn\nuvicorn.Server.run = lambda self, sockets: print('ready')"
+    done = called(no_server, "serve", str(saved), "--port", "0")
+    assert done.stdout.strip() == "ready", done.stderr
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
 def test_the_package_is_typed() -> None:
     assert (Path(labelgrove.__file__).parent / "py.typed").exists()

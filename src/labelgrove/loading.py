@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labelgrove.disk.model_folder import model_manifest
-from labelgrove.exporting.model import ExportedModel
 from labelgrove.methods import method_class
-from labelgrove.methods.estimator import Estimator
-from labelgrove.publishing.hub import find_model
+
+if TYPE_CHECKING:
+    from labelgrove.methods.estimator import Estimator
 
 
 def load(path: str | Path, **options: Any) -> Estimator:
@@ -25,8 +25,13 @@ def load(path: str | Path, **options: Any) -> Estimator:
     [['hats']]
     """
     manifest = model_manifest(path)
-    kind = manifest["method"]
-    cls: Any = ExportedModel if "runtime" in manifest["metadata"] else method_class(kind)
+    cls: Any
+    if "runtime" in manifest["metadata"]:
+        from labelgrove.exporting.model import ExportedModel  # other models do without its rooms
+
+        cls = ExportedModel
+    else:
+        cls = method_class(manifest["method"])
     model: Estimator = cls.load(path, **options)
     return model
 
@@ -43,5 +48,7 @@ def from_pretrained(
 
     ``revision`` is a branch, a tag or a commit; with a commit you always get the same model.
     """
+    from labelgrove.publishing.hub import find_model
+
     folder = find_model(repo_id_or_folder, revision=revision, token=token, endpoint=endpoint)
     return load(folder, **options)

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from labelgrove.core.topk import top_k
+from labelgrove.core.topk import merge_lists, top_k
 from labelgrove.errors import ConfigError, DataError
-from reference.topk import top_k_rows
+from reference.topk import merged_row, top_k_rows
 
 pytestmark = pytest.mark.kernel
 
@@ -121,3 +121,37 @@ def test_lists_become_a_matrix_with_sorted_columns():
     assert matrix.toarray().tolist() == [[0, 2, 1, 0], [0, 0, 0, 0]]
     assert matrix.indices.tolist() == [1, 2, 1] and matrix.has_sorted_indices
     assert best.to_csr(4, ones=True).data.tolist() == [1, 1, 1]
+
+
+@st.composite
+def lists_of_labels(draw):
+    """Lists x ranks of columns, -1 after the end of a list, and scores, best first."""
+    lists, width = draw(st.integers(1, 4)), draw(st.integers(1, 40))
+    columns = np.full((lists, width), -1, np.int32)
+    values = np.full((lists, width), -np.inf, np.float32)
+    for number in range(lists):
+        # Columns far apart and a multiple of each other meet in a hash table.
+        names = st.sampled_from([*range(12), *(n << 20 for n in range(60)), 2**31 - 1])
+        some = draw(st.lists(names, max_size=width, unique=True))
+        drawn = st.floats(-2, 2, width=32) | st.sampled_from([-0.5, 0.0, 0.25])
+        found = draw(st.lists(drawn, min_size=len(some), max_size=len(some)))
+        columns[number, : len(some)] = some
+        values[number, : len(some)] = sorted(found, reverse=True)
+    return columns, values
+
+
+@given(
+    lists_of_labels(),
+    st.integers(1, 50),
+    st.sampled_from(["mean", "mean-or-last", "largest"]),
+    st.lists(st.sampled_from([0.25, 1.0, 3.0]), min_size=4, max_size=4),
+)
+@settings(deadline=None, max_examples=150)
+def test_merged_lists_equal_the_literal_form_bit_by_bit(found, k, combine, weights):
+    columns, values = found
+    weights = weights[: len(columns)]
+    best = merge_lists(
+        columns[:, None], values[:, None], k, combine=combine, weights=weights, threads=1
+    )
+    expected = merged_row(columns, values, combine, weights)
+    assert as_pairs(best) == top_k_rows(rounded([expected]), k)

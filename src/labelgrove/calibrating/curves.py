@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 
 from labelgrove.calibrating.reliability import equal_mass_means
+from labelgrove.core.late import expit
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.scores.predictions import ScoreKind
 

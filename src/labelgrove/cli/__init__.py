@@ -2,43 +2,66 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
-from typing import Annotated, Any, NoReturn
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from labelgrove.cli import (
-    common,
-    data,
-    demo,
-    evaluate,
-    explain,
-    info,
-    options,
-    predict,
-    publish,
-    serve,
-    train,
-    tune,
-    update,
-)
+from labelgrove.cli import common, options
 
-app = typer.Typer(
-    name="labelgrove",
-    help="Find the best labels for a text, out of thousands to millions of labels.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-options.add_commands(app, train.train, update.update, predict.predict, evaluate.evaluate)
-options.add_commands(app, explain.explain, publish.export, publish.push, tune.bench, tune.tune)
-options.add_commands(app, evaluate.calibrate, evaluate.report, serve.serve, info.info, info.doctor)
-options.add_commands(app, demo.demo)
-app.add_typer(data.data, name="data")
+# The file of each command, in the order of the help.
+_FILES = {
+    "train": "train",
+    "update": "update",
+    "predict": "predict",
+    "evaluate": "evaluate",
+    "explain": "explain",
+    "export": "publish",
+    "push": "publish",
+    "bench": "tune",
+    "tune": "tune",
+    "calibrate": "evaluate",
+    "report": "evaluate",
+    "serve": "serve",
+    "info": "info",
+    "doctor": "info",
+    "demo": "demo",
+    "data": "data",
+}
+
+if TYPE_CHECKING:
+    app: typer.Typer
 
 
-@app.callback(invoke_without_command=True)
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module 'labelgrove.cli' has no attribute {name!r}")
+    globals()["app"] = _app(_FILES)
+    return globals()["app"]
+
+
+def _app(names: Iterable[str]) -> typer.Typer:
+    """The command line with some of its commands."""
+    made = typer.Typer(
+        name="labelgrove",
+        help="Find the best labels for a text, out of thousands to millions of labels.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback(invoke_without_command=True)(_version)
+    for name in names:
+        command = getattr(importlib.import_module(f"labelgrove.cli.{_FILES[name]}"), name)
+        if isinstance(command, typer.Typer):
+            made.add_typer(command, name=name)
+        else:
+            options.add_commands(made, command)
+    return made
+
+
 def _version(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
@@ -58,8 +81,10 @@ def main() -> None:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     warnings.showwarning = _show_warning
     warnings.simplefilter("once", LabelgroveWarning)  # one training may say the same again
+    # All commands take typer longer than a prediction does; the help alone shows more than one.
+    command = sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in _FILES else _FILES
     try:
-        app()
+        (globals().get("app") or _app(command))()
     except LabelgroveError as error:
         _fail(str(error))
     except OSError as error:

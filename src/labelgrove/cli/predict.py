@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -69,6 +71,7 @@ def predict(
     from labelgrove.labels.masks import LabelMask
     from labelgrove.scores.files import prediction_lines
 
+    atexit.register(_leave_the_rest)
     loaded = common.load_model(common.local_model(model), machine.device, dense)
     if groups is not None:
         from labelgrove.labels.given_trees import read_label_groups
@@ -112,6 +115,12 @@ def predict(
         warn(f"--k {k}: the model has {len(loaded.index_):,} labels, and no document gets more")
     if out != "-" or report.bad_lines:
         common.stderr_console().print(f"{report}" if out == "-" else f"{report} -> {out}")
+
+
+def _leave_the_rest() -> None:
+    """Ends the search for garbage: at its end Python looks through all modules several times."""
+    gc.collect()
+    gc.freeze()
 
 
 def _min_score(given: str | None) -> Any:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
 from typer import Option
 
 from labelgrove.cli import common, options
@@ -59,11 +60,13 @@ def serve(
         raise MissingExtraError("serve", "labelgrove serve") from error
 
     def announce(served: Any, address: str) -> None:
-        common.stderr_console().print(
+        # A console of rich would take longer to import than the model to load.
+        typer.echo(
             f"{model}: {served.method}, {len(served.model.index_):,} labels, id {served.id}; "
             f"{workers} worker{'s' if workers > 1 else ''}, "
             f"{'token required' if token else 'no token required'}\n"
-            f"serving at {address} (stop with Ctrl-C)"
+            f"serving at {address} (stop with Ctrl-C)",
+            err=True,
         )
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

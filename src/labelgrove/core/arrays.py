@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from labelgrove import _native
+from labelgrove.core.late import sparse
 from labelgrove.core.structure import check_structure
 from labelgrove.errors import DataError
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+
+from labelgrove.core.late import expit
 
 Float64 = npt.NDArray[np.float64]
 

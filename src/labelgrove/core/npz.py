@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
+from labelgrove.core.late import sparse
 from labelgrove.core.memory import check_announced, require
 from labelgrove.core.structure import check_structure
 from labelgrove.errors import DataError, LabelgroveError

@@ -6,10 +6,10 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, Float32, Int32, as_csr, csr_parts, offsets
+from labelgrove.core.late import sparse
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError, DataError
 

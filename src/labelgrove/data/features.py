@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from labelgrove.core.arrays import (
     CSR,
@@ -23,6 +22,7 @@ from labelgrove.core.arrays import (
     csr_from_arrays,
     csr_parts,
 )
+from labelgrove.core.late import sparse
 from labelgrove.errors import DataError
 
 BLOCK_NUMBERS = 1 << 22  # numbers of a dense block that are processed at once

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
-from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
+from labelgrove.core.late import sparse
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.splits import PARTS

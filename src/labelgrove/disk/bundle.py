@@ -10,7 +10,6 @@ nothing in it can name a class or run code.
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import os
 import platform
 import re
@@ -167,11 +166,13 @@ def read_manifest(path: str | Path, *, kind: str) -> dict[str, Any]:
 
 def library_versions() -> dict[str, str]:
     """Versions of the installed libraries that may change a model's results."""
+    from importlib import metadata  # slow, and needed for saving alone
+
     versions = {"labelgrove": VERSION, "python": platform.python_version()}
     for name in ("numpy", "scipy", "scikit-learn", "torch", "transformers"):
         try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
             continue
     return versions | {"platform": f"{platform.system()} {platform.machine()}"}
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from scipy import sparse
-from scipy.special import expit
 
 from labelgrove.core.arrays import Float32, Int64, offsets
+from labelgrove.core.late import expit, sparse
 from labelgrove.core.part import Part
 from labelgrove.core.topk import TopK, top_k
 from labelgrove.errors import ModelFormatError

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, merged_labels

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from labelgrove.core.arrays import CSR, Int32, Int64, checked_table
 from labelgrove.core.jsonio import parse
+from labelgrove.core.late import sparse
 from labelgrove.core.npz import read_npz
 from labelgrove.disk.model_folder import reading_parts
 from labelgrove.errors import DataError, ModelFormatError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import chain
 
 import numpy as np
-from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
+from labelgrove.core.late import sparse
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, as_csr, csr_parts, entry_rows, narrow_csr, with_values
+from labelgrove.core.late import sparse
 from labelgrove.core.topk import top_k
 from labelgrove.data.corpus import LabelIndex, Strings
 from labelgrove.data.features import Features, as_features, row_blocks, scaled_rows

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from labelgrove.metrics import scorer
 from labelgrove.model.interface import Model
-from labelgrove.publishing import hub
-from labelgrove.updating import update as updating
-from labelgrove.updating.report import Growth
+
+if TYPE_CHECKING:  # prediction does without the other rooms, so the verbs import them
+    from labelgrove.updating.report import Growth
 
 
 class Estimator(Model):
@@ -22,6 +21,8 @@ class Estimator(Model):
         >>> Linear().fit(["red shoes", "blue hat"], [["a"], ["b"]]).score(["hat"], [["b"]])
         1.0
         """
+        from labelgrove.metrics import scorer
+
         return float(scorer("P@1")(self, X, y))
 
     def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
@@ -40,6 +41,8 @@ class Estimator(Model):
         >>> model.predict(["something red"], k=1).names()
         [['red']]
         """
+        from labelgrove.updating import update as updating
+
         return updating.add_labels(self, names, **options)
 
     def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
@@ -57,8 +60,12 @@ class Estimator(Model):
         >>> model.update(["green coat", "a green hat"], [["coats"], ["hats"]])
         Growth(added=('coats',), retrained=('hats',), documents=2, ...)
         """
+        from labelgrove.updating import update as updating
+
         return updating.update(self, X, y, **options)
 
     def push(self, repo_id: str, **options: Any) -> str:
         """Uploads the model to the Hugging Face Hub; ``labelgrove.push`` lists the options."""
+        from labelgrove.publishing import hub
+
         return hub.push(self, repo_id, **options)

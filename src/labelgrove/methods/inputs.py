@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from labelgrove.core.arrays import (
     CSR,
@@ -19,6 +18,7 @@ from labelgrove.core.arrays import (
     csr_parts,
     matrix_parts,
 )
+from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import (

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy import sparse
-from scipy.special import expit
 
 from labelgrove.core.arrays import CSR, Float32, Int32, as_csr
+from labelgrove.core.late import expit, sparse
 from labelgrove.core.params import AutoBool, Params, param
 from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods.estimator import Estimator
-from labelgrove.model.growth import GrowthView, Read
-from labelgrove.model.outline import Outline, expected_widths
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker, search_trees
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.text.tfidf import TfidfParams
-from labelgrove.updating.views import routed_documents
+
+if TYPE_CHECKING:  # what a prediction does without is imported where it is used
+    from labelgrove.model.growth import GrowthView, Read
+    from labelgrove.model.outline import Outline
 
 
 class TreeSearch(Estimator):
@@ -59,6 +60,8 @@ class TreeSearch(Estimator):
         reads_names: bool = True,
     ) -> GrowthView:
         """A view of the model in which labels get a place in each tree."""
+        from labelgrove.model.growth import GrowthView
+        from labelgrove.updating.views import routed_documents
 
         def read(documents: Any, threads: int | None) -> Read:
             features = self.read(documents, threads=threads)
@@ -68,6 +71,8 @@ class TreeSearch(Estimator):
 
     def outline(self, documents: int, labels: int) -> Outline:
         """tf-idf, trees and rankers."""
+        from labelgrove.model.outline import Outline, expected_widths
+
         return Outline(
             self.tfidf,
             self.tree,

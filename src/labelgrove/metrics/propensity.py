@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
+from labelgrove.core.late import sparse
 from labelgrove.core.topk import top_k
 from labelgrove.errors import ConfigError
 from labelgrove.metrics.measures import Float64, Ratio

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import sparse
-
+from labelgrove.core.late import sparse
 from labelgrove.errors import ConfigError
 from labelgrove.metrics.evaluation import evaluate
 from labelgrove.metrics.names import PER_BIN, PROPENSITY_SCORED, parse_metric

@@ -13,11 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from scipy import sparse
-
-from labelgrove.calibrating.calibration import Calibration
 from labelgrove.core.arrays import Float32, Int32
 from labelgrove.core.callbacks import Callback, Timing
+from labelgrove.core.late import sparse
 from labelgrove.core.params import Params, to_toml, unknown_key
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
@@ -29,13 +27,9 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.growth import GrowthView
-from labelgrove.model.outline import Outline
 from labelgrove.model.parameters import Parameters
 from labelgrove.model.requests import MinScore, Request, masked_scores
 from labelgrove.model.settings import Groups, check_settings, fill_groups
-from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.diversity import label_clusters
@@ -43,8 +37,13 @@ from labelgrove.scores.predictions import Predictions, ScoreKind, check_fitted
 from labelgrove.text.feeding import TextAnalyzer, using_analyzer
 from labelgrove.text.tfidf import Tfidf
 
-if TYPE_CHECKING:  # a model without an encoder needs no torch
+if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction not all the others
+    from labelgrove.calibrating.calibration import Calibration
+    from labelgrove.model.explanation import Paths, Question
+    from labelgrove.model.growth import GrowthView
+    from labelgrove.model.outline import Outline
     from labelgrove.nn.encoders.encoder import Encoder
+    from labelgrove.nn.encoders.files import EncoderParams
 
 
 @dataclass(frozen=True)
@@ -409,6 +408,8 @@ class Model(Parameters):
         model.index_ = LabelIndex.from_state(stored.parts["labels"])
         model.facts_ = TrainingFacts.from_state(stored.parts["training"])
         if "calibration" in stored.parts:
+            from labelgrove.calibrating.calibration import Calibration
+
             model.calibration_ = Calibration.from_state(stored.parts["calibration"])
         model.created_ = stored.manifest.get("created")
         model.dev_metrics_ = stored.metadata.get("dev_metrics")

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
-from labelgrove.calibrating.calibration import Calibration
-from labelgrove.core.arrays import Int32, as_csr
+from labelgrove.core.arrays import CSR, Int32, as_csr
+from labelgrove.core.late import sparse
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.inputs import check_k, checked_inputs
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.masks import LabelMask
 from labelgrove.scores.diversity import diversify
 from labelgrove.scores.predictions import Predictions, ScoreKind
+
+if TYPE_CHECKING:
+    from labelgrove.calibrating.calibration import Calibration
 
 MinScore: TypeAlias = float | Literal["auto"] | None
 
@@ -96,7 +98,7 @@ def _check_reachable(least: float | npt.NDArray[np.float32], kind: ScoreKind) ->
 
 def masked_scores(
     predict: Callable[..., Predictions], X: Any, labels: Any, *, count: int
-) -> npt.NDArray[np.float32] | sparse.csr_array:
+) -> npt.NDArray[np.float32] | CSR:
     """Scores of given labels from predictions with a mask, the same as those of ``predict``.
 
     ``predict(X, k, mask)`` returns raw predictions over ``count`` labels. ``labels`` are columns,

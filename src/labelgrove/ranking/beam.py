@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.special import expit, log_expit
 
 from labelgrove import _native
 from labelgrove.core.arrays import CsrParts, Float32, Int32, Int64
+from labelgrove.core.late import expit, log_expit
 from labelgrove.core.params import Params, param
 from labelgrove.core.topk import TopK
 from labelgrove.data.features import FeatureParts

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, offsets
+from labelgrove.core.late import sparse
 from labelgrove.core.topk import lists_to_csr
 from labelgrove.data.features import Features
 from labelgrove.errors import DataError

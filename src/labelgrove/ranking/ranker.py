@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from labelgrove.core.arrays import CsrParts, Float32, as_csr, csr_parts, matrix_parts, with_values
+from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.processes import is_first_process
 from labelgrove.core.topk import Combine, TopK, merge_lists

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from scipy import sparse
 
 from labelgrove.core.arrays import CSR, Int32, as_csr, offsets, with_values
+from labelgrove.core.late import sparse
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.solver import RankerParams

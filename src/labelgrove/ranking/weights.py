@@ -26,9 +26,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, entry_rows, offsets
+from labelgrove.core.late import sparse
 from labelgrove.errors import ConfigError, DataError
 
 Array = npt.NDArray[Any]

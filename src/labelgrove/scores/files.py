@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from scipy import sparse
-
 from labelgrove.core.arrays import as_csr
+from labelgrove.core.late import sparse
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.formats.files import lines

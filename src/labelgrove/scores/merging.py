@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 
 from labelgrove.core.arrays import CSR, entry_rows
+from labelgrove.core.late import expit
 from labelgrove.core.topk import Combine, TopK, merge_lists
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.scores.predictions import Predictions, ScoreKind

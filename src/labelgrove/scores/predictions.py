@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from labelgrove.core.arrays import CSR, as_csr, entry_rows
+from labelgrove.core.late import sparse
 from labelgrove.core.topk import lists_to_csr, top_k
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.facts import TrainingFacts

@@ -19,12 +19,14 @@ from labelgrove.core.strings import StringTable
 from labelgrove.errors import ConfigError, DataError
 
 TextAnalyzer: TypeAlias = Callable[[str], Iterable[str]]
+Tables: TypeAlias = Callable[[bool], _native.CharTables]
 Sink: TypeAlias = _native.TermCounter | _native.TfidfRows
 _Function = TypeVar("_Function", bound=TextAnalyzer)
 
 BUILT_IN_ANALYZERS = ("word", "space", "char", "char_wb")
 ANALYZERS = "LABELGROVE_ANALYZERS"  # the environment variable with names that may be imported
 _TEXTS_PER_BATCH = 4096
+_CAPITAL_SIGMA = "Σ"  # how it is lower-cased depends on its neighbours
 _TOKEN_SEPARATOR = b"\xff"  # never in UTF-8; the kernels' text_analyze.hpp has the same
 _known: dict[str, TextAnalyzer] = {}
 _given: ContextVar[TextAnalyzer | None] = ContextVar("_given", default=None)
@@ -104,13 +106,13 @@ def feed_texts(
     sink: Sink,
     *,
     analyzer: TextAnalyzer | None,
-    tables: Callable[[], _native.CharTables],
+    tables: Tables,
     nfc: bool,
 ) -> int:
     """Gives texts to a kernel batch by batch and returns their number.
 
-    With an ``analyzer`` the kernel gets its tokens. ``tables`` is called when a text is not ASCII.
-    ``nfc`` composes accents with their letters first.
+    With an ``analyzer`` the kernel gets its tokens. ``tables`` is called when a text is not ASCII,
+    with whether there is a capital sigma. ``nfc`` composes accents with their letters first.
     """
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
@@ -136,21 +138,21 @@ def feed_texts(
             tokens = _tokenised(batch, analyzer, position)
             sink.add_blob(tokens.blob, tokens.offsets, None)
         else:
-            sink.add(batch, None if ascii_only else tables())
+            has_sigma = not ascii_only and any(_CAPITAL_SIGMA in text for text in batch)
+            sink.add(batch, None if ascii_only else tables(has_sigma))
         position += len(batch)
     return position
 
 
-def _feed_table(
-    texts: StringTable, sink: Sink, tables: Callable[[], _native.CharTables], nfc: bool
-) -> None:
+def _feed_table(texts: StringTable, sink: Sink, tables: Tables, nfc: bool) -> None:
     for start in range(0, len(texts), _TEXTS_PER_BATCH):
         offsets = texts.offsets[start : start + _TEXTS_PER_BATCH + 1]
         batch = StringTable(texts.blob[offsets[0] : offsets[-1]], offsets - offsets[0])
         ascii_only = batch.blob.max(initial=0) < 0x80
         if nfc and not ascii_only:
             batch = nfc_table(batch)
-        sink.add_blob(batch.blob, batch.offsets, None if ascii_only else tables())
+        has_sigma = not ascii_only and _CAPITAL_SIGMA.encode() in batch.blob.tobytes()
+        sink.add_blob(batch.blob, batch.offsets, None if ascii_only else tables(has_sigma))
 
 
 def _tokenised(batch: list[str], analyzer: TextAnalyzer, position: int) -> StringTable:

@@ -383,8 +383,12 @@ def _idf(frequencies: Int64, n_texts: int, params: TfidfParams) -> Float32:
     return weights.astype(np.float32)
 
 
-def _tables(params: TfidfParams) -> _native.CharTables:
-    return char_tables(lowercase=params.lowercase, strip_accents=params.strip_accents)
+def _tables(params: TfidfParams, has_sigma: bool) -> _native.CharTables:
+    return char_tables(
+        lowercase=params.lowercase,
+        strip_accents=params.strip_accents,
+        sigmas=params.lowercase and has_sigma,
+    )
 
 
 def _matrix(parts: CsrParts) -> CSR:

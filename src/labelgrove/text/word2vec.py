@@ -14,10 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.special import expit
 
 from labelgrove.core.arrays import Float32, Int32, offsets
+from labelgrove.core.late import expit, sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from scipy import sparse
 
 from labelgrove.core.arrays import CSR, Int64, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.late import sparse
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import training_corpus

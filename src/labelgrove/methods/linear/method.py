@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,6 @@ from labelgrove.data.features import FeatureParts, Features
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
-from labelgrove.explaining.rankers import tree_paths
-from labelgrove.explaining.spans import terms_by_column
 from labelgrove.labels.documents import with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
@@ -36,16 +34,17 @@ from labelgrove.methods.inputs import (
     tree_stages,
 )
 from labelgrove.methods.searching import TreeSearch
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.growth import GrowthView
 from labelgrove.model.settings import check_count, check_settings, group
-from labelgrove.model.spaces import linear_space
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.predictions import Predictions
 from labelgrove.text.tfidf import Tfidf, TfidfParams
+
+if TYPE_CHECKING:
+    from labelgrove.model.explanation import Paths, Question
+    from labelgrove.model.growth import GrowthView
 
 # What the interpreter with its libraries takes before any data is there.
 BASE_BYTES = 160 << 20
@@ -194,6 +193,9 @@ class Linear(TreeSearch):
 
     def paths(self, question: Question) -> Paths:
         """Down each tree."""
+        from labelgrove.explaining.rankers import tree_paths
+        from labelgrove.explaining.spans import terms_by_column
+
         text, vectorizer = question.document, self.vectorizer_
         documents = text if vectorizer is None else [text]
         return tree_paths(
@@ -211,6 +213,8 @@ class Linear(TreeSearch):
 
     def search_space(self) -> dict[str, Any]:
         """The ranker, the tree and the search."""
+        from labelgrove.model.spaces import linear_space
+
         return linear_space(self.tree)
 
     def parts(self) -> dict[str, Part]:

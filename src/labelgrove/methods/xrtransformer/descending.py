@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
-from scipy import sparse
 
 from labelgrove.core.arrays import CSR, Float32, Int64, offsets
+from labelgrove.core.late import sparse
 from labelgrove.core.topk import top_k
 from labelgrove.data.features import Features, row_blocks
 from labelgrove.labels.tree import LabelTree, children_of

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional
 
 from labelgrove.core.arrays import CSR, Float32
+from labelgrove.core.late import sparse
 from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree

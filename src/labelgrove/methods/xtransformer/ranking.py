@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy import sparse
-from scipy.special import expit
 
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, entry_rows, offsets
+from labelgrove.core.late import expit, sparse
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part

@@ -6,7 +6,6 @@ the Hugging Face Hub (its local cache first, so that everything works offline).
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import shutil
@@ -205,9 +204,11 @@ def _in_packages(name: str) -> Path | None:
 
 
 def _package_files(package: str) -> list[Path]:
+    from importlib import metadata  # slow, and needed for packaged encoders alone
+
     try:
-        files = importlib.metadata.files(package) or []
-    except (importlib.metadata.PackageNotFoundError, ValueError):
+        files = metadata.files(package) or []
+    except (metadata.PackageNotFoundError, ValueError):
         return []
     return [Path(str(file.locate())) for file in files]
 
