@@ -42,6 +42,7 @@ NOT_COPIED = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis
 # exist, and its own doctests; without any of these files, all tests of the room a. More tests can
 # be added here, by patterns of paths below the package.
 OTHER_TESTS = {
+    "data/inputs.py": ("data/test_frames.py",),
     "datasets/apt.py": ("test_datasets_debian.py",),
     "datasets/shop_labels.py": ("test_datasets_shop.py",),
     "datasets/words.py": ("test_datasets_shop.py",),

@@ -150,5 +150,14 @@ def test_announcements_are_compared_with_the_file_and_with_memory(
     assert asked == [8008]
 
 
-def test_the_peak_is_a_size() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the units differ")
+def test_without_proc_the_peak_is_what_the_system_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    def counted() -> int:
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
     assert memory.peak_rss() > 1 << 20
+    monkeypatch.setattr(memory, "_proc_value", lambda file, key: None)
+    before = counted()
+    assert before <= memory.peak_rss() <= counted()

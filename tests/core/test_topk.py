@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from labelgrove.core.topk import top_k
+from labelgrove.core.topk import merge_lists, top_k
 from labelgrove.errors import ConfigError, DataError
 from reference.topk import top_k_rows
 
@@ -121,3 +121,12 @@ def test_lists_become_a_matrix_with_sorted_columns():
     assert matrix.toarray().tolist() == [[0, 2, 1, 0], [0, 0, 0, 0]]
     assert matrix.indices.tolist() == [1, 2, 1] and matrix.has_sorted_indices
     assert best.to_csr(4, ones=True).data.tolist() == [1, 1, 1]
+
+
+def test_merged_lists_are_as_wide_as_the_longest():
+    columns = np.array([[[3, 1, -1], [2, -1, -1]], [[1, 4, 3], [2, -1, -1]]], np.int32)
+    scores = np.array([[[5, 2, 0], [1, 0, 0]], [[4, 3, 1], [7, 0, 0]]], np.float32)
+    best = merge_lists(columns, scores, 6)
+    assert best.columns.shape == best.scores.shape == (2, 3)  # of 6, the lists have 3 labels
+    assert as_pairs(best) == [[(1, 3.0), (3, 3.0), (4, 1.5)], [(2, 4.0)]]
+    assert as_pairs(merge_lists(columns, scores, 1, weights=[1, 0])) == [[(3, 5.0)], [(2, 1.0)]]

@@ -50,6 +50,22 @@ def test_replacing_swaps_and_removes_the_old(
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
+def test_an_old_folder_that_cannot_be_removed_does_not_stop_its_replacement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*arguments: object, **options: object) -> None:
+        raise PermissionError
+
+    write_folder(tmp_path / "out", fill("1"))
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic, "_exchange", lambda first, second: False)
+        patch.setattr(os, "unlink", refused)
+        write_folder(tmp_path / "out", fill("2"), replace=True)
+    assert (tmp_path / "out/a.txt").read_text() == "2"
+    clean_up(tmp_path / "out")
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     write_folder(tmp_path / "v1", fill("1"))
     (tmp_path / "current").symlink_to("v1")
