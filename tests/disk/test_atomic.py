@@ -60,8 +60,9 @@ def test_an_old_folder_that_cannot_be_removed_does_not_stop_its_replacement(
     with monkeypatch.context() as patch:
         patch.setattr(atomic, "_exchange", lambda first, second: False)
         patch.setattr(os, "unlink", refused)
-        write_folder(tmp_path / "out", fill("2"), replace=True)
-    assert (tmp_path / "out/a.txt").read_text() == "2"
+        for text in "23":
+            write_folder(tmp_path / "out", fill(text), replace=True)
+    assert (tmp_path / "out/a.txt").read_text() == "3"
     clean_up(tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
