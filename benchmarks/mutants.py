@@ -48,6 +48,7 @@ OTHER_TESTS = {
     "datasets/words.py": ("test_datasets_shop.py",),
     "formats/*": ("formats",),
     "metrics/*": ("metrics",),
+    "ranking/ranker.py": ("ranking/test_beam.py",),
 }
 
 COMPARISONS = "Lt:LtE,GtE LtE:Lt,Gt Gt:GtE,LtE GtE:Gt,Lt Eq:NotEq NotEq:Eq Is:IsNot IsNot:Is"

@@ -79,6 +79,9 @@ def test_constructors_share_no_groups() -> None:
 def test_training_facts_survive_the_disk(tmp_path: Path) -> None:
     model = Linear().fit(["red", "blue", "red"], [["a"], ["a", "b"], []])
     model.save(tmp_path / "m")
+    config = read_toml(tmp_path / "m" / "config.toml")
+    assert config.pop("method") == "linear"
+    assert Linear.from_config(config).to_config() == model.trained_config()
     facts = labelgrove.load(tmp_path / "m").facts_
     assert (facts.documents, facts.frequencies.tolist()) == (3, [2, 1])
     assert TrainingFacts.from_state(facts.state()).documents == 3

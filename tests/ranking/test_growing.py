@@ -110,6 +110,8 @@ def test_a_column_that_learns_beside_stand_ins(grown):
     lengths = np.sqrt(remembered.features.sparse.multiply(remembered.features.sparse).sum(axis=1))
     assert np.allclose(lengths, 1, atol=1e-5)
     every = joined(examples, remembered)
+    own = counts[ranker.tree.leaf_labels[slice(*TREE.children(1)[[cluster, cluster + 1]])]]
+    assert every.weights.tolist() == [1.0] * len(examples.features) + own.tolist()
     columns = solve_columns(tree, every, [7], EXACT)
     expected = column(
         both_blocks(every.features),

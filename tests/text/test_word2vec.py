@@ -7,6 +7,7 @@ import pytest
 
 from labelgrove.errors import DataError
 from labelgrove.text.word2vec import Word2vec, Word2vecParams, _pairs, _Rows, _update
+from support.limits import check_settings
 
 SMALL = Word2vecParams(width=12, epochs=10, min_df=1)
 
@@ -106,3 +107,18 @@ def test_a_step_follows_the_gradient_of_the_loss() -> None:
 def test_texts_without_words_are_refused() -> None:
     with pytest.raises(DataError):
         Word2vec.fit(["", "!"], SMALL)
+
+
+def test_defaults_and_limits() -> None:
+    table = {
+        "width": (100, 1, 0),
+        "window": (5, 1, 0),
+        "negatives": (5.0, 1e-9, 0.0),
+        "epochs": (5, 1, 0),
+        "max_pairs": (20_000_000, 1, 0),
+        "subsample": (1e-3, 1e-9, 0.0),
+        "lr": (0.2, 1e-9, 0.0),
+        "min_df": ("auto", 1, 0),
+        "max_words": (200_000, 1, 0),
+    }
+    check_settings(Word2vecParams, table)
