@@ -16,7 +16,7 @@ import pytest
 
 import labelgrove
 from labelgrove import Ensemble, Linear, TfidfParams
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.explaining.explain import explain
 from labelgrove.text import feeding
 from labelgrove.text.feeding import import_analyzer, text_analyzer
@@ -173,3 +173,13 @@ def test_the_command_imports_what_it_is_told_and_nothing_else(
     code, answers, errors = call_both("predict", model, corpus, "--k", 1)
     assert code == 0, errors
     assert [json.loads(line)["labels"] for line in answers.splitlines()] == LABELS
+
+
+def test_what_is_not_a_string_is_named_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeding, "_TEXTS_PER_BATCH", 2)
+    with pytest.raises(DataError, match=r"text 3 is int, not a string: 7"):
+        Tfidf().fit(["red", "hat", "blue", 7])  # type: ignore[list-item]
+    with pytest.raises(DataError, match=r"one str; give a list of strings: \[text\]"):
+        Tfidf().fit("red")
+    with pytest.raises(DataError, match=r"must be a list of strings, not int"):
+        Tfidf().fit(7)  # type: ignore[arg-type]
