@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from labelgrove.errors import DataError
+from labelgrove.text import word2vec
 from labelgrove.text.word2vec import Word2vec, Word2vecParams, _pairs, _Rows, _update
 from support.limits import check_settings
 
@@ -102,6 +103,16 @@ def test_a_step_follows_the_gradient_of_the_loss() -> None:
             slope = (up - loss(u, v)) / 2e-5
             table[place] = before
             assert rows.gradient[place] == pytest.approx(slope, abs=1e-4)
+
+
+def test_frequent_words_are_skipped_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    monkeypatch.setattr(word2vec, "_pairs", lambda words, *_: read.extend(words) or iter(()))
+    texts = [f"the the the word{n % 50}" for n in range(2000)]
+    model = Word2vec.fit(texts, Word2vecParams(epochs=1, subsample=0.005, min_df=1))
+    the = sum(model.vectorizer.terms()[n] == "the" for n in read)
+    assert len(read) - the == 2000  # a share of 0.005 each, which is not too much
+    assert the / 6000 == pytest.approx((0.005 / 0.75) ** 0.5 + 0.005 / 0.75, rel=0.15)
 
 
 def test_texts_without_words_are_refused() -> None:
