@@ -204,6 +204,13 @@ def test_labels_whose_documents_lead_nowhere_go_to_the_smallest_cluster():
     assert nearest_clusters(nowhere, as_csr([[1], [1]]), TREE).tolist() == [1]
 
 
+def test_labels_go_where_most_of_their_documents_lead():
+    clusters = np.array([[0, 1], [2, 0], [2, -1]], np.int32)
+    routed = Routed(clusters, np.array([[0.9, 0.1], [0.6, 0.5], [0.3, 0.0]], np.float32))
+    labels = as_csr([[1, 0, 1, 0, 0], [0, 1, 1, 0, 0], [0, 1, 0, 0, 0]])
+    assert nearest_clusters(routed, labels, TREE).tolist() == [0, 2, 0, 1, 1]
+
+
 def test_one_cluster_tree_and_rows_put_together():
     tree = LabelTree([[0, 0]], [1, 0])
     ranker = train_ranker(np.eye(2), np.eye(2), tree)
