@@ -123,6 +123,17 @@ def test_lists_become_a_matrix_with_sorted_columns():
     assert best.to_csr(4, ones=True).data.tolist() == [1, 1, 1]
 
 
+def test_wrong_lists_are_refused():
+    columns, scores = np.zeros((1, 1, 1), np.int32), np.zeros((1, 1, 1), np.float32)
+    with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
+        merge_lists(columns, scores, 0)
+    with pytest.raises(DataError, match="must be equal lists x rows x ranks"):
+        merge_lists(columns, scores[0], 1)
+    for weights in ([1, 2], [np.nan], [-1], [0]):
+        with pytest.raises(ConfigError, match="weights must"):
+            merge_lists(columns, scores, 1, weights=weights)
+
+
 def test_merged_lists_are_as_wide_as_the_longest():
     columns = np.array([[[3, 1, -1], [2, -1, -1]], [[1, 4, 3], [2, -1, -1]]], np.int32)
     scores = np.array([[[5, 2, 0], [1, 0, 0]], [[4, 3, 1], [7, 0, 0]]], np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
@@ -48,6 +49,17 @@ def test_replacing_swaps_and_removes_the_old(
     write_folder(tmp_path / "out", fill("2"), replace=True)
     assert (tmp_path / "out/a.txt").read_text() == "2"
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux")
+def test_folders_are_exchanged_in_one_step_where_the_system_can(tmp_path: Path) -> None:
+    names = [tmp_path / "a", tmp_path / "b"]
+    for name in names:
+        write_folder(name, fill(name.name))
+    call = getattr(ctypes.CDLL(None), "renameat2", lambda *arguments: -1)
+    possible = call(-100, os.fsencode(names[0]), -100, os.fsencode(names[1]), 2) == 0
+    assert atomic._exchange(*names) == possible
+    assert [(name / "a.txt").read_text() for name in names] == ["a", "b"]  # twice, or never
 
 
 def test_an_old_folder_that_cannot_be_removed_does_not_stop_its_replacement(
