@@ -47,6 +47,7 @@ OTHER_TESTS = {
     "datasets/shop_labels.py": ("test_datasets_shop.py",),
     "datasets/words.py": ("test_datasets_shop.py",),
     "formats/*": ("formats",),
+    "labels/tree.py": ("labels/test_kway.py",),
     "metrics/*": ("metrics",),
     "ranking/ranker.py": ("ranking/test_beam.py",),
 }

@@ -11,9 +11,13 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from support.commands import Commands
 
 ROOT = Path(__file__).parent.parent
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
@@ -22,9 +26,16 @@ BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN_ONLY = {"", "text", "json", "toml", "ini", "jsonl", "sh setup"}
 
 
-def run_shell(source: str, folder: Path) -> None:
+@pytest.fixture(scope="module")
+def path() -> Iterator[str]:
+    """PATH with a labelgrove that starts quickly."""
+    with tempfile.TemporaryDirectory() as folder, Commands(Path(folder)):
+        yield os.pathsep.join([folder, str(Path(sys.executable).parent), os.environ["PATH"]])
+
+
+def run_shell(source: str, folder: Path, path: str) -> None:
     environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": path,
         "PYTHONWARNINGS": "ignore",
     }
     done = subprocess.run(
@@ -40,14 +51,16 @@ def run_shell(source: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_blocks_run(
+    page: Path, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for kind, source in BLOCK.findall(page.read_text(encoding="utf-8")):
         if kind.strip() in SHOWN_ONLY:
             continue
         if kind.strip() == "bash":
-            run_shell(source, tmp_path)
+            run_shell(source, tmp_path, path)
         elif kind.strip() == "python":
             exec(compile(source, str(page), "exec"), namespace)
         else:

@@ -126,7 +126,10 @@ def test_the_date_of_training_survives_calibration(tmp_path: Path) -> None:
     model.created_ = "2024-02-03T04:05:06+00:00"
     model.save(tmp_path / "model")
     loaded = Linear.load(tmp_path / "model")
-    calibrate(loaded, shop_corpus(100, labels=20, part="test"))
+    test = shop_corpus(100, labels=20, part="test")
+    calibrate(loaded, test)
+    assert loaded.predict(test).score_kind == "probability"  # from now on, unless raw is asked for
+    assert loaded.predict(test, raw=True).score_kind == "product"
     loaded.save(tmp_path / "model", overwrite=True)
     manifest = read_manifest(tmp_path / "model", kind="model")
     assert manifest["created"] == "2024-02-03T04:05:06+00:00"

@@ -24,6 +24,7 @@ def test_a_threshold_above_every_score_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"min_score: no label can reach 2.*probability"):
         model.predict(corpus, min_score=2)
     assert model.predict(corpus, min_score=1.0).counts.sum() >= 0
+    assert model.predict(corpus, raw=True).score_kind == "product"
 
 
 def test_margins_have_no_upper_end() -> None:

@@ -1,5 +1,7 @@
 """Growing a ranker: what new columns are, and that nothing else moves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -112,6 +114,7 @@ def test_a_column_that_learns_beside_stand_ins(grown):
     every = joined(examples, remembered)
     own = counts[ranker.tree.leaf_labels[slice(*TREE.children(1)[[cluster, cluster + 1]])]]
     assert every.weights.tolist() == [1.0] * len(examples.features) + own.tolist()
+    assert joined(replace(examples, mined=3), remembered).mined == 3
     columns = solve_columns(tree, every, [7], EXACT)
     expected = column(
         both_blocks(every.features),
