@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from functools import partial
 
 import numpy as np
 from hypothesis import given
@@ -42,7 +43,9 @@ def test_every_character_comes_from_its_place(text: str) -> None:
 
 def test_every_character_after_every_kind_of_letter() -> None:
     others = (chr(code) for code in range(0x80, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
-    texts = [before + other for other in others for before in ("e", "\u0628", "\u0915", "\u1100")]
+    pairs = (before + other for other in others for before in ("e", "\u0628", "\u0915", "\u1100"))
+    settled = partial(unicodedata.is_normalized, "NFC")
+    texts = [pair for n, pair in enumerate(pairs) if n % 16 == 0 or not settled(pair)]
     table = nfc_table(StringTable.from_strings(texts))
     wrong = [t for t, c in zip(texts, table, strict=True) if c != unicodedata.normalize("NFC", t)]
     assert not wrong

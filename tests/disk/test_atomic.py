@@ -135,6 +135,7 @@ atomic.write_folder(target, write, replace=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 @pytest.mark.parametrize("exchange", ["yes", "no"])
 def test_killed_at_any_step_the_folder_is_old_or_new(tmp_path: Path, exchange: str) -> None:

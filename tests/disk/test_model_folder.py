@@ -376,6 +376,7 @@ save_model(sys.argv[1], method="new", params={}, parts=parts, overwrite=True)
 )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 @pytest.mark.parametrize("existing", [True, False])
 def test_a_killed_save_leaves_the_old_model_or_the_new(tmp_path: Path, existing: bool) -> None:

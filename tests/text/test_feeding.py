@@ -58,6 +58,7 @@ def saved(tmp_path: Path, module: Any) -> Path:
     return tmp_path / "model"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["part", "manifest"])
 def test_a_model_folder_cannot_run_its_own_code(tmp_path: Path, place: str) -> None:
     folder = tmp_path / "model"

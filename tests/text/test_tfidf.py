@@ -88,6 +88,7 @@ def test_equals_scikit_learn(texts: list[str], others: list[str], options: dict[
     np.testing.assert_array_equal(ours.transform(texts).toarray(), fitted.toarray())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lowercase", "strip"), [(False, False), (True, False), (True, True)])
 def test_every_character_is_what_python_says(lowercase: bool, strip: bool) -> None:
     """All assigned characters: how they fold, and whether they are word or space."""
