@@ -33,12 +33,12 @@ def path() -> Iterator[str]:
         yield os.pathsep.join([folder, str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
-def run_shell(source: str, folder: Path, path: str) -> None:
+def run_shell(source: str, folder: Path, path: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {
         "PATH": path,
         "PYTHONWARNINGS": "ignore",
     }
-    done = subprocess.run(
+    return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", source],
         cwd=folder,
         env=environment,
@@ -47,7 +47,17 @@ def run_shell(source: str, folder: Path, path: str) -> None:
         timeout=240,
         check=False,
     )
-    assert done.returncode == 0, f"{source}\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_quick_command_is_like_the_command(path: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "red hat", "labels": ["hats"]}\n')
+    script = "labelgrove train a.jsonl --out model; cat a.jsonl | labelgrove predict model -"
+    trained = run_shell(script, tmp_path, path)
+    assert trained.returncode == 0 and '"hats"' in trained.stdout, trained.stderr
+    refused = run_shell("labelgrove predict nowhere a.jsonl", tmp_path, path)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "nowhere" in refused.stderr and "Traceback" not in refused.stderr
+    assert run_shell("labelgrove train --no-such-flag", tmp_path, path).returncode == 2
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -60,7 +70,8 @@ def test_code_blocks_run(
         if kind.strip() in SHOWN_ONLY:
             continue
         if kind.strip() == "bash":
-            run_shell(source, tmp_path, path)
+            done = run_shell(source, tmp_path, path)
+            assert done.returncode == 0, f"{source}\n{done.stdout}\n{done.stderr}"
         elif kind.strip() == "python":
             exec(compile(source, str(page), "exec"), namespace)
         else:
