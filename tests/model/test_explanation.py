@@ -29,6 +29,8 @@ def test_a_shortened_step_keeps_its_total() -> None:
     short = shortened(step, 1)
     assert short.rest == 0.25 and short.total == step.total
     assert shortened(step, 2).rest == 0.0
+    parts = {"rest": 1.0, "bias": 2.0, "vector": 4.0, "unattributed": 8.0}
+    assert Step(1, 0, 2, 0.0, **parts, reasons=(Reason("a", 16.0),)).total == 31.0
 
 
 def test_words_add_up_with_the_weights_of_steps_and_paths() -> None:

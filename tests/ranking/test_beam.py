@@ -264,3 +264,17 @@ def test_defaults_and_limits():
     check_settings(SearchParams, {"beam": ("auto", 1, 0)})
     check_settings(SearchParams, {"beam": ("auto", 2**31 - 1, 2**31)})
     assert not SearchParams().exact
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        ({}, "product"),
+        ({"post_processor": "sigmoid"}, "product"),
+        ({"post_processor": "noop"}, "margin"),
+        ({"post_processor": "log-sigmoid"}, "margin"),
+        ({"last_level": "noop"}, "margin"),
+    ],
+)
+def test_the_kind_of_scores_follows_the_settings(settings, kind):
+    assert SearchParams(**settings).score_kind == kind
