@@ -24,6 +24,7 @@ def test_words_of_one_world_lie_together() -> None:
     model = Word2vec.fit(two_worlds(), SMALL)
     names = ["cat", "dog", "fur", "paw", "tea", "milk", "cup", "sip"]
     vectors = model.transform(names)
+    assert vectors.shape == (8, model.width) and model.width == 12
     near = vectors @ vectors.T
     inside = [near[i, j] for i in range(8) for j in range(8) if i != j and i // 4 == j // 4]
     across = [near[i, j] for i in range(8) for j in range(8) if i // 4 != j // 4]
