@@ -42,11 +42,14 @@ NOT_COPIED = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis
 # exist, and its own doctests; without any of these files, all tests of the room a. More tests can
 # be added here, by patterns of paths below the package.
 OTHER_TESTS = {
+    "data/inputs.py": ("data/test_frames.py",),
     "datasets/apt.py": ("test_datasets_debian.py",),
     "datasets/shop_labels.py": ("test_datasets_shop.py",),
     "datasets/words.py": ("test_datasets_shop.py",),
     "formats/*": ("formats",),
+    "labels/tree.py": ("labels/test_kway.py",),
     "metrics/*": ("metrics",),
+    "ranking/ranker.py": ("ranking/test_beam.py",),
 }
 
 COMPARISONS = "Lt:LtE,GtE LtE:Lt,Gt Gt:GtE,LtE GtE:Gt,Lt Eq:NotEq NotEq:Eq Is:IsNot IsNot:Is"

@@ -28,6 +28,7 @@ def test_there_are_configs() -> None:
     assert len(CONFIGS) >= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_config_trains(path: Path) -> None:
     config = read_toml(path)

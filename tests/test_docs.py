@@ -11,9 +11,13 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from support.commands import Commands
 
 ROOT = Path(__file__).parent.parent
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
@@ -22,12 +26,19 @@ BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN_ONLY = {"", "text", "json", "toml", "ini", "jsonl", "sh setup"}
 
 
-def run_shell(source: str, folder: Path) -> None:
+@pytest.fixture(scope="module")
+def path() -> Iterator[str]:
+    """PATH with a labelgrove that starts quickly."""
+    with tempfile.TemporaryDirectory() as folder, Commands(Path(folder)):
+        yield os.pathsep.join([folder, str(Path(sys.executable).parent), os.environ["PATH"]])
+
+
+def run_shell(source: str, folder: Path, path: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": path,
         "PYTHONWARNINGS": "ignore",
     }
-    done = subprocess.run(
+    return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", source],
         cwd=folder,
         env=environment,
@@ -36,18 +47,31 @@ def run_shell(source: str, folder: Path) -> None:
         timeout=240,
         check=False,
     )
-    assert done.returncode == 0, f"{source}\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_quick_command_is_like_the_command(path: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "red hat", "labels": ["hats"]}\n')
+    script = "labelgrove train a.jsonl --out model; cat a.jsonl | labelgrove predict model -"
+    trained = run_shell(script, tmp_path, path)
+    assert trained.returncode == 0 and '"hats"' in trained.stdout, trained.stderr
+    refused = run_shell("labelgrove predict nowhere a.jsonl", tmp_path, path)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "nowhere" in refused.stderr and "Traceback" not in refused.stderr
+    assert run_shell("labelgrove train --no-such-flag", tmp_path, path).returncode == 2
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_blocks_run(
+    page: Path, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for kind, source in BLOCK.findall(page.read_text(encoding="utf-8")):
         if kind.strip() in SHOWN_ONLY:
             continue
         if kind.strip() == "bash":
-            run_shell(source, tmp_path)
+            done = run_shell(source, tmp_path, path)
+            assert done.returncode == 0, f"{source}\n{done.stdout}\n{done.stderr}"
         elif kind.strip() == "python":
             exec(compile(source, str(page), "exec"), namespace)
         else:

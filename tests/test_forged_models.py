@@ -19,6 +19,7 @@ TESTS = Path(__file__).parent
 MODELS = TESTS / "fixtures" / "models"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["linear", "ensemble"])
 def test_forged_folders_give_our_own_errors(method: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(MODELS / f"{method}.zip") as archive:

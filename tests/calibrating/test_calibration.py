@@ -10,7 +10,7 @@ from scipy import sparse
 
 import labelgrove
 from labelgrove import Corpus, Ensemble, LabelIndex, Linear, calibrate
-from labelgrove.calibrating.calibration import Calibration
+from labelgrove.calibrating.calibration import Calibration, _check_distinct
 from labelgrove.calibrating.curves import Curve, Scale
 from labelgrove.calibrating.reliability import reliability
 from labelgrove.data.facts import TrainingFacts
@@ -286,3 +286,26 @@ def test_scores_that_would_collapse_are_refused(monkeypatch):
     with pytest.raises(DataError, match="the same probability"):
         calibrate(model, [str(row) for row in range(2000)], model.hits[:2000])
     assert model.calibration_ is None
+
+
+def test_groups_of_ranks_are_the_documented_ones():
+    curves = tuple(Curve("isotonic", np.array([[0, 1], [0.1 * n, 0.1 * n]])) for n in range(7))
+    calibration = Calibration("isotonic", "rank", "product", 12, Scale(False), curves)
+    found = Predictions.from_scores([np.linspace(1, 0, 12)], k=12, index=LabelIndex("abcdefghijkl"))
+    groups = calibration.chances(found)[0] * 10
+    # The first curve is for all labels.
+    assert groups.round(6).tolist() == [1, 2, 3, 4, 4, 5, 5, 5, 5, 5, 6, 6]
+
+
+def test_most_neighbours_must_stay_apart():
+    scores = [1.0, 0.5, 0.25, 0.125, 0.0625]
+    found = Predictions.from_scores([scores], k=5, index=LabelIndex("abcde"))
+
+    def check(chances):
+        curve = Curve("isotonic", np.array([scores[::-1], chances]))
+        calibration = Calibration("isotonic", "none", "product", 5, Scale(False), (curve,))
+        _check_distinct(calibration, found)
+
+    check([0.1, 0.1, 0.1, 0.2, 0.9])  # two of four neighbours
+    with pytest.raises(DataError, match="3 of 4 neighbouring labels"):
+        check([0.1, 0.1, 0.1, 0.1, 0.9])

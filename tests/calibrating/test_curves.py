@@ -122,3 +122,11 @@ def test_scores_that_separate_all_hits_give_a_finite_beta_curve():
     scores = np.concatenate([np.full(50, 0.1), np.full(50, 0.9)])
     curve = fit_curve(scores, scores > 0.5, "beta")
     np.testing.assert_allclose(curve(np.array([0.1, 0.9])), [1 / 52, 51 / 52], atol=1e-3)
+
+
+def test_a_few_pairs_say_only_what_share_is_true():
+    scores = np.linspace(0.1, 0.9, 39)
+    curve = fit_curve(scores, scores > 0.5, "isotonic")
+    assert curve(np.array([0.5]))[0] == pytest.approx(19 / 39)
+    np.testing.assert_allclose(curve(np.array([0.1, 0.9])), 19 / 39, rtol=2e-3)
+    assert fit_curve(scores, scores > 0.5, "beta")(np.array([0.1]))[0] < 0.1

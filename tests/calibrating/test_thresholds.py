@@ -58,3 +58,7 @@ def test_labels_with_few_documents_have_no_threshold_of_their_own():
 def test_targets_are_checked(target):
     with pytest.raises(ConfigError, match="target: must be"):
         check_target(target)
+
+
+def test_without_any_label_the_threshold_is_zero():
+    assert best_threshold(np.zeros(0), np.zeros(0, bool), 0, "f1") == 0.0

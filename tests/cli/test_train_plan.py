@@ -146,6 +146,7 @@ def test_neural_methods_stand_beside_the_linear_one(
     assert timed == [True, False]  # the second one begins with a trained network
 
 
+@pytest.mark.slow
 def test_a_learnt_ensemble_stands_beside_its_members(
     call_both: Any, folder: Path, tmp_path: Path
 ) -> None:
@@ -161,6 +162,7 @@ def test_a_learnt_ensemble_stands_beside_its_members(
     assert f"members are combined by {told['rule']} with weights" in said
 
 
+@pytest.mark.slow
 def test_tune_writes_a_config_that_train_takes(
     call_both: Any, folder: Path, tmp_path: Path
 ) -> None:
@@ -186,6 +188,7 @@ def test_tune_writes_a_config_that_train_takes(
     assert json.loads(told)["trials"] == 3
 
 
+@pytest.mark.slow
 def test_tune_takes_spaces_from_files(call_both: Any, folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     space = tmp_path / "space.toml"

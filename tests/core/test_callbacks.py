@@ -146,6 +146,7 @@ def test_bars_appear_on_a_terminal_and_leave_it_whole() -> None:
         outer.advance(2)
     output = shown(console)
     assert "4/4" in output
+    assert "5/5" in output  # at its end, a stage without a total has done all there was
     assert "outer [b]" in output
     assert "inner" in output
     assert "[not markup] said" in output
@@ -161,6 +162,7 @@ def test_the_terminal_is_whole_after_an_error(error: type[BaseException]) -> Non
         stage.advance()
         raise error
     assert shown(console).rindex(SHOW_CURSOR) > shown(console).rindex(HIDE_CURSOR)
+    assert "1/?" in shown(console) and "1/1" not in shown(console)  # not all, as far as we know
 
 
 def test_the_terminal_is_whole_when_another_callback_interrupts_at_the_end() -> None:

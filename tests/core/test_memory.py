@@ -150,5 +150,32 @@ def test_announcements_are_compared_with_the_file_and_with_memory(
     assert asked == [8008]
 
 
-def test_the_peak_is_a_size() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the units differ")
+def test_without_proc_the_peak_is_what_the_system_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    def counted() -> int:
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
     assert memory.peak_rss() > 1 << 20
+    monkeypatch.setattr(memory, "_proc_value", lambda file, key: 1000)  # in KiB
+    monkeypatch.setattr(memory, "_left_in_container", lambda root, member: None)
+    assert memory.peak_rss() == memory.available_memory() == 1_024_000
+    monkeypatch.setattr(memory, "_proc_value", lambda file, key: None)
+    before = counted()
+    assert before <= memory.peak_rss() <= counted()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is one of Linux")
+def test_free_memory_respects_the_limit_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    infinite = resource.RLIM_INFINITY
+    monkeypatch.setattr(memory, "available_memory", lambda: 1 << 40)
+    monkeypatch.setattr(memory, "_proc_value", lambda file, key: 1024)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (3 << 20, infinite))
+    assert memory.free_memory() == 2 << 20
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1 << 10, infinite))
+    assert memory.free_memory() == 0
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (infinite, infinite))
+    assert memory.free_memory() == 1 << 40

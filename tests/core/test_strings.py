@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labelgrove.core import strings
 from labelgrove.core.strings import StringTable, row_numbers
 from labelgrove.errors import DataError
 
@@ -110,3 +111,10 @@ def test_rows_that_are_no_rows_are_refused(rows: Any) -> None:
 def test_no_rows_are_fine() -> None:
     assert row_numbers([], 3).tolist() == []
     assert row_numbers(np.zeros(0, bool), 0).tolist() == []
+
+
+def test_tables_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strings, "_BLOCK", 3)
+    for count in range(8):
+        texts = [str(number) * number for number in range(count)]
+        assert list(StringTable.from_strings(texts)) == texts

@@ -179,6 +179,7 @@ for kind in ("csc", "bsr", "csr"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", ["fit", "labels", "as_csr", "top_k", "corpus", "importer"])
 def test_a_last_pointer_of_zero_does_not_corrupt_memory(use: str, tmp_path: Path) -> None:
     run = subprocess.run(

@@ -155,3 +155,23 @@ def test_merged_lists_equal_the_literal_form_bit_by_bit(found, k, combine, weigh
     )
     expected = merged_row(columns, values, combine, weights)
     assert as_pairs(best) == top_k_rows(rounded([expected]), k)
+
+
+def test_wrong_lists_are_refused():
+    columns, scores = np.zeros((1, 1, 1), np.int32), np.zeros((1, 1, 1), np.float32)
+    with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
+        merge_lists(columns, scores, 0)
+    with pytest.raises(DataError, match="must be equal lists x rows x ranks"):
+        merge_lists(columns, scores[0], 1)
+    for weights in ([1, 2], [np.nan], [-1], [0]):
+        with pytest.raises(ConfigError, match="weights must"):
+            merge_lists(columns, scores, 1, weights=weights)
+
+
+def test_merged_lists_are_as_wide_as_the_longest():
+    columns = np.array([[[3, 1, -1], [2, -1, -1]], [[1, 4, 3], [2, -1, -1]]], np.int32)
+    scores = np.array([[[5, 2, 0], [1, 0, 0]], [[4, 3, 1], [7, 0, 0]]], np.float32)
+    best = merge_lists(columns, scores, 6)
+    assert best.columns.shape == best.scores.shape == (2, 3)  # of 6, the lists have 3 labels
+    assert as_pairs(best) == [[(1, 3.0), (3, 3.0), (4, 1.5)], [(2, 4.0)]]
+    assert as_pairs(merge_lists(columns, scores, 1, weights=[1, 0])) == [[(3, 5.0)], [(2, 1.0)]]

@@ -51,10 +51,11 @@ def test_reindexing_equals_encoding_with_the_other_index(
 
 
 def test_reindexing_counts_a_label_met_by_id_and_by_name_once() -> None:
-    corpus = Corpus.from_lists(["x"], [{"c1": 0.5, "cats": 0.75, "new": 1.0}])
+    labels = [{"c1": 0.5, "cats": 0.75, "new": 1.0}, {"c1": 0.5}, {"cats": 0.25, "c1": 0.5}]
+    corpus = Corpus.from_lists(list("xyz"), labels)
     moved = corpus.reindex(LabelIndex(["c1"], names=["cats"]))
-    assert moved.labels.toarray().tolist() == [[0.75]]
-    assert moved.unknown.tolist() == [1]
+    assert moved.labels.toarray().tolist() == [[0.75], [0.5], [0.5]]
+    assert moved.unknown.tolist() == [1, 0, 0]
     assert moved.reindex(moved.index) is moved
 
 

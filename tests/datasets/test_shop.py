@@ -110,6 +110,7 @@ def test_categories_form_a_tree(number, seed):
         assert category.product is not None and category.department == parent.department
 
 
+@pytest.mark.slow
 def test_siblings_have_different_names():
     names = [row[1] for row in shop_label_rows(200_000, 1)]
     assert len(set(names)) == len(names)
@@ -149,6 +150,7 @@ def test_any_number_of_labels(labels):
             assert int(number) < shop.sizes[kind]
 
 
+@pytest.mark.slow
 def test_millions_of_labels_need_no_memory_of_their_own():
     list(shop_documents(1, labels=10))  # imports and constant tables are not what is measured
     tracemalloc.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
@@ -47,6 +48,34 @@ def test_replacing_swaps_and_removes_the_old(
     write_folder(tmp_path / "out", fill("1"))
     write_folder(tmp_path / "out", fill("2"), replace=True)
     assert (tmp_path / "out/a.txt").read_text() == "2"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux")
+def test_folders_are_exchanged_in_one_step_where_the_system_can(tmp_path: Path) -> None:
+    names = [tmp_path / "a", tmp_path / "b"]
+    for name in names:
+        write_folder(name, fill(name.name))
+    call = getattr(ctypes.CDLL(None), "renameat2", lambda *arguments: -1)
+    possible = call(-100, os.fsencode(names[0]), -100, os.fsencode(names[1]), 2) == 0
+    assert atomic._exchange(*names) == possible
+    assert [(name / "a.txt").read_text() for name in names] == ["a", "b"]  # twice, or never
+
+
+def test_an_old_folder_that_cannot_be_removed_does_not_stop_its_replacement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*arguments: object, **options: object) -> None:
+        raise PermissionError
+
+    write_folder(tmp_path / "out", fill("1"))
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic, "_exchange", lambda first, second: False)
+        patch.setattr(os, "unlink", refused)
+        for text in "23":
+            write_folder(tmp_path / "out", fill(text), replace=True)
+    assert (tmp_path / "out/a.txt").read_text() == "3"
+    clean_up(tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
@@ -106,6 +135,7 @@ atomic.write_folder(target, write, replace=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 @pytest.mark.parametrize("exchange", ["yes", "no"])
 def test_killed_at_any_step_the_folder_is_old_or_new(tmp_path: Path, exchange: str) -> None:

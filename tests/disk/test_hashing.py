@@ -84,6 +84,8 @@ DIFFERENT: list[Any] = [
     sparse.csr_array((2, 2)),
     sparse.csr_array(np.eye(2)),
     sparse.csr_array(np.eye(2, dtype=np.float32)),
+    sparse.csr_array(np.diag([1.0, 2.0])),
+    sparse.csr_array([[1.0, 0.0], [1.0, 0.0]]),
     One(),
     One(2),
     Other(),

@@ -274,6 +274,7 @@ def result(folder: Path) -> dict[str, bytes]:
     return {"rank": file.read_bytes(), "key": file.parent.name.encode()}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_a_run_killed_again_and_again_ends_like_one_that_was_not(tmp_path: Path) -> None:
     whole = live(start(tmp_path / "whole"), 100)
@@ -296,6 +297,7 @@ def test_a_run_killed_again_and_again_ends_like_one_that_was_not(tmp_path: Path)
 KILLED_WRITE = DIE_AT_FSYNC + "sys.stdin = open(os.devnull)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_a_run_killed_while_writing_ends_like_one_that_was_not(tmp_path: Path) -> None:
     live(start(tmp_path / "whole"), 100)

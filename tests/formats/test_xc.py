@@ -330,3 +330,10 @@ def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("0 0:1\n0 " + "0:1 " * 1000)
     with pytest.raises(DataError, match=r"line 2: the line is longer than"):
         read_corpus(tmp_path / "a.txt", options=ReadOptions(format="svmlight"))
+
+
+def test_documents_without_any_feature(tmp_path):
+    (tmp_path / "a.txt").write_text("3\n5,3\n")
+    corpus = read_corpus(tmp_path / "a.txt", options=ReadOptions(format="svmlight"))
+    assert corpus.features.sparse.shape == (2, 0)
+    assert corpus.label_lists() == [["3"], ["3", "5"]]

@@ -132,6 +132,7 @@ def test_keep_largest(monkeypatch, block):
         best = sorted(range(9), key=lambda c: (-abs(row[c]), c))[:4]
         assert kept.tolist() == [row[c] if c in best else 0 for c in range(9)]
     assert keep_largest(matrix, 9).sparse.toarray().tolist() == dense.tolist()
+    assert np.diff(keep_largest(matrix, 1).sparse.indptr).max() == 1
     with pytest.raises(ConfigError, match="per_row"):
         keep_largest(matrix, 0)
 

@@ -163,6 +163,7 @@ def left_alone(method: str) -> Any:
     return create(method, {"encoder": encoder, "device": "cpu", "n_jobs": 1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["cascadexml", "lightxml", "xrtransformer", "xtransformer"])
 def test_a_fit_derives_what_is_auto_and_stores_it(method: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")

@@ -38,13 +38,18 @@ def new(method: str, **settings: Any) -> Any:
     return create(method, tiny_training() | {"heads": HEADS[method], **settings})
 
 
+def brief(method: str, **settings: Any) -> Any:
+    """A model for tests where what it learns plays no part."""
+    return new(method, training=tiny_training()["training"] | {"max_steps": 2}, **settings)
+
+
 def test_lightxml_reads_the_last_layers() -> None:
-    model = new("lightxml", heads={"layers": 2}).fit(*planted(20))
+    model = brief("lightxml", heads={"layers": 2}).fit(*planted(20))
     assert model.network_.layers == (-2, -1)  # of three
 
 
 def test_a_coarse_level_of_cascadexml_reaches_no_layer_above_its_own() -> None:
-    model = new("cascadexml", encoder=tiny_training()["encoder"] | {"pooling": "first"})
+    model = brief("cascadexml", encoder=tiny_training()["encoder"] | {"pooling": "first"})
     network = model.fit(*planted(60)).network_
     assert network.layers == (1, 2, 3, 3)  # 2 and 4 clusters, then labels: a sixth of 3 apart
     tokens = tokenize(planted(4)[0], network.encoder, 16)
@@ -89,19 +94,19 @@ def messages(model: Any, documents: int) -> list[str]:
 
 
 def test_cascadexml_says_what_few_labels_do_not_need() -> None:
-    said = messages(new("cascadexml", heads={"clusters": [16], "kept": 2}), 40)
+    said = messages(brief("cascadexml", heads={"clusters": [16], "kept": 2}), 40)
     assert "heads.clusters, heads.kept: no effect; 11 labels get no clusters" in said
-    assert not any("effect" in text for text in messages(new("cascadexml"), 40))
+    assert not any("effect" in text for text in messages(brief("cascadexml"), 40))
 
 
 def test_it_is_said_that_too_few_documents_are_held_out() -> None:
-    said = messages(new("lightxml", held_out=0.05), 40)
+    said = messages(brief("lightxml", held_out=0.05), 40)
     assert any("5% of 40 documents are too few" in text for text in said)
-    assert not any("too few" in t for t in messages(new("lightxml", held_out=0.0), 40))
+    assert not any("too few" in t for t in messages(brief("lightxml", held_out=0.0), 40))
 
 
 def test_more_layers_than_there_are_are_told_of() -> None:
-    said = messages(new("lightxml", heads={"layers": 9}), 40)
+    said = messages(brief("lightxml", heads={"layers": 9}), 40)
     assert "heads.layers: the encoder has 3 layers, and all of them are read" in said
 
 
@@ -115,7 +120,7 @@ def test_more_layers_than_there_are_are_told_of() -> None:
 def test_lightxml_says_which_settings_its_form_does_not_read(
     heads: dict[str, Any], sentence: str
 ) -> None:
-    found = [t for t in messages(new("lightxml", heads=heads), 40) if "no effect" in t]
+    found = [t for t in messages(brief("lightxml", heads=heads), 40) if "no effect" in t]
     assert len(found) == bool(sentence) and all(sentence in text for text in found)
 
 
@@ -172,7 +177,7 @@ def test_stages_are_used_again_where_nothing_they_depend_on_changed(tmp_path: Pa
     def computed(**settings: Any) -> set[str]:
         log = tmp_path / "run" / "log.jsonl"
         before = len(log.read_text().splitlines()) if log.exists() else 0
-        new("lightxml", **settings).fit(texts, labels, run=RunFolder(tmp_path / "run"))
+        brief("lightxml", **settings).fit(texts, labels, run=RunFolder(tmp_path / "run"))
         events = [json.loads(line) for line in log.read_text().splitlines()[before:]]
         return {event["stage"] for event in events if event["kind"] == "stage_computing"}
 
@@ -189,7 +194,7 @@ def test_a_label_that_only_held_out_documents_bear_stays_in_the_model() -> None:
     assert held_out is not None
     rare = texts.index(held_out.texts[0])  # type: ignore[index]
     labels[rare] = [*labels[rare], "rare"]
-    model = new("cascadexml", held_out=0.1).fit(texts, labels)
+    model = brief("cascadexml", held_out=0.1).fit(texts, labels)
     assert "rare" in list(model.index_.ids)
     assert model.predict(texts[:2], k=12).counts.tolist() == [12, 12]
 
@@ -203,13 +208,13 @@ def test_fit_reports_itself_beside_the_linear_method(method: str) -> None:
         if event.kind == "message":
             said.append(event.values["text"])
 
-    model = new(method, held_out=0.1).fit(texts, labels, callbacks=[listen])
+    model = brief(method, held_out=0.1).fit(texts, labels, callbacks=[listen])
     assert set(model.report_) == {method, "linear", "shortlist_recall"}
     assert 0 <= model.report_[method]["P@1"] <= 1
     assert model.report_["linear"]["P@1"] > 0.9
     assert all(0 <= share <= 1 for share in model.report_["shortlist_recall"])
     assert len(said) == 1 and "linear" in said[0] and method in said[0]
-    without = new(method, held_out=0.1, baseline=False).fit(texts, labels)
+    without = brief(method, held_out=0.1, baseline=False).fit(texts, labels)
     assert without.report_["linear"] == {}
 
 
@@ -248,13 +253,14 @@ def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(
 ) -> None:
     texts, labels = planted(80)
     training = tiny_training()["training"] | {"checkpoint_minutes": 0.0, "log_every": 1}
+    training["max_steps"] = 20
     whole = new(method, training=training).fit(texts, labels)
 
     class Enough(Exception):
         pass
 
     def stop(event: Any) -> None:
-        if event.kind == "metrics" and event.values.get("step", 0) >= 50:
+        if event.kind == "metrics" and event.values.get("step", 0) >= 12:
             raise Enough
 
     with RunFolder(tmp_path / "run") as run, pytest.raises(Enough):
@@ -267,7 +273,7 @@ def test_an_interrupted_fit_goes_on_and_ends_with_the_same_bits(
 
     with RunFolder(tmp_path / "run") as run:
         resumed = new(method, training=training).fit(texts, labels, callbacks=[first_step], run=run)
-    assert seen[0] >= 50
+    assert seen[0] >= 12
     first, second = whole.predict(texts, k=3), resumed.predict(texts, k=3)
     assert np.array_equal(first.columns, second.columns)
     assert first.scores.tobytes() == second.scores.tobytes()
@@ -298,7 +304,7 @@ def test_reranking_reads_words_that_the_encoder_does_not_see(method: str, tmp_pa
 
 def test_features_are_refused_at_prediction() -> None:
     texts, labels = planted(40)
-    model = new("lightxml").fit(texts, labels)
+    model = brief("lightxml").fit(texts, labels)
     with pytest.raises(DataError, match="reads text"):
         model.predict(np.eye(3), k=1)
 
@@ -336,7 +342,7 @@ def test_a_large_label_table_is_trained_by_rows_on_its_own_device(
 ) -> None:
     heads = {"lightxml": {"one_head_up_to": 1, "bottleneck": 6}, "cascadexml": HEADS["cascadexml"]}
     tree = {"max_leaf_size": 3, "branching": 2}
-    model = new(method, heads=heads[method] | {"row_table_from": 3}, tree=tree).fit(*planted(40))
+    model = brief(method, heads=heads[method] | {"row_table_from": 3}, tree=tree).fit(*planted(40))
     assert [len(table) for table in row_tables(model.network_).values()] == [11]
     for device, wanted in ((torch.device("meta"), "meta"), (None, "cpu")):  # loaded: anywhere
         made, _ = model._heads(11, model.tree_)(model.network_.encoder, device)

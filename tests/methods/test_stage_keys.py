@@ -7,7 +7,9 @@ is replayed: stages give what the first fit gave, whatever their key, so only ke
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import importlib.util
 import typing
 from collections.abc import Iterator
 from functools import cache
@@ -82,9 +84,31 @@ class _NotReplayed(Exception):
     """The changed setting asks for a stage that the first fit did not have."""
 
 
+@pytest.fixture(scope="module")
+def quick_encoders() -> Iterator[None]:
+    """An encoder is read once for each of its settings; reading takes most of a replay's time."""
+    if importlib.util.find_spec("torch") is None:
+        yield
+        return
+    from labelgrove.nn.encoders import encoder
+
+    models: dict[str, Any] = {}
+    read = encoder._load_model
+
+    def load_model(config: Any, folder: Any, params: Any) -> Any:
+        key = f"{folder} {params} {config.to_json_string()}"
+        if key not in models:
+            models[key] = read(config, folder, params)
+        return copy.deepcopy(models[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoder, "_load_model", load_model)
+        yield
+
+
 @pytest.fixture(scope="module", params=METHODS)
 def first(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, quick_encoders: None
 ) -> Iterator[tuple[str, Replay]]:
     method = str(request.param)
     model = small(method)

@@ -16,6 +16,7 @@ from labelgrove.disk.bundle import read_manifest
 from labelgrove.errors import ConfigError, LabelgroveWarning
 from labelgrove.methods import METHODS, create, method_class
 from labelgrove.model.interface import _current
+from labelgrove.model.settings import check_count
 
 
 def test_config_round_trip_through_toml(tmp_path: Path) -> None:
@@ -45,12 +46,26 @@ def test_presets_give_way_to_what_is_asked_for() -> None:
         ({"random_state": "x"}, "whole number"),
         ({"n_jobs": 1.5}, "whole number"),
         ({"n_jobs": 0}, "n_jobs: must be at least 1 and at most 1024, or -1 or none"),
-        ({"n_jobs": -5}, "n_jobs: must be at least 1"),
+        ({"n_jobs": -2}, "n_jobs: must be at least 1"),
+        ({"n_jobs": 1025}, "n_jobs: must be at least 1"),
+        ({"random_state": True}, "whole number"),
     ],
 )
 def test_wrong_settings_name_their_path(config: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         create("linear", config)
+
+
+@pytest.mark.parametrize("jobs", [None, -1, 1, 1024])
+def test_numbers_of_threads_at_their_limits(jobs: int | None) -> None:
+    assert create("linear", {"n_jobs": jobs, "random_state": 0}).n_jobs == jobs
+
+
+def test_counts_begin_at_one() -> None:
+    check_count("n_trees", 1)
+    for wrong in (0, 1.0, True, None):
+        with pytest.raises(ConfigError, match="n_trees: must be a whole number of at least 1"):
+            check_count("n_trees", wrong)
 
 
 def test_a_group_of_the_wrong_kind_is_refused_by_fit() -> None:
@@ -79,6 +94,9 @@ def test_constructors_share_no_groups() -> None:
 def test_training_facts_survive_the_disk(tmp_path: Path) -> None:
     model = Linear().fit(["red", "blue", "red"], [["a"], ["a", "b"], []])
     model.save(tmp_path / "m")
+    config = read_toml(tmp_path / "m" / "config.toml")
+    assert config.pop("method") == "linear"
+    assert Linear.from_config(config).to_config() == model.trained_config()
     facts = labelgrove.load(tmp_path / "m").facts_
     assert (facts.documents, facts.frequencies.tolist()) == (3, [2, 1])
     assert TrainingFacts.from_state(facts.state()).documents == 3
@@ -108,7 +126,10 @@ def test_the_date_of_training_survives_calibration(tmp_path: Path) -> None:
     model.created_ = "2024-02-03T04:05:06+00:00"
     model.save(tmp_path / "model")
     loaded = Linear.load(tmp_path / "model")
-    calibrate(loaded, shop_corpus(100, labels=20, part="test"))
+    test = shop_corpus(100, labels=20, part="test")
+    calibrate(loaded, test)
+    assert loaded.predict(test).score_kind == "probability"  # from now on, unless raw is asked for
+    assert loaded.predict(test, raw=True).score_kind == "product"
     loaded.save(tmp_path / "model", overwrite=True)
     manifest = read_manifest(tmp_path / "model", kind="model")
     assert manifest["created"] == "2024-02-03T04:05:06+00:00"

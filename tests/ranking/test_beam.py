@@ -12,6 +12,7 @@ from labelgrove.ranking.beam import POST_PROCESSORS, BeamSearch, SearchParams
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.weights import ChunkedWeights
 from reference import beam as reference
+from support.limits import check_settings
 
 pytestmark = pytest.mark.kernel
 
@@ -257,3 +258,23 @@ def test_features_outside_the_model_are_refused(trained):
     _, ranker = trained
     with pytest.raises(DataError, match=r"outside 0\.\.9"):
         BeamSearch(ranker.tree, ranker.levels, features=10, bias=1.0)
+
+
+def test_defaults_and_limits():
+    check_settings(SearchParams, {"beam": ("auto", 1, 0)})
+    check_settings(SearchParams, {"beam": ("auto", 2**31 - 1, 2**31)})
+    assert not SearchParams().exact
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        ({}, "product"),
+        ({"post_processor": "sigmoid"}, "product"),
+        ({"post_processor": "noop"}, "margin"),
+        ({"post_processor": "log-sigmoid"}, "margin"),
+        ({"last_level": "noop"}, "margin"),
+    ],
+)
+def test_the_kind_of_scores_follows_the_settings(settings, kind):
+    assert SearchParams(**settings).score_kind == kind

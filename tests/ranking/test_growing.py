@@ -1,5 +1,7 @@
 """Growing a ranker: what new columns are, and that nothing else moves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -110,6 +112,9 @@ def test_a_column_that_learns_beside_stand_ins(grown):
     lengths = np.sqrt(remembered.features.sparse.multiply(remembered.features.sparse).sum(axis=1))
     assert np.allclose(lengths, 1, atol=1e-5)
     every = joined(examples, remembered)
+    own = counts[ranker.tree.leaf_labels[slice(*TREE.children(1)[[cluster, cluster + 1]])]]
+    assert every.weights.tolist() == [1.0] * len(examples.features) + own.tolist()
+    assert joined(replace(examples, mined=3), remembered).mined == 3
     columns = solve_columns(tree, every, [7], EXACT)
     expected = column(
         both_blocks(every.features),
@@ -200,6 +205,13 @@ def test_own_texts_become_weights_as_long_as_others(grown):
 def test_labels_whose_documents_lead_nowhere_go_to_the_smallest_cluster():
     nowhere = Routed(np.full((2, 3), -1, np.int32), np.zeros((2, 3), np.float32))
     assert nearest_clusters(nowhere, as_csr([[1], [1]]), TREE).tolist() == [1]
+
+
+def test_labels_go_where_most_of_their_documents_lead():
+    clusters = np.array([[0, 1], [2, 0], [2, -1]], np.int32)
+    routed = Routed(clusters, np.array([[0.9, 0.1], [0.6, 0.5], [0.3, 0.0]], np.float32))
+    labels = as_csr([[1, 0, 1, 0, 0], [0, 1, 1, 0, 0], [0, 1, 0, 0, 0]])
+    assert nearest_clusters(routed, labels, TREE).tolist() == [0, 2, 0, 1, 1]
 
 
 def test_one_cluster_tree_and_rows_put_together():

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
 from labelgrove.errors import DataError
@@ -49,7 +50,9 @@ def test_costs():
 
 def test_weights_must_be_positive_and_fit():
     tree = LabelTree([[0, 0]], [0, 1])
-    with pytest.raises(DataError, match="greater than 0"):
-        relevance([[-1.0, 0.0]], tree)
+    stored_zero = sparse.csr_array(([0.0, 1.0], [0, 1], [0, 2]), shape=(1, 2))
+    for wrong in ([[-1.0, 0.0]], stored_zero):
+        with pytest.raises(DataError, match="greater than 0"):
+            relevance(wrong, tree)
     with pytest.raises(DataError, match="3 columns but the tree has 2"):
         targets(np.eye(3), tree)

@@ -18,6 +18,7 @@ from labelgrove.ranking.solver import (
 )
 from labelgrove.ranking.weights import ChunkedWeights
 from reference.solver import level_weights, primal_objective, solve
+from support.limits import check_settings
 
 pytestmark = pytest.mark.kernel
 
@@ -382,3 +383,21 @@ def test_an_instance_of_weight_0_is_nobodys_negative():
         signs = 2 * y[part, label] - 1
         expected = solve(rows, signs, np.ones(len(rows)), "squared_hinge")
         np.testing.assert_allclose(found[label], expected[:-1], atol=3e-3)
+
+
+def test_defaults_and_limits():
+    table = {
+        "C": (1.0, 1e-9, 0.0),
+        "label_C": (None, 1e-9, 0.0),
+        "positive_weight": (1.0, 1e-9, 0.0),
+        "eps": (0.6, 1e-9, 0.0),
+        "max_iterations": (100, 1, 0),
+        "threshold": (0.1, 0.0, -1e-9),
+        "bias": (1.0, 0.0, -1e-9),
+        "max_nonzeros": (None, 1, 0),
+        "dense_C": (None, 1e-9, 0.0),
+        "dense_threshold": (0.0, 0.0, -1e-9),
+        "dense_max_nonzeros": (None, 1, 0),
+        "mined_nodes": ("auto", 1, 0),
+    }
+    check_settings(RankerParams, table)

@@ -180,6 +180,7 @@ def test_equal_weights_stay_where_others_are_not_better() -> None:
     truth = as_csr(np.eye(2, LABELS, dtype=np.float32))
     learnt = learn_weights([one, one], truth)
     assert (learnt.rule, learnt.weights) == ("mean", (1.0, 1.0))
+    assert learn_weights([one], truth).weights == (1.0,)
     # Where there is no mean, the other rules remain.
     margins = predictions([[(0, 5.0)], [(1, 5.0)]], "margin")
     assert learn_weights([one, margins], truth).rule == "rank"

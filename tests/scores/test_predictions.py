@@ -146,6 +146,16 @@ def test_arrays_that_disagree_are_refused():
         Predictions(columns, scores, counts[:1], INDEX)
     with pytest.raises(DataError, match="between 0 and k"):
         Predictions(columns, scores, counts + 1, INDEX)
+    with pytest.raises(DataError, match="between 0 and k"):
+        Predictions(columns, scores, counts - 2, INDEX)
+    assert Predictions(columns, scores, counts - 1, INDEX).ids() == [[], []]
+
+
+def test_other_scores_bring_another_order(predictions):
+    other = predictions.with_scores(np.array([[0.1, 0.2, 0.2], [0.5, 0.75, 9.0]]))
+    assert other.ids() == [["a", "c", "b"], ["b", "d"]]  # of equal ones, the first column
+    assert other.scores[1].tolist() == [0.75, 0.5, -math.inf]
+    assert other.columns[1].tolist() == [1, 3, -1]
 
 
 def test_no_documents():

@@ -16,7 +16,8 @@ import pytest
 
 import labelgrove
 from labelgrove import Ensemble, Linear, TfidfParams
-from labelgrove.errors import ConfigError
+from labelgrove.core.strings import StringTable
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.explaining.explain import explain
 from labelgrove.text import feeding
 from labelgrove.text.feeding import import_analyzer, text_analyzer
@@ -57,6 +58,7 @@ def saved(tmp_path: Path, module: Any) -> Path:
     return tmp_path / "model"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["part", "manifest"])
 def test_a_model_folder_cannot_run_its_own_code(tmp_path: Path, place: str) -> None:
     folder = tmp_path / "model"
@@ -173,3 +175,36 @@ def test_the_command_imports_what_it_is_told_and_nothing_else(
     code, answers, errors = call_both("predict", model, corpus, "--k", 1)
     assert code == 0, errors
     assert [json.loads(line)["labels"] for line in answers.splitlines()] == LABELS
+
+
+def test_what_is_not_a_string_is_named_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeding, "_TEXTS_PER_BATCH", 2)
+    with pytest.raises(DataError, match=r"text 3 is int, not a string: 7"):
+        Tfidf().fit(["red", "hat", "blue", 7])  # type: ignore[list-item]
+    with pytest.raises(DataError, match=r"one str; give a list of strings: \[text\]"):
+        Tfidf().fit("red")
+    with pytest.raises(DataError, match=r"must be a list of strings, not int"):
+        Tfidf().fit(7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("nfc", [True, False])
+def test_tables_are_read_as_lists_are(nfc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeding, "_TEXTS_PER_BATCH", 2)
+    texts = ["plain words", "more", "Bu\u0308cher lesen", "B\u00e4ume", ""]
+    terms = {"B\u00e4ume", "lesen", "more", "plain", "words"}
+    terms |= {"B\u00fccher"} if nfc else {"Bu\u0308cher"}
+    params = TfidfParams(nfc=nfc, lowercase=False, min_df=1, analyzer="space")
+    for given in (texts, StringTable.from_strings(texts)):
+        assert set(Tfidf(params).fit(given).vocabulary) == terms
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"), [("one", "tokens, not one string"), ([7], "must return strings")]
+)
+def test_analysers_that_return_something_else_are_told_the_text(
+    tokens: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeding, "_TEXTS_PER_BATCH", 2)
+    analyzer = Tfidf(analyzer=lambda text: tokens if text == "odd" else [text])
+    with pytest.raises(DataError, match=f"text 3: the analyser .*{message}"):
+        analyzer.fit(["a", "b", "c", "odd"])

@@ -19,6 +19,7 @@ from labelgrove.core.strings import StringTable
 from labelgrove.errors import ConfigError, DataError, ModelFormatError, NotFittedError
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 from reference import tfidf as reference
+from support.limits import check_settings
 
 pytestmark = pytest.mark.kernel
 
@@ -87,6 +88,7 @@ def test_equals_scikit_learn(texts: list[str], others: list[str], options: dict[
     np.testing.assert_array_equal(ours.transform(texts).toarray(), fitted.toarray())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lowercase", "strip"), [(False, False), (True, False), (True, True)])
 def test_every_character_is_what_python_says(lowercase: bool, strip: bool) -> None:
     """All assigned characters: how they fold, and whether they are word or space."""
@@ -389,3 +391,19 @@ def test_a_model_from_before_keeps_the_spelling_of_its_terms() -> None:
     assert old.transform([DECOMPOSED]).nnz == 1
     assert old.transform([COMPOSED]).nnz == 0
     assert Tfidf.from_state(old.state()).transform([DECOMPOSED]).nnz == 1
+
+
+def test_defaults_and_limits() -> None:
+    table: dict[str, Any] = {
+        "ngram_range": ((1, 1), (1, 1), (0, 1)),
+        "min_token_length": (2, 1, 0),
+        "max_tokens": (None, 1, 0),
+        "min_df": ("auto", 0, -1),
+        "max_df": (1.0, 1, -1),
+        "max_features": (None, 1, 0),
+        "n_buckets": (None, 1, 0),
+    }
+    check_settings(TfidfParams, table)
+    check_settings(TfidfParams, {"n_buckets": (None, 2**31 - 1, 2**31)})
+    switches = [getattr(TfidfParams(), name) for name in ("nfc", "lowercase", "sublinear_tf")]
+    assert all(switches) and not TfidfParams().strip_accents and not TfidfParams().binary

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from labelgrove.errors import DataError
+from labelgrove.text import word2vec
 from labelgrove.text.word2vec import Word2vec, Word2vecParams, _pairs, _Rows, _update
+from support.limits import check_settings
 
 SMALL = Word2vecParams(width=12, epochs=10, min_df=1)
 
@@ -22,6 +24,7 @@ def test_words_of_one_world_lie_together() -> None:
     model = Word2vec.fit(two_worlds(), SMALL)
     names = ["cat", "dog", "fur", "paw", "tea", "milk", "cup", "sip"]
     vectors = model.transform(names)
+    assert vectors.shape == (8, model.width) and model.width == 12
     near = vectors @ vectors.T
     inside = [near[i, j] for i in range(8) for j in range(8) if i != j and i // 4 == j // 4]
     across = [near[i, j] for i in range(8) for j in range(8) if i // 4 != j // 4]
@@ -103,6 +106,31 @@ def test_a_step_follows_the_gradient_of_the_loss() -> None:
             assert rows.gradient[place] == pytest.approx(slope, abs=1e-4)
 
 
+def test_frequent_words_are_skipped_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    monkeypatch.setattr(word2vec, "_pairs", lambda words, *_: read.extend(words) or iter(()))
+    texts = [f"the the the word{n % 50}" for n in range(2000)]
+    model = Word2vec.fit(texts, Word2vecParams(epochs=1, subsample=0.005, min_df=1))
+    the = sum(model.vectorizer.terms()[n] == "the" for n in read)
+    assert len(read) - the == 2000  # a share of 0.005 each, which is not too much
+    assert the / 6000 == pytest.approx((0.005 / 0.75) ** 0.5 + 0.005 / 0.75, rel=0.15)
+
+
 def test_texts_without_words_are_refused() -> None:
     with pytest.raises(DataError):
         Word2vec.fit(["", "!"], SMALL)
+
+
+def test_defaults_and_limits() -> None:
+    table = {
+        "width": (100, 1, 0),
+        "window": (5, 1, 0),
+        "negatives": (5.0, 1e-9, 0.0),
+        "epochs": (5, 1, 0),
+        "max_pairs": (20_000_000, 1, 0),
+        "subsample": (1e-3, 1e-9, 0.0),
+        "lr": (0.2, 1e-9, 0.0),
+        "min_df": ("auto", 1, 0),
+        "max_words": (200_000, 1, 0),
+    }
+    check_settings(Word2vecParams, table)

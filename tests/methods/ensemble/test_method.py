@@ -285,6 +285,7 @@ def test_an_ensemble_may_be_a_member(tmp_path: Path) -> None:
     assert len(settings["members"][1]["members"]) == 2
 
 
+@pytest.mark.slow
 def test_a_network_and_a_linear_model(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     texts, labels = planted()

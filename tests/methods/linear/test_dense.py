@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -184,19 +182,12 @@ def test_wrong_dense_blocks_are_refused() -> None:
         Linear(dense_norm="l1").fit(texts, labels_of(group), dense=dense)
 
 
-def run(*arguments: object, check: bool = True) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-m", "labelgrove", *map(str, arguments)],
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=120,
-    )
-    assert not check or done.returncode == 0, done.stderr
-    return done
+def test_the_command_line_takes_npy_files(tmp_path: Path, call_both: Any) -> None:
+    def run(*arguments: object) -> str:
+        code, output, errors = call_both(*arguments)
+        assert code == 0, errors
+        return str(output)
 
-
-def test_the_command_line_takes_npy_files(tmp_path: Path) -> None:
     for part, rows, seed in (("train", 300, 0), ("dev", 60, 1)):
         texts, dense, group = text_corpus(rows, seed)
         lines = [
@@ -208,16 +199,16 @@ def test_the_command_line_takes_npy_files(tmp_path: Path) -> None:
     flags = ["--dense", tmp_path / "train.npy", "--dev", tmp_path / "dev.jsonl"]
     out = ["--out", tmp_path / "m", "--set", "tree.max_leaf_size=3", "--json"]
     train = ["train", tmp_path / "train.jsonl", *flags, *out]
-    assert "--dev-dense" in run(*train, check=False).stderr
-    trained = json.loads(run(*train, "--dev-dense", tmp_path / "dev.npy").stdout)
+    assert "--dev-dense" in call_both(*train)[2]
+    trained = json.loads(run(*train, "--dev-dense", tmp_path / "dev.npy"))
     assert trained["dev"]["P@1"] > 90
     given = [tmp_path / "m", tmp_path / "dev.jsonl", "--dense", tmp_path / "dev.npy"]
-    evaluated = json.loads(run("evaluate", *given, "--json").stdout)
+    evaluated = json.loads(run("evaluate", *given, "--json"))
     assert evaluated["P@1"] == trained["dev"]["P@1"]
-    rows = run("predict", *given, "--batch", 7, "--k", 1).stdout.splitlines()
+    rows = run("predict", *given, "--batch", 7, "--k", 1).splitlines()
     expected = text_corpus(60, 1)[2]
     found = [json.loads(row)["labels"] for row in rows]
     assert np.mean([a == b for a, b in zip(found, labels_of(expected), strict=True)]) > 0.9
-    assert "got none" in run("predict", *given[:2], check=False).stderr
+    assert "got none" in call_both("predict", *given[:2])[2]
     given[-1] = tmp_path / "train.npy"
-    assert "has 300 rows" in run("predict", *given, check=False).stderr
+    assert "has 300 rows" in call_both("predict", *given)[2]

@@ -66,6 +66,7 @@ def test_it_is_the_linear_method_on_those_vectors(kind: str, beside: bool) -> No
     assert np.allclose(model.predict(texts, k=3).scores, expected.scores, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_fine_tuned_vectors_are_those_of_x_transformers_matcher(tmp_path: Path) -> None:
     texts, labels = planted(60)
     with RunFolder(tmp_path / "run") as run:

@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 from scipy import sparse
 from scipy.optimize import minimize
+from scipy.special import expit
 
 import labelgrove
 from labelgrove.data.corpus import LabelIndex
@@ -207,8 +208,17 @@ def test_the_learnt_score_is_a_logistic_regression() -> None:
 
     best = minimize(loss, np.zeros(3), method="BFGS").x
     assert [found.cluster, found.label, found.constant] == pytest.approx(best, abs=1e-2)
-    apart = LearntScore.fit(g.astype(np.float32), h.astype(np.float32), h > 0)
-    assert np.isfinite([apart.cluster, apart.label, apart.constant]).all()
+
+
+@pytest.mark.parametrize("separable", ["by both margins", "all true"])
+def test_a_small_ridge_keeps_the_learnt_score_of_separable_pairs_finite(separable: str) -> None:
+    rows = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
+    rows[:, 2] = 1.0
+    true = rows[:, 0] + rows[:, 1] > 0 if separable == "by both margins" else np.ones(500, bool)
+    fitted = LearntScore.fit(rows[:, 0], rows[:, 1], true)
+    weights = np.array([fitted.cluster, fitted.label, fitted.constant])
+    slope = rows.T @ (expit(rows @ weights) - true) + [1e-3, 1e-3, 1e-6] * weights
+    assert np.abs(slope).max() < 1e-6
 
 
 def test_recall_counts_labels_whose_cluster_is_looked_at() -> None:
