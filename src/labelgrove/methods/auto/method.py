@@ -48,6 +48,7 @@ from labelgrove.updating import update as updating
 from labelgrove.updating.report import Growth
 
 TREES = 3
+SURELY = 2.0  # standard errors; several trees take as many times longer to predict
 # Documents that judge, of small corpora: so many, but not more than this share, or none at all.
 ENOUGH_JUDGES, LARGEST_SHARE, FEWEST_JUDGES = 100, 0.2, 20
 NETWORK = "cascadexml"
@@ -161,7 +162,8 @@ class Auto(Estimator):
         # The first tree is there already. What is kept is trained once more, on all documents.
         if not given and trials.affords(name, (TREES - 1 + TREES) * one):
             several = self._linear(n_trees=TREES)
-            trial = trials.judge(name, *trials.fit(name, several, learnt_from))
+            fitted = trials.fit(name, several, learnt_from)
+            trial = trials.judge(name, *fitted, noise=SURELY)
             if trials.best is trial:
                 settings["n_trees"] = TREES
         trees = settings.get("n_trees", 1)

@@ -23,7 +23,7 @@ M = TypeVar("M", bound=Model)
 # Speed is measured from the first progress on, for at least so many seconds; ranking, measuring and
 # saving take this share of a training besides.
 PACE_SECONDS, AFTERWARDS = 8.0, 0.3
-NOISE = 2.0  # standard errors: a model that costs more must be surely better
+NOISE = 1.0  # standard errors by which a model must be better
 
 
 class OutOfTimeError(Exception):
@@ -94,8 +94,8 @@ class Trials:
         self.timings |= {f"{name}: {stage}": t for stage, t in model.timings_.items()}
         return model, time.monotonic() - start
 
-    def judge(self, name: str, model: Model, seconds: float) -> Trial:
-        """Measures a model; it becomes the best one if it is better by more than noise."""
+    def judge(self, name: str, model: Model, seconds: float, *, noise: float = NOISE) -> Trial:
+        """Measures a model; it becomes the best one if it is better by ``noise`` errors."""
         rows, best = None, self.best
         if self.judges is not None:
             found = model.predict(self.judges, k=max(MEASURED_AT))
@@ -105,7 +105,7 @@ class Trials:
             self.best, verdict = trial, "kept"
         else:
             gain, error = _difference(rows, best.rows)
-            better = gain > NOISE * error
+            better = gain > noise * error
             self.best = trial if better else best
             verdict = "kept" if better else f"not better than {best.name} by more than noise"
             verdict += f" ({100 * gain:+.2f}, standard error {100 * error:.2f})"
