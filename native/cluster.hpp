@@ -5,8 +5,11 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <stdexcept>
 #include <vector>
@@ -233,31 +236,60 @@ private:
     ChunkBuilder chunk_;
 };
 
+// Reports the finished share of the work, from the calling thread alone, ten times a second.
+class WorkReport {
+public:
+    WorkReport(const std::function<void(double)>& report, int64_t total)
+        : report_(report), total_(total), last_(std::chrono::steady_clock::now()) {}
+
+    // Of several threads, worker 0 is the calling one.
+    void add(int64_t work, int worker) {
+        const int64_t done = done_.fetch_add(work, std::memory_order_relaxed) + work;
+        if (!report_ || worker != 0) return;
+        const auto now = std::chrono::steady_clock::now();
+        if (now - last_ < std::chrono::milliseconds(100)) return;
+        last_ = now;
+        report_(static_cast<double>(done) / static_cast<double>(total_));
+    }
+
+private:
+    const std::function<void(double)>& report_;
+    const int64_t total_;
+    std::atomic<int64_t> done_{0};
+    std::chrono::steady_clock::time_point last_;
+};
+
 // Solves parents [first, last), largest clusters first. A cluster so large that one thread would
 // still work on it when the others have finished is solved before, with all threads on its blocks.
-inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t last, int threads) {
+inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t last, int threads,
+                             const std::function<void(double)>& report = {}) {
     const int64_t count = last - first;
     const int workers = resolve_threads(threads);
-    std::vector<double> work(count);
+    std::vector<int64_t> work(count);
     for (int64_t c = 0; c < count; ++c) {
         const int64_t labels = level.children[first + c + 1] - level.children[first + c];
-        work[c] = static_cast<double>(level.instances.size(first + c)) * labels + 1;
+        work[c] = level.instances.size(first + c) * labels + 1;
     }
     std::vector<int64_t> order(count);
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),
                      [&](int64_t a, int64_t b) { return work[a] > work[b]; });
-    const double total = std::accumulate(work.begin(), work.end(), 0.0);
+    const int64_t total = std::accumulate(work.begin(), work.end(), int64_t{0});
+    WorkReport done(report, total);
 
     std::vector<Chunks> solved(count);
     std::vector<BlockProblem> scratch(workers);
     int64_t shared = 0;
     if (workers > 1) {
         ClusterSolver solver;
-        for (; shared < count && work[order[shared]] > total / (4.0 * workers); ++shared) {
+        for (; shared < count && 4.0 * workers * static_cast<double>(work[order[shared]]) >
+                                     static_cast<double>(total);
+             ++shared) {
             solver.prepare(level, first + order[shared]);
-            parallel_for(solver.blocks(), workers,
-                         [&](int64_t block, int worker) { solver.solve(block, scratch[worker]); });
+            parallel_for(solver.blocks(), workers, [&](int64_t block, int worker) {
+                solver.solve(block, scratch[worker]);
+                done.add(work[order[shared]] / solver.blocks(), worker);
+            });
             solver.collect(solved[order[shared]]);
         }
     }
@@ -267,6 +299,7 @@ inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t l
         solvers[worker].prepare(level, first + c);
         for (int64_t block = 0; block < solvers[worker].blocks(); ++block) {
             solvers[worker].solve(block, scratch[worker]);
+            done.add(work[c] / solvers[worker].blocks(), worker);
         }
         solvers[worker].collect(solved[c]);
     });

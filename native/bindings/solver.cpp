@@ -1,5 +1,6 @@
 #include <nanobind/stl/optional.h>
 
+#include <functional>
 #include <optional>
 
 #include "cluster.hpp"
@@ -75,7 +76,8 @@ void bind_solver(nb::module_& module) {
         [](const FeatureArrays& features, const ListArrays& instances, const ListArrays& positives,
            std::optional<ListArrays> negatives, std::optional<StartArrays> start,
            const Vector<int64_t>& children, int64_t first, int64_t last,
-           const SolverOptions& options, uint64_t seed, int threads) {
+           const SolverOptions& options, uint64_t seed, int threads,
+           std::optional<nb::callable> on_work) {
             const LevelProblem level{.features = points_view(features),
                                      .instances = lists_view(instances),
                                      .positives = lists_view(positives),
@@ -84,16 +86,24 @@ void bind_solver(nb::module_& module) {
                                      .children = children.data(),
                                      .options = options,
                                      .seed = seed};
+            std::function<void(double)> report;
+            if (on_work) {
+                report = [&](double share) {
+                    nb::gil_scoped_acquire acquired;
+                    (*on_work)(share);
+                };
+            }
             Chunks chunks;
             {
                 nb::gil_scoped_release released;
-                chunks = solve_clusters(level, first, last, threads);
+                chunks = solve_clusters(level, first, last, threads, report);
             }
             return to_dict(std::move(chunks));
         },
         nb::kw_only(), nb::arg("features"), nb::arg("instances"), nb::arg("positives"),
         nb::arg("negatives").none(), nb::arg("start").none(), nb::arg("children"), nb::arg("first"),
-        nb::arg("last"), nb::arg("options"), nb::arg("seed"), nb::arg("threads"));
+        nb::arg("last"), nb::arg("options"), nb::arg("seed"), nb::arg("threads"),
+        nb::arg("on_work").none());
 }
 
 }  // namespace labelgrove

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -149,6 +150,7 @@ def solve_clusters(
     options: SolverOptions,
     seed: int,
     threads: int,
+    on_work: Callable[[float], None] | None,
 ) -> dict[str, Any]: ...
 def csr_is_sound(indptr: Int32 | Int64, indices: Int32, data: Float32, cols: int) -> bool: ...
 def merge_trees(

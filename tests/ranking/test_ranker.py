@@ -99,6 +99,27 @@ def test_progress_ends_at_the_total():
     assert calls[-1][0] == calls[-1][1] == 1 + sum(tree.widths[:-1])
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_progress_moves_within_a_level(threads):
+    rng = np.random.default_rng(0)
+    x = sparse.random_array((3000, 3000), density=0.02, rng=rng, format="csr")
+    y = sparse.random_array((3000, 400), density=0.01, rng=rng, format="csr")
+    one_level = LabelTree([[0] * 400], list(range(400)))
+    calls = []
+    train_ranker(
+        x,
+        y,
+        one_level,
+        RankerParams(eps=0.05),
+        threads=threads,
+        progress=lambda done, total: calls.append((done, total)),
+    )
+    shares = [done for done, _ in calls]
+    assert len(shares) >= 3 and shares == sorted(set(shares))
+    assert 0 < shares[0] < 1 and shares[-1] == 1
+    assert {total for _, total in calls} == {1}
+
+
 def test_an_interrupt_in_progress_gets_through():
     def stop(done, total):
         raise KeyboardInterrupt

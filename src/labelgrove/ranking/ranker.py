@@ -28,7 +28,7 @@ from labelgrove.ranking.relevance import costs
 from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compress, read_columns
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[float, float], None]
 
 # Each tree finds at least this many labels, so that up to here the best k do not depend on k.
 CANDIDATES = 100
@@ -246,7 +246,8 @@ def train_ranker(
     - ``labels_only``: nodes above the labels get no weights, because something else makes the
       shortlists.
     - ``sample_weight``: a factor on each document's costs; 0 leaves it out.
-    - ``progress(done, total)``: called with the number of nodes whose children are trained.
+    - ``progress(done, total)``: called several times a second with the number of nodes whose
+      children are trained, a fraction where work on some is under way.
     - ``checkpoints``: a folder that keeps finished levels, for when training is interrupted.
 
     >>> train_ranker(sparse.eye_array(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
@@ -285,7 +286,7 @@ def train_ranker(
     for number in range(len(levels), len(parents)):
         done = sum(parents[:number])
 
-        def report(count: int, done: int = done) -> None:
+        def report(count: float, done: int = done) -> None:
             if progress is not None:
                 progress(done + count, sum(parents))
 

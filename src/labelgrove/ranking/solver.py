@@ -155,7 +155,7 @@ def solve_level(
     start: Start | None = None,
     seed: int = 0,
     threads: int | None = None,
-    on_block: Callable[[int], None] | None = None,
+    on_block: Callable[[float], None] | None = None,
 ) -> ChunkedWeights:
     """Trains one classifier per child node on the instances of its parent.
 
@@ -163,8 +163,8 @@ def solve_level(
     parent and ``positives`` one for each child; their weights are factors on the costs of errors,
     and an instance of weight 0 is never a negative. ``negatives`` may have a list for each child of
     the instances that are its negatives; then the weights of ``instances`` do not count. ``start``
-    has a row for each child. ``on_block`` is called from time to time with the number of finished
-    parents; an interrupt takes effect then.
+    has a row for each child. ``on_block`` is called several times a second with the number of
+    finished parents, a fraction where work on some is under way; an interrupt takes effect then.
     """
     parents = len(children) - 1
     nodes = int(children[-1])
@@ -206,6 +206,11 @@ def solve_level(
     start_parts = None if start is None else _start_parts(start, nodes, given, params.bias)
     solved = []
     for first, last in _blocks(np.diff(instances.indptr) * np.diff(children)):
+
+        def report(share: float, first: int = first, last: int = last) -> None:
+            if on_block is not None:
+                on_block(first + share * (last - first))
+
         arrays = _native.solve_clusters(
             features=parts,
             instances=instances.parts(),
@@ -218,11 +223,11 @@ def solve_level(
             options=options,
             seed=seed,
             threads=threads or 0,
+            on_work=report,
         )
         arrays["dense"] = arrays["dense"].view(np.float16)
         solved.append(ChunkedWeights(**arrays))
-        if on_block is not None:
-            on_block(last)
+        report(1.0)
     return ChunkedWeights.concat(solved)
 
 
