@@ -12,6 +12,7 @@
 #include <functional>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "block.hpp"
@@ -259,16 +260,15 @@ private:
     std::chrono::steady_clock::time_point last_;
 };
 
-// Solves parents [first, last), largest clusters first. A cluster so large that one thread would
-// still work on it when the others have finished is solved before, with all threads on its blocks.
-inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t last, int threads,
+// Solves all parents of a level, largest clusters first. The blocks of a cluster so large that one
+// thread would still work on it when the others have finished are pieces of their own.
+inline Chunks solve_clusters(const LevelProblem& level, int64_t count, int threads,
                              const std::function<void(double)>& report = {}) {
-    const int64_t count = last - first;
     const int workers = resolve_threads(threads);
     std::vector<int64_t> work(count);
     for (int64_t c = 0; c < count; ++c) {
-        const int64_t labels = level.children[first + c + 1] - level.children[first + c];
-        work[c] = level.instances.size(first + c) * labels + 1;
+        const int64_t labels = level.children[c + 1] - level.children[c];
+        work[c] = level.instances.size(c) * labels + 1;
     }
     std::vector<int64_t> order(count);
     std::iota(order.begin(), order.end(), 0);
@@ -279,30 +279,38 @@ inline Chunks solve_clusters(const LevelProblem& level, int64_t first, int64_t l
 
     std::vector<Chunks> solved(count);
     std::vector<BlockProblem> scratch(workers);
-    int64_t shared = 0;
-    if (workers > 1) {
-        ClusterSolver solver;
-        for (; shared < count && 4.0 * workers * static_cast<double>(work[order[shared]]) >
-                                     static_cast<double>(total);
-             ++shared) {
-            solver.prepare(level, first + order[shared]);
-            parallel_for(solver.blocks(), workers, [&](int64_t block, int worker) {
-                solver.solve(block, scratch[worker]);
-                done.add(work[order[shared]] / solver.blocks(), worker);
-            });
-            solver.collect(solved[order[shared]]);
-        }
+    // The blocks of large clusters come first, then small clusters as a whole.
+    int64_t large = 0;
+    while (workers > 1 && large < count &&
+           4.0 * workers * static_cast<double>(work[order[large]]) > static_cast<double>(total)) {
+        ++large;
     }
+    std::vector<ClusterSolver> shared(large);
+    parallel_for(large, workers, [&](int64_t n, int) { shared[n].prepare(level, order[n]); });
+    std::vector<std::pair<int64_t, int64_t>> blocks;
+    for (int64_t n = 0; n < large; ++n) {
+        for (int64_t block = 0; block < shared[n].blocks(); ++block) blocks.push_back({n, block});
+    }
+    const int64_t single = static_cast<int64_t>(blocks.size());
     std::vector<ClusterSolver> solvers(workers);
-    parallel_for(count - shared, workers, [&](int64_t piece, int worker) {
-        const int64_t c = order[shared + piece];
-        solvers[worker].prepare(level, first + c);
-        for (int64_t block = 0; block < solvers[worker].blocks(); ++block) {
-            solvers[worker].solve(block, scratch[worker]);
-            done.add(work[c] / solvers[worker].blocks(), worker);
+    parallel_for(single + count - large, workers, [&](int64_t piece, int worker) {
+        if (piece < single) {
+            const auto [n, block] = blocks[piece];
+            shared[n].solve(block, scratch[worker]);
+            done.add(work[order[n]] / shared[n].blocks(), worker);
+            return;
         }
-        solvers[worker].collect(solved[c]);
+        const int64_t c = order[large + piece - single];
+        ClusterSolver& solver = solvers[worker];
+        solver.prepare(level, c);
+        for (int64_t block = 0; block < solver.blocks(); ++block) {
+            solver.solve(block, scratch[worker]);
+            done.add(work[c] / solver.blocks(), worker);
+        }
+        solver.collect(solved[c]);
     });
+    parallel_for(large, workers, [&](int64_t n, int) { shared[n].collect(solved[order[n]]); });
+    shared.clear();
 
     Chunks all;
     for (Chunks& chunk : solved) {

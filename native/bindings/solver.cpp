@@ -75,9 +75,8 @@ void bind_solver(nb::module_& module) {
         "solve_clusters",
         [](const FeatureArrays& features, const ListArrays& instances, const ListArrays& positives,
            std::optional<ListArrays> negatives, std::optional<StartArrays> start,
-           const Vector<int64_t>& children, int64_t first, int64_t last,
-           const SolverOptions& options, uint64_t seed, int threads,
-           std::optional<nb::callable> on_work) {
+           const Vector<int64_t>& children, const SolverOptions& options, uint64_t seed,
+           int threads, std::optional<nb::callable> on_work) {
             const LevelProblem level{.features = points_view(features),
                                      .instances = lists_view(instances),
                                      .positives = lists_view(positives),
@@ -93,17 +92,17 @@ void bind_solver(nb::module_& module) {
                     (*on_work)(share);
                 };
             }
+            const auto parents = static_cast<int64_t>(children.size()) - 1;
             Chunks chunks;
             {
                 nb::gil_scoped_release released;
-                chunks = solve_clusters(level, first, last, threads, report);
+                chunks = solve_clusters(level, parents, threads, report);
             }
             return to_dict(std::move(chunks));
         },
         nb::kw_only(), nb::arg("features"), nb::arg("instances"), nb::arg("positives"),
-        nb::arg("negatives").none(), nb::arg("start").none(), nb::arg("children"), nb::arg("first"),
-        nb::arg("last"), nb::arg("options"), nb::arg("seed"), nb::arg("threads"),
-        nb::arg("on_work").none());
+        nb::arg("negatives").none(), nb::arg("start").none(), nb::arg("children"),
+        nb::arg("options"), nb::arg("seed"), nb::arg("threads"), nb::arg("on_work").none());
 }
 
 }  // namespace labelgrove

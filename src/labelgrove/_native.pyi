@@ -145,8 +145,6 @@ def solve_clusters(
     negatives: _Rows | None,
     start: tuple[_Features, Float32] | None,
     children: Int64,
-    first: int,
-    last: int,
     options: SolverOptions,
     seed: int,
     threads: int,

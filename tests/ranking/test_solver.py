@@ -13,7 +13,6 @@ from labelgrove.ranking.solver import (
     RankerParams,
     RowLists,
     Start,
-    _blocks,
     solve_level,
 )
 from labelgrove.ranking.weights import ChunkedWeights
@@ -205,13 +204,6 @@ def test_joined_parts_equal_the_whole():
     joined = ChunkedWeights.concat(parts)
     for name, array in whole.arrays().items():
         assert np.array_equal(array, joined.arrays()[name]), name
-
-
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=400))
-def test_blocks_cover_all_parents_once(work):
-    blocks = _blocks(np.array(work, np.int64))
-    assert [first for first, _ in blocks] == [0, *(last for _, last in blocks[:-1])]
-    assert blocks[-1][1] == len(work)
 
 
 def test_bad_lists_are_refused():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -204,31 +203,26 @@ def solve_level(
         start=0 if start is None else 1 + STARTS.index(params.start),
     )
     start_parts = None if start is None else _start_parts(start, nodes, given, params.bias)
-    solved = []
-    for first, last in _blocks(np.diff(instances.indptr) * np.diff(children)):
 
-        def report(share: float, first: int = first, last: int = last) -> None:
-            if on_block is not None:
-                on_block(first + share * (last - first))
+    def report(share: float) -> None:
+        if on_block is not None:
+            on_block(share * parents)
 
-        arrays = _native.solve_clusters(
-            features=parts,
-            instances=instances.parts(),
-            positives=positives.parts(),
-            negatives=None if negatives is None else negatives.parts(),
-            start=start_parts,
-            children=children,
-            first=first,
-            last=last,
-            options=options,
-            seed=seed,
-            threads=threads or 0,
-            on_work=report,
-        )
-        arrays["dense"] = arrays["dense"].view(np.float16)
-        solved.append(ChunkedWeights(**arrays))
-        report(1.0)
-    return ChunkedWeights.concat(solved)
+    arrays = _native.solve_clusters(
+        features=parts,
+        instances=instances.parts(),
+        positives=positives.parts(),
+        negatives=None if negatives is None else negatives.parts(),
+        start=start_parts,
+        children=children,
+        options=options,
+        seed=seed,
+        threads=threads or 0,
+        on_work=report,
+    )
+    report(1.0)
+    arrays["dense"] = arrays["dense"].view(np.float16)
+    return ChunkedWeights(**arrays)
 
 
 def _start_parts(
@@ -255,13 +249,3 @@ def _start_parts(
             raise DataError("start has a bias, but ranker.bias is 0: there is no constant feature")
         added = added / np.float32(bias)
     return weights.parts(name="start"), added
-
-
-def _blocks(work: Int64, *, blocks: int = 16, fewest: int = 64) -> list[tuple[int, int]]:
-    """Ranges of parents of about equal work, large enough that threads seldom wait."""
-    parents = len(work)
-    blocks = max(1, min(blocks, parents // fewest))
-    done = np.cumsum(work + 1.0)
-    cuts = np.searchsorted(done, np.arange(1, blocks) * (done[-1] / blocks)) + 1
-    edges = np.unique(np.concatenate([[0], np.minimum(cuts, parents), [parents]]))
-    return [(int(a), int(b)) for a, b in pairwise(edges)]
