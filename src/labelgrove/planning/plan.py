@@ -170,7 +170,7 @@ def _describe_members(
         whole = sum(facts.get("stages", {}).values(), Estimate())
         if whole.high:
             stages[f"member {number} ({member.method})"] = whole
-    notes = ("members that share features or trees take less",) if stages else ()
+    notes = ("members that share features or trees take less",) if len(stages) > 1 else ()
     return {"stages": stages, "notes": notes}
 
 

@@ -37,14 +37,14 @@ def test_without_a_gpu_it_tries_one_tree_several_trees_and_names(corpus: Corpus)
     said = Messages()
     model = Auto().fit(corpus, callbacks=[said])
     tried = names(model)
-    assert tried[:3] == ["linear", "cascadexml", "linear, 3 trees"] and "names" in tried[3]
+    assert tried[:3] == ["linear", "cascadexml", "linear with 3 trees"] and "names" in tried[3]
     assert sum(trial["chosen"] for trial in model.tried_) == 1
     assert "there is no GPU" in said[1] and len(said) == 4
     # The kept settings learn from all documents, and predict like a model of that kind.
     plain = Linear.from_config(model.chosen_.to_config()).fit(corpus)
     assert same(model.predict(corpus, k=5), plain.predict(corpus, k=5))
     assert model.facts_.documents == 400
-    assert "linear, all documents: ranker" in model.timings_
+    assert "linear on all documents: ranker" in model.timings_
 
 
 def test_what_is_better_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,9 @@ def test_a_budget_leaves_the_first_model(corpus: Corpus) -> None:
         Auto(budget="soon").fit(corpus)
 
 
-@pytest.mark.parametrize("where", ["linear, 3 trees: ranker-1", "linear, all documents: tfidf"])
+@pytest.mark.parametrize(
+    "where", ["linear with 3 trees: ranker-1", "linear on all documents: tfidf"]
+)
 def test_an_interrupt_keeps_the_best_so_far(corpus: Corpus, where: str) -> None:
     said = Messages()
 
@@ -113,7 +115,7 @@ def test_features_and_given_trees_stay_linear(corpus: Corpus) -> None:
     assert names(model) == ["linear", "cascadexml"]  # several trees and names do not fit it
     rows = labelgrove.Tfidf().fit_transform(corpus.texts)
     model = Auto().fit(rows, corpus.labels, index=corpus.index)
-    assert names(model) == ["linear", "cascadexml", "linear, 3 trees"]
+    assert names(model) == ["linear", "cascadexml", "linear with 3 trees"]
     assert "have features" in model.tried_[1]["verdict"]
 
 

@@ -158,7 +158,7 @@ class Auto(Estimator):
         trials.skip(NETWORK, why)
         assert trials.best is not None
         one, settings = trials.best.seconds, dict[str, Any]()
-        name = f"linear, {TREES} trees"
+        name = f"linear with {TREES} trees"
         # The first tree is there already. What is kept is trained once more, on all documents.
         if not given and trials.affords(name, (TREES - 1 + TREES) * one):
             several = self._linear(n_trees=TREES)
@@ -167,7 +167,11 @@ class Auto(Estimator):
             if trials.best is trial:
                 settings["n_trees"] = TREES
         trees = settings.get("n_trees", 1)
-        name = "linear with label names" if trees == 1 else f"linear, {TREES} trees, label names"
+        name = (
+            "linear with label names"
+            if trees == 1
+            else f"linear with {TREES} trees and label names"
+        )
         if given or corpus.features is not None or not labels_with_words(corpus.index):
             return
         if trials.affords(name, 2 * trees * one):
@@ -181,7 +185,7 @@ class Auto(Estimator):
         if importlib.util.find_spec("torch") is None:
             return None, "torch is not installed"
         if not _has_gpu(self.device):
-            return None, f"there is no GPU (--method {NETWORK} trains on a CPU, for hours)"
+            return None, "there is no GPU"
         reason = "as set"
         encoder = self.encoder
         try:
@@ -239,7 +243,7 @@ class Auto(Estimator):
         linear = next((m for m in members if isinstance(m, Linear)), None)
         if linear is None:
             return
-        name = "linear, all documents"
+        name = "linear on all documents"
         one = trials.records[0]["seconds"]
         if not trials.affords(name, linear.n_trees * one):
             return
@@ -286,10 +290,10 @@ class Auto(Estimator):
         network, why = self._network(corpus)
         plain = copy.copy(self)
         if network is None:
-            what = f"linear, {TREES} trees, label names"
-            cost = "up to 7 times the time of one tree; a budget limits it"
-            plain.derived_ = {"method": (what, f"{cost}. {NETWORK} is left out: {why}")}
-            plain.planned_ = [self._linear()]
+            what = f"linear, then {TREES} trees and label names"
+            plain.derived_ = {"method": (what, f"without {NETWORK}: {why}")}
+            # As much work as what is tried in all: one tree, two more, names, and all documents.
+            plain.planned_ = [self._linear(n_trees=2 * TREES + 1)]
             return plain
         settled = network.settled(corpus)
         plain.derived_ = {
@@ -365,8 +369,12 @@ class Auto(Estimator):
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Of several trees, or of the network if there is one to train."""
-        members = self.settled(corpus).submodels()
-        return max(int(member.estimate_memory(corpus)) for member in members)
+        network, _ = self._network(corpus)
+        linear = self._linear(n_trees=TREES if network is None else 1)
+        most = linear.estimate_memory(corpus)
+        return (
+            most if network is None else max(most, network.settled(corpus).estimate_memory(corpus))
+        )
 
     @classmethod
     def load(cls, path: str | Path, **options: Any) -> Self:
