@@ -158,7 +158,7 @@ void descend_block(const ClusterRows& rows, const Gram* gram, BlockProblem& prob
     problem.list_active<W>(n);
     auto& active = problem.active;
     Random random(seed);
-    task.hinge.begin(static_cast<int32_t>(active.size()));
+    task.hinge.begin(static_cast<int32_t>(active.size()), options.eps);
     task.logistic.begin(static_cast<int32_t>(active.size()), used, options.eps);
     for (int round = 0; round < options.max_iterations; ++round) {
         const int32_t size = options.loss == Loss::logistic ? task.logistic.size : task.hinge.size;

@@ -12,39 +12,44 @@
 
 namespace labelgrove {
 
+// With coarse stopping, half of the changes are much smaller than the gradients at which descent
+// stops. An instance whose projected gradients are all below this share of eps keeps its variables,
+// and rests until all instances are asked again.
+inline constexpr float kTolerance = 0.05f;
+// Resting instances are asked again until their gradients differ by no more than this times eps:
+// the changes that they need then are made at once, and asking all of them costs a full sweep.
+inline constexpr float kSettled = 3.0f;
+inline constexpr int32_t kFewest = 4;  // rest begins if at least 1 / kFewest of all instances can
+
 template <int W>
 struct HingeSweep {
-    static constexpr float kInfinity = std::numeric_limits<float>::infinity();
     int32_t all, size;  // number of instances, and of those that are not resting
-    // Extremes of the projected gradients in this sweep and in the one before, which decide which
-    // instances may rest.
-    Lanes<W> highest, lowest, highest_before, lowest_before;
+    float tolerance;
+    bool full, woken, settled;  // this sweep visits all; not the first to do so; nearly optimal
+    Lanes<W> highest, lowest;   // extremes of the projected gradients in this sweep
 
-    void begin(int32_t instances) {
-        all = instances;
-        wake();
-    }
-
-    void wake() {
-        size = all;
-        highest_before = Lanes<W>{} + kInfinity;
-        lowest_before = Lanes<W>{} - kInfinity;
+    void begin(int32_t instances, float eps) {
+        all = size = instances;
+        tolerance = kTolerance * eps;
+        full = true;
+        woken = settled = false;
     }
 
     // Call this after a sweep; returns whether it was the last.
     bool converged(float eps) {
-        const Lanes<W> zero{};
         float widest = 0.0f;
         for (int lane = 0; lane < W; ++lane) {
             widest = std::max(widest, highest[lane] - lowest[lane]);
         }
-        if (widest > eps) {
-            highest_before = select(highest > zero, highest, zero + kInfinity);
-            lowest_before = select(lowest < zero, lowest, zero - kInfinity);
-            return false;
+        if (full && woken) settled = widest <= kSettled * eps;
+        // Asking again would cost more than the rest of so few saves.
+        if (full && all - size < all / kFewest) size = all;
+        if (widest <= eps) {
+            if (full || settled) return true;
+            size = all;
+            woken = true;
         }
-        if (size == all) return true;
-        wake();
+        full = size == all;
         return false;
     }
 };
@@ -60,6 +65,7 @@ LABELGROVE_INLINE void sweep_hinge(HingeSweep<W>& sweep, BlockProblem& problem,
     Vec* const alphas = problem.alpha.template lanes<W>();
     Vec highest = zero - std::numeric_limits<float>::infinity();
     Vec lowest = zero + std::numeric_limits<float>::infinity();
+    const Vec tolerance = zero + sweep.tolerance;
     for (int32_t s = 0; s < sweep.size; ++s) {
         const int32_t i = active[s];
         if (s + 1 < sweep.size) {
@@ -74,11 +80,7 @@ LABELGROVE_INLINE void sweep_hinge(HingeSweep<W>& sweep, BlockProblem& problem,
         const Vec projected = select(pushed_out, zero, gradient);
         highest = select(projected > highest, projected, highest);
         lowest = select(projected < lowest, projected, lowest);
-        // A variable at its bound whose gradient pushes it further out rests until the end. If both
-        // bounds are 0, because the label ignores the instance, it always rests.
-        const auto resting = (at_zero & ((gradient > sweep.highest_before) | at_upper)) |
-                             (at_upper & (gradient < sweep.lowest_before));
-        if (all_of<W>(resting)) {
+        if (!any_of<W>((projected > tolerance) | (projected < zero - tolerance))) {
             std::swap(active[s--], active[--sweep.size]);
             continue;
         }

@@ -27,7 +27,9 @@ struct SolverOptions {
     float cost_positive = 1.0f;
     float cost_negative = 1.0f;
     float bias = 1.0f;
-    float eps = 0.3f;  // stop when projected gradients differ by no more than this
+    // Stop when projected gradients differ by no more than this; those of resting instances may
+    // differ by a little more (hinge.hpp).
+    float eps = 0.3f;
     int max_iterations = 100;
     float dense_scale = 1.0f;  // factor on the dense features while solving
     Pruning sparse{.threshold = 0.1f, .most = 0};

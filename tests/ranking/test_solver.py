@@ -72,6 +72,31 @@ def test_squared_hinge_is_liblinears_optimum(C, columns, dense):
         assert level.bias[label] == pytest.approx(peer.intercept_[0], abs=2e-3)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_coarse_stopping_ends_close_to_the_optimum(seed):
+    # Most instances are far from every positive, so they rest from the first sweep on.
+    x, y = random_problem(seed, rows=1500, columns=200, labels=20)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    y[60:] = 0
+    objectives = {}
+    for eps in (0.6, 1e-4):
+        params = RankerParams(eps=eps, max_iterations=1000, threshold=0.0)
+        level, weights = one_cluster(x, y, params)
+        rows = np.hstack([x, np.ones((len(x), 1))])
+        objectives[eps] = [
+            primal_objective(
+                np.append(weights[label], level.bias[label]),
+                rows,
+                np.where(y[:, label] > 0, 1.0, -1.0),
+                np.ones(len(x)),
+                "squared_hinge",
+            )
+            for label in range(y.shape[1])
+        ]
+    ratios = np.divide(objectives[0.6], objectives[1e-4])
+    assert ratios.min() > 0.999 and ratios.mean() < 1.02 and ratios.max() < 1.1
+
+
 @given(
     seed=st.integers(0, 1000),
     loss=st.sampled_from(["squared_hinge", "logistic"]),
