@@ -63,7 +63,7 @@ def test_what_is_better_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_few_documents_get_linear_without_a_comparison() -> None:
     said = Messages()
     model = Auto().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]], callbacks=[said])
-    assert names(model) == ["linear"] and "too few documents" in said[0]
+    assert names(model) == ["linear"] and "too few documents are held out" in said[0]
     assert "P@1" not in model.tried_[0]
 
 
@@ -208,6 +208,24 @@ def test_without_an_encoder_linear_stays(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("labelgrove.nn.encoders.choice.choose_encoder", none)
     model = Auto().fit(texts, labels)
     assert model.tried_[1]["verdict"] == "not tried: no encoder can be reached"
+
+
+def test_a_training_that_fails_leaves_linear_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts, labels = planted(120)
+    monkeypatch.setattr(module, "_has_gpu", lambda device: True)
+
+    def too_large(self: Any, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("labelgrove.methods.cascadexml.method.CascadeXML.fit", too_large)
+    settings = {"encoder": tiny_training()["encoder"]}
+    model = create("auto", settings).fit(texts, labels)
+    assert model.tried_[1]["verdict"] == "not tried: its training failed: out of memory"
+    assert model.chosen_.method == "linear" and model.facts_.documents == 120
+    with pytest.raises(ConfigError, match="there is no such folder"):
+        create("auto", {"encoder": {"encoder": "./not/there"}}).fit(texts, labels)
 
 
 def test_a_plan_names_what_will_be_tried(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:

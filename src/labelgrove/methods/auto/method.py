@@ -24,7 +24,12 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import hold_out
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.errors import ConfigError, MissingExtraError, UnsupportedError
+from labelgrove.errors import (
+    ConfigError,
+    LabelgroveError,
+    MissingExtraError,
+    UnsupportedError,
+)
 from labelgrove.labels.documents import labels_with_words
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
@@ -38,7 +43,7 @@ from labelgrove.methods.linear.method import Linear
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.interface import Model, Pieces
 from labelgrove.model.settings import check_settings, group
-from labelgrove.nn.encoders.files import EncoderParams
+from labelgrove.nn.encoders.files import EncoderParams, find_encoder
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
@@ -105,16 +110,20 @@ class Auto(Estimator):
         if judges is not None and len(judges) < FEWEST_JUDGES:
             learnt_from, judges = corpus, None
         given: dict[str, Any] = {} if label_tree is None else {"label_tree": label_tree}
+        network, why = self._network(corpus)  # refuses an encoder that is not there
         with stages_in(run) as shared:
             trials = Trials(judges, Clock(budget), callbacks, shared)
             if judges is None:
-                trials.say(
-                    "auto: there are too few documents to compare models by; linear is trained"
-                )
+                trials.say("auto: too few documents are held out to compare models; linear is kept")
             trials.judge("linear", *trials.fit("linear", self._linear(), learnt_from, **given))
             try:
                 if judges is not None:
-                    self._improve(trials, corpus, learnt_from, given)
+                    if network is not None:
+                        trials.say(f"{NETWORK}: {why}")
+                        self._join(trials, network, corpus)
+                    else:
+                        trials.skip(NETWORK, why)
+                        self._add_trees_and_names(trials, learnt_from, given)
                     self._give_back(trials, corpus, given)
             except KeyboardInterrupt:
                 assert trials.best is not None
@@ -146,16 +155,10 @@ class Auto(Estimator):
         settings = {name: copy.copy(getattr(self, name)) for name in names}
         return Linear(**settings | changes)
 
-    def _improve(
-        self, trials: Trials, corpus: Corpus, learnt_from: Corpus, given: dict[str, Any]
+    def _add_trees_and_names(
+        self, trials: Trials, learnt_from: Corpus, given: dict[str, Any]
     ) -> None:
-        """Tries what may be better than one tree, cheap things first."""
-        network, why = self._network(corpus)
-        if network is not None:
-            trials.say(f"{NETWORK}: {why}")
-            self._join(trials, network, corpus)
-            return
-        trials.skip(NETWORK, why)
+        """Tries several trees, then the names of labels as documents."""
         assert trials.best is not None
         one, settings = trials.best.seconds, dict[str, Any]()
         name = f"linear with {TREES} trees"
@@ -167,12 +170,8 @@ class Auto(Estimator):
             if trials.best is trial:
                 settings["n_trees"] = TREES
         trees = settings.get("n_trees", 1)
-        name = (
-            "linear with label names"
-            if trees == 1
-            else f"linear with {TREES} trees and label names"
-        )
-        if given or corpus.features is not None or not labels_with_words(corpus.index):
+        name = "linear with label names" if trees == 1 else f"{name} and label names"
+        if given or learnt_from.features is not None or not labels_with_words(learnt_from.index):
             return
         if trials.affords(name, 2 * trees * one):
             named = self._linear(label_texts="names", **settings)
@@ -188,15 +187,16 @@ class Auto(Estimator):
             return None, "there is no GPU"
         reason = "as set"
         encoder = self.encoder
-        try:
-            if encoder.encoder == "auto":
-                from labelgrove.nn.encoders.choice import choose_encoder
+        if encoder.encoder == "auto":
+            from labelgrove.nn.encoders.choice import choose_encoder
 
+            try:
                 name, reason = choose_encoder(corpus.texts)
-                encoder = replace(encoder, encoder=name)
-            network: Model = create(NETWORK, {"encoder": encoder.get_params()})
-        except (ConfigError, MissingExtraError) as error:
-            return None, str(error)
+            except (ConfigError, MissingExtraError) as error:
+                return None, str(error)
+            encoder = replace(encoder, encoder=name)
+        find_encoder(encoder.encoder)
+        network: Model = create(NETWORK, {"encoder": encoder.get_params()})
         # Linear is trained already, on the same documents.
         settings: dict[str, Any] = {"baseline": False, "device": self.device}
         settings["tfidf"] = copy.copy(self.tfidf)
@@ -208,23 +208,13 @@ class Auto(Estimator):
         """Trains the network in the time that is left, and joins it with linear."""
         assert trials.best is not None
         linear = trials.best
-        # It holds out the same documents itself.
         try:
-            trained = trials.fit(NETWORK, network, corpus, pace(trials.clock, "network"))
-        except OutOfTimeError as slow:
-            epochs = network.settled(corpus).get_params()["training__epochs"]
-            left = max(0.0, trials.clock.left)
-            fitting = round(epochs * left / (1 + AFTERWARDS) / slow.seconds, 2)
-            if fitting < FEWEST_EPOCHS:
-                trials.skip(
-                    NETWORK,
-                    f"it {slow} and {format_duration(left)} of the budget are left, enough for "
-                    f"{fitting:g} epochs",
-                )
-                return
-            trials.say(f"{NETWORK}: {slow}; the budget has time for {fitting:g} epochs")
-            network.set_params(training__epochs=fitting)
-            trained = trials.fit(NETWORK, network, corpus)
+            trained = self._in_time(trials, network, corpus)
+        except (LabelgroveError, RuntimeError) as error:  # such as too little memory on the GPU
+            trials.skip(NETWORK, f"its training failed: {error}")
+            return
+        if trained is None:
+            return
         trials.judge(NETWORK, *trained)
         network, seconds = trained
         joined = Ensemble([linear.model, network], rule="learnt", n_jobs=self.n_jobs)
@@ -234,6 +224,24 @@ class Auto(Estimator):
         else:
             alone = both.members_[0 if both.weights_[0] else 1].method
             trials.skip(f"linear and {NETWORK}", f"its best weights leave {alone} alone")
+
+    def _in_time(
+        self, trials: Trials, network: Model, corpus: Corpus
+    ) -> tuple[Model, float] | None:
+        """The trained network, with fewer epochs if it is too slow; None if not even one fits."""
+        try:  # it holds out the same documents itself
+            return trials.fit(NETWORK, network, corpus, pace(trials.clock, "network"))
+        except OutOfTimeError as slow:
+            epochs = network.settled(corpus).get_params()["training__epochs"]
+            left = max(0.0, trials.clock.left)
+            fitting = round(epochs * left / (1 + AFTERWARDS) / slow.seconds, 2)
+            if fitting < FEWEST_EPOCHS:
+                rest = f"{format_duration(left)} of the budget are left"
+                trials.skip(NETWORK, f"it {slow} and {rest}, enough for {fitting:g} epochs")
+                return None
+            trials.say(f"{NETWORK}: {slow}; the budget has time for {fitting:g} epochs")
+        network.set_params(training__epochs=fitting)
+        return trials.fit(NETWORK, network, corpus)
 
     def _give_back(self, trials: Trials, corpus: Corpus, given: dict[str, Any]) -> None:
         """Trains what is linear again, on the held-out documents, too."""
