@@ -159,8 +159,7 @@ class Auto(Estimator):
         self, trials: Trials, learnt_from: Corpus, given: dict[str, Any]
     ) -> None:
         """Tries several trees, then the names of labels as documents."""
-        assert trials.best is not None
-        one, settings = trials.best.seconds, dict[str, Any]()
+        one, settings = trials.first_seconds, dict[str, Any]()
         name = f"linear with {TREES} trees"
         # The first tree is there already. What is kept is trained once more, on all documents.
         if not given and trials.affords(name, (TREES - 1 + TREES) * one):
@@ -252,8 +251,7 @@ class Auto(Estimator):
         if linear is None:
             return
         name = "linear on all documents"
-        one = trials.records[0]["seconds"]
-        if not trials.affords(name, linear.n_trees * one):
+        if not trials.affords(name, linear.n_trees * trials.first_seconds):
             return
         unfitted = Linear.from_config(linear.to_config())
         again, _ = trials.fit(name, unfitted, corpus, **given)
