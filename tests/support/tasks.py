@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove import cli
+from labelgrove.cli.info import info
 from labelgrove.errors import LabelgroveError
 
 MODELS = Path(__file__).parent.parent / "fixtures" / "models"
@@ -110,7 +111,7 @@ def use_model(folder: str) -> dict[str, Any]:
             with contextlib.suppress(LabelgroveError):
                 model.predict(texts, k=3, threads=1, **request).names()
         explain_best(model, "red hat", k=1)
-        cli.info.info(Path(folder))
+        info(Path(folder))
     except LabelgroveError as error:
         return {"refused": type(error).__name__}
     return {}

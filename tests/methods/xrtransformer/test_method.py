@@ -71,7 +71,7 @@ def test_the_encoder_learns_a_planted_problem_without_the_help_of_tfidf(
     model = fitted_blindly(heads, max_steps=180)
     assert model.rankers()[0].features == 1
     assert model.tree_.widths == (2, 8, 30)
-    assert model.score(*pairs(200)) > 0.99
+    assert model.score(*pairs(200)) > 0.98
 
 
 def test_an_untrained_encoder_does_not_solve_it() -> None:
