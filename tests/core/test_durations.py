@@ -12,7 +12,16 @@ from labelgrove.errors import ConfigError
 
 @pytest.mark.parametrize(
     ("span", "seconds"),
-    [("90s", 90), ("10m", 600), ("1.5 h", 5400), ("2D", 172_800), ("30", 30), (7, 7), (0.5, 0.5)],
+    [
+        ("90s", 90),
+        ("10m", 600),
+        ("2 min", 120),
+        ("1.5 h", 5400),
+        ("2D", 172_800),
+        ("30", 30),
+        (7, 7),
+        (0.5, 0.5),
+    ],
 )
 def test_spans(span: Any, seconds: float) -> None:
     assert parse_duration(span, name="budget") == seconds

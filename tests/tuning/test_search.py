@@ -18,7 +18,7 @@ from labelgrove.datasets import shop_corpus
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
 from labelgrove.tuning import search, study
-from labelgrove.tuning.search import Tuned, parse_budget
+from labelgrove.tuning.search import Tuned
 
 RANKER = {"ranker.C": {"low": 0.1, "high": 10, "log": True}, "ranker.threshold": [0.0, 0.1, 0.2]}
 
@@ -242,12 +242,6 @@ def test_wrong_arguments(parts: Any, settings: dict[str, Any], message: str) -> 
     arguments = {"method": "linear"} | settings
     with pytest.raises(ConfigError, match=message):
         tune(arguments.pop("method"), *parts, **arguments)
-
-
-def test_budgets() -> None:
-    assert [parse_budget(b) for b in ("90s", "2m", "2 min", "1.5h", "7")] == [
-        90, 120, 120, 5400, 7,
-    ]  # fmt: skip
 
 
 def test_tables_of_results() -> None:

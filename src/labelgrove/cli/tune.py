@@ -46,13 +46,14 @@ def tune(
     Example: labelgrove tune train.jsonl --method cascadexml --space space.toml --metric PSP@5
     """
     from labelgrove.core.callbacks import RichProgress
+    from labelgrove.core.durations import parse_duration
     from labelgrove.core.params import read_toml
     from labelgrove.disk.atomic import write_file
     from labelgrove.methods import create
-    from labelgrove.tuning.search import load_optuna, parse_budget, tune
+    from labelgrove.tuning.search import load_optuna, tune
 
     console = common.stderr_console(quiet=quiet)
-    parse_budget(budget)
+    parse_duration(budget, name="budget")
     name, base = settings.tables(machine.threads, default="linear")
     common.check_device(machine.device)
     device = machine.device

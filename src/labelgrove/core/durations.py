@@ -6,8 +6,8 @@ import re
 
 from labelgrove.errors import ConfigError
 
-_SPAN = re.compile(r"(\d+(?:\.\d*)?)\s*([smhd]?)")
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|)")
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
 def parse_duration(span: str | float, *, name: str) -> float:

@@ -12,7 +12,6 @@ trees, tokens or embeddings compute them once::
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from typing import Any
 
 from labelgrove.core import jsonio
 from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.durations import parse_duration
 from labelgrove.core.storing import storing
 from labelgrove.core.strings import StringTable
 from labelgrove.core.versions import VERSION
@@ -37,8 +37,6 @@ from labelgrove.tuning.result import Tuned as Tuned
 from labelgrove.tuning.space import built_in_space, checked_space, parse_space
 from labelgrove.tuning.study import Study
 
-_BUDGET = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)?\s*")
-_SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 HALVING_FROM = 4_000  # documents; a quarter of fewer says too little
 
 
@@ -75,7 +73,7 @@ def tune(
     >>> result.value >= result.default_value
     True
     """
-    seconds = parse_budget(budget)
+    seconds = parse_duration(budget, name="budget")
     base = dict(base or {})
     model = create(method, base)
     if trials is not None and trials < 1:
@@ -120,18 +118,6 @@ def tune(
             )
             study.search(seconds, trials, Reporter(callbacks), say)
             return study.result(None if folder is None else place)
-
-
-def parse_budget(budget: str | float) -> float:
-    """The seconds of "90s", "10m", "1.5h" or a number."""
-    seconds = 0.0
-    if isinstance(budget, str) and (match := _BUDGET.fullmatch(budget)):
-        seconds = float(match[1]) * _SECONDS[match[2]]
-    elif isinstance(budget, (int, float)) and not isinstance(budget, bool):
-        seconds = float(budget)
-    if not 0 < seconds < float("inf"):
-        raise ConfigError(f"budget: must be a time such as 10m, 90s or 1.5h, got {budget!r}")
-    return seconds
 
 
 def _packed(corpus: Corpus) -> Corpus:

@@ -356,7 +356,7 @@ class Auto(Estimator):
         return growth
 
     def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
-        """Updates the chosen model; nothing is chosen anew."""
+        """Updates the chosen model; it stays the chosen one."""
         growth = updating.update(self.chosen_, X, y, **options)
         self._become(self.chosen_)
         return growth
