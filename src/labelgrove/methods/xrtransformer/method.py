@@ -80,7 +80,7 @@ class XRTransformer(TreeSearch, NeuralEstimator):
     tree: TreeParams = group(TreeParams, max_leaf_size=16, top_width=256)
     matcher: RankerParams = group(RankerParams)
     refined: TreeParams = group(TreeParams)
-    ranker: RankerParams = group(RankerParams, mined_nodes=20, threshold=0.02)
+    ranker: RankerParams = group(RankerParams, mined_nodes=20, mined_weight=1.0, threshold=0.02)
     # Labels by their own margins: the tree only says which to look at.
     search: SearchParams = group(
         SearchParams, beam=20, post_processor="l3-hinge", last_level="noop"

@@ -26,7 +26,7 @@ from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
 from labelgrove.ranking.beam import OWN_MARGIN, transformed
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.relevance import targets
-from labelgrove.ranking.solver import RankerParams
+from labelgrove.ranking.solver import RankerParams, refuse_idle
 from labelgrove.scores.predictions import ScoreKind
 
 PAIRS_AT_ONCE = 1 << 22  # pairs of a document and a label
@@ -88,6 +88,7 @@ def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool
     """Refuses settings that contradict each other, before hours of training."""
     if ranker.negatives == "given":
         raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
+    refuse_idle(ranker, "ranker", ["mined_weight"], "all documents of a cluster count the same")
     if params.combine == "learnt" and not held_out:
         raise ConfigError(
             "ranking.combine: learnt needs held-out documents; raise held_out or choose product"
