@@ -216,14 +216,20 @@ class NeuralEstimator(Estimator):
     def _runner(self, network: Network) -> Runner:
         return make_runner(network, self.device, self.training.precision)
 
-    def _encoder_work(self, documents: int, *, reads: float, trainings: float = 1) -> EncoderWork:
-        """``reads`` are passes over all documents besides training and evaluation."""
+    def _encoder_work(
+        self, documents: int, *, reads: float, trainings: float = 1, steps: int | None = None
+    ) -> EncoderWork:
+        """``reads`` are passes over all documents besides training and evaluation.
+
+        ``steps`` are the updates of a training whose own settings limit them.
+        """
         training = self.training  # of a settled model, or with plain numbers for what is "auto"
         passes, held_out = fixed(training.epochs, 5.0), fixed(self.held_out, HELD_OUT)
-        epochs = passes * (1 - held_out)
-        if training.max_steps is not None:
+        steps = steps or training.max_steps
+        if steps is not None:
             size = fixed(training.batch_size, 32) * training.accumulate
-            epochs = training.max_steps * size / documents
+            passes = steps * size / (documents * (1 - held_out))
+        epochs = passes * (1 - held_out)
         evaluations = max(1.0, passes * fixed(training.evaluations_per_epoch, 1.0))
         if trainings:
             reads += held_out * (evaluations + 1)

@@ -291,7 +291,8 @@ class XRTransformer(TreeSearch, NeuralEstimator):
     def outline(self, documents: int, labels: int) -> Outline:
         """A tree for the encoder; the refined one costs about as much."""
         # Vectors are made after each level, and for the first heads.
-        encoder = self._encoder_work(documents, reads=3)
+        # A list of updates has one number per level, and fit refuses any other.
+        encoder = self._encoder_work(documents, reads=3, steps=sum(self.heads.steps) or None)
         baseline = self.baseline and bool(self.held_out)
         plain = super().outline(documents, labels)
         return replace(plain, has_baseline=baseline, encoder=encoder)
