@@ -54,7 +54,6 @@ from labelgrove.nn.encoders.encoder import Encoder, load_encoder, load_tokenizer
 from labelgrove.nn.encoders.files import (
     EncoderContent,
     EncoderParams,
-    find_encoder,
     layer_count,
     longest_text,
     parameter_count,
@@ -140,7 +139,7 @@ class NeuralEstimator(Estimator):
         return ()
 
     def _situation(self, corpus: Corpus) -> Situation:
-        folder = find_encoder(self.encoder.encoder)
+        folder = self.encoder.folder()
         kind = choose_device(self.device).type
         sample = LengthSample(corpus.texts, self.encoder, self.n_jobs)
         return Situation(
@@ -361,7 +360,7 @@ def estimate_memory(
     a reranker's lists. The memory of a GPU is not counted.
     """
     linear = Linear(tfidf=model.tfidf).estimate_memory(corpus)
-    folder = find_encoder(model.encoder.encoder)
+    folder = model.encoder.folder()
     weights = 4 * parameter_count(folder)
     tokens = 4 * fixed(model.encoder.max_tokens, MOST_TOKENS) * len(corpus)
     label = 4 * layers * max(512, states_width(folder))

@@ -48,7 +48,7 @@ from labelgrove.model.outline import Outline
 from labelgrove.model.settings import group
 from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.files import find_encoder, states_width
+from labelgrove.nn.encoders.files import states_width
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.layers import per_level
 from labelgrove.nn.training.devices import choose_device
@@ -303,7 +303,7 @@ class XRTransformer(TreeSearch, NeuralEstimator):
         return TRAINING_SPACE | C_SPACE | own
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        width = states_width(find_encoder(self.encoder.encoder))
+        width = states_width(self.encoder.folder())
         # Vectors as they are and scaled; what describes the labels, and their weights.
         vectors = width * (8 * len(corpus) + 10 * len(corpus.index))
         return estimate_memory(self, corpus) + vectors
