@@ -37,7 +37,7 @@ from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.formats.read import source_files
 from labelgrove.loading import load
 from labelgrove.model.interface import Model
-from labelgrove.nn.encoders.files import EncoderContent, find_encoder
+from labelgrove.nn.encoders.files import EncoderContent
 
 WARM_UP = 5  # documents predicted before the measurement
 
@@ -89,7 +89,7 @@ def encoders_of(row: Row) -> list[EncoderContent]:
     contents = []
     for encoder in create_row(row).encoders():
         with suppress(LabelgroveError):  # training the row reports a missing encoder
-            find_encoder(encoder.encoder)
+            encoder.folder()
             contents.append(EncoderContent(encoder))
     return contents
 
