@@ -119,10 +119,10 @@ def run_bench(
 ) -> list[dict[str, Any]]:
     """Train and measure every row that is not finished; one record per row, in their order.
 
-    With ``only``, train only these rows and those that they join. ``flags`` go to ``labelgrove train``. With ``costs``, each
-    record has the costs of ``prediction``, too. ``settle`` is called with a model before it is
-    measured, ``done`` with each record. A row that fails has an ``error``, does not stop the
-    others, and is tried again next time.
+    With ``only``, train only these rows and those that they join. ``flags`` go to ``labelgrove
+    train``. With ``costs``, each record has the costs of ``prediction``, too. ``settle`` is called
+    with a model before it is measured, ``done`` with each record. A row that fails has an
+    ``error``, does not stop the others, and is tried again next time.
     """
     names = [row.name for row in bench.rows]
     for name in only:
