@@ -109,10 +109,13 @@ def lightxml(folder: Path) -> None:
 def repository(folder: Path) -> None:
     """Bags of words as in the repository, with the texts beside them."""
     text_pairs(folder, "raw_texts")
+    words = sorted({word for text in TEXTS for word in text.split()})
     for part, rows in PARTS.items():
-        lines = [f"{len(TEXTS[rows])} 2 {len(NAMES)}"]
-        for row in LABELS[rows]:
-            lines.append(",".join(str(NAMES.index(name)) for name in row) + " 0:0.6 1:0.8")
+        lines = [f"{len(TEXTS[rows])} {len(words)} {len(NAMES)}"]
+        for text, row in zip(TEXTS[rows], LABELS[rows], strict=True):
+            labels = ",".join(str(NAMES.index(name)) for name in row)
+            columns = sorted({words.index(word) for word in text.split()})
+            lines.append(" ".join([labels, *(f"{column}:0.3" for column in columns)]))
         (folder / f"{LONG[part]}.txt").write_text("\n".join(lines) + "\n")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,7 @@ TEXTS, LABELS = planted(80)
 
 
 def model(negatives: str, **heads: Any) -> Any:
-    settings = tiny_training()
+    settings = deepcopy(tiny_training())  # other tests share it
     settings["training"]["max_steps"] = 40
     settings["heads"] = {"one_head_up_to": 0, "negatives": negatives, "groups_kept": 2} | heads
     settings["tree"] = {"max_leaf_size": 3, "branching": 2}
