@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_the_training_of_networks_is_counted_in_updates(data: Path, tmp_path: Pa
     from labelgrove.methods.ensemble.method import Ensemble
     from test_contract import tiny_training
 
-    settings = tiny_training()
+    settings = deepcopy(tiny_training())  # other tests share it
     settings["training"]["max_steps"] = 3
     model = create("cascadexml", settings).fit(*planted(60))
     joined = Ensemble([model, Linear().fit(*planted(60)), model], rule="rank").join()

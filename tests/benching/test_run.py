@@ -16,7 +16,10 @@ from labelgrove.benching.table import METRICS, add_gains, bench_table
 from labelgrove.errors import ConfigError
 from test_contract import planted
 
-PARABEL: dict[str, Any] = {"method": "parabel", "published": {"P@1": 80.0, "P@3": 60.0}}
+PARABEL: dict[str, Any] = {
+    "method": "parabel",
+    "published": {"P@1": 80.0, "P@3": 60.0, "source": "a paper"},
+}
 LINEAR: dict[str, Any] = {"method": "linear", "published": {"P@1": 84.0}}
 
 
@@ -64,6 +67,7 @@ def test_rows_are_trained_and_measured(finished: Any) -> None:
     assert records[0]["gain"] == {"P@1": 0.0, "P@3": 0.0, "P@5": 0.0}
     assert records[1]["published_gain"] == {"P@1": 5.0}
     assert "metrics" not in records[4]
+    assert [record["source"] for record in records[:2]] == ["a paper", ""]
     alone = [record["stages"] for record in records[:2]]
     assert records[3]["stages"] == alone[0] | alone[1]  # the same tf-idf, counted once
     assert records[3]["train_seconds"] > sum(records[3]["stages"].values())
@@ -96,6 +100,19 @@ def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None
     assert "C 0.5: not measured" in bench_table(again)
     with pytest.raises(ConfigError, match="--only nothing: no such row"):
         run_bench(bench, data, folder, only=["nothing"])
+
+
+def test_only_an_ensemble_trains_its_members_too(data: Path, tmp_path: Path) -> None:
+    tables = [PARABEL, LINEAR, {"method": "ova"}, {"name": "both", "of": ["parabel", "linear"]}]
+    bench = Bench.from_config({"intervals": 0, "methods": tables})
+    records = run_bench(bench, data, tmp_path / "one", only=["both"])
+    assert ["metrics" in record for record in records] == [True, True, False, True]
+    # Trained in another folder, a row counts as finished where its files are copied to.
+    for name in ("rows", "models"):
+        shutil.copytree(tmp_path / "one" / name, tmp_path / "two" / name)
+    messages: list[str] = []
+    run_bench(bench, data, tmp_path / "two", only=["both"], say=messages.append)
+    assert messages == [f"{name}: measured before" for name in ("parabel", "linear", "both")]
 
 
 def test_a_changed_file_beside_the_corpus_is_measured_again(data: Path, tmp_path: Path) -> None:
@@ -240,6 +257,8 @@ def test_the_table_has_what_was_published_below() -> None:
     assert lines[2].startswith("| parabel, published | 50.00 |")
     assert "+10.0/-/- %" in lines[3]
     assert len({len(line) for line in lines}) == 1
+    records[1]["source"] = "a paper"
+    assert "| new, published (a paper) | 55.00 |" in bench_table(records)
 
 
 def test_the_command_prints_a_table_and_json(

@@ -43,6 +43,7 @@ class Row:
     settings: dict[str, Any] | None = None
     of: tuple[str, ...] = ()
     published: dict[str, float] = field(default_factory=dict)
+    source: str = ""  # of the published numbers
 
     @property
     def slug(self) -> str:
@@ -113,7 +114,7 @@ class Bench:
 
 def _row(table: Mapping[str, Any], number: int, above: Sequence[Row], folder: Path) -> Row:
     settings = dict(table)
-    published = _published(settings.pop("published", {}), number)
+    published, source = _published(settings.pop("published", {}), number)
     of = settings.pop("of", ())
     if of and not (isinstance(of, list) and all(isinstance(name, str) for name in of)):
         raise ConfigError(f"methods: number {number}: of must be a list of names of rows")
@@ -130,23 +131,26 @@ def _row(table: Mapping[str, Any], number: int, above: Sequence[Row], folder: Pa
     if base is not None:
         settings = overridden(trained[base].settings or {}, settings)
     if of:
-        return Row(name, settings | {"method": "ensemble"}, tuple(of), published)
+        return Row(name, settings | {"method": "ensemble"}, tuple(of), published, source)
     if "method" not in settings:
         if settings or not published:
             raise ConfigError(f"{name}: needs a method, or only published numbers")
-        return Row(name, None, (), published)
-    return Row(name, settings, (), published)
+        return Row(name, None, (), published, source)
+    return Row(name, settings, (), published, source)
 
 
-def _published(table: Any, number: int) -> dict[str, float]:
+def _published(table: Any, number: int) -> tuple[dict[str, float], str]:
+    """The published numbers of a row, and where they are from."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"methods: number {number}: published must be a table of numbers")
-    for key, value in table.items():
+    numbers = dict(table)
+    source = str(numbers.pop("source", ""))
+    for key, value in numbers.items():
         if key not in METRICS:
-            raise ConfigError(unknown_key(key, list(METRICS), "published"))
+            raise ConfigError(unknown_key(key, [*METRICS, "source"], "published"))
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ConfigError(f"published.{key}: must be a number in percent, got {value!r}")
-    return {key: float(value) for key, value in table.items()}
+    return {key: float(value) for key, value in numbers.items()}, source
 
 
 def _with_flags(rows: Sequence[Row], flags: Sequence[str]) -> list[Row]:

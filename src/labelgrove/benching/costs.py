@@ -66,7 +66,7 @@ class Costs:
             if number == 0:
                 calls, begin = [], time.perf_counter()
             rows = [row % len(corpus) for row in range(number * size, (number + 1) * size)]
-            documents = corpus.take(rows if number >= 0 else rows[:warm]).inputs
+            documents = corpus.take(rows if number >= 0 else rows[:warm])
             _synchronise()
             start = time.perf_counter()
             model.predict(documents, k=5, threads=threads)

@@ -33,7 +33,8 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions, read_manifest
 from labelgrove.disk.hashing import content_hash, file_hash
-from labelgrove.errors import ConfigError, LabelgroveError
+from labelgrove.errors import ConfigError, DataError, LabelgroveError
+from labelgrove.formats.detect import detect_format
 from labelgrove.formats.read import source_files
 from labelgrove.loading import load
 from labelgrove.model.interface import Model
@@ -68,11 +69,21 @@ class Files:
         return cls(train, test, held_out, content_hash(contents))
 
 
+def _is_data_set(folder: Path) -> bool:
+    """Whether it has the layout of a public data set, so that reading it finds the parts."""
+    try:
+        return detect_format(folder) in ("pecos", "attentionxml", "lf")
+    except DataError:
+        return False
+
+
 def _file(data: Path, given: str, stems: Sequence[str]) -> Path:
     if given:
         if not (data / given).exists():
             raise ConfigError(f"{data / given}: no such file")
         return data / given
+    if data.is_dir() and _is_data_set(data):
+        return data  # with all its parts
     for stem in stems:
         files = sorted(data.glob(f"{stem}.*"))
         if len(files) == 1:
@@ -108,21 +119,22 @@ def run_bench(
 ) -> list[dict[str, Any]]:
     """Train and measure every row that is not finished; one record per row, in their order.
 
-    With ``only``, train only these rows. ``flags`` go to ``labelgrove train``. With ``costs``, each
-    record has the costs of ``prediction``, too. ``settle`` is called with a model before it is
-    measured, ``done`` with each record. A row that fails has an ``error``, does not stop the
-    others, and is tried again next time.
+    With ``only``, train only these rows and those that they join. ``flags`` go to ``labelgrove
+    train``. With ``costs``, each record has the costs of ``prediction``, too. ``settle`` is called
+    with a model before it is measured, ``done`` with each record. A row that fails has an
+    ``error``, does not stop the others, and is tried again next time.
     """
     names = [row.name for row in bench.rows]
     for name in only:
         if name not in names:
             raise ConfigError(f"--only {name}: no such row; there are {', '.join(names)}")
+    chosen = _with_members(bench.rows, only or names)
     files = Files.of(bench.params, data)
     place = _Place(bench, files, folder, tuple(flags))
     records = []
     for row in bench.rows:
         record = place.record(row)
-        asked = row.settings is not None and (not only or row.name in only)
+        asked = row.settings is not None and row.name in chosen
         if record is None and asked:
             say(f"{row.name}: training and measuring")
             record = place.measure(row, settle)
@@ -132,12 +144,22 @@ def run_bench(
             say(f"{row.name}: measuring the costs of prediction")
             record = place.price(row, record, costs)
         whose = {"row": row.name, "corpus": data.name}
-        records.append(whose | (record or {}) | {"published": row.published})
+        published = {"published": row.published, "source": row.source}
+        records.append(whose | (record or {}) | published)
         done(records[-1])
         add_gains(records, bench.params.baseline)
         lines = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
         write_file(folder / "results.jsonl", lines.encode(), exclusive=False)
     return records
+
+
+def _with_members(rows: Sequence[Row], names: Sequence[str]) -> set[str]:
+    """The named rows, and all rows that they join."""
+    chosen = set(names)
+    for row in reversed(rows):  # members are above
+        if row.name in chosen:
+            chosen.update(row.of)
+    return chosen
 
 
 def price_models(

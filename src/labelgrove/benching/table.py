@@ -50,7 +50,8 @@ def bench_table(records: Sequence[Mapping[str, Any]]) -> str:
             numbers = record["published"]
             values = [f"{numbers[name]:.2f}" if name in numbers else "" for name in METRICS]
             gain = _gain(record.get("published_gain"))
-            lines.append([f"{record['row']}, published", *values, gain, *[""] * 5])
+            where = f" ({record['source']})" if record.get("source") else ""
+            lines.append([f"{record['row']}, published{where}", *values, gain, *[""] * 5])
     note = "\n\n± half of the 95 % bootstrap interval" if intervals else ""
     return markdown([heads, *lines]) + note
 

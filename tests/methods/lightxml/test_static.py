@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,7 @@ TEXTS, LABELS = planted(80)
 
 
 def model(negatives: str, **heads: Any) -> Any:
-    settings = tiny_training()
+    settings = deepcopy(tiny_training())  # other tests share it
     settings["training"]["max_steps"] = 40
     settings["heads"] = {"one_head_up_to": 0, "negatives": negatives, "groups_kept": 2} | heads
     settings["tree"] = {"max_leaf_size": 3, "branching": 2}
@@ -127,3 +128,11 @@ def test_the_parts_of_the_loss_are_those_of_dynamic_training(truth: str) -> None
     assert of_groups.item() == pytest.approx(float(statistics["loss.groups"]), rel=1e-6)
     with pytest.raises(ConfigError, match="states of 3 layers, got 6"):
         net.group_loss([*states, *states], positives)
+
+
+def test_the_plan_counts_every_training() -> None:
+    work = {kind: model(kind).outline(1000, 11).encoder for kind in ("dynamic", "static-two")}
+    assert work["static-two"].learns == 2 * work["dynamic"].learns > 0
+    assert work["static-two"].reads == work["dynamic"].reads + 1
+    one_head = model("static", one_head_up_to=100).outline(1000, 11).encoder
+    assert one_head == model("dynamic", one_head_up_to=100).outline(1000, 11).encoder

@@ -149,7 +149,13 @@ class LightXML(NetworkEstimator):
         """One head, or groups below a tree."""
         one_head = labels <= self.heads.one_head_up_to
         widths = (labels,) if one_head else expected_widths(self.tree, labels)
-        return self._outline(documents, widths, has_tree=not one_head or self.reranks)
+        outline = self._outline(documents, widths, has_tree=not one_head or self.reranks)
+        if one_head or self.heads.negatives == "dynamic" or outline.encoder is None:
+            return outline
+        learns = outline.encoder.learns  # twice, and a head alone reads as often for "static"
+        reads = learns + 1 if self.heads.negatives == "static" else 1
+        work = replace(outline.encoder, learns=2 * learns, reads=outline.encoder.reads + reads)
+        return replace(outline, encoder=work)
 
     def search_space(self) -> dict[str, Any]:
         """The training and the dropout of the heads."""

@@ -221,7 +221,7 @@ class LightXmlNet(nn.Module):
                 top = top_labels(self.full(text), None, allowed, k)
                 return TopLabels(top.columns, top.scores.sigmoid())
             at_least = (allowed or self.index).needed(k)[0] if enough else 1
-            recalled = self._group_text(states)
+            recalled = text if len(states) == self.params.layers else self._group_text(states)
             group_logits, kept, kept_mask = self._best_groups(recalled, at_least, allowed)
             listed = shortlist(self.index, 1, kept, kept_mask)
             if allowed is not None:

@@ -1,0 +1,204 @@
+"""The papers' main tables: rows as published, trained on small fakes of the public layouts."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+pytest.importorskip("torch")
+
+import labelgrove
+from labelgrove.benching import run
+from labelgrove.benching.config import Bench
+from labelgrove.benching.run import run_bench
+from labelgrove.benching.table import bench_table
+from labelgrove.cli import app
+from labelgrove.core.params import read_toml
+from labelgrove.errors import LabelgroveError
+from support.tiny_encoders import make_encoder
+from test_configs import made_small
+from test_contract import COLOURS, THINGS, planted
+
+TABLES = {path.stem: path for path in (Path(__file__).parent.parent / "configs/tables").glob("*")}
+TEXTS, LABELS = planted(90)
+LABELS = [[name.replace(" ", "-") for name in row] for row in LABELS]  # spaces part labels
+NAMES = sorted({name for row in LABELS for name in row})
+PARTS = {"trn": slice(0, 60), "tst": slice(60, 90)}
+LONG = {"trn": "train", "tst": "test"}
+ENSEMBLES = {
+    "eurlex-4k": ["X-Transformer-9", "LightXML-3", "XR-Transformer-3"],
+    "wiki10-31k": ["X-Transformer-9", "LightXML-3", "XR-Transformer-3", "CascadeXML-3"],
+    "amazoncat-13k": ["X-Transformer-9", "LightXML-3", "XR-Transformer-3", "CascadeXML-3"],
+    "wiki-500k": ["X-Transformer-9", "LightXML-3", "XR-Transformer-3", "CascadeXML-3"],
+    "amazon-670k": ["LightXML-3", "XR-Transformer-3", "CascadeXML-3"],
+    "amazon-3m": ["XR-Transformer-3", "CascadeXML-3"],
+}
+
+
+def read(name: str) -> Bench:
+    return Bench.from_config(read_toml(TABLES[name]), folder=TABLES[name].parent)
+
+
+def test_there_is_a_table_for_each_data_set() -> None:
+    assert set(TABLES) == set(ENSEMBLES)
+
+
+@pytest.mark.parametrize("name", sorted(ENSEMBLES))
+def test_ensembles_have_the_members_of_the_papers(name: str) -> None:
+    rows = {row.name: row for row in read(name).rows}
+    expected = ENSEMBLES[name]
+    if "CascadeXML-3" in expected:
+        expected = [*expected, "CascadeXML-3 + tf-idf"]
+    assert [row.name for row in rows.values() if row.of] == expected
+    for ensemble in expected:
+        row = rows[ensemble]
+        members = [rows[member].settings or {} for member in row.of]
+        assert len(members) == (9 if ensemble == "X-Transformer-9" else 3)
+        kinds = {(m["encoder"]["encoder"], m.get("indexing", {}).get("vectors")) for m in members}
+        seeds = {m.get("random_state", 0) for m in members}
+        assert len(kinds) == len(members) or len(seeds) == len(members)
+        assert {"P@1", "P@3", "P@5"} <= set(row.published) and row.source
+        if "tf-idf" in ensemble:
+            assert all(m["rerank"]["start"] == "initial" for m in members)
+            assert all(m["ranker"]["threshold"] == 0.01 for m in members)
+    numbers = [row.published for row in rows.values() if row.published]
+    assert all(100 > row["P@1"] > row.get("P@3", 0) >= row.get("P@5", 0) for row in numbers)
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("encoders")
+    words = [*COLOURS, *THINGS, "item", "is", "a", "that", "we", "sell"]
+    return {f: make_encoder(folder / f, f, words=words) for f in ("bert", "roberta", "xlnet")}
+
+
+def pecos(folder: Path) -> None:
+    for part, rows in PARTS.items():
+        (folder / f"X.{part}.txt").write_text("\n".join(TEXTS[rows]) + "\n")
+        matrix = np.array([[name in row for name in NAMES] for row in LABELS[rows]], np.float32)
+        sparse.save_npz(folder / f"Y.{part}.npz", sparse.csr_matrix(matrix))
+    lines = [f"{column}\t{name}\n" for column, name in enumerate(NAMES)]
+    (folder / "labels.tsv").write_text("".join(lines))
+
+
+def text_pairs(folder: Path, kind: str) -> None:
+    for part, rows in PARTS.items():
+        (folder / f"{LONG[part]}_{kind}.txt").write_text("\n".join(TEXTS[rows]) + "\n")
+        labels = "".join(" ".join(row) + "\n" for row in LABELS[rows])
+        (folder / f"{LONG[part]}_labels.txt").write_text(labels)
+
+
+def attentionxml(folder: Path) -> None:
+    text_pairs(folder, "texts")
+
+
+def lightxml(folder: Path) -> None:
+    text_pairs(folder, "raw_texts")
+
+
+def repository(folder: Path) -> None:
+    """Bags of words as in the repository, with the texts beside them."""
+    text_pairs(folder, "raw_texts")
+    words = sorted({word for text in TEXTS for word in text.split()})
+    for part, rows in PARTS.items():
+        lines = [f"{len(TEXTS[rows])} {len(words)} {len(NAMES)}"]
+        for text, row in zip(TEXTS[rows], LABELS[rows], strict=True):
+            labels = ",".join(str(NAMES.index(name)) for name in row)
+            columns = sorted({words.index(word) for word in text.split()})
+            lines.append(" ".join([labels, *(f"{column}:0.3" for column in columns)]))
+        (folder / f"{LONG[part]}.txt").write_text("\n".join(lines) + "\n")
+
+
+def label_features(folder: Path) -> None:
+    for part, rows in PARTS.items():
+        with gzip.open(folder / f"{part}.json.gz", "wt") as file:
+            for text, row in zip(TEXTS[rows], LABELS[rows], strict=True):
+                columns = [NAMES.index(name) for name in row]
+                record = {"uid": text, "title": text, "content": "", "target_ind": columns}
+                file.write(json.dumps(record) + "\n")
+    with gzip.open(folder / "lbl.json.gz", "wt") as file:
+        for name in NAMES:
+            file.write(json.dumps({"uid": name, "title": name}) + "\n")
+
+
+def small(settings: dict[str, Any], encoders: dict[str, Path]) -> dict[str, Any]:
+    """A row's settings for a few documents, with tiny encoders of the same families."""
+
+    def tiny(name: str) -> str:
+        return str(encoders[name.partition("-")[0]])
+
+    method = settings["method"]
+    result = made_small(method, {k: v for k, v in settings.items() if k != "method"})
+    result["encoder"]["encoder"] = tiny(settings["encoder"]["encoder"])
+    result["training"]["max_steps"] = 4
+    if (indexing := result.get("indexing")) and "text_encoder" in indexing:
+        indexing["text_encoder"] = tiny(indexing["text_encoder"])
+    return result | {"method": method}
+
+
+def in_this_process(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+    """A row's training, without the seconds that a new process takes to import torch."""
+    output = io.StringIO()
+    try:
+        with redirect_stdout(output):
+            app(command[3:], standalone_mode=False)
+    except LabelgroveError as error:
+        return subprocess.CompletedProcess(command, 1, str(error))
+    return subprocess.CompletedProcess(command, 0, output.getvalue())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "layout", "ensembles"),
+    [
+        ("eurlex-4k", pecos, ["X-Transformer-9", "LightXML-3", "XR-Transformer-3"]),
+        ("wiki10-31k", attentionxml, ["CascadeXML-3", "CascadeXML-3 + tf-idf", "XR-Transformer-3"]),
+        ("amazoncat-13k", lightxml, ["LightXML-3", "XR-Transformer-3"]),
+        ("wiki-500k", repository, ["LightXML-3", "XR-Transformer-3"]),
+        ("amazon-670k", label_features, ["CascadeXML-3 + tf-idf"]),
+        ("amazon-3m", pecos, ["XR-Transformer-3"]),
+    ],
+)
+def test_a_table_is_made_from_a_public_layout(
+    name: str,
+    layout: Any,
+    ensembles: list[str],
+    encoders: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run.subprocess, "run", in_this_process)
+    bench = read(name)
+    rows = [
+        replace(row, settings=small(row.settings, encoders)) if row.settings and not row.of else row
+        for row in bench.rows
+    ]
+    data = tmp_path / "data"
+    data.mkdir()
+    layout(data)
+    bench = replace(bench, rows=tuple(rows), params=replace(bench.params, intervals=0))
+    records = run_bench(bench, data, tmp_path / "run", only=ensembles)
+    by_name = {record["row"]: record for record in records}
+    assert [r["error"] for r in records if "error" in r] == []
+    table = bench_table(records)
+    for ensemble in ensembles:
+        row = next(row for row in rows if row.name == ensemble)
+        assert by_name[ensemble]["documents"] == 30 and by_name[ensemble]["labels"] == len(NAMES)
+        assert f"| {ensemble}, published ({row.source})" in table
+        model = labelgrove.load(tmp_path / "run" / "models" / row.slug)
+        settings = [r.settings or {} for member in row.of for r in rows if r.name == member]
+        families = [member.encoder.encoder for member in model.members_]
+        assert families == [member["encoder"]["encoder"] for member in settings]
+        assert model.rule_ == (row.settings or {}).get("rule")
+    if "XR-Transformer-3" in ensembles:
+        assert by_name["XR-Transformer-3"]["metrics"]["P@1"] > 80
