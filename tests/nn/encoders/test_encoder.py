@@ -156,7 +156,7 @@ def test_the_pooler_is_used_when_asked_for_and_else_taken_out(load: Load) -> Non
 def test_a_family_without_a_pooler_takes_the_token_that_it_sums_up_in(
     family: str, instead: str, load: Load
 ) -> None:
-    with pytest.warns(LabelgroveWarning, match=f"no trained pooler .* is '{instead}' instead"):
+    with pytest.warns(LabelgroveWarning, match=f"no trained pooler; .* is '{instead}' instead"):
         encoder = load(family, pooling="pooler").eval()
     assert (encoder.pooling, encoder.params.pooling) == (instead, instead)
     ids = torch.tensor([[5, 6, 7]])

@@ -262,8 +262,8 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
         # A pooler reads the token that sums a text up, so that token replaces it.
         pooling = trained_pooling(folder) or "first"
         warn(
-            f"encoder {params.encoder!r} has no trained pooler ({config.model_type} files often "
-            f"lack it); encoder.pooling is {pooling!r} instead"
+            f"encoder {params.encoder!r} ({config.model_type}) has no trained pooler; "
+            f"encoder.pooling is {pooling!r} instead"
         )
     most = longest_text(folder) or FEW_TOKENS
     length = fixed(params.max_tokens, min(FEW_TOKENS, most))

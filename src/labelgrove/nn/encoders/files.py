@@ -83,8 +83,9 @@ _FAMILY_POOLING: dict[str, Pooling] = {"xlnet": "last", "eurobert": "mean"}
 _HUB_PUBLISHER = "sentence-transformers/"  # of the encoders above
 _CONVERTING = (
     f"pytorch_model.bin, a pickle, is read only with {SETTING}=true, which converts it once to "
-    "safetensors; or name a revision that has safetensors (NAME@REVISION, such as @refs/pr/1)"
+    "safetensors without running code"
 )
+_REVISION = "or name a revision that has safetensors (NAME@REVISION, such as @refs/pr/1)"
 _HUB_FILES = ["*.json", "model*.safetensors", "vocab.txt", "merges.txt", "*.model"]
 
 
@@ -113,9 +114,8 @@ def find_encoder(name: str, *, convert_weights: bool = False) -> Path:
         raise ConfigError(f"encoder {name!r}: there is no such folder")
     if revision == "":
         raise ConfigError(f"encoder {name!r}: the name of a revision must follow the @")
-    if revision is None and (folder := _in_packages(name)):
-        return folder
-    return _on_hub(name, repository, revision, convert_weights)
+    packaged = _in_packages(name) if revision is None else None
+    return packaged or _on_hub(name, repository, revision, convert_weights)
 
 
 def split_revision(name: str) -> tuple[str, str | None]:
@@ -332,7 +332,7 @@ def _on_hub(name: str, repository: str, revision: str | None, convert: bool) -> 
                 continue
             if convert and has_pickled_weights(folder):
                 return _convert(converted, folder, name)
-            remedy = "" if convert else f"; {_CONVERTING}"
+            remedy = f"; {_REVISION}" if convert else f"; {_CONVERTING}; {_REVISION}"
             reasons.append(
                 ConfigError(f"the repository has no config.json or no safetensors file{remedy}")
             )
