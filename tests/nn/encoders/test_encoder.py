@@ -349,6 +349,10 @@ def test_a_family_that_came_as_code_is_read_without_it(tmp_path: Path, load: Loa
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match="'not-there-yet'; install a transformers that has it"):
         load_encoder(EncoderParams(encoder=str(folder), max_tokens=8))
+    for broken in ("{", "[]"):
+        (folder / "config.json").write_text(broken)
+        with pytest.raises(ConfigError, match=r"config\.json"):
+            load_encoder(EncoderParams(encoder=str(folder), max_tokens=8))
 
 
 def test_float16_files_are_loaded_as_float32(tmp_path: Path) -> None:

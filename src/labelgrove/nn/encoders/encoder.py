@@ -281,7 +281,8 @@ def _check_family(folder: Path, name: str) -> None:
     """Refuses a family that transformers does not know; code in a repository is never run."""
     transformers = _transformers()
     family, has_code = family_of(folder)
-    if family in transformers.CONFIG_MAPPING:  # its own code comes before that of a repository
+    # Its own code comes before that of a repository; old files do not name their family.
+    if not family or family in transformers.CONFIG_MAPPING:
         return
     code = (
         "the repository has Python code for it, which labelgrove never runs; " if has_code else ""

@@ -134,7 +134,8 @@ def is_local(name: str) -> bool:
     if revision is None and _in_packages(name) is not None:
         return True
     try:
-        return _is_encoder(_snapshot(repository, revision, cached=True))
+        folder = _snapshot(repository, revision, cached=True)
+        return _is_encoder(folder) or _is_encoder(_converted(repository, folder))
     except Exception:  # of many types, see _on_hub
         return False
 
@@ -170,7 +171,12 @@ def family_of(folder: Path) -> tuple[str, bool]:
 
 
 def _stored_config(folder: Path) -> dict[str, Any]:
-    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    try:
+        config: Any = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"encoder {str(folder)!r}: config.json: {error}") from error
+    if not isinstance(config, dict):
+        raise ConfigError(f"encoder {str(folder)!r}: config.json is no table of settings")
     return config
 
 
