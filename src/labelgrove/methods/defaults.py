@@ -124,7 +124,8 @@ class _View:
     def updates(self) -> int:
         if self.steps is not None:
             return self.steps[0]
-        return math.ceil(self["training.epochs"] * self.updates_per_epoch)
+        epochs: float = self["training.epochs"]
+        return math.ceil(epochs * self.updates_per_epoch)
 
 
 def derive(settings: Mapping[str, Any], case: Situation, needs: Needs) -> dict[str, Derived]:

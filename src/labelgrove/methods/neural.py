@@ -182,6 +182,8 @@ class NeuralEstimator(Estimator):
         learnt_from, held_out = hold_out(corpus, self.held_out, SPLIT_SEED)
         warn_of_held_out(stages, corpus, learnt_from, held_out, self.held_out)
         reader = load_encoder(self.encoder)
+        if note := padding_note(reader, self.training, choose_device(self.device)):
+            stages.reporter.message(note)
         terms = terms_stage(stages, learnt_from.texts, self.tfidf, threads=threads)
         linear: Callable[[], dict[str, float]] = dict
         held_out_tokens = None
@@ -312,11 +314,8 @@ def make_batches(
     tokens: Tokens, encoder: Encoder, params: LoopParams, device: torch.device, seed: int
 ) -> Batches | PackedBatches:
     """Training batches of the form that the settings, the encoder and the device ask for."""
-    if params.packed and not encoder.packs:
-        raise ConfigError(
-            "training.packed: needs a BERT or RoBERTa encoder pooled by first token or mean, "
-            "without gradient checkpointing; leave it unset"
-        )
+    if params.packed and (obstacle := encoder.packing_obstacle):
+        raise ConfigError(f"training.packed: {obstacle}; leave it unset")
     if params.batch_tokens is not None and tokens.longest > params.batch_tokens:
         raise ConfigError(
             f"training.batch_tokens: {params.batch_tokens} are too few for a text of "
@@ -331,6 +330,14 @@ def make_batches(
     if quick if params.packed is None else params.packed:
         return PackedBatches(tokens, params.batch_size, **common)
     return Batches(tokens, params.batch_size, pad_left=encoder.pad_left, **common)
+
+
+def padding_note(encoder: Encoder, params: LoopParams, device: torch.device) -> str | None:
+    """Why texts are padded on a GPU, where most encoders read packed ones; None if they are not."""
+    packs = encoder.packs or params.packed is False
+    if packs or device.type != "cuda" or choose_precision(params.precision, device) == "fp32":
+        return None
+    return f"texts are padded, in batches of similar length: {encoder.packing_obstacle}"
 
 
 def make_runner(network: Network, device: str, precision: str) -> Runner:

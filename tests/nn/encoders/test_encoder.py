@@ -94,9 +94,12 @@ def test_special_tokens_padding_and_automatic_pooling(family: str, load: Load) -
         assert marks[-2:] == ["<sep>", "<cls>"]
         assert (encoder.pooling, encoder.pad_left) == ("last", True)
     else:
-        assert (marks[0], marks[-1]) in {("[CLS]", "[SEP]"), ("<s>", "</s>")}
-        assert (encoder.pooling, encoder.pad_left) == ("first", False)
-    assert encoder.tokenizer.id_to_token(encoder.pad_id) in ("[PAD]", "<pad>")
+        ends = {("[CLS]", "[SEP]"), ("<s>", "</s>"), ("<|begin_of_text|>", "<|end_of_text|>")}
+        assert (marks[0], marks[-1]) in ends
+        pooling = "mean" if family == "eurobert" else "first"
+        assert (encoder.pooling, encoder.pad_left) == (pooling, False)
+    pads = ("[PAD]", "<pad>", "<|end_of_text|>")
+    assert encoder.tokenizer.id_to_token(encoder.pad_id) in pads
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -153,7 +156,7 @@ def test_the_pooler_is_used_when_asked_for_and_else_taken_out(load: Load) -> Non
 def test_a_family_without_a_pooler_takes_the_token_that_it_sums_up_in(
     family: str, instead: str, load: Load
 ) -> None:
-    with pytest.warns(LabelgroveWarning, match=f"no trained pooler .* is '{instead}' instead"):
+    with pytest.warns(LabelgroveWarning, match=f"no trained pooler; .* is '{instead}' instead"):
         encoder = load(family, pooling="pooler").eval()
     assert (encoder.pooling, encoder.params.pooling) == (instead, instead)
     ids = torch.tensor([[5, 6, 7]])
@@ -243,11 +246,16 @@ def test_narrow_embeddings_are_frozen_with_what_widens_them(tmp_path: Path) -> N
     assert names and not any("embeddings" in name or "layer.0." in name for name in names)
 
 
+@pytest.mark.parametrize(
+    "family", [f for f in FAMILIES if f in ("bert", "deberta-v2", "eurobert", "modernbert")]
+)
 @pytest.mark.parametrize("freeze", [None, 1])
-def test_gradient_checkpointing_gives_the_same_gradients(load: Load, freeze: int | None) -> None:
+def test_gradient_checkpointing_gives_the_same_gradients(
+    load: Load, freeze: int | None, family: str
+) -> None:
     gradients = []
     for checkpointing in (False, True):
-        encoder = load("bert", gradient_checkpointing=checkpointing, dropout=0.0, freeze=freeze)
+        encoder = load(family, gradient_checkpointing=checkpointing, dropout=0.0, freeze=freeze)
         encoder.train()
         first, last = encoder(torch.tensor([[2, 5, 6, 3]]), None, (1, -1))
         (first + last).pow(2).sum().backward()
@@ -319,9 +327,32 @@ def test_a_folder_with_python_files_does_not_run_them(tmp_path: Path) -> None:
     config["auto_map"] = {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    with pytest.raises(ConfigError, match="encoder"):
+    with pytest.raises(ConfigError, match=r"does not know the family 'evil'.*never runs.*another"):
         load_encoder(EncoderParams(encoder=str(folder), max_tokens=8))
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif("eurobert" not in FAMILIES, reason="needs a newer transformers")
+def test_a_family_that_came_as_code_is_read_without_it(tmp_path: Path, load: Load) -> None:
+    """EuroBERT's repository has Python files, from before transformers had the family."""
+    folder = make_encoder(tmp_path / "a", "eurobert")
+    config = json.loads((folder / "config.json").read_text())
+    config["auto_map"] = {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    encoder = load_encoder(EncoderParams(encoder=str(folder), max_tokens=32)).eval()
+    ids = torch.tensor([[5, 6, 7]])
+    torch.testing.assert_close(encoder(ids, None), load("eurobert").eval()(ids, None))
+    assert not (tmp_path / "ran").exists()
+    config["model_type"] = "not-there-yet"
+    del config["auto_map"]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match="'not-there-yet'; install a transformers that has it"):
+        load_encoder(EncoderParams(encoder=str(folder), max_tokens=8))
+    for broken in ("{", "[]"):
+        (folder / "config.json").write_text(broken)
+        with pytest.raises(ConfigError, match=r"config\.json"):
+            load_encoder(EncoderParams(encoder=str(folder), max_tokens=8))
 
 
 def test_float16_files_are_loaded_as_float32(tmp_path: Path) -> None:

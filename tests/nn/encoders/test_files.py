@@ -20,6 +20,7 @@ from labelgrove.nn.encoders.files import (
     EncoderContent,
     EncoderParams,
     find_encoder,
+    longest_text,
     parameter_count,
     saved_pooling,
 )
@@ -178,6 +179,26 @@ def test_saved_pooling_is_read(tmp_path: Path, saved: dict[str, object], pooling
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(saved))
     assert saved_pooling(tmp_path) == pooling
+
+
+@pytest.mark.parametrize(
+    ("config", "longest"),
+    [
+        ({"model_type": "bert", "max_position_embeddings": 512, "pad_token_id": 0}, 512),
+        ({"model_type": "xlm-roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "mpnet", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "eurobert", "max_position_embeddings": 8192, "pad_token_id": 128001}, 8192),
+        ({"model_type": "newer", "max_position_embeddings": 8192, "pad_token_id": 50283}, 8192),
+        ({"model_type": "deberta-v2", "max_position_embeddings": 512, "pad_token_id": 0}, 512),
+        ({"model_type": "xlnet", "pad_token_id": 5}, None),
+        ({"model_type": "xlnet", "max_position_embeddings": -1}, None),
+    ],
+)
+def test_the_longest_text_is_read_of_the_config(
+    tmp_path: Path, config: dict[str, object], longest: int | None
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert longest_text(tmp_path) == longest
 
 
 def test_settings_travel_through_toml_values() -> None:

