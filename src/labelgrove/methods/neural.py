@@ -45,7 +45,7 @@ from labelgrove.methods.preparation import (
     tokens_stage,
     warn_of_held_out,
 )
-from labelgrove.methods.terms import choose_features, terms_stage
+from labelgrove.methods.terms import choose_features, given_matrix, terms_stage
 from labelgrove.model.outline import EncoderWork
 from labelgrove.model.settings import check_settings, group
 from labelgrove.nn.batches.packing import PackedBatches
@@ -107,10 +107,15 @@ class NeuralEstimator(Estimator):
         plain = self.settled(corpus)
         plain._check()
         with closing(Stages(Reporter(callbacks), run)) as stages:
-            choice = choose_features(plain.features, corpus)
+            choice = choose_features(self.features, corpus)
             if choice.message:
                 stages.reporter.message(choice.message)
             plain._fit(choice.corpus, stages)
+            if given_matrix(choice.corpus) is not None and not plain.facts_.given:
+                stages.reporter.message(
+                    "features: predictions do not read the matrix that came with the texts; at "
+                    "most the label tree and the linear comparison were made from it"
+                )
         if plain is self:
             self.derived_ = {}
         else:  # the arguments stay as they came, and what was fitted is this model's
