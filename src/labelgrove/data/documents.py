@@ -48,6 +48,11 @@ class Documents:
         """The texts, or else the features."""
         return self.features if self.texts is None else self.texts
 
+    @property
+    def plain(self) -> Any:
+        """The texts or the features alone, if there are no others; else these documents."""
+        return self if self.texts is not None and self.features is not None else self.inputs
+
     def take(self, rows: slice) -> Documents:
         """The documents of a slice."""
         return Documents(

@@ -60,13 +60,18 @@ def read_matrix(path: str | os.PathLike[str], *, n_features: int | None = None) 
     return corpus.features.sparse
 
 
-def with_matrix(corpus: Corpus, path: Path, options: ReadOptions) -> Corpus:
+def with_matrix(
+    corpus: Corpus,
+    path: Path,
+    n_features: int | None = None,
+    *,
+    advice: str = "give the matrix of these documents",
+) -> Corpus:
     """The corpus with the matrix of a file, which has the rows of its documents in their order."""
-    matrix = read_matrix(path, n_features=options.n_features)
+    matrix = read_matrix(path, n_features=n_features)
     if matrix.shape[0] != len(corpus):
         raise DataError(
-            f"has {matrix.shape[0]:,} rows, but there are {len(corpus):,} documents; "
-            "--read features=false reads texts alone",
+            f"has {matrix.shape[0]:,} rows, but there are {len(corpus):,} documents; {advice}",
             file=path,
         )
     dense = None if corpus.features is None else corpus.features.dense

@@ -94,9 +94,12 @@ def read_corpus(
     else:
         documents = DOCUMENT_READERS[format](source, options, report)
         corpus = build_corpus(documents, source=source, report=report, index=index, names=names)
-    if corpus.texts is not None and (matrix := _matrix_of(source, format, options)) is not None:
+    if not isinstance(options.features, bool):
+        corpus = with_matrix(corpus, Path(options.features), options.n_features)
+    elif corpus.texts is not None and (matrix := _matrix_of(source, format, options)) is not None:
         if options.features:
-            corpus = with_matrix(corpus, matrix, options)
+            advice = "--read features=false reads texts alone"
+            corpus = with_matrix(corpus, matrix, options.n_features, advice=advice)
         else:
             not_read(matrix, report)
     if not has_report and (report.bad_lines or report.merged_labels):

@@ -123,8 +123,7 @@ def masked_scores(
         if rows.nnz == 0:
             continue
         taken = documents.take(slice(start, start + DOCUMENTS_AT_ONCE))
-        plain = taken.inputs if taken.features is None or taken.texts is None else taken
-        block = scores_of(plain, np.unique(rows.indices))
+        block = scores_of(taken.plain, np.unique(rows.indices))
         numbers = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         values[pattern.indptr[start] :][: rows.nnz] = block[numbers, rows.indices]
     return sparse.csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
