@@ -1,8 +1,8 @@
-"""Training and prediction of the linear method: labelgrove, PECOS XR-Linear (tfn) and napkinXC.
+"""The linear method and its peers: PECOS XR-Linear (tfn), napkinXC and omikuji with one tree.
 
     python benchmarks/linear.py --data PATH --corpus eurlex57k|tibkat|commits|all|FOLDER
-        [--pecos-python PATH] [--napkinxc-python PATH] [--peers NAME,NAME] [--threads 1,2]
-        [--limit N] [--repeats R] [--resume FOLDER]
+        [--pecos-python PATH] [--napkinxc-python PATH] [--omikuji-python PATH]
+        [--peers "NAME;NAME"] [--threads 1,2] [--limit N] [--repeats R] [--resume FOLDER]
 
 All peers get the same tf-idf matrices; each run is its own process, one after the other. Training
 is label features, tree, solving and saving. Peers run with their defaults and with settings close
@@ -10,10 +10,7 @@ to ours, as far as they have them; labelgrove also runs with the default negativ
 Accuracy is measured on the dev part with our metrics. Latency from the text adds the peer's own
 vectoriser, fitted on part of the texts, to the latency from the vector. With --resume, each
 finished run is saved in the folder and not repeated, so that a long comparison can be split over
-several commands.
-
-omikuji does not run everywhere. Its lines are estimates: the ratio to PECOS measured here, times
-the ratio of omikuji to PECOS on another machine (OMIKUJI below).
+several commands. omikuji has packages for x86-64 only.
 """
 
 from __future__ import annotations
@@ -39,13 +36,6 @@ from linear_peers import SINGLES, VECTORIZER_TEXTS
 CORPORA = ("eurlex57k", "tibkat", "commits")
 METRICS = ("P@1", "P@3", "P@5", "PSP@5", "R@10")
 LOWER_IS_BETTER = ("cpu_s", "wall_s", "peak_mb", "model_mb")
-# omikuji with one tree divided by PECOS: training CPU seconds, peak memory, documents per CPU
-# second (against PECOS with hash chunks). One core of a Neoverse-N1; from the corpora's notes.
-OMIKUJI: dict[str, dict[str, float]] = {
-    "eurlex57k": {"cpu_s": 57 / 70, "peak_mb": 647 / 410, "documents_per_cpu_s": 1000 / 5500},
-    "tibkat": {"cpu_s": 68 / 139, "peak_mb": 932 / 803, "documents_per_cpu_s": 305 / 4000},
-    "debian": {"cpu_s": 28 / 43, "documents_per_cpu_s": 1500 / 8600},
-}
 Measured = dict[str, Any]
 
 
@@ -60,11 +50,12 @@ def main() -> None:
     parser = arguments(__doc__ or "", corpus="eurlex57k")
     parser.add_argument("--pecos-python", help="interpreter of an environment that has libpecos")
     parser.add_argument("--napkinxc-python", help="interpreter of an environment that has napkinxc")
+    parser.add_argument("--omikuji-python", help="interpreter of an environment that has omikuji")
     parser.add_argument("--peers", help="only these, separated by semicolons")
     parser.add_argument("--threads", default="1", help="numbers of threads, separated by commas")
     parser.add_argument("--resume", type=Path, help="folder of finished runs")
     options = parser.parse_args()
-    chosen = peers(options.pecos_python, options.napkinxc_python)
+    chosen = peers(options.pecos_python, options.napkinxc_python, options.omikuji_python)
     if options.peers:
         wanted = ["labelgrove", *(name.strip() for name in options.peers.split(";"))]
         unknown = sorted(set(wanted) - set(chosen))
@@ -82,7 +73,9 @@ def main() -> None:
             report("linear", result, save=not options.no_save)
 
 
-def peers(pecos_python: str | None, napkinxc_python: str | None) -> dict[str, Peer]:
+def peers(
+    pecos_python: str | None, napkinxc_python: str | None, omikuji_python: str | None
+) -> dict[str, Peer]:
     """All peers by name; "ours" means settings close to labelgrove's defaults."""
     from labelgrove.labels.tree import TreeParams
     from labelgrove.ranking.beam import SearchParams
@@ -128,6 +121,8 @@ def peers(pecos_python: str | None, napkinxc_python: str | None) -> dict[str, Pe
             }
         }
         found["napkinxc, ours"] = Peer("napkinxc", napkinxc_python, ours)
+    if omikuji_python:
+        found["omikuji"] = Peer("omikuji", omikuji_python, {"model": {"n_trees": 1}})
     return found
 
 
@@ -195,21 +190,9 @@ def compare(
         "peers": measured,
         "ratios": {n: ratios(ours, m) for n, m in measured.items() if n != "labelgrove"},
     }
-    if corpus in OMIKUJI and "pecos" in measured:
-        result["omikuji_estimated"] = omikuji(corpus, result["ratios"]["pecos"])
     for name, values in result["ratios"].items():
         print_ratios(name, values)
-    if "omikuji_estimated" in result:
-        print_ratios("omikuji, 1 tree (estimated through PECOS)", result["omikuji_estimated"])
     return result
-
-
-def omikuji(corpus: str, against_pecos: Measured) -> Measured:
-    """How many times better we are than omikuji, if its ratio to PECOS is the same here."""
-    return {
-        name: against_pecos[name] * (1 / factor if name == "documents_per_cpu_s" else factor)
-        for name, factor in OMIKUJI[corpus].items()
-    }
 
 
 @dataclass(frozen=True)

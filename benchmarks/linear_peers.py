@@ -6,6 +6,7 @@ file; the best labels go to ``top.npz`` in its folder and the measurements to st
 
 from __future__ import annotations
 
+import itertools
 import json
 import resource
 import sys
@@ -56,6 +57,8 @@ def main() -> None:
     singles = [peer.inputs(dev[row : row + 1]) for row in range(min(SINGLES, len(dev)))]
     few, documents, dev = peer.inputs(dev[:100]), len(dev), peer.inputs(dev)
     train = peer.inputs(train)
+    if peer is Omikuji:  # it reads files only; writing them is not its work
+        train = write_xc(train, y, folder / "train.txt")
     loaded = peak_megabytes()
 
     start, wall = time.process_time(), time.perf_counter()
@@ -201,7 +204,60 @@ class NapkinXC:
         return predict, None
 
 
-PEERS: dict[str, Any] = {"labelgrove": Labelgrove, "pecos": Pecos, "napkinxc": NapkinXC}
+class Omikuji:
+    """Parabel's tree as omikuji builds it; training includes the reading of a text file."""
+
+    @staticmethod
+    def import_libraries() -> None:
+        import omikuji  # noqa: F401
+
+    inputs = staticmethod(Documents.stacked)
+
+    @staticmethod
+    def train(x: Path, y: Any, threads: int, settings: Settings, folder: Path) -> None:
+        import omikuji
+
+        chosen = omikuji.Model.default_hyper_param()
+        for name, value in settings.get("model", {}).items():
+            setattr(chosen, name, value)
+        omikuji.Model.train_on_data(str(x), chosen, n_threads=threads).save(str(folder))
+
+    @staticmethod
+    def load(folder: Path, threads: int, texts: list[str], settings: Settings) -> tuple[Any, Any]:
+        import omikuji
+
+        model = omikuji.Model.load(str(folder))
+        model.init_prediction_thread_pool(threads)
+
+        def predict(rows: Any) -> tuple[Any, Any]:
+            found = []
+            for first, last in itertools.pairwise(rows.indptr):
+                pairs = zip(rows.indices[first:last], rows.data[first:last], strict=True)
+                found.append(model.predict(list(pairs), beam_size=10, top_k=K))
+            return from_lists(found)
+
+        return predict, None
+
+
+PEERS: dict[str, Any] = {
+    "labelgrove": Labelgrove,
+    "pecos": Pecos,
+    "napkinxc": NapkinXC,
+    "omikuji": Omikuji,
+}
+
+
+def write_xc(x: Any, y: Any, file: Path) -> Path:
+    """The documents as a text file of the XC repository."""
+    with file.open("w") as out:
+        out.write(f"{x.shape[0]} {x.shape[1]} {y.shape[1]}\n")
+        for row in range(x.shape[0]):
+            labels = y.indices[y.indptr[row] : y.indptr[row + 1]]
+            terms = slice(x.indptr[row], x.indptr[row + 1])
+            pairs = zip(x.indices[terms], x.data[terms], strict=True)
+            words = " ".join(f"{feature}:{value:.6g}" for feature, value in sorted(pairs))
+            out.write(",".join(map(str, labels)) + " " + words + "\n")
+    return file
 
 
 def best_first(found: Any) -> tuple[Any, Any]:

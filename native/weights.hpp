@@ -40,14 +40,6 @@ struct PackedOf {
 template <class T, int N>
 using Packed = typename PackedOf<T, N>::type;
 
-// The most floats to compute with at once. GCC keeps what is wider than a register in memory, and a
-// sum then waits for a store and a load in every step.
-#if defined(__aarch64__)
-inline constexpr int kRegister = 4;
-#else
-inline constexpr int kRegister = 16;
-#endif
-
 template <class T, int N>
 LABELGROVE_INLINE Packed<T, N> load(const void* from) {
     return *static_cast<const Packed<T, N>*>(from);

@@ -92,6 +92,7 @@ def test_a_cpu_reads_less_and_compiles_nothing() -> None:
 def test_compiling_is_for_long_trainings() -> None:
     assert values(LONG)["training.compile"] is True
     assert values(LONG, training__max_steps=300)["training.compile"] is False
+    assert values(LONG, heads__steps=[100, 200])["training.compile"] is False
     assert values(LONG, Needs(networks=20))["training.compile"] is False
     assert values(dataclasses.replace(LONG, compiles=False))["training.compile"] is False
 
@@ -114,6 +115,11 @@ def test_processes_and_accumulated_batches_share_an_update() -> None:
 def test_short_trainings_and_huge_tables_are_not_averaged() -> None:
     brief = values(LONG, training__max_steps=150)
     assert (brief["training.average"], brief["training.evaluations_per_epoch"]) == ("none", 1.0)
+    levels = values(LONG, heads__steps=[50, 100], training__max_steps=9999)
+    assert (levels["training.average"], levels["training.epochs"]) == (
+        "none",
+        brief["training.epochs"],
+    )
     assert values(dataclasses.replace(LONG, labels=10**6))["training.average"] == "none"
     assert values(LONG, training__patience=2)["training.evaluations_per_epoch"] == 1.0
 

@@ -64,6 +64,30 @@ def test_packed_texts_get_the_same_labels_as_padded_ones(network: Network) -> No
         np.testing.assert_allclose(padded, packed, rtol=1e-4, atol=1e-5)
 
 
+@torch.no_grad()
+def test_heads_predict_in_float32_where_the_encoder_runs_in_half_precision(
+    network: Network,
+) -> None:
+    tokens = words(network, 40)
+    runner = Runner(network, device=torch.device("cpu"), precision="bf16", packed=False)
+    states: list[tuple[np.ndarray, torch.Tensor]] = []
+    runner.each(tokens, lambda batch, read: states.append((batch.rows, torch.cat(read, 1))))
+    exact = torch.zeros(40, 3)
+    for rows, read in states:
+        assert read.dtype == torch.float32
+        exact[rows] = network.heads.full(read).sigmoid()
+    columns, scores, _ = runner.read(tokens, 3)
+    ours = torch.zeros(40, 3).scatter(1, torch.from_numpy(columns).long(), torch.tensor(scores))
+    torch.testing.assert_close(ours, exact, rtol=0, atol=1e-6)
+    # The encoder itself did run in half precision.
+    assert not torch.allclose(
+        states_of(network, tokens).flatten(1), torch.cat([s for _, s in states])
+    )
+    # Training is as it was: products in half precision there.
+    with torch.autocast("cpu", torch.bfloat16):
+        assert network.heads.full(states[0][1]).dtype == torch.bfloat16
+
+
 def test_standardised_states_have_mean_0_and_spread_1(network: Network) -> None:
     tokens = words(network, 300)
     before = states_of(network, tokens)

@@ -73,6 +73,13 @@ def test_passes_over_the_documents(encoder: Path) -> None:
     assert (work.learns, work.reads) == (2, 0)
     steps = create("cascadexml", settings(encoder, max_steps=10) | {"held_out": 0.0})
     assert steps.outline(320, 10).encoder.learns == pytest.approx(0.5)
+    # XR-Transformer's own list of updates counts, not the epochs beside it.
+    levels = settings(encoder, epochs=5, evaluations_per_epoch=1.0) | {"held_out": 0.2}
+    levels["heads"] = {"steps": [1000, 1000, 400]}
+    work = create("xrtransformer", levels).outline(14_146, 30_938).encoder
+    passes = 2400 * 16 / (0.8 * 14_146)
+    assert work.learns == pytest.approx(2400 * 16 / 14_146)
+    assert work.reads == pytest.approx(3 + 0.2 * (passes + 1))
     work = create("linear-vectors", {"encoder": {"encoder": str(encoder)}}).outline(100, 10).encoder
     assert (work.learns, work.reads) == (0, 1)
 

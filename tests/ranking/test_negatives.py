@@ -47,10 +47,11 @@ def predicted(x, ranker, beam):
     norm=st.sampled_from(["none", "l1", "l2", "max"]),
     label_weights=st.sampled_from(["ignore", "cost"]),
     loss=st.sampled_from(["squared_hinge", "logistic"]),
+    mined_weight=st.sampled_from([1.0, 0.5]),
 )
 @settings(max_examples=8, deadline=None)
 def test_training_agrees_with_the_literal_version(
-    seed, negatives, relevance, norm, label_weights, loss
+    seed, negatives, relevance, norm, label_weights, loss, mined_weight
 ):
     x, y = problem(seed)
     rng = np.random.default_rng(seed)
@@ -61,6 +62,7 @@ def test_training_agrees_with_the_literal_version(
         positive_weight=1.5,
         negatives=negatives,
         mined_nodes=None,
+        mined_weight=mined_weight,
         relevance=relevance,
         relevance_norm=norm,
         label_weights=label_weights,
@@ -82,10 +84,12 @@ def test_training_agrees_with_the_literal_version(
         costs[0] = row_normalised(costs[0], norm)
     if relevance != "none":
         costs[1] = row_normalised(costs[1], norm)
+    bearers, mined = costs[0] > 0, predicted(x, ranker, 1)
+    mined = np.where(bearers, mined, mined_weight * mined)
     chosen = {
-        "tfn": costs[0],
-        "man": predicted(x, ranker, 1),
-        "tfn+man": costs[0] + predicted(x, ranker, 1),
+        "tfn": bearers,
+        "man": mined,
+        "tfn+man": np.maximum(bearers, mined),
         "given": None if shortlist is None else level_matrices(shortlist, TREE, "max")[0],
     }[negatives]
     expected = train(

@@ -416,5 +416,6 @@ def test_defaults_and_limits():
         "dense_threshold": (0.0, 0.0, -1e-9),
         "dense_max_nonzeros": (None, 1, 0),
         "mined_nodes": ("auto", 1, 0),
+        "mined_weight": (0.5, 1.0, 1.1),
     }
     check_settings(RankerParams, table)

@@ -38,7 +38,8 @@ def train(x, tree, costs, chosen, *, C, positive_weight, sample_weight, loss="sq
     """Weights (bias last) per level and node.
 
     ``costs[t]`` is documents x nodes, 0 where a node is not borne; ``chosen[t]`` is documents x
-    parents: whose children see a document. Positives always take part.
+    parents: whose children see a document, a factor on its cost as a negative. Positives always
+    take part.
     """
     rows = np.hstack([x, np.ones((len(x), 1))]).astype(np.float64)
     levels = []
@@ -47,7 +48,8 @@ def train(x, tree, costs, chosen, *, C, positive_weight, sample_weight, loss="sq
         for node, parent in enumerate(parents):
             positive = cost[:, node] > 0
             part = positive | (seen[:, parent] > 0)
-            factor = np.where(positive, C * positive_weight * cost[:, node], C) * sample_weight
+            factor = np.where(positive, C * positive_weight * cost[:, node], C * seen[:, parent])
+            factor = factor * sample_weight
             if not positive.any():
                 weights.append(np.append(np.zeros(x.shape[1]), -1.0))
             elif (parents == parent).sum() == 1 and positive[part].all():

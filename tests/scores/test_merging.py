@@ -12,7 +12,7 @@ from labelgrove import LabelIndex
 from labelgrove.core.arrays import as_csr
 from labelgrove.core.topk import merge_lists
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.scores.merging import WEIGHTED, learn_weights, merge, precision_of
+from labelgrove.scores.merging import WEIGHTED, cross_fitted, learn_weights, merge, precision_of
 from labelgrove.scores.predictions import Predictions
 from reference import ensemble as reference
 
@@ -173,6 +173,31 @@ def test_learnt_weights_silence_a_member_that_guesses() -> None:
     merged = merge(found, k=5, rule=learnt.rule, weights=learnt.weights)
     assert precision_of(merged, truth) == learnt.precision
     assert learn_weights(found, truth) == learnt  # nothing in it is left to chance
+
+
+def test_cross_fitted_precision_does_not_reward_what_was_fitted_to_noise() -> None:
+    random = np.random.default_rng(0)
+    index = LabelIndex([str(n) for n in range(30)])
+    truth = as_csr((random.random((40, 30)) < 0.15).astype(np.float32))
+    guesses = [Predictions.from_scores(random.random((40, 30)), k=30, index=index) for _ in "abcde"]
+    learnt, honest = learn_weights(guesses, truth), cross_fitted(guesses, truth)
+    # Nothing can be learnt from guesses, but weights can be found under which they look good.
+    assert sum(learnt.precision) > sum(honest) + 0.1
+    assert sum(honest) == pytest.approx(3 * 0.15, abs=0.2)
+    # By hand: each half merged by what the other one chose.
+    halves = [np.arange(40) % 2 == n for n in (0, 1)]
+    rows: list[float] = []
+    for own, other in (halves, halves[::-1]):
+        picks, measured = (
+            [Predictions(p.columns[h], p.scores[h], p.counts[h], index) for p in guesses]
+            for h in (other, own)
+        )
+        best = learn_weights(picks, truth[other])
+        merged = merge(measured, k=5, rule=best.rule, weights=best.weights)
+        rows.append(precision_of(merged, truth[own])[2])
+    assert honest[2] == pytest.approx(np.mean(rows))
+    one = predictions([[(0, 0.5), (1, 0.2)]])
+    assert cross_fitted([one, one], as_csr(np.eye(1, LABELS, dtype=np.float32)))[0] == 1.0
 
 
 def test_equal_weights_stay_where_others_are_not_better() -> None:

@@ -24,19 +24,20 @@ from pathlib import Path
 from typing import Any
 
 from labelgrove.benching.config import Bench, BenchParams, Row, create_row
+from labelgrove.benching.costs import Costs, model_costs, training_story
 from labelgrove.benching.table import METRICS, add_gains
 from labelgrove.core import jsonio
 from labelgrove.core.params import to_toml
 from labelgrove.core.versions import VERSION
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.disk.atomic import write_file
-from labelgrove.disk.bundle import library_versions
+from labelgrove.disk.bundle import library_versions, read_manifest
 from labelgrove.disk.hashing import content_hash, file_hash
 from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.formats.read import source_files
 from labelgrove.loading import load
 from labelgrove.model.interface import Model
-from labelgrove.nn.encoders.files import EncoderContent, find_encoder
+from labelgrove.nn.encoders.files import EncoderContent
 
 WARM_UP = 5  # documents predicted before the measurement
 
@@ -88,7 +89,7 @@ def encoders_of(row: Row) -> list[EncoderContent]:
     contents = []
     for encoder in create_row(row).encoders():
         with suppress(LabelgroveError):  # training the row reports a missing encoder
-            find_encoder(encoder.encoder)
+            encoder.folder()
             contents.append(EncoderContent(encoder))
     return contents
 
@@ -100,14 +101,17 @@ def run_bench(
     *,
     only: Sequence[str] = (),
     flags: Sequence[str] = (),
+    costs: Costs | None = None,
     settle: Callable[[Model], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
+    done: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
     """Train and measure every row that is not finished; one record per row, in their order.
 
-    With ``only``, train only these rows. ``flags`` go to ``labelgrove train``. ``settle`` is called
-    with a model before it is measured. A row that fails has an ``error``, does not stop the others,
-    and is tried again next time.
+    With ``only``, train only these rows. ``flags`` go to ``labelgrove train``. With ``costs``, each
+    record has the costs of ``prediction``, too. ``settle`` is called with a model before it is
+    measured, ``done`` with each record. A row that fails has an ``error``, does not stop the
+    others, and is tried again next time.
     """
     names = [row.name for row in bench.rows]
     for name in only:
@@ -118,15 +122,58 @@ def run_bench(
     records = []
     for row in bench.rows:
         record = place.record(row)
-        if record is None and row.settings is not None and (not only or row.name in only):
+        asked = row.settings is not None and (not only or row.name in only)
+        if record is None and asked:
             say(f"{row.name}: training and measuring")
             record = place.measure(row, settle)
         elif record is not None:
             say(f"{row.name}: measured before")
-        records.append({"row": row.name, **(record or {}), "published": row.published})
+        if costs is not None and asked and record and not {"error", "prediction"} & set(record):
+            say(f"{row.name}: measuring the costs of prediction")
+            record = place.price(row, record, costs)
+        whose = {"row": row.name, "corpus": data.name}
+        records.append(whose | (record or {}) | {"published": row.published})
+        done(records[-1])
         add_gains(records, bench.params.baseline)
         lines = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
         write_file(folder / "results.jsonl", lines.encode(), exclusive=False)
+    return records
+
+
+def price_models(
+    models: Sequence[Path],
+    data: Path,
+    folder: Path,
+    *,
+    costs: Costs,
+    say: Callable[[str], None] = lambda _: None,
+    done: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> list[dict[str, Any]]:
+    """The costs of trained models, measured on a corpus; one record per model.
+
+    A record that ``folder`` has for the same model, corpus and version is reused.
+    """
+    from labelgrove.formats import ReadOptions, read_corpus
+
+    test = _file(data, "", ("test", "dev"))
+    digest = content_hash(*(file_hash(file) for file in source_files(test)))
+    (folder / "rows").mkdir(parents=True, exist_ok=True)
+    records = []
+    for path in models:
+        name = path.name
+        key = content_hash(VERSION, digest, str(path), read_manifest(path, kind="model"))
+        file = folder / "rows" / f"{Row(f'{name} {data.name}').slug}.json"
+        record = jsonio.parse(file.read_bytes(), file=file) if file.exists() else {}
+        if not isinstance(record, dict) or record.get("key") != key:
+            say(f"{name}: measuring the costs of prediction")
+            model = load(path)
+            corpus = read_corpus(test, index=model.index_, options=ReadOptions(part="test"))
+            record = {"key": key, "row": name, "corpus": data.name, **model_costs(model, path)}
+            record |= {"story": training_story(model), "prediction": costs.of(model, corpus)}
+            record["machine"] = _machine()
+            write_file(file, jsonio.dump(record), exclusive=False)
+        records.append(record)
+        done(record)
     return records
 
 
@@ -166,6 +213,16 @@ class _Place:
             record |= costs | self._measured(model)
         except LabelgroveError as error:
             record["error"] = str(error)
+        return self._store(row, record)
+
+    def price(self, row: Row, record: dict[str, Any], costs: Costs) -> dict[str, Any]:
+        """The record of a trained row, with the costs of its prediction."""
+        model = load(self.folder / "models" / row.slug)
+        prediction = costs.of(model, self._corpus(self.files.test, model.index_))
+        extra = {"story": training_story(model), "prediction": prediction, "machine": _machine()}
+        return self._store(row, record | extra)
+
+    def _store(self, row: Row, record: dict[str, Any]) -> dict[str, Any]:
         content = jsonio.dump(record)
         write_file(self.folder / "rows" / f"{row.slug}.json", content, exclusive=False)
         return record
@@ -276,13 +333,14 @@ class _Place:
             "labels": len(model.index_),
             "documents_per_second": len(corpus) / max(seconds, 1e-9),
             "latency_ms": milliseconds,
-            "machine": {"cores": os.cpu_count(), "gpu": _gpu()},
+            "machine": _machine(),
         }
 
 
-def _gpu() -> str | None:
+def _machine() -> dict[str, Any]:
     torch = sys.modules.get("torch")  # imported if a GPU was used
-    return torch.cuda.get_device_name() if torch and torch.cuda.is_available() else None
+    gpu = torch.cuda.get_device_name() if torch and torch.cuda.is_available() else None
+    return {"cores": os.cpu_count(), "gpu": gpu}
 
 
 def latency(model: Model, corpus: Corpus, documents: int) -> dict[str, float]:

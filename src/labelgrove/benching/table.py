@@ -51,8 +51,13 @@ def bench_table(records: Sequence[Mapping[str, Any]]) -> str:
             values = [f"{numbers[name]:.2f}" if name in numbers else "" for name in METRICS]
             gain = _gain(record.get("published_gain"))
             lines.append([f"{record['row']}, published", *values, gain, *[""] * 5])
-    table = [heads, *lines]
-    widths = [max(3, *(len(line[c]) for line in table)) for c in range(len(heads))]
+    note = "\n\n± half of the 95 % bootstrap interval" if intervals else ""
+    return markdown([heads, *lines]) + note
+
+
+def markdown(table: Sequence[Sequence[str]]) -> str:
+    """A Markdown table of cells, the first line its head; numbers are on the right."""
+    widths = [max(3, *(len(line[c]) for line in table)) for c in range(len(table[0]))]
 
     def joined(cells: Sequence[str]) -> str:
         first = cells[0].ljust(widths[0])
@@ -60,8 +65,7 @@ def bench_table(records: Sequence[Mapping[str, Any]]) -> str:
         return "| " + " | ".join([first, *rest]) + " |"
 
     rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (w + 1) + ":" for w in widths[1:])]) + "|"
-    note = "\n\n± half of the 95 % bootstrap interval" if intervals else ""
-    return "\n".join([joined(heads), rule, *map(joined, lines)]) + note
+    return "\n".join([joined(table[0]), rule, *map(joined, table[1:])])
 
 
 def _value(record: Mapping[str, Any], name: str) -> str:

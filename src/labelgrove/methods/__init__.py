@@ -115,7 +115,7 @@ METHODS: dict[str, MethodEntry] = {
         "an encoder fine-tuned from coarse to fine clusters, then a ranker on tf-idf and vectors",
         {
             "tree": {"max_leaf_size": 16, "top_width": 256},
-            "ranker": {"mined_nodes": 20, "threshold": 0.02},
+            "ranker": {"mined_nodes": 20, "mined_weight": 1.0, "threshold": 0.02},
             "search": {"beam": 20, "post_processor": "l3-hinge", "last_level": "noop"},
         },
     ),

@@ -112,9 +112,19 @@ class _View:
         return math.ceil(self.learnt_from / self.per_update)
 
     @property
+    def steps(self) -> tuple[int, str] | None:
+        """Updates, where a setting limits them, and its name."""
+        per_level: list[int] = self.settings.get("heads.steps") or []
+        if per_level:
+            return sum(per_level), "heads.steps"
+        most: int | None = self["training.max_steps"]
+        return None if most is None else (most, "training.max_steps")
+
+    @property
     def updates(self) -> int:
-        steps: int | None = self["training.max_steps"]
-        return steps or math.ceil(self["training.epochs"] * self.updates_per_epoch)
+        if self.steps is not None:
+            return self.steps[0]
+        return math.ceil(self["training.epochs"] * self.updates_per_epoch)
 
 
 def derive(settings: Mapping[str, Any], case: Situation, needs: Needs) -> dict[str, Derived]:
@@ -170,9 +180,9 @@ def _batch_size(view: _View) -> Derived:
 
 def _epochs(view: _View) -> Derived:
     fewest, most = view.needs.epochs
-    if view["training.max_steps"] is not None:
-        share = view["training.max_steps"] / view.updates_per_epoch
-        return Derived(share, "by training.max_steps")
+    if view.steps is not None:
+        count, setting = view.steps
+        return Derived(count / view.updates_per_epoch, f"by {setting}")
     epochs = min(max(round(view.needs.updates / view.updates_per_epoch), fewest), most)
     return Derived(float(epochs), f"{epochs * view.updates_per_epoch:,} updates")
 

@@ -87,19 +87,8 @@ class NetworkEstimator(NeuralEstimator):
         tree: Made[LabelTree] | None,
     ) -> None:
         """Trains the network, then the ranker over its shortlists, and measures both."""
-        examples = data.examples(stages)
-        trained = stages(
-            "network",
-            train_heads,
-            examples=examples,
-            encoder=data.encoder,
-            heads=heads,
-            training=self.training,
-            seed=self.random_state,
-            device=self.device,
-            reporter=stages.reporter,
-        )
-        network = network_from_part(trained.value, heads)
+        trained = self._trained(data, stages, heads)
+        network = self._network(trained.value, heads)
         reranker = None
         if self.reranks:
             ranker = stages(
@@ -126,6 +115,23 @@ class NetworkEstimator(NeuralEstimator):
         read = data.corpus if self.reranks else without_matrix(data.corpus)
         self._remember(read, stages.reporter.timings)
         self.report_ = self._report(data, stages)
+
+    def _trained(self, data: Prepared, stages: Stages, heads: Any) -> Made[Part]:
+        """The trained network, as :meth:`_network` reads it."""
+        return stages(
+            "network",
+            train_heads,
+            examples=data.examples(stages),
+            encoder=data.encoder,
+            heads=heads,
+            training=self.training,
+            seed=self.random_state,
+            device=self.device,
+            reporter=stages.reporter,
+        )
+
+    def _network(self, part: Part, heads: MakeHeads) -> Network:
+        return network_from_part(part, heads)
 
     def _report(self, data: Prepared, stages: Stages) -> dict[str, Any]:
         """The method beside the linear one on the held-out part; says so when it is worse."""
@@ -217,7 +223,7 @@ class NetworkEstimator(NeuralEstimator):
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         self.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
         heads = self._heads(len(self.index_), self.tree_)
-        self.network_ = network_from_part(parts["network"], heads)
+        self.network_ = self._network(parts["network"], heads)
         self.reranker_ = Reranker.from_parts(parts, self.rerank, self.facts_.given)
         self.story_ = parts["network"].config["story"]
         self.report_ = parts["network"].config["report"] or {}

@@ -54,7 +54,6 @@ from labelgrove.nn.encoders.encoder import Encoder, load_encoder, load_tokenizer
 from labelgrove.nn.encoders.files import (
     EncoderContent,
     EncoderParams,
-    find_encoder,
     layer_count,
     longest_text,
     parameter_count,
@@ -158,7 +157,7 @@ class NeuralEstimator(Estimator):
         return ()
 
     def _situation(self, corpus: Corpus) -> Situation:
-        folder = find_encoder(self.encoder.encoder)
+        folder = self.encoder.folder()
         kind = choose_device(self.device).type
         sample = LengthSample(corpus.texts, self.encoder, self.n_jobs)
         return Situation(
@@ -241,14 +240,20 @@ class NeuralEstimator(Estimator):
     def _runner(self, network: Network) -> Runner:
         return make_runner(network, self.device, self.training.precision)
 
-    def _encoder_work(self, documents: int, *, reads: float, trainings: float = 1) -> EncoderWork:
-        """``reads`` are passes over all documents besides training and evaluation."""
+    def _encoder_work(
+        self, documents: int, *, reads: float, trainings: float = 1, steps: int | None = None
+    ) -> EncoderWork:
+        """``reads`` are passes over all documents besides training and evaluation.
+
+        ``steps`` are the updates of a training whose own settings limit them.
+        """
         training = self.training  # of a settled model, or with plain numbers for what is "auto"
         passes, held_out = fixed(training.epochs, 5.0), fixed(self.held_out, HELD_OUT)
-        epochs = passes * (1 - held_out)
-        if training.max_steps is not None:
+        steps = steps or training.max_steps
+        if steps is not None:
             size = fixed(training.batch_size, 32) * training.accumulate
-            epochs = training.max_steps * size / documents
+            passes = steps * size / (documents * (1 - held_out))
+        epochs = passes * (1 - held_out)
         evaluations = max(1.0, passes * fixed(training.evaluations_per_epoch, 1.0))
         if trainings:
             reads += held_out * (evaluations + 1)
@@ -380,7 +385,7 @@ def estimate_memory(
     a reranker's lists. The memory of a GPU is not counted.
     """
     linear = Linear(tfidf=model.tfidf, features=model.features).estimate_memory(corpus)
-    folder = find_encoder(model.encoder.encoder)
+    folder = model.encoder.folder()
     weights = 4 * parameter_count(folder)
     tokens = 4 * fixed(model.encoder.max_tokens, MOST_TOKENS) * len(corpus)
     label = 4 * layers * max(512, states_width(folder))

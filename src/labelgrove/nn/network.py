@@ -143,7 +143,11 @@ class Runner:
     def each(
         self, tokens: Tokens, use: Callable[[Batch | PackedBatch, list[Tensor]], None]
     ) -> None:
-        """Calls ``use(batch, states)`` for batches that have every document once."""
+        """Calls ``use(batch, states)`` for batches that have every document once.
+
+        The encoder runs in the runner's precision. What ``use`` computes is in float32: half
+        precision would make scores of different labels equal, and heads cost little beside it.
+        """
         if len(tokens) == 0:
             return
         batches: Iterator[Batch | PackedBatch] = self._batches(tokens).epoch(0)
@@ -153,7 +157,9 @@ class Runner:
         try:
             with torch.inference_mode(), autocast(self.precision, self.device):
                 for batch in prefetched(batches, self.device):
-                    use(batch, self.network.states(batch))
+                    states = self.network.states(batch)
+                    with torch.autocast(self.device.type, enabled=False):
+                        use(batch, states)
         finally:
             if was_training:
                 self.network.train()

@@ -62,9 +62,10 @@ def without_paths(value: Any) -> Any:
 
 def plain_name(encoder: str) -> str:
     """The encoder's name; of a folder only its last part."""
+    repository = encoder.partition("@refs/")[0]  # other revisions have no slash
     for kind in (PurePosixPath, PureWindowsPath):
-        path = kind(encoder)
+        path = kind(repository)
         # An id on the Hub has at most one slash and begins with neither dots nor a tilde.
         if path.is_absolute() or encoder.startswith(("~", ".")) or len(path.parts) > 2:
-            return path.name
+            return kind(encoder).name
     return encoder

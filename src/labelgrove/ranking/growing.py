@@ -149,7 +149,7 @@ def solve_columns(
         settings = replace(settings, start="centre")
     nodes: Int64 = np.sort(tree.leaf_positions[np.asarray(labels)]).astype(np.int64)
     clusters, counts = np.unique(tree.parents[last][nodes], return_counts=True)
-    bearers, chosen = _cluster_documents(tree, examples, clusters, params)
+    bearers, chosen, mined = _cluster_documents(tree, examples, clusters, params)
     positives = costs(examples.labels, tree, params)[last]
     own = RowLists.from_csr(as_csr(positives[:, nodes]), examples.weights)
     # The solver would take an only child that all documents have for its parent. A second child
@@ -160,7 +160,13 @@ def solve_columns(
     sizes[places] = np.diff(own.indptr)
     level = solve_level(
         examples.features,
-        instances=instance_lists(bearers, chosen, weights=examples.weights),
+        instances=instance_lists(
+            bearers,
+            chosen,
+            mined=mined,
+            mined_weight=params.mined_weight,
+            weights=examples.weights,
+        ),
         positives=RowLists(offsets(sizes), own.rows, own.weights),
         children=children,
         params=settings,
@@ -177,19 +183,18 @@ def solve_columns(
 
 def _cluster_documents(
     tree: LabelTree, examples: Examples, clusters: npt.NDArray[Any], params: RankerParams
-) -> tuple[CSR, list[CSR]]:
-    """The documents with a label of each cluster, and those that are negatives in it."""
+) -> tuple[CSR, list[CSR], CSR | None]:
+    """The documents with a label of each cluster, its negatives, and those that are mined."""
     if len(tree.parents) == 1:
         everyone = as_csr(np.ones((len(examples.features), 1), np.float32))
-        return everyone, [everyone]
+        return everyone, [everyone], None
     bearers = as_csr(targets(examples.labels, tree)[-2][:, clusters])
-    chosen = []
+    mined = None
     if "man" in params.negatives:
         routed = examples.routed.matrix(tree.widths[-2], most=examples.mined)
-        chosen.append(as_csr(routed[:, clusters]))
-    if not chosen or "tfn" in params.negatives:
-        chosen.append(bearers)
-    return bearers, chosen
+        mined = as_csr(routed[:, clusters])
+    alone = mined is not None and "tfn" not in params.negatives
+    return bearers, [] if alone else [bearers], mined
 
 
 def _spread(start: Columns, places: Int64, rows: int, bias: float) -> Start:

@@ -111,19 +111,29 @@ def shortlisted(shortlist: Any, tree: LabelTree, documents: int) -> tuple[CSR, C
 
 
 def instance_lists(
-    bearers: CSR, chosen: Sequence[CSR], *, weights: Float32 | None = None
+    bearers: CSR,
+    chosen: Sequence[CSR],
+    *,
+    mined: CSR | None = None,
+    mined_weight: float = 1.0,
+    weights: Float32 | None = None,
 ) -> RowLists:
     """Per parent node, the documents that its children learn from, with the costs of errors.
 
     ``bearers`` are the documents of the parent. The positives of its children are among them, so
-    they are always there, but only those in one of the ``chosen`` matrices are negatives.
-    ``weights`` are factors per document.
+    they are always there, but only those in one of the ``chosen`` matrices or in ``mined`` are
+    negatives. Of the mined ones, only bearers cost as much as the others; elsewhere a mined
+    document may lack a label that it should have. ``weights`` are factors per document.
     """
     all_bearers = any(matrix is bearers for matrix in chosen)
     nodes = with_values(bearers, 1 if all_bearers else _ONLY_AS_POSITIVE)
     for matrix in chosen:
         if matrix is not bearers:
             nodes = nodes.maximum(with_values(matrix, 1))
+    if mined is not None:
+        nodes = nodes.maximum(with_values(mined, mined_weight))
+        if not all_bearers:
+            nodes = nodes.maximum(with_values(mined, 1).multiply(with_values(bearers, 1)))
     lists = RowLists.from_csr(nodes)
     lists.weights[lists.weights == _ONLY_AS_POSITIVE] = 0
     return lists if weights is None else replace(lists, weights=lists.weights * weights[lists.rows])

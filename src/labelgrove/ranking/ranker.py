@@ -297,30 +297,34 @@ def train_ranker(
         # The first level has one parent, the root, and every document belongs to it.
         bearers = as_csr(np.ones((len(x), 1))) if number == 0 else positives[number - 1]
         chosen = [] if given[number] is None else [given[number]]
-        own_negatives = None
+        mined = own_negatives = None
         if last and listed is not None:
             chosen = [listed[0]]
             own_negatives = None if listed[1] is None else RowLists.from_csr(listed[1], weights)
         else:
             mines = number > 0 and (params.mined_levels == "all" or last)
             if params.negatives in ("man", "tfn+man") and mines:
-                chosen.append(
-                    predicted_nodes(
-                        x,
-                        tree,
-                        levels,
-                        bias=params.bias,
-                        params=search,
-                        nodes=params.mined_nodes,
-                        threads=threads,
-                    )
+                mined = predicted_nodes(
+                    x,
+                    tree,
+                    levels,
+                    bias=params.bias,
+                    params=search,
+                    nodes=params.mined_nodes,
+                    threads=threads,
                 )
-            if not chosen or params.negatives in ("tfn", "tfn+man"):
+            if not (chosen or mined is not None) or params.negatives in ("tfn", "tfn+man"):
                 chosen.append(bearers)
         levels.append(
             solve_level(
                 x,
-                instances=instance_lists(bearers, chosen, weights=weights),
+                instances=instance_lists(
+                    bearers,
+                    chosen,
+                    mined=mined,
+                    mined_weight=params.mined_weight,
+                    weights=weights,
+                ),
                 positives=RowLists.from_csr(positives[number], weights),
                 negatives=own_negatives,
                 start=start if last else None,

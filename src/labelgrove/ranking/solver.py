@@ -68,6 +68,12 @@ class RankerParams(Params):
         help="nodes predicted per document for man; auto: 8, but 3 where documents have fewer than "
         "40 terms on average; none = the beam of the search",
     )
+    mined_weight: float = param(
+        0.5,
+        gt=0,
+        le=1,
+        help="factor on C for mined documents that do not have the parent themselves",
+    )
     relevance: Literal["none", "induce", "last-level"] = param(
         "none",
         help="cost of a positive: equal, by its share of the document's labels, or the latter only "
@@ -88,7 +94,7 @@ class RankerParams(Params):
         return self if self.label_C is None else replace(self, C=self.label_C)
 
 
-NEGATIVE_SETTINGS = ("negatives", "mined_levels", "mined_nodes")
+NEGATIVE_SETTINGS = ("negatives", "mined_levels", "mined_nodes", "mined_weight")
 
 
 def refuse_idle(params: RankerParams, group: str, names: Sequence[str], why: str) -> None:

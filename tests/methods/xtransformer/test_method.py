@@ -210,6 +210,31 @@ def test_the_learnt_score_is_a_logistic_regression() -> None:
     assert [found.cluster, found.label, found.constant] == pytest.approx(best, abs=1e-2)
 
 
+def test_a_learnt_score_is_measured_on_the_other_half() -> None:
+    terms, labels, tree, _, margins, vectors = problem(2)
+    params = RankingParams(combine="learnt", clusters_kept=KEPT)
+    rows, y, matched = sparse.csr_array(terms), sparse.csr_array(labels), best_of(margins, vectors)
+    features = ranker_features(rows, vectors, params)
+    ranker = train_cluster_ranker(features, y, tree, matched, params, RankerParams(**EXACT))
+    scorer = ClusterRanker(ranker, params)
+    found = scorer.unseen(rows, matched, y, 3, threads=1)
+    assert found is not None and scorer.learnt is None
+    halves = [np.arange(DOCUMENTS) % 2 == n for n in (0, 1)]
+    fits = []
+    for own, other in (halves, halves[::-1]):
+        scorer.learn(rows[other], matched.take(other), y[other], threads=1)
+        fits.append(scorer.learnt)
+        expected = scorer.best_labels(rows[own], matched.take(own), 3)
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(ours[own], theirs)
+    assert fits[0] != fits[1]
+    y.data[:] = 0
+    y.eliminate_zeros()
+    assert scorer.unseen(rows, matched, y, 3, threads=1) is None
+    with pytest.raises(DataError, match="no held-out document"):
+        scorer.learn(rows, matched, y, threads=1)
+
+
 @pytest.mark.parametrize("separable", ["by both margins", "all true"])
 def test_a_small_ridge_keeps_the_learnt_score_of_separable_pairs_finite(separable: str) -> None:
     rows = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)

@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 
 from labelgrove.core.part import Part  # noqa: E402
 from labelgrove.disk.bundle import read_bundle, write_bundle  # noqa: E402
-from labelgrove.errors import ConfigError, ModelFormatError  # noqa: E402
+from labelgrove.errors import ConfigError, LabelgroveWarning, ModelFormatError  # noqa: E402
 from labelgrove.nn.batches.padded import Batches  # noqa: E402
 from labelgrove.nn.embed import embed  # noqa: E402
 from labelgrove.nn.encoders.encoder import Encoder, EncoderParams, load_encoder  # noqa: E402
@@ -145,18 +145,38 @@ def test_the_pooler_is_used_when_asked_for_and_else_taken_out(load: Load) -> Non
     assert torch.equal(last, raw.pooler_output)
     assert torch.equal(first, raw.hidden_states[1][:, 0])
     assert not any("pooler" in name for name, _ in load("bert").named_parameters())
-    with pytest.raises(ConfigError, match="no pooler; choose first, mean or last"):
-        load("distilbert", pooling="pooler")
 
 
-def test_a_pooler_without_trained_weights_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("family", "instead"), [("distilbert", "first"), ("xlnet", "last"), ("modernbert", "first")]
+)
+def test_a_family_without_a_pooler_takes_the_token_that_it_sums_up_in(
+    family: str, instead: str, load: Load
+) -> None:
+    with pytest.warns(LabelgroveWarning, match=f"no trained pooler .* is '{instead}' instead"):
+        encoder = load(family, pooling="pooler").eval()
+    assert (encoder.pooling, encoder.params.pooling) == (instead, instead)
+    ids = torch.tensor([[5, 6, 7]])
+    torch.testing.assert_close(encoder(ids, None), load(family, pooling=instead).eval()(ids, None))
+
+
+def test_a_pooler_without_trained_weights_is_not_used(tmp_path: Path) -> None:
     import transformers
 
     folder = make_encoder(tmp_path / "a", "bert")
     transformers.AutoModel.from_pretrained(folder, add_pooling_layer=False).save_pretrained(folder)
     assert load_encoder(EncoderParams(encoder=str(folder), max_tokens=8)).pooling == "first"
-    with pytest.raises(ConfigError, match="no trained pooler"):
-        load_encoder(EncoderParams(encoder=str(folder), max_tokens=8, pooling="pooler"))
+    with pytest.warns(LabelgroveWarning, match="no trained pooler"):
+        params = EncoderParams(encoder=str(folder), max_tokens=8, pooling="pooler")
+        encoder = load_encoder(params)
+    assert encoder.pooling == "first"
+    assert not any("pooler" in name for name, _ in encoder.named_parameters())
+    with pytest.raises(ConfigError, match="no pooler; choose first, mean or last"):
+        part = encoder.state()
+        settings = part.config["params"] | {"pooling": "pooler"}
+        Encoder(
+            encoder.model, encoder.tokenizer, EncoderParams(**settings), pad_id=0, pad_left=False
+        )
 
 
 def test_unknown_layers_and_too_long_texts_are_refused(load: Load) -> None:

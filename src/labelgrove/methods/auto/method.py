@@ -44,7 +44,7 @@ from labelgrove.methods.terms import choose_features
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.interface import Model, Pieces
 from labelgrove.model.settings import check_settings, group
-from labelgrove.nn.encoders.files import EncoderParams, find_encoder
+from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
@@ -203,7 +203,7 @@ class Auto(Estimator):
             except (ConfigError, MissingExtraError) as error:
                 return None, str(error)
             encoder = replace(encoder, encoder=name)
-        find_encoder(encoder.encoder)
+        encoder.folder()
         network: Model = create(NETWORK, {"encoder": encoder.get_params()})
         # Linear is trained already, on the same documents.
         settings: dict[str, Any] = {"baseline": False, "device": self.device}

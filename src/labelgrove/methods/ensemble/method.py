@@ -36,7 +36,15 @@ from labelgrove.methods.estimator import Estimator
 from labelgrove.model.interface import Model
 from labelgrove.model.settings import check_count, check_settings
 from labelgrove.nn.encoders.files import EncoderParams
-from labelgrove.scores.merging import MEASURED_AT, Learnt, Rule, learn_weights, merge, precision_of
+from labelgrove.scores.merging import (
+    MEASURED_AT,
+    Learnt,
+    Rule,
+    cross_fitted,
+    learn_weights,
+    merge,
+    precision_of,
+)
 from labelgrove.scores.predictions import Predictions
 
 MEMBERS = "members"  # the folder of the members' own model folders, numbered from 1
@@ -194,20 +202,24 @@ class Ensemble(Estimator):
         if self.rule == "learnt" and held_out is None:
             reporter.message("too few documents to learn weights from; using rank, equal weights")
         elif self.rule == "learnt" and held_out is not None:
-            learnt, alone = self._learn(held_out)
+            learnt, reached = self._learn(held_out)
             self.rule_, self.weights_ = learnt.rule, list(learnt.weights)
-            self.report_ = {"held_out": len(held_out), "ensemble": list(learnt.precision)} | alone
-            reporter.message(_sentence(learnt, alone))
+            self.report_ = {"held_out": len(held_out)} | reached
+            reporter.message(_sentence(learnt, reached))
 
     def _learn(self, held_out: Corpus) -> tuple[Learnt, dict[str, Any]]:
-        ranks = self._ranks(1)
+        """The rule and the weights; what the ensemble and each member reach.
+
+        The ensemble is measured with weights that the other half of the documents chose.
+        """
+        ranks, truth = self._ranks(1), held_out.labels
         lists = [member.predict(held_out, k=ranks) for member in self.members_]
-        learnt = learn_weights(lists, held_out.labels, places=ranks, threads=self.n_jobs)
-        alone = {
-            f"{number} {member.method}": list(precision_of(part, held_out.labels))
-            for number, (member, part) in enumerate(zip(self.members_, lists, strict=True), 1)
-        }
-        return learnt, alone
+        options: dict[str, Any] = {"places": ranks, "threads": self.n_jobs}
+        learnt = learn_weights(lists, truth, **options)
+        reached = {"ensemble": list(cross_fitted(lists, truth, **options))}
+        for number, (member, part) in enumerate(zip(self.members_, lists, strict=True), 1):
+            reached[f"{number} {member.method}"] = list(precision_of(part, truth))
+        return learnt, reached
 
     def _ranks(self, k: int) -> int:
         """The number of labels to ask each member for."""
@@ -338,14 +350,12 @@ def check_rule(rule: Any, weights: Any, members: int) -> None:
         raise ConfigError(f"weights: must not be negative, nor all 0, got {weights!r}")
 
 
-def _sentence(learnt: Learnt, alone: Mapping[str, Sequence[float]]) -> str:
+def _sentence(learnt: Learnt, reached: Mapping[str, Sequence[float]]) -> str:
     def figures(values: Sequence[float]) -> str:
         return "/".join(f"{100 * value:.2f}" for value in values)
 
     where = "/".join(map(str, MEASURED_AT))
     weights = ", ".join(f"{weight:g}" for weight in learnt.weights)
-    parts = ", ".join(f"{name} {figures(values)}" for name, values in alone.items())
-    return (
-        f"held-out P@{where}: ensemble {figures(learnt.precision)} (rule {learnt.rule}, "
-        f"weights {weights}), {parts}"
-    )
+    first, *others = (f"{name} {figures(values)}" for name, values in reached.items())
+    how = f"rule {learnt.rule}, weights {weights}; measured with those of the other half"
+    return f"held-out P@{where}: {first} ({how}), {', '.join(others)}"

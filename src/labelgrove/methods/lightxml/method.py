@@ -10,14 +10,29 @@ import torch
 
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
-from labelgrove.disk.stages import Stages
+from labelgrove.disk.stages import Made, Stages
+from labelgrove.errors import UnsupportedError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.defaults import Needs
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
+from labelgrove.methods.lightxml.static import (
+    Lesson,
+    TwoEncoders,
+    kept_both,
+    train_groups,
+    train_groups_again,
+    train_labels,
+    two_encoders,
+    with_recall,
+)
 from labelgrove.methods.networks import NetworkEstimator, layer_arrays
+from labelgrove.methods.preparation import Prepared
+from labelgrove.model.explanation import Paths, Question
+from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline, expected_widths
 from labelgrove.model.settings import group
 from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.network import MakeHeads, Network, network_part
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,6 +69,60 @@ class LightXML(NetworkEstimator):
 
     def _heads(self, labels: int, tree: LabelTree | None) -> LightXmlHeads:
         return LightXmlHeads(labels, tree, self.heads)
+
+    def _trained(self, data: Prepared, stages: Stages, heads: LightXmlHeads) -> Made[Part]:
+        if heads.tree is None or self.heads.negatives == "dynamic":
+            return super()._trained(data, stages, heads)
+        # Both kinds of static negatives share the first two trainings.
+        same = replace(heads, params=replace(heads.params, negatives="static"))
+        examples, seed = data.examples(stages), self.random_state
+        lesson = stages.derive(
+            lambda: Lesson(examples.value, same, self.training, seed),
+            examples=examples,
+            heads=same,
+            training=self.training,
+            seed=seed,
+        )
+        run: dict[str, Any] = {"device": self.device, "reporter": stages.reporter}
+        recall = stages("network-groups", train_groups, lesson=lesson, encoder=data.encoder, **run)
+        labels = stages(
+            "network-labels", train_labels, lesson=lesson, recall=recall, tree=heads.tree, **run
+        )
+        if self.heads.negatives == "static-two":
+            return stages.derive(
+                lambda: kept_both(recall.value, labels.value), recall=recall, labels=labels
+            )
+        return stages(
+            "network", train_groups_again, lesson=lesson, recall=recall, labels=labels, **run
+        )
+
+    def _network(self, part: Part, heads: MakeHeads) -> Network:
+        return two_encoders(part, super()._network(part, heads))
+
+    def paths(self, question: Question) -> Paths:
+        """Like that of other networks; refused for a model with two encoders."""
+        self._refuse_two("explained")
+        return super().paths(question)
+
+    def pieces(self) -> Pieces:
+        """Like that of other networks; refused for a model with two encoders."""
+        self._refuse_two("exported")
+        return super().pieces()
+
+    def _refuse_two(self, what: str) -> None:
+        if isinstance(self.network_, TwoEncoders):
+            raise UnsupportedError(
+                f"a lightxml model with two encoders cannot be {what}; train one with "
+                "heads.negatives=dynamic"
+            )
+
+    def parts(self) -> dict[str, Part]:
+        """Those of other networks, and the second encoder if there is one."""
+        parts = super().parts()
+        if isinstance(self.network_, TwoEncoders):
+            recall = network_part(self.network_.recall, {})
+            parts["network"] = with_recall(parts["network"], recall)
+        return parts
 
     def _exported_heads(self) -> dict[str, Part]:
         heads = self.network_.heads

@@ -29,6 +29,7 @@ from labelgrove.nn.heads.candidates import (
     favour,
     found_labels,
     shortlist,
+    valid_nodes,
 )
 from labelgrove.nn.heads.layers import (
     LabelTable,
@@ -47,7 +48,7 @@ from labelgrove.nn.heads.rows import RowTable
 # Settings that one head without groups ignores.
 OF_GROUPS = (
     *("bottleneck", "bottleneck_sigmoid", "row_table_from"),
-    *("groups_kept", "truth", "score", "max_candidates"),
+    *("groups_kept", "truth", "score", "max_candidates", "negatives"),
 )
 
 
@@ -83,6 +84,12 @@ class LightXmlParams(Params):
         "level", help="level: the label's probability; weighted: times its group's (published)"
     )
     max_candidates: int | None = param(None, ge=1, help="most labels per document, true ones first")
+    negatives: Literal["dynamic", "static", "static-two"] = param(
+        "dynamic",
+        help="candidates in training: labels of the groups that are best at the moment; or (as in "
+        "the paper's ablation) of those of a network trained before, static: with one encoder for "
+        "groups and labels in the end, static-two: with one for each",
+    )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
 
@@ -119,7 +126,7 @@ class LightXmlNet(nn.Module):
         self.table = table or LabelTable(labels, self.params.bottleneck, bias=False)
 
     @torch.no_grad()
-    def start_from(self, labels: CSR) -> None:
+    def start_from(self, labels: CSR, *, groups_only: bool = False) -> None:
         """Sets the biases from the labels of the training documents, unless ``priors`` is off.
 
         Labels behind a bottleneck have no biases. So the bottleneck's first unit starts as a
@@ -133,6 +140,8 @@ class LightXmlNet(nn.Module):
             return
         groups, leaves = self.index.bearers(labels)
         self.groups.bias.copy_(log_odds(groups, documents))
+        if groups_only:
+            return
         scored = np.maximum(min(1.0, self.params.groups_kept / len(groups)) * documents, leaves)
         self.bottleneck.weight[0] = 0.0
         self.bottleneck.bias[0] = 1.0
@@ -154,18 +163,14 @@ class LightXmlNet(nn.Module):
             return total, {"loss": total.detach()}
         groups, labels = index.true_nodes(positives)
         group_logits = self.groups(text)
-        group_loss = full_losses(group_logits, groups, reduction=params.reduction).mean()
+        group_loss = self._group_loss(group_logits, groups)
         plain, plain_mask = best(group_logits, None, params.groups_kept)
         kept, kept_mask = plain, plain_mask
         if params.truth == "forced":
             everyone = torch.arange(index.widths[0], device=kept.device).repeat(len(kept), 1)
             scores = favour(group_logits, contains(groups, everyone))
             kept, kept_mask = best(scores, None, params.groups_kept)
-        listed = shortlist(index, 1, kept, kept_mask, (groups, labels), most=params.max_candidates)
-        logits = self._label_logits(text, listed.ids, listed.mask)
-        label_loss = document_losses(
-            logits, listed.targets, mask=listed.mask, reduction=params.reduction
-        ).mean()
+        label_loss, candidates = self._label_loss(text, kept, kept_mask, (groups, labels))
         total = group_loss + label_loss
         hits, true = found_labels(plain, plain_mask, groups)
         return total, {
@@ -173,8 +178,28 @@ class LightXmlNet(nn.Module):
             "loss.groups": group_loss.detach(),
             "loss.labels": label_loss.detach(),
             "recall": hits / true.clamp(min=1),
-            "candidates": listed.mask.sum(1).float().mean(),
+            "candidates": candidates,
         }
+
+    def group_loss(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
+        """The groups' part of the loss alone, for training with static negatives."""
+        assert self.index is not None
+        logits = self.groups(self._text(states, dropout=self.training))
+        return self._group_loss(logits, self.index.true_nodes(positives)[0])
+
+    def label_loss(
+        self, states: Sequence[Tensor], positives: RaggedLabels, above: RaggedLabels
+    ) -> Tensor:
+        """The labels' part of the loss alone; candidates are the labels of the groups ``above``."""
+        assert self.index is not None
+        nodes = above.padded()
+        mask = valid_nodes(nodes)
+        text, truth = self._text(states, dropout=self.training), self.index.true_nodes(positives)
+        return self._label_loss(text, nodes.masked_fill(~mask, 0), mask, truth)[0]
+
+    def best_groups(self, states: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """The groups that prediction keeps, best first, and which of them are real."""
+        return self._best_groups(self._group_text(states))[1:]
 
     def allowing(self, allowed: npt.NDArray[np.bool_]) -> AllowedNodes | Tensor:
         """The argument ``allowed`` of :meth:`predict`, from a flag per label column."""
@@ -196,7 +221,8 @@ class LightXmlNet(nn.Module):
                 top = top_labels(self.full(text), None, allowed, k)
                 return TopLabels(top.columns, top.scores.sigmoid())
             at_least = (allowed or self.index).needed(k)[0] if enough else 1
-            group_logits, kept, kept_mask = self._best_groups(text, at_least, allowed)
+            recalled = self._group_text(states)
+            group_logits, kept, kept_mask = self._best_groups(recalled, at_least, allowed)
             listed = shortlist(self.index, 1, kept, kept_mask)
             if allowed is not None:
                 listed = allowed.only(1, listed)
@@ -212,7 +238,7 @@ class LightXmlNet(nn.Module):
             if self.index is None:
                 count = positives.indptr[-1]
                 return torch.stack([count, count])[None]
-            _, kept, kept_mask = self._best_groups(self._text(states, dropout=False))
+            kept, kept_mask = self.best_groups(states)
             return found_labels(kept, kept_mask, self.index.true_nodes(positives)[0])[None]
 
     def path(self, states: Sequence[Tensor], column: int) -> list[NodeLogit]:
@@ -251,12 +277,16 @@ class LightXmlNet(nn.Module):
         return as_numpy(self.table.weight[leaves]), np.zeros(len(leaves), np.float32)
 
     def _text(self, states: Sequence[Tensor], *, dropout: bool) -> Tensor:
-        if len(states) != self.params.layers:
-            raise ConfigError(
-                f"the heads read the states of {self.params.layers} layers, got {len(states)}"
-            )
+        layers = self.params.layers
+        encoders = 2 if self.params.negatives == "static-two" else 1
+        if len(states) not in (layers, encoders * layers):
+            raise ConfigError(f"the heads read the states of {layers} layers, got {len(states)}")
         rate = fixed(self.params.dropout, 0.5)
-        return functional.dropout(torch.cat(list(states), 1), rate, dropout)
+        return functional.dropout(torch.cat(list(states[:layers]), 1), rate, dropout)
+
+    def _group_text(self, states: Sequence[Tensor]) -> Tensor:
+        """What the groups' head reads in prediction: a second encoder's states, if there is one."""
+        return self._text(states[-self.params.layers :], dropout=False)
 
     def _best_groups(
         self, text: Tensor, at_least: int = 1, allowed: AllowedNodes | None = None
@@ -264,6 +294,22 @@ class LightXmlNet(nn.Module):
         logits = self.groups(text)
         mask = None if allowed is None else allowed.levels[0]
         return logits, *best(logits, mask, max(self.params.groups_kept, at_least))
+
+    def _group_loss(self, logits: Tensor, groups: Tensor) -> Tensor:
+        return full_losses(logits, groups, reduction=self.params.reduction).mean()
+
+    def _label_loss(
+        self, text: Tensor, kept: Tensor, kept_mask: Tensor, truth: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Loss over the labels of the kept groups and the true ones, and how many there are."""
+        assert self.index is not None
+        params = self.params
+        listed = shortlist(self.index, 1, kept, kept_mask, truth, most=params.max_candidates)
+        logits = self._label_logits(text, listed.ids, listed.mask)
+        losses = document_losses(
+            logits, listed.targets, mask=listed.mask, reduction=params.reduction
+        )
+        return losses.mean(), listed.mask.sum(1).float().mean()
 
     def _label_logits(self, text: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
         return shortlist_logits(self._hidden(text), self.table, ids, mask, form=self.params.logits)

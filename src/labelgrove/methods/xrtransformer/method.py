@@ -50,7 +50,7 @@ from labelgrove.model.outline import Outline
 from labelgrove.model.settings import group
 from labelgrove.model.spaces import C_SPACE, TRAINING_SPACE
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.files import find_encoder, states_width
+from labelgrove.nn.encoders.files import states_width
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.layers import per_level
 from labelgrove.nn.training.devices import choose_device
@@ -83,7 +83,7 @@ class XRTransformer(TreeSearch, NeuralEstimator):
     tree: TreeParams = group(TreeParams, max_leaf_size=16, top_width=256)
     matcher: RankerParams = group(RankerParams)
     refined: TreeParams = group(TreeParams)
-    ranker: RankerParams = group(RankerParams, mined_nodes=20, threshold=0.02)
+    ranker: RankerParams = group(RankerParams, mined_nodes=20, mined_weight=1.0, threshold=0.02)
     # Labels by their own margins: the tree only says which to look at.
     search: SearchParams = group(
         SearchParams, beam=20, post_processor="l3-hinge", last_level="noop"
@@ -300,7 +300,8 @@ class XRTransformer(TreeSearch, NeuralEstimator):
     def outline(self, documents: int, labels: int) -> Outline:
         """A tree for the encoder; the refined one costs about as much."""
         # Vectors are made after each level, and for the first heads.
-        encoder = self._encoder_work(documents, reads=3)
+        # A list of updates has one number per level, and fit refuses any other.
+        encoder = self._encoder_work(documents, reads=3, steps=sum(self.heads.steps) or None)
         baseline = self.baseline and bool(self.held_out)
         plain = super().outline(documents, labels)
         return replace(plain, has_baseline=baseline, encoder=encoder)
@@ -311,7 +312,7 @@ class XRTransformer(TreeSearch, NeuralEstimator):
         return TRAINING_SPACE | C_SPACE | own
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        width = states_width(find_encoder(self.encoder.encoder))
+        width = states_width(self.encoder.folder())
         # Vectors as they are and scaled; what describes the labels, and their weights.
         vectors = width * (8 * len(corpus) + 10 * len(corpus.index))
         return estimate_memory(self, corpus) + vectors

@@ -75,8 +75,9 @@ class XTransformer(NeuralEstimator):
     ``indexing`` says what labels are clustered by, ``ranking`` what the rankers read and how both
     margins become a score, ``ranker.negatives`` what a label learns from. One model is one indexing
     and one encoder; the paper's nine are an ensemble of such models. With
-    ``ranking.combine="learnt"``, the two weights are learnt from the ``held_out`` documents.
-    ``baseline`` also trains the linear method and reports both on them.
+    ``ranking.combine="learnt"``, the two weights are learnt from the ``held_out`` documents; for
+    the report, from the half of them that is not being measured. ``baseline`` also trains the
+    linear method and reports both on them.
     """
 
     method: ClassVar[str] = "xtransformer"
@@ -131,9 +132,17 @@ class XTransformer(NeuralEstimator):
             matcher, data.held_out_tokens, at_least=self.orderer_.clusters_for(10), part="held-out-"
         ).value
         terms = self._reader().rows(data.held_out)
+        best = None
         if self.ranking.combine == "learnt":
-            self.orderer_.learn(terms, matched, data.held_out.labels, threads=threads)
-        best = self.orderer_.best_labels(terms, matched, 10, threads=threads)
+            judges = terms, matched, data.held_out.labels
+            self.orderer_.learn(*judges, threads=threads)
+            best = self.orderer_.unseen(*judges, 10, threads=threads)
+            if best is None:
+                training.stages.reporter.message(
+                    "ranking.combine: too few held-out documents to measure the learnt score on "
+                    "others than it was fitted to; the held-out numbers are too good"
+                )
+        best = best or self.orderer_.best_labels(terms, matched, 10, threads=threads)
         predictions = Predictions(*best, self.index_, self.score_kind)
         recall = [self.orderer_.recall(matched, data.held_out.labels)]
         return self._compared(data, training.stages, predictions, recall)

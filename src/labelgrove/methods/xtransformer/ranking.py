@@ -7,7 +7,7 @@ margin for the label. A label outside the best clusters has no score.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
 from labelgrove.ranking.beam import OWN_MARGIN, transformed
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.relevance import targets
-from labelgrove.ranking.solver import RankerParams
+from labelgrove.ranking.solver import RankerParams, refuse_idle
 from labelgrove.scores.predictions import ScoreKind
 
 PAIRS_AT_ONCE = 1 << 22  # pairs of a document and a label
@@ -46,6 +46,10 @@ class Matched:
     clusters: Int32
     margins: Float32
     vectors: DenseBlock
+
+    def take(self, rows: Any) -> Matched:
+        """Some of the documents."""
+        return Matched(self.clusters[rows], self.margins[rows], self.vectors[rows])
 
     def state(self) -> Part:
         return Part({}, dict(vars(self)))
@@ -88,6 +92,7 @@ def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool
     """Refuses settings that contradict each other, before hours of training."""
     if ranker.negatives == "given":
         raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
+    refuse_idle(ranker, "ranker", ["mined_weight"], "all documents of a cluster count the same")
     if params.combine == "learnt" and not held_out:
         raise ConfigError(
             "ranking.combine: learnt needs held-out documents; raise held_out or choose product"
@@ -233,14 +238,46 @@ class ClusterRanker:
 
     def learn(self, terms: CSR, matched: Matched, labels: CSR, *, threads: int | None) -> None:
         """Learns how to combine both margins from documents that neither model has seen."""
+        learnt = self._fit_score(terms, matched, labels, threads)
+        if learnt is None:
+            raise DataError("ranking.combine: no held-out document has its labels on its shortlist")
+        self.learnt = learnt
+
+    def unseen(
+        self, terms: CSR, matched: Matched, labels: CSR, k: int, *, threads: int | None
+    ) -> tuple[Int32, Float32, Int32] | None:
+        """:meth:`best_labels` of the documents of :meth:`learn`, each scored by the other half.
+
+        A score measured on the documents that it was fitted to looks better than it is. None if a
+        half has no label on its shortlists to learn from.
+        """
+        even = np.arange(len(matched.clusters)) % 2 == 0
+        parts: list[tuple[Any, tuple[Any, ...]]] = []
+        for rows, others in ((even, ~even), (~even, even)):
+            score = self._fit_score(terms[others], matched.take(others), labels[others], threads)
+            if score is None:
+                return None
+            half = replace(self, learnt=score)
+            best = half.best_labels(terms[rows], matched.take(rows), k, threads=threads)
+            parts.append((rows, best))
+        joined = [np.empty((len(even), *part.shape[1:]), part.dtype) for part in parts[0][1]]
+        for rows, best in parts:
+            for target, values in zip(joined, best, strict=True):
+                target[rows] = values
+        columns, scores, counts = joined
+        return columns, scores, counts
+
+    def _fit_score(
+        self, terms: CSR, matched: Matched, labels: CSR, threads: int | None
+    ) -> LearntScore | None:
         pairs = []
         for rows, g, h in self._margins(terms, matched, self.params.clusters_kept, threads):
             pairs.append((g.data, h, _is_label(labels[rows], g)))
             if sum(len(part[1]) for part in pairs) >= PAIRS_AT_ONCE:
                 break  # more than enough for three numbers
         if not pairs or not any(true.any() for _, _, true in pairs):
-            raise DataError("ranking.combine: no held-out document has its labels on its shortlist")
-        self.learnt = LearntScore.fit(*(np.concatenate(part) for part in zip(*pairs, strict=True)))
+            return None
+        return LearntScore.fit(*(np.concatenate(part) for part in zip(*pairs, strict=True)))
 
     def recall(self, matched: Matched, labels: CSR) -> float:
         """Share of the true labels that are in the searched clusters."""

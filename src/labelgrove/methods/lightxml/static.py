@@ -1,0 +1,209 @@
+"""LightXML with static negatives, as its paper compares them (S and BS in its ablation).
+
+1. The encoder learns the groups alone. The best groups that it finds for a document are those of
+   the document's candidates from now on.
+2. Started from that encoder, another one learns the labels alone, among these candidates.
+3. "static" keeps the second encoder, and a new head over the groups is trained on it as it is.
+   "static-two" keeps both: the first finds the groups, the second the labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from labelgrove.core.arrays import CSR
+from labelgrove.core.callbacks import Reporter
+from labelgrove.core.part import Part
+from labelgrove.labels.tree import LabelTree
+from labelgrove.methods.lightxml.net import two_levels
+from labelgrove.methods.neural import make_batches, make_runner
+from labelgrove.methods.preparation import Examples
+from labelgrove.methods.reranking import shortlist_matrix
+from labelgrove.methods.xrtransformer.method import joined_stories
+from labelgrove.methods.xrtransformer.net import LevelBatches
+from labelgrove.nn.batches.packing import PackedBatch
+from labelgrove.nn.batches.padded import Batch, prefetched
+from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.network import MakeHeads, Network, network_from_part, network_part
+from labelgrove.nn.training.devices import choose_device, derived_seed
+from labelgrove.nn.training.loop import LoopParams, train
+from labelgrove.ranking.relevance import targets
+
+PREFIX = "recall/"  # of the first encoder's arrays, where there are two
+
+
+class TwoEncoders(Network):
+    """Gives the heads the states of an encoder for the labels, then of one for the groups."""
+
+    def __init__(self, network: Network, recall: Network) -> None:
+        super().__init__(network.encoder, network.heads, network.layers)
+        for name in ("mean", "scale"):
+            getattr(self, name).copy_(getattr(network, name))
+        self.recall = recall
+
+    def states(self, batch: Batch | PackedBatch) -> list[Tensor]:
+        """One vector per document, encoder and layer."""
+        return super().states(batch) + self.recall.states(batch)
+
+
+def two_encoders(part: Part, network: Network) -> Network:
+    """The network with its second encoder, if the part has one."""
+    if "recall" not in part.config:
+        return network
+    arrays = {n.removeprefix(PREFIX): a for n, a in part.arrays.items() if n.startswith(PREFIX)}
+    recall = network_from_part(
+        Part({"encoder": part.config["recall"]}, arrays), lambda *_: (nn.Identity(), network.layers)
+    )
+    return TwoEncoders(network, recall).eval()
+
+
+def with_recall(labels: Part, recall: Part) -> Part:
+    """A network's part with the encoder of another one, which finds the groups."""
+    arrays = {PREFIX + n: a for n, a in recall.arrays.items() if not n.startswith("heads/")}
+    return Part({**labels.config, "recall": recall.config["encoder"]}, labels.arrays | arrays)
+
+
+def kept_both(recall: Part, labels: Part) -> Part:
+    """The result of "static-two"."""
+    part = with_recall(labels, recall)
+    story = joined_stories([recall.config["story"], labels.config["story"]])
+    return Part({**part.config, "story": story}, part.arrays)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What all three trainings share."""
+
+    examples: Examples
+    heads: MakeHeads
+    training: LoopParams
+    seed: int
+
+
+def train_groups(
+    lesson: Lesson,
+    encoder: Encoder,
+    *,
+    device: str,
+    reporter: Reporter,
+    checkpoints: Path | None = None,
+) -> Part:
+    """Fine-tunes an encoder on the groups alone; gives a network's part."""
+    where, examples = choose_device(device), lesson.examples
+    with torch.random.fork_rng([]):
+        torch.manual_seed(derived_seed(lesson.seed, 0))
+        network = Network(encoder, *lesson.heads(encoder, where))
+    network.heads.start_from(examples.labels)
+    if network.heads.params.standardise:
+        make_runner(network, device, lesson.training.precision).standardise(examples.tokens)
+    story = _learn(lesson, network, _group_loss, None, where, reporter, checkpoints)
+    return network_part(network, story)
+
+
+def train_labels(
+    lesson: Lesson,
+    recall: Part,
+    tree: LabelTree,
+    *,
+    device: str,
+    reporter: Reporter,
+    checkpoints: Path | None = None,
+) -> Part:
+    """Fine-tunes the encoder of ``recall`` on the labels of the groups that it finds."""
+    network, examples = network_from_part(recall, lesson.heads), lesson.examples
+    above = best_groups(network, examples, device, lesson.training.precision)
+    if network.heads.params.truth == "forced":
+        above = above.maximum(targets(examples.labels, two_levels(tree))[0])
+    where = choose_device(device)
+    story = _learn(lesson, network, _label_loss, above, where, reporter, checkpoints)
+    return network_part(network, story)
+
+
+def train_groups_again(
+    lesson: Lesson,
+    recall: Part,
+    labels: Part,
+    *,
+    device: str,
+    reporter: Reporter,
+    checkpoints: Path | None = None,
+) -> Part:
+    """Trains a new head over the groups on the encoder that has learnt the labels."""
+    network = network_from_part(labels, lesson.heads)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(derived_seed(lesson.seed, 1))
+        network.heads.groups.reset_parameters()
+    network.heads.start_from(lesson.examples.labels, groups_only=True)
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(name.startswith("heads.groups."))
+    where = choose_device(device)
+    story = _learn(lesson, network, _frozen_group_loss, None, where, reporter, checkpoints)
+    stories = [recall.config["story"], labels.config["story"], story]
+    return network_part(network, joined_stories(stories))
+
+
+def best_groups(network: Network, examples: Examples, device: str, precision: str) -> CSR:
+    """Documents x groups: the groups that the network finds for the training documents."""
+    groups = network.heads.index.widths[0]
+    most = min(network.heads.params.groups_kept, groups)
+    columns = np.full((len(examples.tokens), most), -1, np.int32)
+
+    def use(batch: Batch | PackedBatch, states: list[Tensor]) -> None:
+        kept, mask = network.heads.best_groups(states)
+        columns[batch.rows] = kept.masked_fill(~mask, -1).cpu().numpy()
+
+    make_runner(network, device, precision).each(examples.tokens, use)
+    return shortlist_matrix(columns, groups)
+
+
+def _learn(
+    lesson: Lesson,
+    network: Network,
+    loss: Callable[[Any, Any], Tensor],
+    above: CSR | None,
+    device: torch.device,
+    reporter: Reporter,
+    checkpoints: Path | None,
+) -> dict[str, Any]:
+    """Trains a network on one part of its loss. Alone it ranks nothing: the last weights stay."""
+    examples, training, seed = lesson.examples, lesson.training, lesson.seed
+    batches = make_batches(examples.tokens, network.encoder, training, device, seed)
+    result = train(
+        network,
+        LevelBatches(batches, examples.labels, above),
+        loss,
+        training,
+        folder=checkpoints,
+        reporter=Reporter(reporter.callbacks),  # the stage counts its seconds
+        device=device,
+        seed=seed,
+        prefetch=prefetched,
+        stage="training",
+    )
+    return result.story()
+
+
+def _group_loss(network: Any, batch: Any) -> Tensor:
+    loss: Tensor = network.heads.group_loss(network.states(batch.batch), batch.labels)
+    return loss
+
+
+def _label_loss(network: Any, batch: Any) -> Tensor:
+    states = network.states(batch.batch)
+    loss: Tensor = network.heads.label_loss(states, batch.labels, batch.above)
+    return loss
+
+
+def _frozen_group_loss(network: Any, batch: Any) -> Tensor:
+    network.encoder.eval()  # what does not learn needs no dropout
+    with torch.no_grad():
+        states = network.states(batch.batch)
+    loss: Tensor = network.heads.group_loss(states, batch.labels)
+    return loss

@@ -1,0 +1,225 @@
+"""Encoders by revision, and pickled weights that become safetensors if the user says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+hub = pytest.importorskip("huggingface_hub")
+
+from labelgrove import Corpus  # noqa: E402
+from labelgrove.errors import ConfigError, LabelgroveWarning, StorageError  # noqa: E402
+from labelgrove.loading import load  # noqa: E402
+from labelgrove.methods import create  # noqa: E402
+from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: E402
+from labelgrove.nn.encoders.files import find_encoder, is_local  # noqa: E402
+from labelgrove.planning.plan import plan_training  # noqa: E402
+from support.tiny_encoders import TEXTS, make_encoder  # noqa: E402
+
+IDS = torch.tensor([[5, 6, 7]])
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def pickled_encoder(folder: Path, *, pieces: int = 1, legacy: bool = False) -> Path:
+    """A tiny XLNet whose weights are pickles, as its authors' repository has them."""
+    make_encoder(folder, "xlnet")
+    weights = {f"transformer.{n}": w for n, w in load_tensors(folder / "model.safetensors").items()}
+    # A language model's output layer shares the memory of its embeddings.
+    weights["lm_loss.weight"] = weights["transformer.word_embedding.weight"]
+    (folder / "model.safetensors").unlink()
+    order = sorted(weights)
+    place: dict[str, str] = {}
+    for number in range(pieces):
+        one = "pytorch_model.bin" if pieces == 1 else f"pytorch_model-{number + 1}-of-{pieces}.bin"
+        part = {name: weights[name] for name in order[number::pieces]}
+        place |= dict.fromkeys(part, one)
+        torch.save(part, folder / one, _use_new_zipfile_serialization=not legacy)
+    if pieces > 1:
+        index = folder / "pytorch_model.bin.index.json"
+        index.write_text(json.dumps({"metadata": {}, "weight_map": place}))
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def load_tensors(file: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    return dict(load_file(file))
+
+
+def cached_repository(
+    cache: Path, repository: str, revision: str, commit: str = COMMIT, **options: Any
+) -> Path:
+    """A repository in the Hub's own cache, as ``snapshot_download`` leaves it."""
+    base = cache / f"models--{repository.replace('/', '--')}"
+    reference = base / "refs" / revision
+    reference.parent.mkdir(parents=True, exist_ok=True)
+    reference.write_text(commit)
+    (base / "snapshots").mkdir(exist_ok=True)
+    return pickled_encoder(base / "snapshots" / commit, **options)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The Hub's cache, without a network; labelgrove's cache is beside it."""
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("LABELGROVE_CACHE", str(tmp_path / "own"))
+    return tmp_path / "hub"
+
+
+def vector_of(name: Path | str, **settings: Any) -> Any:
+    params = EncoderParams(encoder=str(name), max_tokens=16, **settings)
+    with torch.no_grad():
+        return load_encoder(params).eval()(IDS, None)[0]
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_a_folder_with_pickled_weights_is_converted_once_if_the_user_says_so(
+    tmp_path: Path, pieces: int, legacy: bool
+) -> None:
+    expected = vector_of(make_encoder(tmp_path / "same", "xlnet"))
+    folder = pickled_encoder(tmp_path / "a", pieces=pieces, legacy=legacy)
+    before = names(folder)
+    with pytest.raises(ConfigError, match=r"encoder\.convert_weights=true.*NAME@REVISION"):
+        find_encoder(str(folder))
+    assert names(folder) == before
+    with pytest.warns(
+        LabelgroveWarning, match=r"converts pytorch_model.* to .*safetensors"
+    ) as told:
+        assert torch.equal(vector_of(folder, convert_weights=True), expected)
+    assert len(told) == 1
+    assert names(folder) == sorted([*before, "model.safetensors"])
+    assert torch.equal(vector_of(folder), expected)  # no word, and no setting, any more
+
+
+class _Evil:
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open, (str(self.target), "w")
+
+
+@pytest.mark.parametrize("damage", ["code", "cut", "shape", "piece"])
+def test_what_is_not_plain_weights_is_refused_and_leaves_nothing(
+    tmp_path: Path, damage: str
+) -> None:
+    folder = pickled_encoder(tmp_path / "a", pieces=2 if damage == "piece" else 1)
+    file = min(folder.glob("*.bin"))
+    reason = "cannot be read as weights"
+    if damage == "code":
+        with file.open("wb") as target:
+            pickle.dump({"x": _Evil(tmp_path / "ran")}, target, protocol=2)
+        reason = "more than tensors"
+    elif damage == "cut":
+        file.write_bytes(file.read_bytes()[:1000])
+    elif damage == "shape":
+        torch.save({"state_dict": {"x": torch.ones(1)}}, file)
+        reason = "no table of named tensors"
+    else:
+        file.unlink()
+        reason = "its pieces lack"
+    before = names(folder)
+    with pytest.warns(LabelgroveWarning), pytest.raises(ConfigError, match=reason):
+        find_encoder(str(folder), convert_weights=True)
+    assert names(folder) == before
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_torch_that_could_be_tricked_converts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = pickled_encoder(tmp_path / "a")
+    monkeypatch.setattr(torch, "__version__", "2.5.1+cpu")
+    with pytest.warns(LabelgroveWarning), pytest.raises(ConfigError, match=r"torch 2\.6 or newer"):
+        find_encoder(str(folder), convert_weights=True)
+    assert "model.safetensors" not in names(folder)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_an_error_about_it(tmp_path: Path) -> None:
+    folder = pickled_encoder(tmp_path / "a")
+    folder.chmod(0o500)
+    try:
+        with (
+            pytest.warns(LabelgroveWarning),
+            pytest.raises(StorageError, match="cannot be written"),
+        ):
+            find_encoder(str(folder), convert_weights=True)
+    finally:
+        folder.chmod(0o700)
+
+
+def test_a_repository_is_converted_into_our_own_cache(cache: Path, tmp_path: Path) -> None:
+    snapshot = cached_repository(cache, "xlnet-large-cased", "main")
+    before = names(snapshot)
+    with pytest.raises(ConfigError, match=r"convert_weights=true"):
+        find_encoder("xlnet-large-cased")
+    with pytest.warns(LabelgroveWarning, match="this happens once"):
+        folder = find_encoder("xlnet-large-cased", convert_weights=True)
+    assert folder == tmp_path / "own" / "converted" / "xlnet-large-cased" / COMMIT
+    assert names(snapshot) == before
+    assert not list(folder.glob("*.bin*")) and (folder / "tokenizer.json").is_file()
+    assert find_encoder("xlnet-large-cased") == folder
+    assert vector_of("xlnet-large-cased").shape == (1, 16)
+
+
+def test_a_revision_is_named_after_the_hub_id(cache: Path) -> None:
+    """The main branch has a pickle, a pull request has safetensors."""
+    cached_repository(cache, "org/name", "main")
+    better = cached_repository(cache, "org/name", "refs/pr/7", commit="f" * 40)
+    make_encoder(better.with_name("made"), "xlnet", initializer_range=0.7)
+    (better.with_name("made") / "model.safetensors").rename(better / "model.safetensors")
+    name = "org/name@refs/pr/7"
+    assert find_encoder(name) == better
+    assert find_encoder(f"org/name@{'f' * 40}") == better
+    assert is_local(name) and not is_local("org/name") and not is_local("org/name@other")
+    with pytest.raises(ConfigError, match="'org/name@other' was not found"):
+        find_encoder("org/name@other")
+    for wrong in ("org/name@", "@main", "a/b/c@main", "./folder@main", "org/@main"):
+        with pytest.raises(ConfigError):
+            find_encoder(wrong)
+
+
+def test_a_folder_with_an_at_sign_is_a_folder(tmp_path: Path) -> None:
+    folder = make_encoder(tmp_path / "me@work" / "tiny@2", "bert")
+    assert find_encoder(str(folder)) == folder
+
+
+@pytest.mark.parametrize("method", ["lightxml", "auto"])
+def test_a_revision_works_in_plans_models_and_auto(
+    cache: Path, tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("labelgrove.methods.auto.method._has_gpu", lambda device: True)
+    cached_repository(cache, "org/name", "v2")
+    settings: dict[str, Any] = {
+        "encoder": {"encoder": "org/name@v2", "max_tokens": 8, "convert_weights": True},
+        "device": "cpu",
+    }
+    corpus = Corpus.from_lists(TEXTS * 30, [["a"], ["b"], ["a", "b"], ["c"]] * 30)
+    if method == "auto":
+        with pytest.warns(LabelgroveWarning, match="converts"):
+            derived = create(method, settings).settled(corpus).derived_
+        assert derived["encoder.encoder"][0] == "org/name@v2"
+        return
+    settings["training"] = {"max_steps": 2, "batch_size": 8}
+    with pytest.warns(LabelgroveWarning, match="converts"):
+        assert plan_training(create(method, settings), corpus).stages["network"].high > 0
+    del settings["encoder"]["convert_weights"]  # it is done
+    model = create(method, settings).fit(corpus)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.encoder.encoder == "org/name@v2"
+    assert again.predict(TEXTS, k=2).scores.tobytes() == model.predict(TEXTS, k=2).scores.tobytes()
