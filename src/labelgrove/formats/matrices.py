@@ -54,8 +54,8 @@ def read_matrix(path: str | os.PathLike[str], *, n_features: int | None = None) 
             file=file,
         )
     options = ReadOptions(n_features=n_features)
-    header = {"has_header": kind != "svmlight", "pairs": kind == "pairs"}
-    corpus = read_xc(file, options, ReadReport(), **header)
+    header, pairs = kind != "svmlight", kind == "pairs"
+    corpus = read_xc(file, options, ReadReport(), has_header=header, pairs=pairs)
     assert corpus.features is not None
     return corpus.features.sparse
 

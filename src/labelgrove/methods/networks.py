@@ -146,6 +146,7 @@ class NetworkEstimator(NeuralEstimator):
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
         documents = with_texts(self.method, X)
+        assert documents.texts is not None
         encoder = self.network_.encoder
         tokens = tokenize(documents.texts, encoder, encoder.max_tokens, threads=threads)
         return self._ranked(documents, tokens, k, mask=mask, threads=threads)

@@ -123,7 +123,7 @@ class NeuralEstimator(Estimator):
 
     def settled(self, corpus: Corpus) -> Self:
         """A copy with values for settings that are "auto", or the model itself if none are."""
-        derived = self._derived(corpus) | choose_features(self.features, corpus).derived
+        derived = {**self._derived(corpus), **choose_features(self.features, corpus).derived}
         if not derived:
             return self
         plain = copy.copy(self)
@@ -134,7 +134,7 @@ class NeuralEstimator(Estimator):
             setattr(plain, table or key, changed)
         return plain
 
-    def _derived(self, corpus: Corpus) -> dict[str, tuple[Any, str]]:
+    def _derived(self, corpus: Corpus) -> Mapping[str, tuple[Any, str]]:
         """Values for settings of the encoder and its training, with reasons."""
         if corpus.texts is None or not self._reads_texts():
             return {}

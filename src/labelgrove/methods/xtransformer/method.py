@@ -117,8 +117,8 @@ class XTransformer(NeuralEstimator):
         self.story_ = matcher.value.story
         self.vectorizer_ = data.terms.value.reader.tfidf
         self.orderer_ = ClusterRanker(ranker.value, self.ranking)
-        read = without_matrix(corpus) if self.ranking.features == "neural" else corpus
-        self._remember(read, stages.reporter.timings)
+        known = without_matrix(corpus) if self.ranking.features == "neural" else corpus
+        self._remember(known, stages.reporter.timings)
         self.report_ = self._held_out_report(data, training, matcher)
 
     def _held_out_report(
@@ -168,6 +168,7 @@ class XTransformer(NeuralEstimator):
     ) -> tuple[CSR, Matched]:
         """Sparse rows of documents, and what the matcher makes of their texts."""
         documents = with_texts(self.method, X)
+        assert documents.texts is not None
         encoder = self.network_.encoder
         tokens = tokenize(documents.texts, encoder, encoder.max_tokens, threads=threads)
         matched = match(self._runner(self.network_), tokens, most, mask=mask)
