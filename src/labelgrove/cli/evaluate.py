@@ -240,6 +240,9 @@ def report(
     elif not any(isinstance(run, Path) or run.index_ != loaded[0].index_ for run in loaded):
         # Only for runs with the same labels: reading with those of one run loses all others.
         index = loaded[0].index_
+    facts = [run.facts_ for run in loaded if not isinstance(run, Path)]
+    if facts and all(known.from_text and not known.given for known in facts):
+        how = replace(how, features=False)
     corpus = common.read_corpus(
         data, how, labels=labels, index=index, dense=dense, features=features
     )
