@@ -11,7 +11,7 @@ import numpy.typing as npt
 from labelgrove.core.arrays import CsrParts, as_csr, csr_parts, matrix_parts
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus
+from labelgrove.data.corpus import Corpus, check_texts
 from labelgrove.data.documents import Documents
 from labelgrove.data.features import (
     DenseBlock,
@@ -152,9 +152,14 @@ def document_parts(
     ``reader`` is for models that read texts. For a model with one block, a matrix becomes this
     block. Parts of a Corpus that the model was not fitted on are ignored.
     """
-    only_terms = reader is None and width == 0 and dense is None
-    if only_terms and sparse.issparse(X) and X.shape[1:] == (terms,):
-        return matrix_parts(X, name="features")  # a short cut for the usual case
+    alone = width == 0 and dense is None
+    # Short cuts for the usual cases: a matrix, and a list of texts.
+    if reader is None and alone and sparse.issparse(X) and X.shape[1:] == (terms,):
+        return matrix_parts(X, name="features")
+    tfidf = None if reader is None or reader.given else reader.tfidf
+    if tfidf is not None and alone and type(X) is list:
+        check_texts(X)
+        return tfidf.transform_parts(X, threads=threads)
     documents = _documents(X, from_text=reader is not None)
     texts, given = documents.texts, documents.features
     if dense is not None:
@@ -164,11 +169,11 @@ def document_parts(
         return _feature_parts(given, terms, width, dense_norm)
     if width == 0 and dense is not None:
         raise DataError("this model was fitted on texts alone and cannot use dense=")
-    assert texts is not None and reader.tfidf is not None
-    if reader.given:
+    assert texts is not None
+    if tfidf is None:
         rows = csr_parts(reader.rows(documents))
     else:  # the usual case, which must not import SciPy
-        rows = reader.tfidf.transform_parts(texts, threads=threads)
+        rows = tfidf.transform_parts(texts, threads=threads)
     if width == 0:
         return rows
     block = None if given is None else given.dense
