@@ -24,7 +24,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import labelgrove
-from labelgrove import Corpus, LabelIndex, scorer
+from labelgrove import Corpus, Documents, LabelIndex, scorer
 from labelgrove.errors import (
     ConfigError,
     DataError,
@@ -320,6 +320,77 @@ def test_features_instead_of_texts(kind: str) -> None:
         model.predict(sparse.csr_array((1, 9), dtype=np.float32), k=1)
     with pytest.raises(DataError, match="NaN"):
         new(kind).fit(np.full((2, 2), np.nan, np.float32), [["a"], ["b"]])
+
+
+def given_with(texts: list[str]) -> Any:
+    """A matrix that comes with texts: a few of their words, as another program counted them."""
+    words = [*COLOURS, *THINGS]
+    return sparse.csr_array(np.array([[2.0 * (w in t) for w in words] for t in texts], np.float32))
+
+
+@pytest.mark.parametrize("source", ["given", "both"])
+def test_a_matrix_that_comes_with_the_texts(kind: str, source: str, tmp_path: Path) -> None:
+    texts, labels = planted()
+    documents = Documents(texts, given_with(texts))
+    model = comparable(kind, features=source).fit(documents, labels)
+    assert model.facts_.given in (0, len(COLOURS) + len(THINGS))
+    predictions = model.predict(documents, k=4)
+    model.save(tmp_path / "model")
+    loaded = labelgrove.load(tmp_path / "model")
+    assert same(predictions, loaded.predict(documents, k=4))
+    corpus = Corpus.from_lists(texts, labels)
+    corpus = Corpus(corpus.texts, corpus.labels, corpus.index, features=documents.features)
+    assert same(predictions, loaded.predict(corpus, k=4))
+    pattern = sparse.csr_array(predictions.to_csr())
+    scores = loaded.score_labels(documents, pattern)
+    if kind != "ensemble":  # its scores depend on the lists of its members
+        np.testing.assert_allclose(scores.data, pattern.data, atol=1e-5)
+    if not model.facts_.given:  # nothing that predicts reads it
+        assert same(predictions, loaded.predict(texts, k=4))
+        return
+    with pytest.raises(DataError, match=r"matrix.*--features FILE"):
+        loaded.predict(texts, k=1)
+    with pytest.raises(DataError, match="columns"):
+        loaded.predict(Documents(texts, given_with(texts)[:, 1:]), k=1)
+    wrong = given_with(texts).astype(np.float32)
+    wrong.data[0] = np.nan
+    with pytest.raises(DataError, match="NaN"):
+        loaded.predict(Documents(texts, wrong), k=1)
+    with pytest.raises(DataError, match=r"needs a matrix.*features=own"):
+        brief_with(kind, source).fit(texts, labels)
+
+
+def brief_with(kind: str, source: str) -> Any:
+    return shortened(new(kind, features=source))
+
+
+def test_own_features_are_those_without_a_matrix(kind: str) -> None:
+    texts, labels = planted()
+    messages: list[str] = []
+    model = comparable(kind, features="own").fit(
+        Documents(texts, given_with(texts)),
+        labels,
+        callbacks=[lambda e: messages.append(e.values["text"]) if e.kind == "message" else None],
+    )
+    assert same(model.predict(texts, k=5), compared(kind))
+    assert any("is not used" in message for message in messages)
+    assert model.facts_.given == 0
+
+
+def test_auto_takes_the_matrix_and_says_so(kind: str) -> None:
+    texts, labels = planted()
+    documents = Documents(texts, given_with(texts))
+    messages: list[str] = []
+    model = comparable(kind).fit(
+        documents,
+        labels,
+        callbacks=[lambda e: messages.append(e.values["text"]) if e.kind == "message" else None],
+    )
+    given = comparable(kind, features="given").fit(documents, labels)
+    assert same(model.predict(documents, k=5), given.predict(documents, k=5))
+    assert any("given, the matrix of 11 columns" in message for message in messages)
+    if kind not in ("auto", "ensemble"):
+        assert model.features == "auto" and model.trained_config()["features"] == "given"
 
 
 def test_empty_documents_get_k_labels(kind: str) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import labelgrove
 import test_contract as contract
-from labelgrove import Corpus, Ensemble
+from labelgrove import Corpus, Documents, Ensemble
 from labelgrove.core.callbacks import Event
 from labelgrove.disk.run_folder import RunFolder, run_status
 from labelgrove.errors import ConfigError, UnsupportedError
@@ -114,6 +115,12 @@ def dense(method: str, _: Path) -> None:
     quick(method).fit(Corpus.from_lists(TEXTS, LABELS).with_dense(ROWS))
 
 
+def given(method: str, _: Path) -> None:
+    documents = Documents(TEXTS, sparse.csr_array(ROWS))
+    model = quick(method).fit(documents, LABELS)
+    assert model.predict(documents, k=1).counts.tolist() == [1] * len(TEXTS)
+
+
 def argument_of_fit(name: str) -> Callable[[str, Path], None]:
     def probe(method: str, _: Path) -> None:
         if name not in inspect.signature(quick(method).fit).parameters:
@@ -155,6 +162,7 @@ FEATURES: dict[str, Callable[[str, Path], None]] = {
     "`export` without torch": export,
     "`tune`": tune,
     "features in place of texts": features,
+    "a sparse matrix beside texts (`features=`)": given,
     "dense rows beside texts (`dense=`)": dense,
     "a tree of your own (`label_tree=`)": argument_of_fit("label_tree"),
     "weights of documents (`sample_weight=`)": argument_of_fit("sample_weight"),

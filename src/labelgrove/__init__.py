@@ -21,6 +21,7 @@ _HOME = {
     "Corpus": "labelgrove.data.corpus",
     "LabelIndex": "labelgrove.data.corpus",
     "LabelMask": "labelgrove.labels.masks",
+    "Documents": "labelgrove.data.documents",
     "Ensemble": "labelgrove.methods.ensemble.method",
     "Features": "labelgrove.data.features",
     "Linear": "labelgrove.methods.linear.method",
@@ -49,6 +50,7 @@ __all__ = [
     "Corpus",
     "LabelIndex",
     "LabelMask",
+    "Documents",
     "Ensemble",
     "Features",
     "Linear",
@@ -76,6 +78,7 @@ __all__ = [
 if TYPE_CHECKING:
     from labelgrove.calibrating.calibration import calibrate
     from labelgrove.data.corpus import Corpus, LabelIndex
+    from labelgrove.data.documents import Documents
     from labelgrove.data.features import Features
     from labelgrove.exporting.write import export
     from labelgrove.formats import read_corpus, write_corpus

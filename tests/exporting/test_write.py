@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import labelgrove
 from labelgrove.errors import (
@@ -46,6 +47,16 @@ def test_the_graph_gives_the_labels_that_torch_gives(exported: Path) -> None:
     assert out.precision == "fp32"
     # Nodes came with the source files that they were made from, and their paths.
     assert b"site-packages" not in (exported / GRAPH).read_bytes()
+
+
+def test_a_model_that_needs_a_matrix_is_refused(tmp_path: Path) -> None:
+    texts, labels = planted(40)
+    settings = tiny_training() | {"rerank": {"enabled": True}, "features": "given"}
+    settings["training"] = settings["training"] | {"max_steps": 1}
+    documents = labelgrove.Documents(texts, sparse.csr_array(np.eye(40, dtype=np.float32)))
+    model = create("lightxml", settings).fit(documents, labels)
+    with pytest.raises(UnsupportedError, match=r"matrix of 40 columns.*features=own"):
+        labelgrove.export(model, tmp_path / "exported")
 
 
 def test_prediction_needs_neither_torch_nor_transformers(exported: Path) -> None:

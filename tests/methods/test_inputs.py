@@ -18,6 +18,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods.inputs import beside_terms, check_dense_norm, document_parts, features_stage
+from labelgrove.text.term_reader import TermReader
 
 TEXTS = ["red hat", "blue shoe"]
 BOTH = Features(sparse=np.eye(2, 3), dense=np.array([[3.0, 4.0], [0.0, 0.0]]))
@@ -26,7 +27,7 @@ BOTH = Features(sparse=np.eye(2, 3), dense=np.array([[3.0, 4.0], [0.0, 0.0]]))
 def parts(
     X: Any, dense: Any = None, *, terms: int = 0, width: int = 0, norm: str | None = "l2"
 ) -> Any:
-    return document_parts(X, dense, vectorizer=None, terms=terms, width=width, dense_norm=norm)
+    return document_parts(X, dense, reader=None, terms=terms, width=width, dense_norm=norm)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_what_does_not_fit_is_refused(
 
 
 def test_texts_with_a_dense_block(tfidf: Tfidf) -> None:
-    options: dict[str, Any] = {"vectorizer": tfidf, "terms": 4, "dense_norm": "l2"}
+    options: dict[str, Any] = {"reader": TermReader(tfidf), "terms": 4, "dense_norm": "l2"}
     corpus = Corpus.from_lists(TEXTS, [["a"], ["b"]]).with_dense([[0.0, 2.0], [1.0, 0.0]])
     found = document_parts(corpus, None, width=2, **options)
     assert isinstance(found, FeatureParts)

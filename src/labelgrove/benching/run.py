@@ -369,9 +369,11 @@ def latency(model: Model, corpus: Corpus, documents: int) -> dict[str, float]:
     """Milliseconds per document with one thread: median and 99th percentile."""
     import numpy as np
 
+    from labelgrove.data.inputs import documents_of
+
     milliseconds = []
     for number in range(min(documents, len(corpus)) + WARM_UP):
-        row = corpus.take([number % len(corpus)]).inputs
+        row = documents_of(corpus.take([number % len(corpus)])).plain
         start = time.perf_counter()
         model.predict(row, k=5, threads=1)
         milliseconds.append(1000 * (time.perf_counter() - start))

@@ -19,7 +19,7 @@ from labelgrove.calibrating.thresholds import Target, best_threshold, check_targ
 from labelgrove.core.arrays import Float32
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.inputs import check_k, check_known_labels, labelled_corpus
+from labelgrove.data.inputs import check_k, check_known_labels, documents_of, labelled_corpus
 from labelgrove.errors import ConfigError, DataError, warn
 from labelgrove.scores.predictions import Predictions, Predictor, ScoreKind, check_fitted
 
@@ -179,7 +179,7 @@ def calibrate(
     notes = [note for note in [model.facts_.warning(corpus)] if note]
     for note in notes:
         warn(note)
-    inputs = X if isinstance(X, Corpus) else documents.inputs
+    inputs = X if isinstance(X, Corpus) else documents_of(documents).plain
     predictions = model.predict(inputs, k=check_k(k), raw=True, threads=threads)
     judged = judge(predictions, truth, unknown=unknown)
     groups = label_groups(model, by)

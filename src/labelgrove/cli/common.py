@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from labelgrove.data.corpus import Corpus, LabelIndex
-    from labelgrove.formats import ReadOptions
+    from labelgrove.formats import ReadOptions, ReadReport
     from labelgrove.methods.estimator import Estimator
     from labelgrove.model.interface import Model
 
@@ -64,15 +65,18 @@ def read_corpus(
     labels: Path | None = None,
     index: LabelIndex | None = None,
     dense: Path | None = None,
+    features: Path | None = None,
     console: Console | None = None,
+    report: ReadReport | None = None,
 ) -> Corpus:
-    """Reads a corpus and the vectors that belong to it, and prints what it contains."""
+    """Reads a corpus and the features that belong to it, and prints or reports what it contains."""
     from labelgrove.formats import ReadReport, read_corpus
 
-    report = ReadReport()
-    console = console or stderr_console()
+    console = console or stderr_console(quiet=report is not None)
+    report = report or ReadReport()
     with spinner(console, f"reading {path}"):
-        corpus = read_corpus(path, labels=labels, index=index, options=options, report=report)
+        how = options if features is None else replace(options, features=features)
+        corpus = read_corpus(path, labels=labels, index=index, options=how, report=report)
     console.print(f"{path}: {report}")
     if dense is None:
         return corpus
@@ -82,6 +86,20 @@ def read_corpus(
             f"has {len(rows):,} rows, but {path} has {len(corpus):,} documents", file=dense
         )
     return corpus.with_dense(rows)
+
+
+def read_for(
+    model: Model, path: Path, options: ReadOptions, *, features: Path | None = None, **given: Any
+) -> Corpus:
+    """Reads a corpus for a model: with the matrix that came with the texts, if the model reads it.
+
+    The number of columns of an svmlight file, which has no header, is that of the model.
+    """
+    facts = model.facts_
+    wide = options.n_features or facts.given or None
+    reads = bool(options.features) and (not facts.from_text or facts.given > 0)
+    how = replace(options, features=reads, n_features=wide)
+    return read_corpus(path, how, features=features, **given)
 
 
 def read_dense(path: Path) -> Any:
@@ -148,6 +166,15 @@ def check_dense(model: Estimator, dense: Path | None) -> None:
         )
 
 
+def check_features(model: Model, features: Path | None) -> None:
+    """Raises an error for a matrix that the model would not read."""
+    if features is not None and model.facts_.from_text and not model.facts_.given:
+        raise UnsupportedError(
+            "--features: this model reads texts alone; leave the flag out, or train it with "
+            "features=given or both"
+        )
+
+
 def use_device(model: Model, device: str) -> None:
     """Makes a model compute on the device; methods without a network ignore it."""
     check_device(device)
@@ -155,14 +182,17 @@ def use_device(model: Model, device: str) -> None:
         model.use_device(device)
 
 
-def load_model(path: Path, device: str, dense: Path | None = None) -> Any:
-    """Loads a model onto the device, and checks that it can read vectors if there are any."""
+def load_model(
+    path: Path, device: str, dense: Path | None = None, features: Path | None = None
+) -> Any:
+    """Loads a model onto the device, and checks that it can read features if there are any."""
     from labelgrove.loading import load
 
     check_device(device)
     model = load(path)
     use_device(model, device)
     check_dense(model, dense)
+    check_features(model, features)
     return model
 
 

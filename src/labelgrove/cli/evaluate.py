@@ -36,6 +36,7 @@ def evaluate(
     ] = None,
     intervals: Annotated[int, Option(min=0, help="Bootstrap samples for 95 % intervals.")] = 0,
     labels: options.Labels = None,
+    features: options.Given = None,
     dense: options.Dense = None,
     machine: options.Machine,
     reading: options.Reading,
@@ -62,15 +63,20 @@ def evaluate(
         "filter_pairs": None if filter_file is None else read_filter_pairs(filter_file),
     }
     if model.is_dir():
-        loaded = common.load_model(model, machine.device, dense)
-        corpus = common.read_corpus(test, how, labels=labels, index=loaded.index_, dense=dense)
+        loaded = common.load_model(model, machine.device, dense, features)
+        corpus = common.read_for(
+            loaded, test, how, labels=labels, index=loaded.index_, dense=dense, features=features
+        )
         measured = evaluate_model(loaded, corpus, threads=machine.threads, **settings)
-    elif dense is None:
+    elif dense is None and features is None:
         index, facts = frequencies.read(how, labels)
+        how = replace(how, features=False)
         corpus = common.read_corpus(test, how, labels=labels, index=index)
         measured = _evaluate_file(model, corpus, facts, settings)
     else:
-        raise ConfigError("--dense works only with a model, not with a predictions file")
+        raise ConfigError(
+            "--dense and --features work only with a model, not with a predictions file"
+        )
     if as_json:
         common.print_json(measured.to_json())
         return
@@ -199,6 +205,7 @@ def report(
         int, Option(min=0, help="Bootstrap samples. 0 draws no intervals.")
     ] = 1000,
     labels: options.Labels = None,
+    features: options.Given = None,
     dense: options.Dense = None,
     force: options.Force = False,
     machine: options.Machine,
@@ -233,7 +240,12 @@ def report(
     elif not any(isinstance(run, Path) or run.index_ != loaded[0].index_ for run in loaded):
         # Only for runs with the same labels: reading with those of one run loses all others.
         index = loaded[0].index_
-    corpus = common.read_corpus(data, how, labels=labels, index=index, dense=dense)
+    facts = [run.facts_ for run in loaded if not isinstance(run, Path)]
+    if facts and all(known.from_text and not known.given for known in facts):
+        how = replace(how, features=False)
+    corpus = common.read_corpus(
+        data, how, labels=labels, index=index, dense=dense, features=features
+    )
     console = common.stderr_console()
     with common.spinner(console, "predicting and measuring"):
         runs = []
@@ -279,6 +291,7 @@ def calibrate(
         bool, Option("--per-label", help="Give labels with enough documents their own thresholds.")
     ] = False,
     out: Annotated[Path | None, Option(help="New model folder to write. Default: MODEL.")] = None,
+    features: options.Given = None,
     dense: options.Dense = None,
     machine: options.Machine,
     reading: options.Reading,
@@ -295,8 +308,9 @@ def calibrate(
 
     if out is not None and out.exists():
         raise ConfigError(f"{out} already exists; choose another --out")
-    loaded = common.load_model(model, machine.device, dense)
-    corpus = common.read_corpus(data, reading.options("dev"), index=loaded.index_, dense=dense)
+    loaded = common.load_model(model, machine.device, dense, features)
+    how, index = reading.options("dev"), loaded.index_
+    corpus = common.read_for(loaded, data, how, index=index, dense=dense, features=features)
     curve: Any = {"kind": kind, "by": by, "target": "f1" if precision is None else precision}
     calibration = learn(
         loaded, corpus, k=k, per_label=per_label, threads=machine.threads or 0, **curve

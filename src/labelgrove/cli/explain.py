@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -35,6 +36,7 @@ def explain(
         int | None,
         Option("--gradient-steps", min=1, help="Neural methods: more are slower and more exact."),
     ] = None,
+    features: options.Given = None,
     dense: options.Dense = None,
     device: options.Device = "auto",
     as_json: options.Json = False,
@@ -48,10 +50,13 @@ def explain(
 
     Example: labelgrove explain model --text "red running shoes" --k 2 --train train.jsonl
     """
+    from labelgrove.data.documents import Documents
+    from labelgrove.data.features import as_features
     from labelgrove.explaining.explain import explain, explain_best
+    from labelgrove.formats.matrices import read_matrix
     from labelgrove.model.explanation import GRADIENT_STEPS
 
-    loaded = common.load_model(model, device)
+    loaded = common.load_model(model, device, features=features)
     document = sys.stdin.read().strip() if text is None else text
     if not document:
         raise DataError("there is no text to explain; give --text, or a text on standard input")
@@ -61,11 +66,16 @@ def explain(
         if (rows := len(given["dense"])) != 1:
             raise DataError(f"has {rows:,} rows, but there is only one text", file=dense)
     if train is not None:
-        given["corpus"] = common.read_corpus(train, reading.options(), index=loaded.index_)
+        how = replace(reading.options(), features=False)  # its texts are shown
+        given["corpus"] = common.read_corpus(train, how, index=loaded.index_)
+    read: Any = document
+    if features is not None:
+        matrix = read_matrix(features, n_features=loaded.facts_.given)
+        read = Documents([document], as_features(matrix))
     if label:
-        explanations = [explain(loaded, document, name, **given) for name in label]
+        explanations = [explain(loaded, read, name, **given) for name in label]
     else:
-        explanations = explain_best(loaded, document, k, **given)
+        explanations = explain_best(loaded, read, k, **given)
     if as_json:
         plain = [explanation.to_dict() for explanation in explanations]
         common.print_json({"text": document, "explanations": plain})

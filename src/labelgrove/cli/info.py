@@ -74,6 +74,8 @@ def _facts(stored: StoredModel) -> dict[str, Any]:
         "created": stored.manifest.get("created"),
         "versions": stored.manifest.get("versions"),
     }
+    if given := stored.parts["training"].config.get("given", 0):
+        facts["given_columns"] = given  # of the matrix that predictions need
     if "runtime" in stored.metadata:
         facts |= {name: stored.metadata[name] for name in ("runtime", "precision")}
     if tried := stored.metadata.get("tried"):

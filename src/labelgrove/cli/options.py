@@ -35,6 +35,13 @@ TrainCorpus = Annotated[Path, Argument(metavar="TRAIN", help="Training corpus in
 Labels = Annotated[
     Path | None, Option(help="Label table (id, name, text). Default: labels.tsv beside the corpus.")
 ]
+Given = Annotated[
+    Path | None,
+    Option(
+        "--features",
+        help="Sparse matrix with a row per document (.npz, or a repository or svmlight file).",
+    ),
+]
 Dense = Annotated[Path | None, Option(help="NumPy file (.npy) with one vector per document.")]
 Set = Annotated[list[str] | None, Option("--set", help="One setting, KEY=VALUE. Repeatable.")]
 Neighbours = Annotated[
@@ -76,14 +83,15 @@ class Frequencies:
 
         if self.train_corpus is None:
             return None, None
-        corpus = common.read_corpus(self.train_corpus, replace(how, part="train"), labels=labels)
+        how = replace(how, part="train", features=False)
+        corpus = common.read_corpus(self.train_corpus, how, labels=labels)
         return corpus.index, TrainingFacts.of(corpus)
 
 
 READ_OPTIONS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("encoding", "part", "delimiter", "label_separator", "weights_field"), str),
     "column_names": lambda value: value.split(","),
-    "quoted": lambda value: value == "true",
+    **dict.fromkeys(("quoted", "features"), lambda value: value == "true"),
     "n_features": int,
 }
 
@@ -107,7 +115,7 @@ class Reading:
         list[str] | None,
         Option(
             help="Another reading option: encoding=latin-1, label_separator=;, delimiter=;, "
-            "quoted=true, column_names=text,labels, part=test. Repeatable."
+            "quoted=true, column_names=text,labels, part=test, features=false. Repeatable."
         ),
     ] = None
 
@@ -121,8 +129,8 @@ class Reading:
             key, _, value = setting.partition("=")
             if key not in READ_OPTIONS:
                 raise ConfigError(f"--read {unknown_key(key, list(READ_OPTIONS))}")
-            if key == "quoted" and value not in ("true", "false"):
-                raise ConfigError(f"--read quoted: must be true or false, got {value!r}")
+            if key in ("quoted", "features") and value not in ("true", "false"):
+                raise ConfigError(f"--read {key}: must be true or false, got {value!r}")
             if key == "n_features" and not value.isdecimal():
                 raise ConfigError(f"--read n_features: must be a whole number, got {value!r}")
             values[key] = READ_OPTIONS[key](value)
@@ -172,9 +180,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Documents:
-    """What belongs to a training corpus: held-out documents, vectors and label names."""
+    """What belongs to a training corpus: held-out documents, features and label names."""
 
     dev: Annotated[Path | None, Option(help="Held-out corpus to measure on.")] = None
+    features: Given = None
+    dev_features: Annotated[Path | None, Option(help="The matrix of the documents in --dev.")] = (
+        None
+    )
     dense: Dense = None
     dev_dense: Annotated[Path | None, Option(help="The vectors of the documents in --dev.")] = None
     labels: Labels = None
@@ -185,12 +197,26 @@ class Documents:
             raise ConfigError("--dev-dense is missing: the documents of --dev need vectors too")
         if self.dev_dense is not None and (self.dev is None or self.dense is None):
             raise ConfigError("--dev-dense needs --dev and --dense")
+        if self.dev is not None and self.features is not None and self.dev_features is None:
+            raise ConfigError("--dev-features is missing: the documents of --dev need a matrix too")
+        if self.dev_features is not None and self.dev is None:
+            raise ConfigError("--dev-features needs --dev")
+        if self.labels is not None and self.labels.suffix == ".npz":
+            raise ConfigError(
+                f"--labels {self.labels}: is a matrix, and --labels takes a table of label names; "
+                "give the folder of X.trn.npz and Y.trn.npz: labelgrove train FOLDER"
+            )
 
     def read(self, path: Path, reading: Reading, console: Console) -> tuple[Corpus, Corpus | None]:
         """The training corpus and the held-out corpus."""
         how = reading.options()
         corpus = common.read_corpus(
-            path, how, labels=self.labels, dense=self.dense, console=console
+            path,
+            how,
+            labels=self.labels,
+            dense=self.dense,
+            features=self.features,
+            console=console,
         )
         if corpus.labels.nnz == 0:
             raise DataError(
@@ -200,8 +226,15 @@ class Documents:
             )
         if self.dev is None:
             return corpus, None
+        if how.n_features is None and corpus.features is not None:
+            how = replace(how, n_features=corpus.features.terms or None)
         return corpus, common.read_corpus(
-            self.dev, how, index=corpus.index, dense=self.dev_dense, console=console
+            self.dev,
+            how,
+            index=corpus.index,
+            dense=self.dev_dense,
+            features=self.dev_features,
+            console=console,
         )
 
 

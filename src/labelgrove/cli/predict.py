@@ -53,6 +53,7 @@ def predict(
         float, Option(min=0, max=1, help="Move labels down that are like better ones.")
     ] = 0.0,
     batch: Annotated[int, Option(min=1, help="Documents at once. 1: line by line.")] = 2048,
+    features: options.Given = None,
     dense: options.Dense = None,
     machine: options.Machine,
     reading: Annotated[options.Reading, options.Without("labels_field")],
@@ -66,13 +67,13 @@ def predict(
     Example: echo '{"text": "red running shoes"}' | labelgrove predict model - --k 3 --deny sale
     """
     from labelgrove.core.callbacks import Reporter, RichProgress
-    from labelgrove.formats import ReadReport, iter_documents, read_corpus
+    from labelgrove.formats import ReadReport, iter_documents
     from labelgrove.formats.files import replacing
     from labelgrove.labels.masks import LabelMask
     from labelgrove.scores.files import prediction_lines
 
     atexit.register(_leave_the_rest)
-    loaded = common.load_model(common.local_model(model), machine.device, dense)
+    loaded = common.load_model(common.local_model(model), machine.device, dense, features)
     if groups is not None:
         from labelgrove.labels.given_trees import read_label_groups
 
@@ -93,10 +94,12 @@ def predict(
         k = k if score_labels is None else len(mask)
     report = ReadReport()
     how = reading.options("test")
-    if loaded.facts_.from_text:
+    if loaded.facts_.from_text and not loaded.facts_.given:
         inputs = _text_batches(iter_documents(documents, options=how, report=report), batch)
     else:
-        inputs = _feature_batches(read_corpus(documents, options=how, report=report), batch)
+        source = Path(documents)
+        corpus = common.read_for(loaded, source, how, features=features, report=report)
+        inputs = _corpus_batches(corpus, batch)
     target = nullcontext(sys.stdout.buffer) if out == "-" else replacing(out)
     # A progress bar and answers on one terminal would mix.
     callbacks = [] if out == "-" and sys.stdout.isatty() else [RichProgress()]
@@ -113,7 +116,7 @@ def predict(
         warn(f"--threshold {threshold}: no label of any document reaches it")
     if k > len(loaded.index_):
         warn(f"--k {k}: the model has {len(loaded.index_):,} labels, and no document gets more")
-    if out != "-" or report.bad_lines:
+    if out != "-" or report.bad_lines or report.notes:
         common.stderr_console().print(f"{report}" if out == "-" else f"{report} -> {out}")
 
 
@@ -137,12 +140,18 @@ def _text_batches(documents: Iterator[Document], size: int) -> Iterator[Batch]:
         yield [document.text for document in chunk], [document.id for document in chunk]
 
 
-def _feature_batches(corpus: Corpus, size: int) -> Iterator[Batch]:
-    """For models that were trained on features instead of texts."""
+def _corpus_batches(corpus: Corpus, size: int) -> Iterator[Batch]:
+    """For models that were trained on features, with or without texts."""
+    from labelgrove.data.inputs import documents_of
+
     if corpus.features is None:
-        raise DataError("this model was trained on features, but the input has only texts")
+        raise DataError(
+            "this model was trained on features, but the input has only texts; give a folder that "
+            "has them, or --features FILE"
+        )
+    everything = documents_of(corpus)
     for start in range(0, len(corpus), size):
-        rows = corpus.features.take(slice(start, start + size))
+        rows = everything.take(slice(start, start + size))
         ids = [None] * len(rows) if corpus.ids is None else corpus.ids[start : start + size]
         yield rows, ids
 

@@ -154,6 +154,11 @@ def train(
             model.dev_metrics_ = measured.evaluation.values
         model.save(out, overwrite=force)
     facts = _summary(model, out, plan, measured, dev=documents.dev)
+    if data.texts is not None and model.facts_.given:
+        console.print(
+            f"predictions need the matrix of {model.facts_.given:,} columns that came with the "
+            "texts; a model trained with --set features=own reads texts alone"
+        )
     if as_json:
         common.print_json(facts)
     else:
@@ -240,6 +245,7 @@ def _summary(
         "method": model.method,
         "documents": model.facts_.documents,
         "labels": len(model.index_),
+        "given_columns": model.facts_.given,
         "train_seconds": round(sum(t.wall for t in timings.values()), 3),
         "train_cpu_seconds": round(sum(t.cpu for t in timings.values()), 3),
         "stages": {name: round(t.wall, 3) for name, t in timings.items()},
@@ -275,13 +281,15 @@ def _held_out(model: Estimator) -> dict[str, dict[str, float]]:
 def _next_commands(model: Estimator, out: Path, dev: Path | None) -> list[str]:
     """Commands to copy and run; without --dev, the name TEST.jsonl must be replaced."""
     name, folder = common.command_name(), shlex.quote(str(out))
-    documents = "TEST.jsonl" if dev is None else shlex.quote(str(dev))
+    facts = model.facts_
+    documents = "TEST" if facts.given else "TEST.jsonl"  # with features, such as a folder
+    documents = documents if dev is None else shlex.quote(str(dev))
     commands = [f"{name} evaluate {folder} {documents}"]
-    if model.facts_.from_text and not model.facts_.width:
-        commands.append(f"echo 'your text' | {name} predict {folder} - --k 5")
-    else:
+    if not facts.from_text or facts.width or facts.given:
         commands.append(f"{name} predict {folder} {documents} --k 5 --out predictions.jsonl")
-    return [*commands, f"{name} serve {folder}"]
+    else:
+        commands.append(f"echo 'your text' | {name} predict {folder} - --k 5")
+    return commands if facts.given else [*commands, f"{name} serve {folder}"]
 
 
 def _print_summary(

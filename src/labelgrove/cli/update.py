@@ -32,6 +32,8 @@ def update(
     ] = None,
     only_new: Annotated[bool, Option("--only-new", help="Train only new labels.")] = False,
     settings: options.Set = None,
+    features: options.Given = None,
+    corpus_features: Annotated[Path | None, Option(help="The matrix of --corpus.")] = None,
     dense: options.Dense = None,
     corpus_dense: Annotated[Path | None, Option(help="The vectors of --corpus.")] = None,
     force: options.Force = False,
@@ -59,15 +61,17 @@ def update(
     common.check_model_folder(out, force=force)
     tables = merge_settings({"retrain": "new"} if only_new else {}, settings or [])
     params = GrowthParams.from_dict(tables, "growth")
-    loaded = common.load_model(model, machine.device)
+    loaded = common.load_model(model, machine.device, features=features or corpus_features)
     if machine.threads is not None:
         loaded.n_jobs = machine.threads
     growth: Growth | None = None
     documents = old = None
     if data is not None:
-        documents = common.read_corpus(data, reading.options(), labels=labels, dense=dense)
+        documents = common.read_for(
+            loaded, data, reading.options(), labels=labels, dense=dense, features=features
+        )
     if corpus is not None:
-        old = _read_old(corpus, corpus_dense, reading)
+        old = _read_old(loaded, corpus, corpus_dense, corpus_features, reading)
     wall, cpu = time.perf_counter(), time.process_time()
     with RichProgress() as progress:
         arguments: dict[str, Any] = {"params": params, "callbacks": [progress]}
@@ -92,10 +96,16 @@ def update(
     console.print(f"model: {out}")
 
 
-def _read_old(corpus: Path, dense: Path | None, reading: options.Reading) -> Corpus:
+def _read_old(
+    model: Estimator,
+    corpus: Path,
+    dense: Path | None,
+    features: Path | None,
+    reading: options.Reading,
+) -> Corpus:
     """Reads --corpus with the same flags as --data."""
     try:
-        return common.read_corpus(corpus, reading.options(), dense=dense)
+        return common.read_for(model, corpus, reading.options(), dense=dense, features=features)
     except DataError as error:
         if reading == options.Reading():
             raise

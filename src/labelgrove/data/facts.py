@@ -23,6 +23,7 @@ class TrainingFacts:
     width: int = 0  # columns of the dense block
     grown: int = 0  # labels, the last ones, that came after training
     fingerprints: Fingerprints | None = None  # None in models of the first release
+    given: int = 0  # columns of the sparse matrix that came with the documents, if it is read
 
     @classmethod
     def of(cls, corpus: Corpus) -> TrainingFacts:
@@ -34,6 +35,7 @@ class TrainingFacts:
             corpus.texts is not None,
             corpus.width,
             fingerprints=Fingerprints.of(corpus),
+            given=0 if corpus.features is None else corpus.features.terms,
         )
 
     def warning(self, corpus: Corpus) -> str | None:
@@ -47,6 +49,7 @@ class TrainingFacts:
             "from_text": self.from_text,
             "width": self.width,
             "grown": self.grown,
+            "given": self.given,
         }
         arrays: dict[str, npt.NDArray[Any]] = {"frequencies": self.frequencies}
         if self.fingerprints is not None:
@@ -68,4 +71,5 @@ class TrainingFacts:
             config.get("width", 0),
             config.get("grown", 0),
             fingerprints,
+            config.get("given", 0),
         )

@@ -12,6 +12,7 @@ from labelgrove.core.late import sparse
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, check_texts
+from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features, as_features
 from labelgrove.data.frames import indicator, is_frame, without_frame
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
@@ -24,11 +25,11 @@ def training_corpus(
 ) -> Corpus:
     """What ``fit`` was given as one checked Corpus.
 
-    ``X`` is a Corpus (then ``y`` is None), texts, or features (Features, a sparse matrix, a dense
-    array); ``y`` is one list of labels per document or a documents x labels matrix, its columns
-    named by ``index`` (a LabelIndex or the names) or numbered. Texts and label lists may be columns
-    or one-column frames of pandas, polars or Arrow; a frame of numbers is a matrix with named
-    columns. ``dense`` is a block of features besides.
+    ``X`` is a Corpus (then ``y`` is None), texts, features (Features, a sparse matrix, a dense
+    array), or both as Documents; ``y`` is one list of labels per document or a documents x labels
+    matrix, its columns named by ``index`` (a LabelIndex or the names) or numbered. Texts and label
+    lists may be columns or one-column frames of pandas, polars or Arrow; a frame of numbers is a
+    matrix with named columns. ``dense`` is a block of features besides.
 
     >>> training_corpus(["x"], [["a"]]).label_lists()
     [['a']]
@@ -52,13 +53,11 @@ def labelled_corpus(
             raise DataError("got a Corpus and labels besides; a Corpus carries its own labels")
         corpus = X
     else:
-        inputs = checked_inputs(X)
-        features = inputs if isinstance(inputs, Features) else None
-        texts = None if features is not None else inputs
+        given = documents_of(X)
         matrix, index, unknown = _label_matrix(y, index)
-        if matrix.shape[0] != len(inputs):
-            raise DataError(f"{len(inputs)} documents but labels for {matrix.shape[0]}")
-        corpus = Corpus(texts, matrix, index, features=features, unknown=unknown)
+        if matrix.shape[0] != len(given):
+            raise DataError(f"{len(given)} documents but labels for {matrix.shape[0]}")
+        corpus = Corpus(given.texts, matrix, index, features=given.features, unknown=unknown)
     return corpus if dense is None else corpus.with_dense(dense)
 
 
@@ -130,7 +129,7 @@ def _label_matrix(y: Any, index: LabelIndex | Sequence[str] | None) -> tuple[CSR
 
 def checked_inputs(X: Any) -> Any:
     """Documents for fit or predict: Features, or a sequence of strings."""
-    if isinstance(X, Corpus):
+    if isinstance(X, (Corpus, Documents)):
         return X.inputs
     matrix = sparse.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2)
     if matrix or isinstance(X, Features):
@@ -151,12 +150,25 @@ def checked_inputs(X: Any) -> Any:
     return X
 
 
+def documents_of(X: Any) -> Documents:
+    """Documents for fit or predict, with both their texts and their features."""
+    if isinstance(X, (Corpus, Documents)):
+        return Documents(X.texts, X.features)
+    inputs = checked_inputs(X)
+    return Documents(features=inputs) if isinstance(inputs, Features) else Documents(inputs)
+
+
+def with_texts(method: str, X: Any) -> Documents:
+    """The documents for a method that reads their texts, and perhaps features that came along."""
+    documents = documents_of(X)
+    if documents.texts is None:
+        raise DataError(f"{method} reads text and cannot predict from features")
+    return documents
+
+
 def texts_only(method: str, X: Any) -> Any:
     """The documents for a method that reads their texts and nothing else."""
-    texts = checked_inputs(X)
-    if isinstance(texts, Features):
-        raise DataError(f"{method} reads text and cannot predict from features")
-    return texts
+    return with_texts(method, X).texts
 
 
 def check_k(k: int) -> int:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.inputs import check_k
+from labelgrove.data.documents import Documents
+from labelgrove.data.inputs import check_k, documents_of
 from labelgrove.errors import DataError, UnsupportedError
 from labelgrove.explaining.neighbours import nearest_documents
 from labelgrove.explaining.rankers import most_frequent
@@ -50,12 +51,12 @@ def explain(
 ) -> Explanation:
     """Why ``model`` gives ``text`` its score for ``label`` (an id or a name).
 
-    It lists the ``top`` words (None: all) and sums up the others. ``text`` is a string, or one row
-    of features for a model that was fitted on features; ``dense`` is the row of numbers that a
-    model with a dense block needs as well. For networks, integrated gradients with this many
-    ``gradient_steps`` measure what words contribute (1: gradient times input). With a ``corpus``,
-    it names the ``neighbours`` documents of the label that are most similar to the text; models do
-    not keep their training documents.
+    It lists the ``top`` words (None: all) and sums up the others. ``text`` is a string, one row of
+    features for a model that was fitted on features, or both as Documents; ``dense`` is the row of
+    numbers that a model with a dense block needs as well. For networks, integrated gradients with
+    this many ``gradient_steps`` measure what words contribute (1: gradient times input). With a
+    ``corpus``, it names the ``neighbours`` documents of the label that are most similar to the
+    text; models do not keep their training documents.
     """
     check_fitted(model)
     if top is not None:
@@ -71,10 +72,11 @@ def explain(
         explanation = _explain_one(model, text, column, top, dense, gradient_steps)
     if corpus is None:
         return explanation
-    if not isinstance(text, str):
+    words = documents_of(_one_document(text)).texts
+    if words is None:
         raise DataError("nearest documents can only be found for a text, not for features")
     similar = nearest_documents(
-        text, corpus, explanation.id, vectorizer=model.vectorizer_, count=neighbours
+        words[0], corpus, explanation.id, vectorizer=model.vectorizer_, count=neighbours
     )
     return replace(explanation, neighbours=similar)
 
@@ -98,7 +100,8 @@ def _explain_one(
     score = sum(path.weight * path.score for path in paths)
     reasons = added_up(paths)
     steps = [step for path in paths for step in path.steps]
-    silent = isinstance(text, str) and not reasons and not any(step.vector for step in steps)
+    words = isinstance(text, (str, Documents))
+    silent = words and not reasons and not any(step.vector for step in steps)
     short = [replace(path, steps=tuple(shortened(s, top) for s in path.steps)) for path in paths]
     return Explanation(
         id=model.index_.ids[column],

@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from labelgrove.data.features import Features
-from labelgrove.errors import DataError
 from labelgrove.explaining.attribution import Attribution, attribute, word_reasons
 from labelgrove.explaining.rankers import (
     dense_weights,
@@ -28,7 +27,7 @@ from labelgrove.explaining.rankers import (
     tree_paths,
     weighted,
 )
-from labelgrove.explaining.spans import terms_by_column
+from labelgrove.explaining.spans import named_terms
 from labelgrove.labels.tree import LabelTree
 from labelgrove.model.explanation import Path, Paths, Question, Reason, Step
 from labelgrove.nn.batches.padded import Batch
@@ -38,7 +37,7 @@ from labelgrove.nn.heads.layers import NodeLogit
 from labelgrove.nn.network import Network
 from labelgrove.ranking.beam import OWN_MARGIN, SearchParams
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.text.tfidf import Tfidf
+from labelgrove.text.term_reader import TermReader
 
 Rows = npt.NDArray[np.float64]
 
@@ -50,7 +49,7 @@ def network_paths(
     device: torch.device,
     tree: LabelTree | None,
     ranker: Ranker | None = None,
-    vectorizer: Tfidf | None = None,
+    terms: TermReader | None = None,
     share: float = 0.0,
     unit: bool = False,
 ) -> Paths:
@@ -68,10 +67,10 @@ def network_paths(
     steps = weighted(steps, "sigmoid")
     paths = [Path("network", 1.0 - share, product(steps), tuple(steps))]
     if ranker is not None:
-        assert vectorizer is not None
-        features = Features(sparse=vectorizer.transform([reading.text]), dense=vector)
+        assert terms is not None
+        features = Features(sparse=terms.rows(question.documents), dense=vector)
         features = features.normalised() if unit else features
-        step = label_step(reading, ranker, vectorizer, features, attribution.shares[-1])
+        step = label_step(reading, ranker, terms, features, attribution.shares[-1])
         step = replace(step, probability=probability(step.margin, "sigmoid"))
         paths.append(Path("reranker", share, product([step]), (step,)))
     return Paths(paths, "product")
@@ -83,17 +82,14 @@ def vector_paths(
     question: Question,
     *,
     search: SearchParams,
-    vectorizer: Tfidf | None,
+    terms: TermReader,
     reading: Reading | None,
 ) -> Paths:
     """Paths down the trees of rankers that read text vectors, traced back to words.
 
     Without a ``reading``, as for word vectors, there are no tokens to trace back to.
     """
-    text = text_of(question)
-    terms = None
-    if vectorizer is not None and rankers[0].features:
-        terms = terms_by_column(text, vectorizer)
+    names = named_terms(question.text, terms) if rankers[0].features else None
 
     def traced(steps: list[list[Step]]) -> list[list[Step]]:
         if reading is None:
@@ -109,15 +105,7 @@ def vector_paths(
         return [weighted(own, kind) for own in steps]
 
     parts = features.parts()
-    return tree_paths(rankers, parts, question, search=search, terms=terms, revise=traced)
-
-
-def text_of(question: Question) -> str:
-    """The text of the question; networks read nothing else."""
-    if not isinstance(question.document, str):
-        kind = type(question.document).__name__
-        raise DataError(f"this method reads text: explain one string, got {kind}")
-    return question.document
+    return tree_paths(rankers, parts, question, search=search, terms=names, revise=traced)
 
 
 @dataclass(frozen=True)
@@ -134,7 +122,7 @@ class Reading:
 
     @property
     def text(self) -> str:
-        return text_of(self.question)
+        return self.question.text
 
     def words(self, shares: Rows) -> tuple[tuple[Reason, ...], float]:
         """The contributions of words, and of special tokens."""
@@ -230,7 +218,7 @@ def network_step(
 
 
 def label_step(
-    reading: Reading, ranker: Ranker, vectorizer: Tfidf, features: Features, shares: Rows
+    reading: Reading, ranker: Ranker, terms: TermReader, features: Features, shares: Rows
 ) -> Step:
     """The label's own margin by a ranker that has no other nodes, from terms and the vector."""
     step = ranker_steps(
@@ -238,7 +226,7 @@ def label_step(
         features.parts(),
         reading.question.column,
         params=OWN_MARGIN,
-        terms=terms_by_column(reading.text, vectorizer),
+        terms=named_terms(reading.text, terms),
         examples=lambda columns: (),
     )[-1]
     return _traced(reading, step, shares)

@@ -169,7 +169,7 @@ def tree_paths(
 
 
 def _reason(feature: int, value: float, contribution: float, terms: Terms | None) -> Reason:
-    if terms is None:
+    if terms is None or feature not in terms:  # a column of a given matrix
         return Reason(f"feature {feature}", contribution, value, "feature")
-    text, spans = terms.get(feature, (f"feature {feature}", ()))
+    text, spans = terms[feature]
     return Reason(text, contribution, value, "term", spans)

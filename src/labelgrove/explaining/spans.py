@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from labelgrove.core.nfc import nfc, nfc_places
 from labelgrove.model.explanation import Span
 from labelgrove.text.feeding import TextAnalyzer, find_analyzer
+from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.unicode_tables import strip_marks
 
@@ -49,6 +50,11 @@ def terms_by_column(text: str, vectorizer: Tfidf) -> dict[int, tuple[str, tuple[
         elif column >= 0:
             known[column] = term, spans
     return known
+
+
+def named_terms(text: str, reader: TermReader) -> dict[int, tuple[str, tuple[Span, ...]]] | None:
+    """The terms of a text by their columns; None where columns are those of a matrix alone."""
+    return None if reader.tfidf is None else terms_by_column(text, reader.tfidf)
 
 
 def _columns(terms: list[str], vectorizer: Tfidf) -> list[int]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
+from labelgrove.data.documents import Documents
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.errors import ModelFormatError
 from labelgrove.exporting.heads import Heads, heads_from_part
@@ -47,7 +48,7 @@ class NetworkEngine:
             columns, scores, _ = runner.read(tokens, k, mask=mask)
         else:
             columns, scores = self.reranker.best_labels(
-                runner, texts, tokens, k, mask=mask, threads=threads
+                runner, Documents(texts), tokens, k, mask=mask, threads=threads
             )
         counts = (columns >= 0).sum(axis=1).astype(np.int32)
         return Predictions(columns, scores, counts, self.index, "product")

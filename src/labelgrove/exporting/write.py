@@ -53,6 +53,11 @@ def export(
         raise ConfigError(f"export: needs a model or a model folder, got {type(model).__name__}")
     check_fitted(model)
     pieces = model.pieces()
+    if model.facts_.given:
+        raise UnsupportedError(
+            f"this model reads a matrix of {model.facts_.given:,} columns that comes with the "
+            "texts, and an exported model reads texts alone; train it with features=own"
+        )
     try:
         from labelgrove.exporting.encoder_graph import some_tokens, write_graph
         from labelgrove.exporting.int8 import write_int8

@@ -4,6 +4,7 @@ from labelgrove.formats.detect import FORMATS, detect_format
 from labelgrove.formats.documents import Document, ReadOptions, ReadReport
 from labelgrove.formats.labels import LabelRow, read_label_table, write_label_table
 from labelgrove.formats.lf import read_filter_pairs
+from labelgrove.formats.matrices import read_matrix
 from labelgrove.formats.read import iter_documents, read_corpus
 from labelgrove.formats.write import write_corpus
 
@@ -18,6 +19,7 @@ __all__ = [
     "read_corpus",
     "read_filter_pairs",
     "read_label_table",
+    "read_matrix",
     "write_corpus",
     "write_label_table",
 ]

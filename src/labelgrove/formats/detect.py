@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 
 from labelgrove.errors import ConfigError, DataError
@@ -24,7 +23,7 @@ from labelgrove.formats.files import (
     standard_input,
 )
 from labelgrove.formats.pecos import find_pecos
-from labelgrove.formats.xc import parse_header
+from labelgrove.formats.xc import kind_of_lines
 
 FORMATS = {
     "jsonl": 'one JSON object per line: {"text": ..., "labels": [...], "id": ...}',
@@ -53,8 +52,6 @@ EXTENSIONS = {
     ".txt": "text",
 }
 HEAD = 1 << 16
-_SVMLIGHT = re.compile(rb"[ \t]*(\d+(,\d+)*)?([ \t]+\d+:[-+.\deE]+)+[ \t\r]*(#.*)?")
-_PAIR = re.compile(rb"(^|\s)\d+:")
 
 
 def detect_format(path: str | os.PathLike[str]) -> str:
@@ -102,6 +99,12 @@ def _of_file(file: Path) -> str:
     # The first line of a CSV file can be anything; otherwise content is surer than the name.
     if by_name in ("csv", "tsv", "parquet"):
         return by_name
+    if bare_name(file).endswith((".npz", ".npy")):
+        raise DataError(
+            "is a matrix, and there are no labels with it; give the folder of X.trn.npz and "
+            "Y.trn.npz (labelgrove train FOLDER), or the texts, and this file as --features",
+            file=file,
+        )
     format = _by_content(file) or by_name
     if format is None:
         reason = f"unknown file format; set format (--format) to one of {', '.join(FORMATS)}"
@@ -127,10 +130,8 @@ def _by_content(path: Path | str) -> str | None:
     first, second = start[0], start[1] if len(start) > 1 else b""
     if first.lstrip().startswith(b"{"):
         return "lf" if _has_target_numbers(first) else "jsonl"
-    if parse_header(first) and (_PAIR.search(second) or not second.strip(b"0123456789, \t\r")):
-        return "xc"
-    if _SVMLIGHT.match(first):
-        return "svmlight"
+    if matrix := kind_of_lines(first, second):
+        return matrix
     if first.lstrip().startswith(b"[") and b"{" in head:
         raise DataError("is a JSON array; write one object per line instead", file=path)
     return None

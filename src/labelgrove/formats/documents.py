@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -43,7 +44,8 @@ class ReadOptions:
     quoted: bool | None = None  # whether double quotes protect fields; None: in CSV, not in TSV
     encoding: str = "utf-8"
     n_features: int | None = None  # number of svmlight features; None: as many as occur
-    features: bool = True  # load a folder's features even if it has texts
+    # Features besides texts: those that a data set folder has, none, or those of this file.
+    features: bool | str | os.PathLike[str] = True
     skip_bad: bool = False  # count and report bad lines instead of stopping at the first one
 
     def text_fields(self, default: Sequence[str] = ("text",)) -> tuple[str, ...]:

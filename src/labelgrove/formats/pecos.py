@@ -58,7 +58,7 @@ def find_pecos(path: Path, options: ReadOptions) -> PecosFiles | None:
 def read_pecos(
     path: Path, options: ReadOptions, report: ReadReport, *, names: LabelTable | None = None
 ) -> Corpus:
-    """The texts, features and labels of one part, as far as they exist."""
+    """The texts and labels of one part, or its features and labels where there are no texts."""
     files = _files(path, options)
     labels = load_npz(files.labels)
     if np.any(labels.data < 0):
@@ -73,7 +73,7 @@ def read_pecos(
             report.empty_texts += not text or text.isspace()
         texts = builder.table()
     features = None
-    if files.features is not None and (options.features or texts is None):
+    if files.features is not None and texts is None:
         features = load_npz(files.features)
         if features.shape[0] != rows:
             raise DataError(

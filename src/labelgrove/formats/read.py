@@ -27,6 +27,7 @@ from labelgrove.formats.labels import (
     read_label_table,
 )
 from labelgrove.formats.lf import iter_lf, read_lf
+from labelgrove.formats.matrices import find_matrix, not_read, with_matrix
 from labelgrove.formats.parquet import iter_parquet
 from labelgrove.formats.pecos import iter_pecos, read_pecos
 from labelgrove.formats.tables import iter_table
@@ -53,6 +54,7 @@ DOCUMENT_READERS: dict[str, DocumentReader] = {
     "annif": iter_annif,
     "text": iter_plain,
 }
+WITH_MATRICES = ("pecos", "attentionxml", "lf")
 
 
 def read_corpus(
@@ -92,6 +94,14 @@ def read_corpus(
     else:
         documents = DOCUMENT_READERS[format](source, options, report)
         corpus = build_corpus(documents, source=source, report=report, index=index, names=names)
+    if not isinstance(options.features, bool):
+        corpus = with_matrix(corpus, Path(options.features), options.n_features)
+    elif corpus.texts is not None and (matrix := _matrix_of(source, format, options)) is not None:
+        if options.features:
+            advice = "--read features=false reads texts alone"
+            corpus = with_matrix(corpus, matrix, options.n_features, advice=advice)
+        else:
+            not_read(matrix, report)
     if not has_report and (report.bad_lines or report.merged_labels):
         logger.warning("%s: %s", source, report)
     return corpus
@@ -114,7 +124,16 @@ def iter_documents(
     if format not in DOCUMENT_READERS:
         raise DataError("has features but no texts; use read_corpus", file=source)
     documents = DOCUMENT_READERS[format](source, options, report)
+    if (matrix := _matrix_of(source, format, options)) is not None:
+        not_read(matrix, report)
     return counted(documents, source=source, report=report)
+
+
+def _matrix_of(source: Path | str, format: str, options: ReadOptions) -> Path | None:
+    """The matrix of features that came with the texts of a data set folder."""
+    if format not in WITH_MATRICES or str(source) == STDIN:
+        return None
+    return find_matrix(Path(source), options)
 
 
 def source_files(path: Path) -> list[Path]:

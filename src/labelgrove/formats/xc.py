@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -29,8 +31,10 @@ from labelgrove.formats.files import (
     READ_ERRORS,
     damaged,
     line_too_long,
+    lines,
     open_bytes,
     refuse,
+    sibling,
 )
 from labelgrove.formats.labels import LabelTable, index_with_names
 
@@ -38,6 +42,8 @@ CHUNK = 1 << 23
 MAX_COLUMNS = int(np.iinfo(np.int32).max)
 # Every label of the header gets an id; more than this means that the header is damaged.
 MAX_LABELS = 100_000_000
+_SVMLIGHT = re.compile(rb"[ \t]*(\d+(,\d+)*)?([ \t]+\d+:[-+.\deE]+)+[ \t\r]*(#.*)?")
+_PAIR = re.compile(rb"(^|\s)\d+:")
 _FAULTS = {
     1: "label {token!r}: must be whole numbers with single commas between them",
     2: "label {token!r}: must be below {labels}, the number of labels",
@@ -55,12 +61,33 @@ class Header(NamedTuple):
     labels: int
 
 
-def parse_header(line: bytes) -> Header | None:
-    """The three counts, or None if the line is something else."""
+def parse_header(line: bytes, *, pairs: bool = False) -> Header | None:
+    """The three counts, or None if the line is something else; ``pairs`` have no labels."""
     words = line.split()
-    if len(words) != 3 or not all(word.isdigit() and len(word) < 19 for word in words):
+    if len(words) != 3 - pairs or not all(word.isdigit() and len(word) < 19 for word in words):
         return None
-    return Header(*(int(word) for word in words))
+    return Header(*(int(word) for word in words), *([0] if pairs else []))
+
+
+def kind_of_lines(first: bytes, second: bytes) -> str | None:
+    """xc or svmlight, by the first two lines of a file; None for anything else."""
+    if parse_header(first) and (_PAIR.search(second) or not second.strip(b"0123456789, \t\r")):
+        return "xc"
+    return "svmlight" if _SVMLIGHT.match(first) else None
+
+
+def find_repository_file(folder: Path, part: str) -> Path | None:
+    """The bag of words of a data set folder's part, as AttentionXML's downloads have it.
+
+    Other files have such names, too, so the content decides.
+    """
+    for name in (f"{part}_v1.txt", f"{part}.txt"):
+        file = sibling(folder, name)
+        if file is not None:
+            first, second = (*(line for _, line in islice(lines(file), 2)), b"", b"")[:2]
+            if kind_of_lines(first, second):
+                return file
+    return None
 
 
 def read_xc(
@@ -69,13 +96,17 @@ def read_xc(
     report: ReadReport,
     *,
     has_header: bool,
+    pairs: bool = False,
     names: LabelTable | None = None,
     threads: int | None = None,
 ) -> Corpus:
-    """The features and labels of a repository file (with a header) or an svmlight file."""
+    """The features and labels of a repository file (with a header) or an svmlight file.
+
+    A file of ``pairs`` has features alone, below a header of two counts.
+    """
     with open_bytes(path) as stream:
         try:
-            header = _read_header(stream, path) if has_header else None
+            header = _read_header(stream, path, pairs) if has_header else None
             rows = _Rows(path, options, report, header, threads or 0)
             rows.read(stream)
         except READ_ERRORS as error:
@@ -83,9 +114,9 @@ def read_xc(
     return rows.corpus(names)
 
 
-def _read_header(stream: io.BufferedReader, path: Path) -> Header:
+def _read_header(stream: io.BufferedReader, path: Path, pairs: bool) -> Header:
     line = stream.readline(CHUNK).removeprefix(codecs.BOM_UTF8)
-    header = parse_header(line)
+    header = parse_header(line, pairs=pairs)
     if not line.strip():
         raise DataError("contains no documents", file=path)
     if header is None:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import (
-    CSR,
-    CsrParts,
-    as_csr,
-    csr_arrays,
-    csr_from_arrays,
-    csr_parts,
-    matrix_parts,
-)
+from labelgrove.core.arrays import CsrParts, as_csr, csr_parts, matrix_parts
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus
+from labelgrove.data.corpus import Corpus, check_texts
+from labelgrove.data.documents import Documents
 from labelgrove.data.features import (
     DenseBlock,
     FeatureParts,
@@ -29,13 +21,15 @@ from labelgrove.data.features import (
     scaled_rows,
     with_dense,
 )
-from labelgrove.data.inputs import checked_inputs
+from labelgrove.data.inputs import documents_of
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.features import describe_labels, label_strings
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
+from labelgrove.methods.terms import Source, given_matrix, terms_stage
 from labelgrove.ranking.beam import sparse_only
-from labelgrove.text.tfidf import Tfidf, TfidfParams
+from labelgrove.text.term_reader import HOW_TO_GIVE, TermReader
+from labelgrove.text.tfidf import TfidfParams
 
 # Rows this close to unit length do not change: half precision is not more exact.
 UNIT_TOLERANCE = 1e-3
@@ -67,39 +61,13 @@ def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:
     return scaled_rows(dense, scale)
 
 
-@dataclass(frozen=True)
-class Terms:
-    """tf-idf rows of the training texts, and the vectoriser that made them."""
-
-    rows: CSR
-    vectorizer: Tfidf
-
-    def state(self) -> Part:
-        state = self.vectorizer.state()
-        return Part(state.config, state.arrays | csr_arrays(self.rows, "features"))
-
-    @classmethod
-    def from_state(cls, part: Part) -> Terms:
-        return cls(csr_from_arrays(part.arrays, "features"), Tfidf.from_state(part))
-
-
-def terms_stage(
-    stages: Stages, texts: Any, params: TfidfParams, *, threads: int | None
-) -> Made[Terms]:
-    """tf-idf of the training texts, a stage that all methods share."""
-    return stages("tfidf", fit_terms, texts=texts, params=params, threads=threads)
-
-
-def fit_terms(texts: Any, params: TfidfParams, *, threads: int | None) -> Terms:
-    """Fits tf-idf to texts."""
-    vectorizer = Tfidf(params, n_jobs=threads)
-    return Terms(vectorizer.fit_transform(texts), vectorizer)
-
-
 def features_stage(
     stages: Stages, corpus: Corpus, params: TfidfParams, dense_norm: str | None, threads: int | None
-) -> tuple[Made[Features], Tfidf | None]:
-    """The features of a linear ranker: tf-idf of texts or a given matrix, and a dense block."""
+) -> tuple[Made[Features], TermReader | None]:
+    """The features of a linear ranker: tf-idf of texts, a given matrix or both, and a dense block.
+
+    A corpus with texts and a matrix gives both. Without texts, there is nothing that reads texts.
+    """
     given = corpus.features
     dense = None if given is None else given.dense
     if corpus.texts is None:
@@ -107,16 +75,17 @@ def features_stage(
         norm = dense_norm if corpus.width else None
         checked = stages("features", check_features, features=given, dense_norm=norm)
         return Made(lambda: scaled(given, dense_norm), checked.key), None
-    terms = terms_stage(stages, corpus.texts, params, threads=threads)
-    vectorizer = terms.value.vectorizer
+    source: Source = "own" if given_matrix(corpus) is None else "both"
+    terms = terms_stage(stages, corpus, params, source, threads=threads)
+    reader = terms.value.reader
     if dense is None:
-        return Made(lambda: Features(terms.value.rows), terms.key), vectorizer
+        return Made(lambda: Features(terms.value.rows), terms.key), reader
     both = Features(terms.value.rows, dense)
 
     def make() -> Features:
         return scaled(both, dense_norm)
 
-    return stages.derive(make, terms=terms, dense=dense, norm=dense_norm), vectorizer
+    return stages.derive(make, terms=terms, dense=dense, norm=dense_norm), reader
 
 
 def check_features(features: Features, dense_norm: str | None) -> Part:
@@ -172,7 +141,7 @@ def document_parts(
     X: Any,
     dense: Any,
     *,
-    vectorizer: Tfidf | None,
+    reader: TermReader | None,
     terms: int,
     width: int,
     dense_norm: str | None,
@@ -180,21 +149,31 @@ def document_parts(
 ) -> CsrParts | FeatureParts:
     """Documents for a model that was fitted on ``terms`` sparse and ``width`` dense columns.
 
-    For a model with one block, a matrix becomes this block. Parts of a Corpus that the model was
-    not fitted on are ignored.
+    ``reader`` is for models that read texts. For a model with one block, a matrix becomes this
+    block. Parts of a Corpus that the model was not fitted on are ignored.
     """
-    only_terms = vectorizer is None and width == 0 and dense is None
-    if only_terms and sparse.issparse(X) and X.shape[1:] == (terms,):
-        return matrix_parts(X, name="features")  # a short cut for the usual case
-    texts, given = _texts_and_features(X, from_text=vectorizer is not None)
+    alone = width == 0 and dense is None
+    # Short cuts for the usual cases: a matrix, and a list of texts.
+    if reader is None and alone and sparse.issparse(X) and X.shape[1:] == (terms,):
+        return matrix_parts(X, name="features")
+    tfidf = None if reader is None or reader.given else reader.tfidf
+    if tfidf is not None and alone and type(X) is list:
+        check_texts(X)
+        return tfidf.transform_parts(X, threads=threads)
+    documents = _documents(X, from_text=reader is not None)
+    texts, given = documents.texts, documents.features
     if dense is not None:
         given = with_dense(given, dense)
-    if vectorizer is None:
+    if reader is None:
         assert given is not None
         return _feature_parts(given, terms, width, dense_norm)
     if width == 0 and dense is not None:
         raise DataError("this model was fitted on texts alone and cannot use dense=")
-    rows = vectorizer.transform_parts(texts, threads=threads)
+    assert texts is not None
+    if tfidf is None:
+        rows = csr_parts(reader.rows(documents))
+    else:  # the usual case, which must not import SciPy
+        rows = tfidf.transform_parts(texts, threads=threads)
     if width == 0:
         return rows
     block = None if given is None else given.dense
@@ -208,18 +187,16 @@ def document_parts(
     return FeatureParts(rows, checked.dense)
 
 
-def _texts_and_features(X: Any, *, from_text: bool) -> tuple[Any, Features | None]:
+def _documents(X: Any, *, from_text: bool) -> Documents:
     """The documents' texts and features; the ones that the model needs must be there."""
-    if isinstance(X, Corpus):
-        texts, given = X.texts, X.features
-    else:
-        inputs = checked_inputs(X)
-        texts, given = (None, inputs) if isinstance(inputs, Features) else (inputs, None)
-    if from_text and texts is None:
+    documents = documents_of(X)
+    if from_text and documents.texts is None:
         raise DataError("this model was fitted on texts and cannot predict from a matrix")
-    if not from_text and given is None:
-        raise DataError("this model was fitted on a matrix and cannot predict from texts")
-    return texts, given
+    if not from_text and documents.features is None:
+        raise DataError(
+            f"this model was fitted on a matrix and cannot predict from texts; {HOW_TO_GIVE}"
+        )
+    return documents
 
 
 def _feature_parts(

@@ -13,12 +13,12 @@ from labelgrove.core.arrays import CSR
 from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.inputs import texts_only
+from labelgrove.data.documents import Documents
+from labelgrove.data.inputs import with_texts
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.explaining.networks import network_paths
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.inputs import Terms
 from labelgrove.methods.neural import (
     NeuralEstimator,
     best_labels,
@@ -34,6 +34,7 @@ from labelgrove.methods.reranking import (
     reranker_features,
     shortlist_matrix,
 )
+from labelgrove.methods.terms import Terms, without_matrix
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline
@@ -105,12 +106,14 @@ class NetworkEstimator(NeuralEstimator):
                 device=self.device,
                 threads=self.n_jobs,
             ).value
-            reranker = Reranker(data.terms.value.vectorizer, ranker, self.rerank)
+            reranker = Reranker(data.terms.value.reader, ranker, self.rerank)
         self.tree_: LabelTree | None = searched
         self.network_: Network = network
         self.reranker_: Reranker | None = reranker
         self.story_ = trained.value.config["story"]
-        self._remember(data.corpus, stages.reporter.timings)
+        # Only the ranker reads a given matrix when the model predicts.
+        read = data.corpus if self.reranks else without_matrix(data.corpus)
+        self._remember(read, stages.reporter.timings)
         self.report_ = self._report(data, stages)
 
     def _trained(self, data: Prepared, stages: Stages, heads: Any) -> Made[Part]:
@@ -134,21 +137,28 @@ class NetworkEstimator(NeuralEstimator):
         """The method beside the linear one on the held-out part; says so when it is worse."""
         if data.held_out is None or data.held_out_tokens is None:
             return {}
-        tokens, texts = data.held_out_tokens.value, data.held_out.texts
-        predictions = self._ranked(texts, tokens, 10, mask=None, threads=self.n_jobs)
+        tokens = data.held_out_tokens.value
+        predictions = self._ranked(data.held_out, tokens, 10, mask=None, threads=self.n_jobs)
         recall = self._runner(self.network_).shortlist_recall(tokens, data.held_out.labels)
         return self._compared(data, stages, predictions, recall)
 
     def _best_labels(
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
-        texts = texts_only(self.method, X)
+        documents = with_texts(self.method, X)
+        assert documents.texts is not None
         encoder = self.network_.encoder
-        tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
-        return self._ranked(texts, tokens, k, mask=mask, threads=threads)
+        tokens = tokenize(documents.texts, encoder, encoder.max_tokens, threads=threads)
+        return self._ranked(documents, tokens, k, mask=mask, threads=threads)
 
     def _ranked(
-        self, texts: Any, tokens: Tokens, k: int, *, mask: LabelMask | None, threads: int | None
+        self,
+        documents: Documents | Corpus,
+        tokens: Tokens,
+        k: int,
+        *,
+        mask: LabelMask | None,
+        threads: int | None,
     ) -> Predictions:
         """The k best labels by the network and, if there is one, the ranker over its shortlist."""
         runner = self._runner(self.network_)
@@ -156,7 +166,7 @@ class NetworkEstimator(NeuralEstimator):
             return best_labels(runner, tokens, self.index_, k=k, mask=mask)
         most = min(k, len(self.index_ if mask is None else mask))
         columns, scores = self.reranker_.best_labels(
-            runner, texts, tokens, most, mask=mask, threads=threads
+            runner, documents, tokens, most, mask=mask, threads=threads
         )
         counts = (columns >= 0).sum(axis=1).astype(np.int32)
         return Predictions(columns, scores, counts, self.index_, "product")
@@ -171,7 +181,7 @@ class NetworkEstimator(NeuralEstimator):
         if self.reranker_ is not None:
             params = self.reranker_.params
             options = {"share": params.share, "unit": params.normalise}
-            options |= {"ranker": self.reranker_.ranker, "vectorizer": self.reranker_.vectorizer}
+            options |= {"ranker": self.reranker_.ranker, "terms": self.reranker_.terms}
         device = choose_device(self.device)
         return network_paths(self.network_, question, device=device, tree=self.tree_, **options)
 
@@ -215,7 +225,7 @@ class NetworkEstimator(NeuralEstimator):
         self.tree_ = LabelTree.from_state(parts["tree"]) if "tree" in parts else None
         heads = self._heads(len(self.index_), self.tree_)
         self.network_ = self._network(parts["network"], heads)
-        self.reranker_ = Reranker.from_parts(parts, self.rerank)
+        self.reranker_ = Reranker.from_parts(parts, self.rerank, self.facts_.given)
         self.story_ = parts["network"].config["story"]
         self.report_ = parts["network"].config["report"] or {}
 

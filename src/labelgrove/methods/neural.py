@@ -35,7 +35,6 @@ from labelgrove.methods.defaults import (
     derive,
 )
 from labelgrove.methods.estimator import Estimator
-from labelgrove.methods.inputs import terms_stage
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.preparation import (
     CHOSEN_BY,
@@ -46,6 +45,7 @@ from labelgrove.methods.preparation import (
     tokens_stage,
     warn_of_held_out,
 )
+from labelgrove.methods.terms import choose_features, given_matrix, terms_stage
 from labelgrove.model.outline import EncoderWork
 from labelgrove.model.settings import check_settings, group
 from labelgrove.nn.batches.packing import PackedBatches
@@ -66,6 +66,7 @@ from labelgrove.nn.training.devices import choose_device, choose_precision, deri
 from labelgrove.nn.training.loop import LoopParams, train
 from labelgrove.nn.training.params import TrainingParams
 from labelgrove.scores.predictions import Predictions
+from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import TfidfParams
 
 
@@ -75,6 +76,8 @@ class NeuralEstimator(Estimator):
 
     ``held_out`` is the share of the documents that choose the checkpoint; nothing is learnt from
     them. Settings that are "auto" follow the corpus, the encoder and the device (``defaults.py``).
+    ``features`` says what a linear ranker reads beside text vectors: tf-idf of the texts ("own"), a
+    sparse matrix that came with them ("given", which "auto" takes if there is one), or "both".
     """
 
     needs: ClassVar[Needs] = Needs()
@@ -82,6 +85,7 @@ class NeuralEstimator(Estimator):
     encoder: EncoderParams = group(EncoderParams)
     training: TrainingParams = group(TrainingParams)
     tfidf: TfidfParams = group(TfidfParams)
+    features: str = "auto"
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
     device: str = "auto"
     random_state: int = 0
@@ -102,7 +106,15 @@ class NeuralEstimator(Estimator):
         plain = self.settled(corpus)
         plain._check()
         with closing(Stages(Reporter(callbacks), run)) as stages:
-            plain._fit(corpus, stages)
+            choice = choose_features(self.features, corpus)
+            if choice.message:
+                stages.reporter.message(choice.message)
+            plain._fit(choice.corpus, stages)
+            if given_matrix(choice.corpus) is not None and not plain.facts_.given:
+                stages.reporter.message(
+                    "features: predictions do not read the matrix that came with the texts; at "
+                    "most the label tree and the linear comparison were made from it"
+                )
         if plain is self:
             self.derived_ = {}
         else:  # the arguments stay as they came, and what was fitted is this model's
@@ -111,17 +123,9 @@ class NeuralEstimator(Estimator):
 
     def settled(self, corpus: Corpus) -> Self:
         """A copy with values for settings that are "auto", or the model itself if none are."""
-        if corpus.texts is None or not self._reads_texts():
+        derived = {**self._derived(corpus), **choose_features(self.features, corpus).derived}
+        if not derived:
             return self
-        settings: dict[str, Any] = {}
-        for name, value in self.to_config().items():
-            if isinstance(value, dict):
-                settings |= {f"{name}.{key}": inner for key, inner in value.items()}
-            else:
-                settings[name] = value
-        if "auto" not in [settings[name] for name in RULES if name in settings]:
-            return self
-        derived = derive(settings, self._situation(corpus), self.needs)
         plain = copy.copy(self)
         plain.derived_ = derived
         for name, (value, _) in derived.items():
@@ -129,6 +133,20 @@ class NeuralEstimator(Estimator):
             changed = value if not table else replace(getattr(plain, table), **{key: value})
             setattr(plain, table or key, changed)
         return plain
+
+    def _derived(self, corpus: Corpus) -> Mapping[str, tuple[Any, str]]:
+        """Values for settings of the encoder and its training, with reasons."""
+        if corpus.texts is None or not self._reads_texts():
+            return {}
+        settings: dict[str, Any] = {}
+        for name, value in self.to_config().items():
+            if isinstance(value, dict):
+                settings |= {f"{name}.{key}": inner for key, inner in value.items()}
+            else:
+                settings[name] = value
+        if "auto" not in [settings[name] for name in RULES if name in settings]:
+            return {}
+        return derive(settings, self._situation(corpus), self.needs)
 
     def _reads_texts(self) -> bool:
         """Whether an encoder reads the documents, so that there is something to derive."""
@@ -184,7 +202,10 @@ class NeuralEstimator(Estimator):
         reader = load_encoder(self.encoder)
         if note := padding_note(reader, self.training, choose_device(self.device)):
             stages.reporter.message(note)
-        terms = terms_stage(stages, learnt_from.texts, self.tfidf, threads=threads)
+        source = choose_features(self.features, corpus).source
+        terms = terms_stage(
+            stages, learnt_from, self.tfidf, source, held_out=held_out, threads=threads
+        )
         linear: Callable[[], dict[str, float]] = dict
         held_out_tokens = None
         if baseline and held_out is not None:
@@ -213,6 +234,10 @@ class NeuralEstimator(Estimator):
         linear = data.linear()
         stages.reporter.message(comparison(self.method, ours, linear))
         return {self.method: ours, "linear": linear, "shortlist_recall": recall}
+
+    def _reader(self) -> TermReader:
+        """What reads the sparse features of documents, for a fitted model."""
+        return TermReader(self.vectorizer_, self.facts_.given)
 
     def _runner(self, network: Network) -> Runner:
         return make_runner(network, self.device, self.training.precision)
@@ -366,7 +391,7 @@ def estimate_memory(
     A label's vector is as wide as ``layers`` states of the encoder; ``shortlist`` is the length of
     a reranker's lists. The memory of a GPU is not counted.
     """
-    linear = Linear(tfidf=model.tfidf).estimate_memory(corpus)
+    linear = Linear(tfidf=model.tfidf, features=model.features).estimate_memory(corpus)
     folder = model.encoder.folder()
     weights = 4 * parameter_count(folder)
     tokens = 4 * fixed(model.encoder.max_tokens, MOST_TOKENS) * len(corpus)

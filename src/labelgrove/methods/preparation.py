@@ -17,9 +17,11 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.splits import repeated_texts
 from labelgrove.disk.stages import Made, Stages
+from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods.inputs import Terms, tree_stages
+from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.linear.method import Linear
+from labelgrove.methods.terms import Terms
 from labelgrove.metrics import evaluate
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
@@ -79,11 +81,20 @@ class Prepared:
             Made(lambda: Features(terms.value.rows), terms.key),
             self.learnt_from,
             params,
-            transform=lambda texts: terms.value.vectorizer.transform(texts),
+            transform=self._label_rows,
             seeds={"tree": seed},
             threads=threads,
         )
         return tree
+
+    def _label_rows(self, texts: Any) -> CSR:
+        reader = self.terms.value.reader
+        if reader.tfidf is None:
+            raise ConfigError(
+                "tree.label_features: the labels' texts have no row in the given matrix; set "
+                "features=own or both"
+            )
+        return reader.of_texts(texts)
 
 
 def warn_of_held_out(
@@ -158,8 +169,7 @@ def fit_baseline(
     """The metrics of a linear model on held-out documents."""
     model = Linear(n_jobs=threads)
     model.fit(terms.rows, learnt_from.labels, index=learnt_from.index, callbacks=stops)
-    assert held_out.texts is not None
-    predictions = model.predict(terms.vectorizer.transform(held_out.texts), k=10)
+    predictions = model.predict(terms.reader.rows(held_out), k=10)
     measures = held_out_measures(predictions, held_out, learnt_from)
     return Part({name: measures[name] for name in metrics})
 

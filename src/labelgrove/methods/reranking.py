@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -18,12 +18,15 @@ from labelgrove.core.late import expit, sparse
 from labelgrove.core.params import AutoBool, Params, param
 from labelgrove.core.part import Part
 from labelgrove.core.topk import top_k
+from labelgrove.data.corpus import Corpus
+from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features
 from labelgrove.labels.masks import LabelMask
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.ranking.beam import OWN_MARGIN
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
+from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf
 
 if TYPE_CHECKING:  # exported models rerank without torch
@@ -52,16 +55,16 @@ class RerankParams(Params):
 
 @dataclass(eq=False)
 class Reranker:
-    """The vectoriser and the ranker that reorder a network's shortlists."""
+    """The ranker that reorders a network's shortlists, and what reads its sparse features."""
 
-    vectorizer: Tfidf
+    terms: TermReader
     ranker: Ranker
     params: RerankParams
 
     def best_labels(
         self,
         runner: Runner,
-        texts: Any,
+        documents: Documents | Corpus,
         tokens: Tokens,
         k: int,
         *,
@@ -72,7 +75,7 @@ class Reranker:
         labels, params = self.ranker.tree.labels, self.params
         length = min(max(k, params.shortlist), labels)
         columns, chances, vectors = runner.read(tokens, length, vectors=True, mask=mask)
-        features = reranker_features(self.vectorizer.transform(texts), vectors, params)
+        features = reranker_features(self.terms.rows(documents), vectors, params)
         pattern = shortlist_matrix(columns, labels)
         scores = self.ranker.score(features, pattern, params=OWN_MARGIN, threads=threads)
         scores.data = params.share * expit(scores.data)
@@ -81,15 +84,22 @@ class Reranker:
         return best.columns, best.scores
 
     def parts(self) -> dict[str, Part]:
-        return {"rerank-tfidf": self.vectorizer.state(), "rerank-ranker": self.ranker.state()}
+        parts = {"rerank-ranker": self.ranker.state()}
+        if self.terms.tfidf is not None:
+            parts["rerank-tfidf"] = self.terms.tfidf.state()
+        return parts
 
     @classmethod
-    def from_parts(cls, parts: Mapping[str, Part], params: RerankParams) -> Reranker | None:
-        """The reranker of a model folder, if there is one."""
+    def from_parts(
+        cls, parts: Mapping[str, Part], params: RerankParams, given: int = 0
+    ) -> Reranker | None:
+        """The reranker of a model folder, if there is one; it reads so many given columns."""
         if "rerank-ranker" not in parts:
             return None
         ranker = Ranker.from_state(parts["rerank-ranker"])
-        return cls(Tfidf.from_state(parts["rerank-tfidf"]), ranker, params)
+        stored = parts.get("rerank-tfidf")
+        tfidf = None if stored is None else Tfidf.from_state(stored)
+        return cls(TermReader(tfidf, given), ranker, params)
 
 
 def check_reranking(params: RerankParams, ranker: RankerParams) -> None:

@@ -13,6 +13,9 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from labelgrove.core.arrays import Int32
+from labelgrove.data.documents import Documents
+from labelgrove.data.inputs import documents_of
+from labelgrove.errors import DataError
 from labelgrove.scores.predictions import ScoreKind
 
 # For neural methods; the result of a single step is no better than chance.
@@ -113,6 +116,21 @@ class Question:
     examples: Examples
     dense: Any = None
     gradient_steps: int = GRADIENT_STEPS
+
+    @property
+    def documents(self) -> Documents:
+        """The document as a model reads it."""
+        return documents_of([self.document] if isinstance(self.document, str) else self.document)
+
+    @property
+    def text(self) -> str:
+        """The document's text, for methods that read texts."""
+        texts = self.documents.texts
+        if texts is None or len(texts) != 1:
+            raise DataError(
+                f"this method reads text: explain one string, got {type(self.document).__name__}"
+            )
+        return texts[0]
 
 
 @dataclass(frozen=True)

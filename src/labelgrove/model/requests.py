@@ -12,7 +12,7 @@ import numpy.typing as npt
 from labelgrove.core.arrays import CSR, Int32, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.data.inputs import check_k, checked_inputs
+from labelgrove.data.inputs import check_k, documents_of
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.masks import LabelMask
 from labelgrove.scores.diversity import diversify
@@ -112,17 +112,18 @@ def masked_scores(
     if not sparse.issparse(labels):
         scores: npt.NDArray[np.float32] = scores_of(X, np.unique(labels))[:, labels].toarray()
         return scores
-    pattern, X = as_csr(labels, name="labels"), checked_inputs(X)
-    if pattern.shape != (len(X), count):
+    pattern, documents = as_csr(labels, name="labels"), documents_of(X)
+    if pattern.shape != (len(documents), count):
         raise DataError(
-            f"labels has shape {pattern.shape}, not {len(X)} documents x {count} labels"
+            f"labels has shape {pattern.shape}, not {len(documents)} documents x {count} labels"
         )
     values = np.empty(pattern.nnz, np.float32)
-    for start in range(0, len(X), DOCUMENTS_AT_ONCE):
+    for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
         rows = pattern[start : start + DOCUMENTS_AT_ONCE]
         if rows.nnz == 0:
             continue
-        block = scores_of(X[start : start + DOCUMENTS_AT_ONCE], np.unique(rows.indices))
+        taken = documents.take(slice(start, start + DOCUMENTS_AT_ONCE))
+        block = scores_of(taken.plain, np.unique(rows.indices))
         numbers = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         values[pattern.indptr[start] :][: rows.nnz] = block[numbers, rows.indices]
     return sparse.csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)

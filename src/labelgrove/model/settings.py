@@ -12,6 +12,7 @@ from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError
 
 P = TypeVar("P", bound=Params)
+FEATURES = ("auto", "own", "given", "both")  # the values of ``features``, where a method has it
 
 
 def group(kind: type[P], **values: Any) -> P:
@@ -59,6 +60,10 @@ def check_settings(model: Any) -> None:
     held_out = fixed(values.get("held_out", 0.0), 0.0)
     if isinstance(held_out, bool) or not isinstance(held_out, (int, float, np.number)):
         raise ConfigError(f"held_out: must be a number, got {held_out!r}")
+    if values.get("features", "auto") not in FEATURES:
+        raise ConfigError(
+            f"features: must be one of {', '.join(FEATURES)}, got {values['features']!r}"
+        )
     for name in ("baseline", "refine"):
         if not isinstance(values.get(name, False), (bool, np.bool_)):
             raise ConfigError(f"{name}: must be true or false, got {values[name]!r}")

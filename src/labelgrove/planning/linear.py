@@ -120,13 +120,16 @@ def sampled(corpus: Corpus, size: int, seed: int) -> Corpus:
     return Corpus(taken.texts, taken.labels[:, used], index, None, taken.features)
 
 
-def linear_rates(outline: Outline, corpus: Corpus, *, seed: int, threads: int | None) -> Rates:
+def linear_rates(
+    outline: Outline, corpus: Corpus, *, features: str = "auto", seed: int, threads: int | None
+) -> Rates:
     """Fit larger and larger samples until one takes long enough to trust."""
     probe = Linear(
         tfidf=outline.tfidf,
         tree=outline.tree,
         ranker=outline.ranker,
         search=outline.search or SearchParams(),
+        features=features,
         random_state=seed,
         n_jobs=threads,
     )
@@ -161,12 +164,13 @@ def _rates(probe: Linear, sample: Corpus) -> Rates:
 
 def _terms(probe: Linear, sample: Corpus) -> float:
     """Distinct terms of a document, on average."""
-    if sample.texts is None:
-        rows = None if sample.features is None else sample.features.sparse
-        return 0.0 if rows is None else rows.nnz / len(sample)
+    given = 0.0
+    if probe.facts_.given and sample.features is not None and sample.features.sparse is not None:
+        given = sample.features.sparse.nnz / len(sample)
+    if sample.texts is None or probe.vectorizer_ is None:
+        return given
     few = sample.texts[: min(200, len(sample))]
-    assert probe.vectorizer_ is not None
-    return float(probe.vectorizer_.transform(few).nnz) / len(few)
+    return given + float(probe.vectorizer_.transform(few).nnz) / len(few)
 
 
 def estimated(

@@ -190,7 +190,10 @@ def _stages(
     if outline.encoder is not None:
         about, stages = _encoder_stages(model, outline.encoder, corpus)
         facts |= about
-    rates = linear_rates(outline, corpus, seed=model.random_state, threads=model.n_jobs)
+    features = model.get_params(deep=False).get("features", "auto")
+    rates = linear_rates(
+        outline, corpus, features=features, seed=model.random_state, threads=model.n_jobs
+    )
     terms = rates.terms_per_document
     work = linear_work(corpus, widths, outline.ranker, terms=terms, trees=outline.trees)
     linear = estimated(rates, work, len(corpus))

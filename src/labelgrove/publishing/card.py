@@ -92,6 +92,8 @@ def _facts(stored: StoredModel, size: int) -> dict[str, str]:
         facts["runs on"] = f"onnxruntime, {precision}; needs neither torch nor transformers"
     if _reads_by_encoder(stored):
         facts["encoder"] = plain_name(stored.params["encoder"]["encoder"])
+    if given := stored.parts["training"].config.get("given", 0):
+        facts["features"] = f"a matrix of {given:,} columns, which predictions need"
     calibrated = "calibration" in stored.parts
     return facts | {
         "labels": f"{len(stored.parts['labels'].arrays['ids.offsets']) - 1:,}",

@@ -40,6 +40,7 @@ from labelgrove.methods.ensemble.members import stages_in
 from labelgrove.methods.ensemble.method import Ensemble
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.linear.method import Linear
+from labelgrove.methods.terms import choose_features
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.interface import Model, Pieces
 from labelgrove.model.settings import check_settings, group
@@ -69,6 +70,7 @@ class Auto(Estimator):
     finished. The chosen model is ``chosen_``, ``tried_`` says what was compared. ``save`` writes
     the chosen model, so ``labelgrove.load`` gives a Linear, a CascadeXML or an Ensemble. The groups
     of settings are those of the linear method; ``encoder.encoder`` "auto" is chosen by language.
+    ``features`` is as for Linear.
     Ctrl-C ends the search and keeps the best model so far.
 
     >>> model = Auto().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
@@ -85,6 +87,7 @@ class Auto(Estimator):
     ranker: RankerParams = group(RankerParams)
     search: SearchParams = group(SearchParams)
     encoder: EncoderParams = group(EncoderParams, encoder="auto")
+    features: str = "auto"
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
     device: str = "auto"
     random_state: int = 0
@@ -106,25 +109,31 @@ class Auto(Estimator):
         self._check()
         budget = None if self.budget is None else parse_duration(self.budget, name="budget")
         corpus = self._training_corpus(X, y, index, dense=dense)
-        learnt_from, judges = hold_out(corpus, self._share(len(corpus)), SPLIT_SEED)
+        choice = choose_features(self.features, corpus)
+        corpus, plain = choice.corpus, copy.copy(self)
+        if choice.message:
+            plain.features = choice.source  # said once, here
+        learnt_from, judges = hold_out(corpus, plain._share(len(corpus)), SPLIT_SEED)
         if judges is not None and len(judges) < FEWEST_JUDGES:
             learnt_from, judges = corpus, None
         given: dict[str, Any] = {} if label_tree is None else {"label_tree": label_tree}
-        network, why = self._network(corpus)  # refuses an encoder that is not there
+        network, why = plain._network(corpus)  # refuses an encoder that is not there
         with stages_in(run) as shared:
             trials = Trials(judges, Clock(budget), callbacks, shared)
+            if choice.message:
+                trials.say(f"auto: {choice.message}")
             if judges is None:
                 trials.say("auto: too few documents are held out to compare models; linear is kept")
-            trials.judge("linear", *trials.fit("linear", self._linear(), learnt_from, **given))
+            trials.judge("linear", *trials.fit("linear", plain._linear(), learnt_from, **given))
             try:
                 if judges is not None:
                     if network is not None:
                         trials.say(f"{NETWORK}: {why}")
-                        self._join(trials, network, corpus)
+                        plain._join(trials, network, corpus)
                     else:
                         trials.skip(NETWORK, why)
-                        self._add_trees_and_names(trials, learnt_from, given)
-                    self._give_back(trials, corpus, given)
+                        plain._add_trees_and_names(trials, learnt_from, given)
+                    plain._give_back(trials, corpus, given)
             except KeyboardInterrupt:
                 assert trials.best is not None
                 trials.say(f"auto: interrupted; {trials.best.name} is kept")
@@ -151,7 +160,7 @@ class Auto(Estimator):
         return float(fixed(self.held_out, max(held_out_share(documents), many)))
 
     def _linear(self, **changes: Any) -> Linear:
-        names = ("tfidf", "tree", "ranker", "search", "random_state", "n_jobs")
+        names = ("tfidf", "tree", "ranker", "search", "features", "random_state", "n_jobs")
         settings = {name: copy.copy(getattr(self, name)) for name in names}
         return Linear(**settings | changes)
 
@@ -198,7 +207,7 @@ class Auto(Estimator):
         network: Model = create(NETWORK, {"encoder": encoder.get_params()})
         # Linear is trained already, on the same documents.
         settings: dict[str, Any] = {"baseline": False, "device": self.device}
-        settings["tfidf"] = copy.copy(self.tfidf)
+        settings |= {"tfidf": copy.copy(self.tfidf), "features": self.features}
         settings |= {"random_state": self.random_state, "n_jobs": self.n_jobs}
         settings["held_out"] = self._share(len(corpus))
         return network.set_params(**settings), f"reads with {encoder.encoder}: {reason}"
@@ -298,6 +307,7 @@ class Auto(Estimator):
         if network is None:
             what = f"linear, then {TREES} trees and label names"
             plain.derived_ = {"method": (what, f"without {NETWORK}: {why}")}
+            plain.derived_ |= choose_features(self.features, corpus).derived
             # As much work as what is tried in all: one tree, two more, names, and all documents.
             plain.planned_ = [self._linear(n_trees=2 * TREES + 1)]
             return plain

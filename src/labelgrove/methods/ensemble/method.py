@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
 
@@ -12,6 +12,7 @@ import numpy as np
 from labelgrove.core.callbacks import Callback, Reporter, Timing
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import hold_out, training_corpus
 from labelgrove.disk.bundle import MANIFEST, regular_size
 from labelgrove.disk.run_folder import RunFolder
@@ -136,8 +137,8 @@ class Ensemble(Estimator):
                     learnt_from, callbacks=[prefixed(name, c) for c in callbacks], run=shared
                 )
                 timings |= {f"{name}: {stage}": t for stage, t in member.timings_.items()}
-        self._remember(corpus, timings)
         self._take(members, held_out, Reporter(callbacks))
+        self._remember(corpus, timings)
         return self
 
     def join(self, held_out: Any = None, y: Any = None) -> Self:
@@ -166,10 +167,23 @@ class Ensemble(Estimator):
         if self.rule == "learnt" and documents is None:
             raise DataError('rule "learnt" needs documents to learn from: join(held_out)')
         self._take(list(self.members), documents, Reporter(()))
-        self.facts_ = self.members[0].facts_
+        self.facts_ = self._needed(self.members[0].facts_)
         self.calibration_ = None
         self.timings_ = {}
         return self
+
+    def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
+        super()._remember(corpus, timings)
+        self.facts_ = self._needed(self.facts_)
+
+    def _needed(self, facts: TrainingFacts) -> TrainingFacts:
+        """The facts, with texts and a given matrix as far as any member reads them."""
+        own = [member.facts_ for member in self.members_]
+        return replace(
+            facts,
+            from_text=any(member.from_text for member in own),
+            given=max(member.given for member in own),
+        )
 
     def _take(self, members: list[Model], held_out: Corpus | None, reporter: Reporter) -> None:
         """Sets the fitted members, the rule and the weights."""

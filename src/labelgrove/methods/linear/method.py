@@ -6,8 +6,9 @@ the root and keeps the best few nodes of every level (beam search); several tree
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -34,12 +35,14 @@ from labelgrove.methods.inputs import (
     tree_stages,
 )
 from labelgrove.methods.searching import TreeSearch
+from labelgrove.methods.terms import Choice, choose_features, given_matrix
 from labelgrove.model.settings import check_count, check_settings, group
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.scores.predictions import Predictions
+from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 if TYPE_CHECKING:
@@ -60,6 +63,9 @@ class Linear(TreeSearch):
     are scaled to unit length, unless ``dense_norm`` is "none". With ``label_texts`` "names", the
     text or name of each label is one more document with this label.
 
+    ``features`` says what is read of documents that have texts and a sparse matrix (as Documents or
+    a Corpus): the matrix ("given", which "auto" takes), tf-idf of the texts ("own"), or "both".
+
     >>> texts = ["red shoes", "blue hat", "red hat"]
     >>> model = Linear().fit(texts, [["shoes"], ["hats"], ["hats", "red things"]])
     >>> model.predict(["some blue hat"], k=1).names()
@@ -75,6 +81,7 @@ class Linear(TreeSearch):
     search: SearchParams = group(SearchParams)
     n_trees: int = 1
     label_texts: LabelTexts = None
+    features: str = "auto"
     dense_norm: str | None = "l2"
     random_state: int = 0
     n_jobs: int | None = None
@@ -107,7 +114,11 @@ class Linear(TreeSearch):
             message = f"n_trees: must be 1 with a label_tree of your own, got {self.n_trees}"
             raise ConfigError(message)
         check_dense_norm(self.dense_norm)
-        given = self._training_corpus(X, y, index, dense=dense)
+        stages = Stages(Reporter(callbacks), run)
+        choice = choose_features(self.features, self._training_corpus(X, y, index, dense=dense))
+        if choice.message:
+            stages.reporter.message(choice.message)
+        given = _read_of(choice)
         proposed = None if negatives is None else as_csr(negatives, name="negatives")
         weights = None if sample_weight is None else np.asarray(sample_weight)
         corpus = given
@@ -118,18 +129,14 @@ class Linear(TreeSearch):
                     "label_texts: must be none with sample_weight or negatives, which have no rows "
                     "for the documents of labels"
                 )
-        stages = Stages(Reporter(callbacks), run)
-
-        features, vectorizer = features_stage(
-            stages, corpus, self.tfidf, self.dense_norm, self.n_jobs
-        )
+        features, reader = features_stage(stages, corpus, self.tfidf, self.dense_norm, self.n_jobs)
         if label_tree is None:
             trees = tree_stages(
                 stages,
                 features,
                 corpus,
                 self.tree,
-                transform=None if vectorizer is None else vectorizer.transform,
+                transform=None if reader is None else reader.of_texts,
                 seeds={f"tree{_suffix(n)}": self._tree_seed(n) for n in range(self.n_trees)},
                 threads=self.n_jobs,
             )
@@ -151,10 +158,18 @@ class Linear(TreeSearch):
             ).value
             for number, tree in enumerate(trees)
         ]
-        self.vectorizer_ = vectorizer
+        self.vectorizer_ = None if reader is None else reader.tfidf
         self.rankers_ = rankers
-        self._remember(given, stages.reporter.timings)
+        self._remember(choice.corpus, stages.reporter.timings)
+        self.facts_ = replace(self.facts_, from_text=reader is not None)
+        self.derived_ = choice.derived
         return self
+
+    def settled(self, corpus: Corpus) -> Self:
+        """A copy whose ``derived_`` says which features are used, if there is a choice."""
+        plain, derived = copy.copy(self), choose_features(self.features, corpus).derived
+        plain.derived_ = derived
+        return plain if derived else self
 
     def _tree_seed(self, number: int) -> int:
         if number == 0:
@@ -180,35 +195,41 @@ class Linear(TreeSearch):
         return document_parts(
             X,
             dense,
-            vectorizer=self.vectorizer_,
+            reader=self._reader(),
             terms=self.rankers_[0].features,
             width=self.facts_.width,
             dense_norm=self.dense_norm,
             threads=threads,
         )
 
+    def _reader(self) -> TermReader | None:
+        """What reads texts; None for a model of features."""
+        if self.vectorizer_ is None:
+            return None
+        return TermReader(self.vectorizer_, self.facts_.given)
+
     def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
-        """tf-idf rows, or the given matrix, and the dense block."""
+        """tf-idf rows, the given matrix or both, and the dense block."""
         return features_of(self._document_parts(X, dense, threads))
 
     def paths(self, question: Question) -> Paths:
         """Down each tree."""
         from labelgrove.explaining.rankers import tree_paths
-        from labelgrove.explaining.spans import terms_by_column
+        from labelgrove.explaining.spans import named_terms
 
-        text, vectorizer = question.document, self.vectorizer_
-        documents = text if vectorizer is None else [text]
+        reader = self._reader()
         return tree_paths(
             self.rankers_,
-            self._document_parts(documents, question.dense, 1),
+            self._document_parts(question.documents, question.dense, 1),
             question,
             search=self.search,
-            terms=None if vectorizer is None else terms_by_column(text, vectorizer),
+            terms=None if reader is None else named_terms(question.text, reader),
         )
 
     def growth(self) -> GrowthView:
         """Labels get a place in each tree."""
-        reads_names = self.facts_.from_text and not self.facts_.width
+        facts = self.facts_
+        reads_names = facts.from_text and not facts.width and not facts.given
         return self._growth(self.tree.max_leaf_size, reads_names=reads_names)
 
     def search_space(self) -> dict[str, Any]:
@@ -232,6 +253,7 @@ class Linear(TreeSearch):
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """A cautious estimate of the peak bytes of main memory, from the size of the corpus."""
+        corpus = _read_of(choose_features(self.features, corpus))
         texts = () if corpus.texts is None else corpus.texts
         text_bytes = texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
         terms = self._terms_per_document(corpus) * len(corpus)
@@ -252,13 +274,19 @@ class Linear(TreeSearch):
 
     def _terms_per_document(self, corpus: Corpus) -> float:
         """Distinct terms of a document on average; of texts, a sample is enough."""
+        matrix = given_matrix(corpus)
+        given = 0.0 if matrix is None else float(matrix.nnz) / len(corpus)
         if corpus.texts is None:
-            terms = None if corpus.features is None else corpus.features.sparse
-            return 0.0 if terms is None else float(terms.nnz) / len(corpus)
+            return given
         sample = [corpus.texts[row] for row in range(0, len(corpus), max(1, len(corpus) // 500))]
         everything = {"min_df": "auto", "max_df": 1.0, "max_features": None}
         params = TfidfParams(**self.tfidf.get_params() | everything)
-        return float(Tfidf(params).fit_transform(sample).nnz) / len(sample)
+        return given + float(Tfidf(params).fit_transform(sample).nnz) / len(sample)
+
+
+def _read_of(choice: Choice) -> Corpus:
+    """The chosen corpus, without its texts if the matrix replaces them."""
+    return replace(choice.corpus, texts=None) if choice.source == "given" else choice.corpus
 
 
 def _suffix(number: int) -> str:

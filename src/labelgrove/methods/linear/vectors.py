@@ -17,17 +17,18 @@ from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import DenseBlock, Features
-from labelgrove.data.inputs import check_texts_alone, texts_only
+from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError
 from labelgrove.explaining.networks import Reading, vector_paths
 from labelgrove.labels.tree import TreeParams
-from labelgrove.methods.inputs import scaled, terms_stage
+from labelgrove.methods.inputs import scaled
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.networks import network_pieces
 from labelgrove.methods.neural import NeuralEstimator, estimate_memory
 from labelgrove.methods.preparation import tokens_stage
 from labelgrove.methods.searching import TreeSearch
+from labelgrove.methods.terms import choose_features, terms_stage, without_matrix
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
     IndexingParams,
@@ -102,10 +103,11 @@ class LinearVectors(TreeSearch, NeuralEstimator):
             "fine-tuned": self._from_fine_tuned,
         }[self.vectors.kind]
         embedder, learnt_from, dense = make(corpus, stages)
-        rows, vectorizer = None, None
+        rows, vectorizer, read = None, None, without_matrix(corpus)
         if self.vectors.beside_tfidf:
-            terms = terms_stage(stages, learnt_from.texts, self.tfidf, threads=self.n_jobs).value
-            rows, vectorizer = terms.rows, terms.vectorizer
+            source = choose_features(self.features, corpus).source
+            stage = terms_stage(stages, learnt_from, self.tfidf, source, threads=self.n_jobs)
+            rows, vectorizer, read = stage.value.rows, stage.value.reader.tfidf, corpus
         features = Features(rows, dense)
         linear = Linear(
             tree=self.tree,
@@ -122,7 +124,7 @@ class LinearVectors(TreeSearch, NeuralEstimator):
         self.embedder_: Embedder = embedder
         self.vectorizer_ = vectorizer
         self.rankers_ = linear.rankers()
-        self._remember(corpus, {**stages.reporter.timings, **linear.timings_})
+        self._remember(read, {**stages.reporter.timings, **linear.timings_})
         self.facts_ = replace(self.facts_, width=features.width)
 
     def _from_words(self, corpus: Corpus, stages: Stages) -> tuple[Embedder, Corpus, DenseBlock]:
@@ -169,10 +171,11 @@ class LinearVectors(TreeSearch, NeuralEstimator):
         return [] if self.vectors.kind == "word2vec" else [self.encoder]
 
     def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
-        """tf-idf rows, if there are any, and text vectors."""
-        texts = texts_only(self.method, X)
-        terms = None if self.vectorizer_ is None else self.vectorizer_.transform(texts)
-        return scaled(Features(terms, self._vectors_of(texts, threads)), "l2")
+        """Sparse rows, if there are any, and text vectors."""
+        documents, terms = with_texts(self.method, X), None
+        if self.vectors.beside_tfidf:
+            terms = self._reader().rows(documents)
+        return scaled(Features(terms, self._vectors_of(documents.texts, threads)), "l2")
 
     def _vectors_of(self, texts: Any, threads: int | None) -> DenseBlock:
         embedder = self.embedder_
@@ -194,16 +197,16 @@ class LinearVectors(TreeSearch, NeuralEstimator):
             reading = Reading(encoder, network, question, choose_device(self.device))
         return vector_paths(
             self.rankers_,
-            self.read([question.document], threads=1),
+            self.read(question.documents, threads=1),
             question,
             search=self.search,
-            vectorizer=self.vectorizer_,
+            terms=self._reader(),
             reading=reading,
         )
 
     def growth(self) -> GrowthView:
         """Labels get a place in each tree."""
-        return self._growth(self.tree.max_leaf_size)
+        return self._growth(self.tree.max_leaf_size, reads_names=not self.facts_.given)
 
     def pieces(self) -> Pieces:
         """The encoder for the graph; rankers and tf-idf beside it."""
@@ -234,7 +237,8 @@ class LinearVectors(TreeSearch, NeuralEstimator):
     def estimate_memory(self, corpus: Corpus) -> int:
         vectors = BYTES_PER_VECTOR * len(corpus)
         if self.vectors.kind == "word2vec":
-            return Linear(tfidf=self.tfidf).estimate_memory(corpus) + vectors
+            linear = Linear(tfidf=self.tfidf, features=self.features)
+            return linear.estimate_memory(corpus) + vectors
         return estimate_memory(self, corpus) + vectors
 
     def _ranking_parts(self) -> dict[str, Part]:

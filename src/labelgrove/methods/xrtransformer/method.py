@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from labelgrove.core.arrays import Float32
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import Features
-from labelgrove.data.inputs import texts_only
+from labelgrove.data.inputs import with_texts
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.explaining.networks import Reading, vector_paths
@@ -23,6 +24,7 @@ from labelgrove.methods.defaults import Needs
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.neural import NeuralEstimator, estimate_memory
 from labelgrove.methods.searching import TreeSearch
+from labelgrove.methods.terms import without_matrix
 from labelgrove.methods.xrtransformer.descending import found_share
 from labelgrove.methods.xrtransformer.net import XrParams, fine_tuned_levels, level_training
 from labelgrove.methods.xrtransformer.stages import (
@@ -56,6 +58,7 @@ from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import NEGATIVE_SETTINGS, RankerParams, refuse_idle
+from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf
 from labelgrove.updating.views import extended_tree
 
@@ -123,7 +126,7 @@ class XRTransformer(TreeSearch, NeuralEstimator):
         network, vectors, shortlists, stories = self._go_down(stages, descent)
         self.encoder_ = restore(data.encoder.value, network.value).eval()
         self.standard_ = None if standard is None else standard.value
-        self.vectorizer_: Tfidf = data.terms.value.vectorizer
+        self.vectorizer_ = data.terms.value.reader.tfidf
         features = stages.derive(
             lambda: self._seen(descent.value.features(vectors.value)),
             terms=data.terms,
@@ -137,7 +140,7 @@ class XRTransformer(TreeSearch, NeuralEstimator):
                 features,
                 data.learnt_from,
                 self.refined,
-                transform=lambda texts: self._features(texts, threads),
+                transform=lambda texts: self._of_texts(texts, data.terms.value.reader, threads),
                 seeds={"refined-tree": seed},
                 threads=threads,
             )
@@ -154,7 +157,8 @@ class XRTransformer(TreeSearch, NeuralEstimator):
         )
         self.rankers_ = [ranker.value]
         self.tree_ = tree.value
-        self._remember(corpus, stages.reporter.timings)
+        read = corpus if self.ranker_input == "both" else without_matrix(corpus)
+        self._remember(read, stages.reporter.timings)
         self.story_ = joined_stories(stories)
         self.report_ = {}
         if data.held_out is not None:
@@ -242,15 +246,20 @@ class XRTransformer(TreeSearch, NeuralEstimator):
 
     def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
         """tf-idf rows and text vectors, as the ranker reads documents."""
-        return self._features(texts_only(self.method, X), threads)
+        documents = with_texts(self.method, X)
+        vectors = self._vectors_of(documents.texts, threads)
+        return self._seen(beside(self._reader().rows(documents), vectors))
 
-    def _features(self, texts: Any, threads: int | None) -> Features:
+    def _of_texts(self, texts: Any, reader: TermReader, threads: int | None) -> Features:
+        """Labels' own texts, as documents without a row in a given matrix."""
+        return self._seen(beside(reader.of_texts(texts), self._vectors_of(texts, threads)))
+
+    def _vectors_of(self, texts: Any, threads: int | None) -> Float32:
         encoder = self.encoder_
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
-        vectors = embedded(
+        return embedded(
             encoder, tokens, self.standard_, device=self.device, precision=self.training.precision
         )
-        return self._seen(beside(self.vectorizer_.transform(texts), vectors))
 
     def _seen(self, features: Features) -> Features:
         """What the ranker is given of tf-idf and vectors."""
@@ -261,10 +270,10 @@ class XRTransformer(TreeSearch, NeuralEstimator):
         reading = Reading(self.encoder_, None, question, choose_device(self.device))
         return vector_paths(
             self.rankers_,
-            self._features([reading.text], 1),
+            self.read(question.documents, threads=1),
             question,
             search=self.search,
-            vectorizer=self.vectorizer_,
+            terms=self._reader(),
             reading=reading,
         )
 
@@ -277,12 +286,12 @@ class XRTransformer(TreeSearch, NeuralEstimator):
             return {"rankers_": rankers, "tree_": tree}
 
         leaf_size = (self.refined if self.refine else self.tree).max_leaf_size
-        return self._growth(leaf_size, replaced)
+        return self._growth(leaf_size, replaced, reads_names=not self.facts_.given)
 
     def pieces(self) -> Pieces:
         """The encoder for the graph; the ranker and tf-idf beside it."""
         parts = {"ranker-0": self.rankers_[0].state()}
-        if self.ranker_input == "both":
+        if self.ranker_input == "both" and self.vectorizer_ is not None:
             parts["tfidf"] = self.vectorizer_.state()
         if self.standard_ is None:
             return Pieces(self.encoder_, (-1,), parts)
@@ -313,18 +322,20 @@ class XRTransformer(TreeSearch, NeuralEstimator):
         encoder = self.encoder_.state()
         standard = {} if self.standard_ is None else self.standard_.state().arrays
         config = {"encoder": encoder.config, "story": self.story_, "report": dict(self.report_)}
-        return {
+        parts = {
             "encoder": Part(config, encoder.arrays | standard),
-            "tfidf": self.vectorizer_.state(),
             "tree": self.tree_.state(),
             "ranker": self.rankers_[0].state(),
         }
+        if self.vectorizer_ is not None:
+            parts["tfidf"] = self.vectorizer_.state()
+        return parts
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
         stored = parts["encoder"]
         self.encoder_ = Encoder.from_state(Part(stored.config["encoder"], stored.arrays)).eval()
         self.standard_ = Standard.from_state(stored) if "mean" in stored.arrays else None
-        self.vectorizer_ = Tfidf.from_state(parts["tfidf"])
+        self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         self.tree_ = LabelTree.from_state(parts["tree"])
         self.rankers_ = [Ranker.from_state(parts["ranker"])]
         self.story_ = stored.config["story"]

@@ -21,9 +21,9 @@ from labelgrove.core.topk import top_k
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.inputs import Terms
 from labelgrove.methods.neural import make_batches
 from labelgrove.methods.preparation import CHOSEN_BY, Examples
+from labelgrove.methods.terms import Terms
 from labelgrove.methods.xrtransformer.descending import (
     Margins,
     below_root,
@@ -81,10 +81,9 @@ class Descent:
 
     @cached_property
     def held_out_terms(self) -> CSR:
-        """tf-idf rows of the held-out documents."""
-        held_out = self.examples.held_out
-        assert held_out is not None and held_out.texts is not None
-        return self.terms.vectorizer.transform(held_out.texts)
+        """Sparse rows of the held-out documents."""
+        assert self.examples.held_out is not None
+        return self.terms.reader.rows(self.examples.held_out)
 
     def embedded(self, encoder: Encoder, tokens: Tokens, *, progress: Any = None) -> Float32:
         """Text vectors by the encoder as it is now."""

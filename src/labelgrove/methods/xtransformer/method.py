@@ -13,7 +13,7 @@ from labelgrove.core.arrays import CSR
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import Features
-from labelgrove.data.inputs import texts_only
+from labelgrove.data.inputs import with_texts
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.explaining.networks import (
     Reading,
@@ -29,6 +29,7 @@ from labelgrove.labels.tree import TreeParams
 from labelgrove.methods.networks import network_pieces
 from labelgrove.methods.neural import NeuralEstimator, estimate_memory
 from labelgrove.methods.preparation import Prepared
+from labelgrove.methods.terms import without_matrix
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
     IndexingParams,
@@ -114,9 +115,10 @@ class XTransformer(NeuralEstimator):
         )
         self.network_ = matcher.value.network
         self.story_ = matcher.value.story
-        self.vectorizer_: Tfidf = data.terms.value.vectorizer
+        self.vectorizer_ = data.terms.value.reader.tfidf
         self.orderer_ = ClusterRanker(ranker.value, self.ranking)
-        self._remember(corpus, stages.reporter.timings)
+        known = without_matrix(corpus) if self.ranking.features == "neural" else corpus
+        self._remember(known, stages.reporter.timings)
         self.report_ = self._held_out_report(data, training, matcher)
 
     def _held_out_report(
@@ -129,8 +131,7 @@ class XTransformer(NeuralEstimator):
         matched = training.match(
             matcher, data.held_out_tokens, at_least=self.orderer_.clusters_for(10), part="held-out-"
         ).value
-        assert data.held_out.texts is not None
-        terms = self.vectorizer_.transform(data.held_out.texts)
+        terms = self._reader().rows(data.held_out)
         best = None
         if self.ranking.combine == "learnt":
             judges = terms, matched, data.held_out.labels
@@ -163,26 +164,28 @@ class XTransformer(NeuralEstimator):
         return [self.orderer_.ranker]
 
     def _matched(
-        self, texts: Any, most: int, threads: int | None, mask: LabelMask | None = None
+        self, X: Any, most: int, threads: int | None, mask: LabelMask | None = None
     ) -> tuple[CSR, Matched]:
-        """tf-idf rows of texts, and what the matcher makes of them."""
+        """Sparse rows of documents, and what the matcher makes of their texts."""
+        documents = with_texts(self.method, X)
+        assert documents.texts is not None
         encoder = self.network_.encoder
-        tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
+        tokens = tokenize(documents.texts, encoder, encoder.max_tokens, threads=threads)
         matched = match(self._runner(self.network_), tokens, most, mask=mask)
-        return self.vectorizer_.transform(texts), matched
+        return self._reader().rows(documents), matched
 
     def _best_labels(
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
         most = self.orderer_.clusters_for(k, mask)
         clusters = self.orderer_.cluster_mask(mask)
-        terms, matched = self._matched(texts_only(self.method, X), most, threads, clusters)
+        terms, matched = self._matched(X, most, threads, clusters)
         best = self.orderer_.best_labels(terms, matched, k, mask=mask, threads=threads)
         return Predictions(*best, self.index_, self.score_kind)
 
     def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
         """tf-idf rows and text vectors, scaled as ``ranking`` says."""
-        terms, matched = self._matched(texts_only(self.method, X), 1, threads)
+        terms, matched = self._matched(X, 1, threads)
         return ranker_features(terms, np.asarray(matched.vectors), self.ranking)
 
     def paths(self, question: Question) -> Paths:
@@ -193,7 +196,8 @@ class XTransformer(NeuralEstimator):
         reading = Reading(
             self.network_.encoder, self.network_, question, choose_device(self.device)
         )
-        terms = self.vectorizer_.transform([reading.text])
+        reader = self._reader()
+        terms = reader.rows(question.documents)
         # How long the vector is beside the terms does not depend on its direction.
         block = ranker_features(terms, np.ones((1, max(1, ranker.width))), params).dense
         length = 0.0 if block is None else float(np.linalg.norm(block))
@@ -202,7 +206,7 @@ class XTransformer(NeuralEstimator):
         above = network_step(reading, logit, attribution, 0, 2, ranker.tree)
         shares = attribution.shares[-1] if ranker.width else np.zeros(attribution.shares.shape[1])
         features = ranker_features(terms, vector, params)
-        own = label_step(reading, ranker, self.vectorizer_, features, shares)
+        own = label_step(reading, ranker, reader, features, shares)
         if params.combine == "product":
             kinds = params.cluster_transform, params.label_transform
             # Both count alike; their transforms differ, so no common scale would weigh them better.
@@ -231,7 +235,7 @@ class XTransformer(NeuralEstimator):
 
         def read(documents: Any, threads: int | None) -> Read:
             most = max(mined, self.ranking.clusters_kept)
-            terms, matched = self._matched(texts_only(self.method, documents), most, threads)
+            terms, matched = self._matched(documents, most, threads)
             features = ranker_features(terms, np.asarray(matched.vectors), self.ranking)
             scores = transformed(matched.margins, "sigmoid")
             return Read(features, [Routed(matched.clusters, scores)], mined)
@@ -241,7 +245,8 @@ class XTransformer(NeuralEstimator):
 
         sizes = np.diff(ranker.tree.children(len(ranker.tree.parents) - 1))
         leaf_size = max(1, round(float(np.mean(sizes))))
-        return GrowthView([ranker], self.ranker, leaf_size, read, replaced)
+        reads_names = not self.facts_.given
+        return GrowthView([ranker], self.ranker, leaf_size, read, replaced, reads_names)
 
     def pieces(self) -> Pieces:
         """The encoder for the graph; the head over clusters, tf-idf and the ranker beside it."""
@@ -274,11 +279,13 @@ class XTransformer(NeuralEstimator):
 
     def _ranking_parts(self) -> dict[str, Part]:
         learnt = self.orderer_.learnt
-        return {
-            "tfidf": self.vectorizer_.state(),
+        parts = {
             "ranker": self.orderer_.ranker.state(),
             "score": Part({"learnt": None if learnt is None else asdict(learnt)}),
         }
+        if self.vectorizer_ is not None:
+            parts["tfidf"] = self.vectorizer_.state()
+        return parts
 
     def parts(self) -> dict[str, Part]:
         """The matcher, tf-idf, the ranker, and how both margins become a score."""
@@ -293,6 +300,6 @@ class XTransformer(NeuralEstimator):
             None if learnt is None else LearntScore(**learnt),
         )
         self.network_ = stored_matcher(parts["network"], self.heads)
-        self.vectorizer_ = Tfidf.from_state(parts["tfidf"])
+        self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         self.story_ = parts["network"].config["story"]
         self.report_ = parts["network"].config["report"] or {}

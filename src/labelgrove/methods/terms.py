@@ -1,0 +1,133 @@
+"""The sparse features of training documents, and which of those there are is used.
+
+A corpus may bring a matrix besides its texts, such as the tf-idf that a paper used. ``features``
+says what the ranker reads: that matrix, tf-idf of the texts by itself, or both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from labelgrove.core.arrays import CSR, csr_arrays, csr_from_arrays, csr_parts
+from labelgrove.core.part import Part
+from labelgrove.data.corpus import Corpus
+from labelgrove.data.features import Features
+from labelgrove.disk.stages import Made, Stages
+from labelgrove.errors import DataError
+from labelgrove.text.term_reader import HOW_TO_GIVE, TermReader
+from labelgrove.text.tfidf import Tfidf, TfidfParams
+
+Source = Literal["own", "given", "both"]
+
+
+class Choice(NamedTuple):
+    """Which features of a corpus are used."""
+
+    source: Source
+    corpus: Corpus  # without a matrix that is not used
+    derived: dict[str, tuple[Any, str]]  # the setting and why, where "auto" had a choice
+    message: str  # for the log; empty where the settings say it, or there was no choice
+
+
+def choose_features(setting: str, corpus: Corpus) -> Choice:
+    """What ``features`` means for a corpus; "auto" takes the matrix if there is one.
+
+    >>> texts = Corpus.from_lists(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+    >>> choose_features("auto", texts).source
+    'own'
+    """
+    matrix = given_matrix(corpus)
+    if setting not in ("auto", "own") and corpus.texts is not None and matrix is None:
+        raise DataError(
+            f"features: {setting} needs a matrix that comes with the texts, and this corpus has "
+            f"none; {HOW_TO_GIVE}. Or set features=own"
+        )
+    if corpus.texts is None:
+        if setting in ("own", "both"):
+            raise DataError(
+                f"features: {setting} needs texts, and these documents have features only; set "
+                "features=given"
+            )
+        return Choice("given", corpus, {}, "")
+    if matrix is None:
+        return Choice("own", corpus, {}, "")
+    columns = f"{matrix.shape[1]:,} columns"
+    csr_parts(matrix, name="the matrix that came with the texts")
+    if setting == "own":
+        message = f"features: own; the matrix of {columns} that came with the texts is not used"
+        return Choice("own", without_matrix(corpus), {}, message)
+    if setting == "both":
+        return Choice("both", corpus, {}, "")
+    if setting == "given":
+        return Choice("given", corpus, {}, "")
+    reason = f"a matrix of {columns} came with the texts; own makes tf-idf of the texts instead"
+    message = f"features: given, the matrix of {columns} that came with the texts"
+    return Choice("given", corpus, {"features": ("given", reason)}, message)
+
+
+def given_matrix(corpus: Corpus) -> CSR | None:
+    """The sparse matrix that came with the documents."""
+    return None if corpus.features is None else corpus.features.sparse
+
+
+def without_matrix(corpus: Corpus) -> Corpus:
+    """A corpus of texts without the sparse matrix that came with them."""
+    if given_matrix(corpus) is None:
+        return corpus
+    dense = None if corpus.features is None else corpus.features.dense
+    return replace(corpus, features=None if dense is None else Features(dense=dense))
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Sparse rows of the training documents, and what reads those of other documents."""
+
+    rows: CSR
+    reader: TermReader
+
+    def state(self) -> Part:
+        """Of tf-idf alone: a given matrix is not stored again."""
+        assert self.reader.tfidf is not None
+        state = self.reader.tfidf.state()
+        return Part(state.config, state.arrays | csr_arrays(self.rows, "features"))
+
+    @classmethod
+    def from_state(cls, part: Part) -> Terms:
+        return cls(csr_from_arrays(part.arrays, "features"), TermReader(Tfidf.from_state(part)))
+
+
+def terms_stage(
+    stages: Stages,
+    corpus: Corpus,
+    params: TfidfParams,
+    source: Source,
+    *,
+    held_out: Corpus | None = None,
+    threads: int | None,
+) -> Made[Terms]:
+    """The sparse rows of documents; tf-idf of their texts is a stage that all methods share.
+
+    Given rows of ``held_out`` documents are no part of the result, but of what is made from it.
+    """
+    own: Made[Terms] | None = None
+    if source != "given":
+        own = stages("tfidf", fit_terms, texts=corpus.texts, params=params, threads=threads)
+    if source == "own" and own is not None:
+        return own
+    matrix = given_matrix(corpus)
+    assert matrix is not None
+
+    def make() -> Terms:
+        rows = TermReader.joined(None if own is None else own.value.rows, matrix)
+        tfidf = None if own is None else own.value.reader.tfidf
+        return Terms(rows, TermReader(tfidf, matrix.shape[1]))
+
+    judged = None if held_out is None else given_matrix(held_out)
+    return stages.derive(make, terms=own, given=matrix, held_out=judged)
+
+
+def fit_terms(texts: Any, params: TfidfParams, *, threads: int | None) -> Terms:
+    """Fits tf-idf to texts."""
+    vectorizer = Tfidf(params, n_jobs=threads)
+    return Terms(vectorizer.fit_transform(texts), TermReader(vectorizer))

@@ -1,0 +1,104 @@
+"""Which features are used of a corpus that has texts and a matrix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from labelgrove import Corpus, Linear
+from labelgrove.core.callbacks import Reporter
+from labelgrove.data.features import Features
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.disk.stages import Stages
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.methods.terms import choose_features, given_matrix, terms_stage, without_matrix
+from labelgrove.text.tfidf import TfidfParams
+
+TEXTS = ["red shoes", "blue hat", "red hat"]
+GIVEN = sparse.csr_array(np.eye(3, 5, dtype=np.float32))
+PLAIN = Corpus.from_lists(TEXTS, [["a"], ["b"], ["b"]])
+
+
+def corpus(texts: bool = True, sparse: bool = True, dense: bool = False) -> Corpus:
+    block = np.ones((3, 2), np.float32) if dense else None
+    features = Features(GIVEN if sparse else None, block) if sparse or dense else None
+    return Corpus(PLAIN.texts if texts else None, PLAIN.labels, PLAIN.index, features=features)
+
+
+def test_auto_takes_a_matrix_if_there_is_one() -> None:
+    both = choose_features("auto", corpus())
+    assert both.source == "given" and both.derived["features"][0] == "given"
+    assert "5 columns" in both.message and "own" in both.derived["features"][1]
+    for only, source in ((corpus(sparse=False), "own"), (corpus(texts=False), "given")):
+        choice = choose_features("auto", only)
+        assert choice == (source, only, {}, "")
+    dense = corpus(sparse=False, dense=True)
+    assert choose_features("auto", dense) == ("own", dense, {}, "")
+
+
+def test_own_drops_the_matrix_and_says_so() -> None:
+    choice = choose_features("own", corpus(dense=True))
+    assert choice.source == "own" and choice.corpus.width == 2
+    assert given_matrix(choice.corpus) is None and "is not used" in choice.message
+    assert without_matrix(corpus()).features is None
+
+
+def test_what_is_missing_is_named() -> None:
+    for setting in ("given", "both"):
+        assert choose_features(setting, corpus()).message == ""
+        with pytest.raises(DataError, match=rf"features: {setting} needs a matrix.*--features"):
+            choose_features(setting, corpus(sparse=False))
+    for setting in ("own", "both"):
+        with pytest.raises(DataError, match=rf"features: {setting} needs texts.*features=given"):
+            choose_features(setting, corpus(texts=False))
+    with pytest.raises(ConfigError, match=r"features: must be one of auto, own, given, both"):
+        Linear(features="tfidf").fit(TEXTS, [["a"]] * 3)
+    broken = corpus()
+    assert broken.features is not None
+    broken.features.sparse.data = np.full(3, np.inf, np.float32)
+    with pytest.raises(DataError, match="NaN or infinity"):
+        choose_features("auto", broken)
+    broken.features.sparse.data = np.ones(3, np.float32)
+
+
+def test_keys_follow_the_matrix_and_that_of_the_judges(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "run") as run:
+        stages = Stages(Reporter(), run)
+
+        def key(changed: Corpus, held_out: Corpus | None = None, source: str = "given") -> str:
+            made = terms_stage(
+                stages,
+                changed,
+                TfidfParams(),
+                source,
+                held_out=held_out,
+                threads=1,  # type: ignore[arg-type]
+            )
+            return made.key
+
+        other = corpus()
+        object.__setattr__(other, "features", Features(GIVEN * np.float32(2)))
+        keys = [key(corpus()), key(other), key(corpus(), other), key(corpus(), corpus())]
+        keys += [key(corpus(), source="both"), key(other, source="both")]
+        assert len(set(keys)) == 6 and key(corpus()) == keys[0]
+        assert key(corpus(), source="own") == key(other, source="own")
+
+
+def test_linear_on_given_features_is_linear_on_the_matrix() -> None:
+    given = Linear().fit(corpus())
+    alone = Linear().fit(corpus(texts=False))
+    assert given.predict(GIVEN, k=2).scores.tobytes() == alone.predict(GIVEN, k=2).scores.tobytes()
+    assert not given.facts_.from_text and given.facts_.given == 5
+    assert given.facts_.warning(corpus()) is None  # too few to say so, but they are known
+    assert given.facts_.fingerprints is not None and len(given.facts_.fingerprints.hashes) == 3
+
+
+def test_both_and_a_dense_block() -> None:
+    model = Linear(features="both").fit(corpus(dense=True))
+    assert model.rankers()[0].features == 4 + 5 and model.facts_.width == 2
+    assert model.predict(corpus(dense=True), k=1).counts.tolist() == [1, 1, 1]
+    with pytest.raises(DataError, match="dense"):
+        model.predict(corpus(), k=1)
