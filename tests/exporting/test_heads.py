@@ -72,6 +72,12 @@ def test_cascade(seed: int, score: str) -> None:
     check(CascadeNet(WIDTH, tree, params), tree, 4, seed)
 
 
+def test_cascade_with_layers_of_ones_own() -> None:
+    tree = random_tree(np.random.default_rng(3), [4, 11, LABELS])
+    params = CascadeParams(kept=[2, 3], layers=[4, [7, 8], [10, 11, 12]])
+    check(CascadeNet(WIDTH, tree, params), tree, 6, 3)
+
+
 def test_cascade_of_labels_only() -> None:
     tree = random_tree(np.random.default_rng(0), [LABELS])
     check(CascadeNet(WIDTH, tree), None, 2, 0)

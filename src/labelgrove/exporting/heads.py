@@ -20,9 +20,10 @@ from labelgrove.errors import ModelFormatError
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
 
-# What heads read: all states side by side; the same through a bottleneck; a mix of the first two
-# and the others unchanged; the only one unchanged.
-Reading: TypeAlias = Literal["joined", "bottleneck", "mixed", "single"]
+# What heads read: all states side by side; the same through a bottleneck; one state per level, or a
+# mix of several; a mix of the first two and the others unchanged (of older exports); the only one
+# unchanged.
+Reading: TypeAlias = Literal["joined", "bottleneck", "levels", "mixed", "single"]
 
 DOCUMENTS_AT_ONCE = 64
 LOGITS_AT_ONCE = 1 << 24
@@ -37,6 +38,7 @@ class Reader:
     weight: Float32 | None = None
     bias: Float32 | None = None
     sigmoid: bool = field(default=False, kw_only=True)
+    levels: Sequence[tuple[int, Float32 | None, Float32 | None]] = field(default=(), kw_only=True)
 
     def vectors(self, states: Float32) -> list[Float32]:
         """One block of vectors per level of the head; the last is what labels read."""
@@ -45,8 +47,18 @@ class Reader:
         if self.kind == "mixed":
             mixed = self._projected(_joined(states[:, :2]))
             return [mixed, *(states[:, layer] for layer in range(2, states.shape[1]))]
+        if self.kind == "levels":
+            return self._level_vectors(states)
         text = _joined(states)
         return [text] if self.kind == "joined" else [text, self._projected(text)]
+
+    def _level_vectors(self, states: Float32) -> list[Float32]:
+        vectors, first = [], 0
+        for count, weight, bias in self.levels:
+            own = _joined(states[:, first : first + count])
+            vectors.append(own if weight is None else product(own, weight) + bias)
+            first += count
+        return vectors
 
     def _projected(self, vectors: Float32) -> Float32:
         assert self.weight is not None and self.bias is not None
@@ -220,7 +232,11 @@ def heads_from_part(part: Part, tree: LabelTree | None) -> Heads:
     """The heads that an exported folder describes."""
     config, arrays = part.config, part.arrays
     read = (arrays.get("read/weight"), arrays.get("read/bias"))
-    reader = Reader(config["reads"], *read, sigmoid=config["sigmoid"])
+    levels = [
+        (count, arrays.get(f"read/{level}/weight"), arrays.get(f"read/{level}/bias"))
+        for level, count in enumerate(config.get("joined", ()))
+    ]
+    reader = Reader(config["reads"], *read, sigmoid=config["sigmoid"], levels=levels)
     tables = [
         (arrays[f"tables/{level}/weight"], arrays.get(f"tables/{level}/bias"))
         for level in range(len(config["kept"] or ()) + 1)

@@ -105,6 +105,12 @@ class Vectors:
     train: Float32
     held_out: Float32 | None
 
+    def rows(self, *, held_out: bool) -> Float32:
+        """Of the documents to learn from, followed by those held out if these are asked for."""
+        if not held_out or self.held_out is None:
+            return self.train
+        return np.concatenate([self.train, self.held_out])
+
     def state(self) -> Part:
         return Part({}, {name: rows for name, rows in vars(self).items() if rows is not None})
 

@@ -41,6 +41,13 @@ class LoopParams(Params):
     clip_norm: float | None = param(
         1.0, gt=0, help="largest gradient norm of the encoder, and of the heads; none = no limit"
     )
+    dropout_share: float = param(
+        1.0,
+        ge=0,
+        le=1,
+        help="share of every epoch, from its start, with dropout; LightXML's code: until its first "
+        "evaluation in the epoch",
+    )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = param(
         "auto", help="precision of the forward pass; auto = bf16 on GPUs that have it, else fp32"
     )
