@@ -163,6 +163,8 @@ def test_cascadexml(name: str) -> None:
     assert (model.held_out, model.encoder.max_tokens) == (0, tokens)
     assert (model.heads.kept, model.heads.score) == (kept, score)
     assert model.encoder.markup == "sep"
+    tree = model.tree
+    assert (tree.label_features, tree.features_per_label) == ("smoothed-sums", 1000)
     per_epoch, training = batches(model, data), model.training
     total = math.ceil(training.epochs * per_epoch)
     assert total == 15 * math.ceil(data.documents / 64)
