@@ -229,6 +229,7 @@ def test_xrtransformer(name: str) -> None:
         assert rates[-1] < peak / 100
     assert (model.held_out, model.encoder.max_tokens) == (0, tokens)
     assert model.training.batch_size == 8 * 32
+    assert (model.training.precision, model.training.tf32) == ("fp32", False)
     assert model.heads.dropout == 0.1
     counts = [
         weights(lambda n=n: XrHead(WIDTH, tree_of_level(tree, n), model.heads))
@@ -258,6 +259,7 @@ def test_xtransformer(name: str) -> None:
     training = model.training
     assert (training.max_steps, training.warmup) == (steps, warmup)
     assert training.batch_size * training.accumulate == 8 * 16 * 2
+    assert (training.precision, training.tf32) == ("fp32", False)
     assert rate(model, warmup - 1, steps) == peak and rate(model, steps - 1, steps) < peak / 100
     assert (model.held_out, model.return_held_out) == (0.1, True)
     assert weights(lambda: MatcherNet(1024, clusters, model.heads)) == clusters * 1025

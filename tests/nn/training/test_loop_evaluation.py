@@ -58,6 +58,24 @@ def test_dropout_is_on_again_after_an_evaluation_and_frozen_parts_stay_as_they_w
     assert model.modes == [(True, True, False)] * 6
 
 
+def test_training_may_be_strict_about_float32() -> None:
+    before = torch.get_float32_matmul_precision()
+    precisions = []
+
+    def watched_loss(model: Model, batch: Any) -> torch.Tensor:
+        precisions.append(torch.get_float32_matmul_precision())
+        return loss_of(model, batch)
+
+    torch.set_float32_matmul_precision("medium")
+    try:
+        for tf32 in (True, False):
+            params = replace(PARAMS, max_steps=1, tf32=tf32)
+            train(Model(), Batches(), watched_loss, params, device="cpu")
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert precisions == ["medium", "highest"]
+
+
 def watched_modes(**settings: Any) -> list[tuple[bool, bool]]:
     """Whether the model and its dropout layer were in training mode, batch by batch."""
     modes: list[tuple[bool, bool]] = []

@@ -90,7 +90,7 @@ def train(
         raise DataError("there are no batches to train on")
     model.to(workers.device).train()
     per_epoch = math.ceil(len(batches) / (params.validate().accumulate * workers.count))
-    with own_settings(workers.device):
+    with own_settings(workers.device, tf32=params.tf32):
         updates = Updates(
             model,
             loss_of,

@@ -51,6 +51,9 @@ class LoopParams(Params):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = param(
         "auto", help="precision of the forward pass; auto = bf16 on GPUs that have it, else fp32"
     )
+    tf32: bool = param(
+        True, help="GPUs may round factors of float32 products to 10 bits; false = strict float32"
+    )
     table_optimizer: Literal["adam", "adagrad", "sgd"] = param(
         "adam", help="optimiser of large label tables; adagrad stores one number per row, sgd none"
     )
