@@ -132,13 +132,14 @@ class FlatHead(Heads):
 class TreeHeads(Heads):
     """A table per level of a label tree; each level scores the children of the best nodes above.
 
-    A label's score is its probability, times that of its cluster if ``weighted``. Nodes without an
-    allowed label are skipped.
+    A label's score is its probability, times that of its cluster if ``weighted``, or of all
+    clusters above it if ``path`` as well. Nodes without an allowed label are skipped.
     """
 
     tree: LabelTree
     kept: Sequence[int]
     weighted: bool = True
+    path: bool = False
 
     def __post_init__(self) -> None:
         if len(self.tables) != len(self.tree.widths) or len(self.kept) != len(self.tables) - 1:
@@ -159,16 +160,21 @@ class TreeHeads(Heads):
         keep = [max(pair) for pair in zip(self.kept, allowed.needed(k), strict=True)]
         logits = self._first_logits(vectors[0])
         logits[:, ~allowed.levels[0]] = -np.inf
-        best = top_k(logits, keep[0], threads=threads)
+        levels = [top_k(logits, keep[0], threads=threads)]
         last = len(self.tables) - 1
         for level in range(1, last):
-            listed = self._below(level, best, allowed)
+            listed = self._below(level, levels[-1], allowed)
             scores = self._logits(level, vectors[level], listed.rows, listed.nodes)
-            best = top_k(listed.matrix(scores, self.tree.widths[level]), keep[level])
-        listed = self._below(last, best, allowed)
+            levels.append(top_k(listed.matrix(scores, self.tree.widths[level]), keep[level]))
+        listed = self._below(last, levels[-1], allowed)
         scores = expit(self._logits(last, vectors[last], listed.rows, listed.nodes))
         if self.weighted:
             scores *= expit(listed.above)
+        if self.path:
+            nodes = self.tree.parents[last][listed.nodes]
+            for level in range(last - 2, -1, -1):
+                nodes = self.tree.parents[level + 1][nodes]
+                scores *= expit(_logits_of(levels[level], listed.rows, nodes))
         listed.nodes = self.tree.leaf_labels[listed.nodes]
         return top_k(listed.matrix(scores, self.tree.labels), k, threads=threads)
 
@@ -191,6 +197,16 @@ class TreeHeads(Heads):
         table = weight if len(used) == len(weight) else weight[used]
         logits: Float32 = product(vectors, table)[rows, positions]
         return logits if bias is None else logits + bias[nodes]
+
+
+def _logits_of(best: TopK, rows: Int64, nodes: Any) -> Float32:
+    """The logits of nodes that are among the best of their documents."""
+    order = np.argsort(best.columns, axis=1)
+    width = int(best.columns.max(initial=0)) + 2  # columns begin with -1, which is no node
+    keys = np.take_along_axis(best.columns, order, 1) + np.arange(len(order))[:, None] * width
+    places = np.searchsorted(keys.ravel(), nodes + rows * width)
+    logits: Float32 = np.take_along_axis(best.scores, order, 1).ravel()[places]
+    return logits
 
 
 @dataclass(eq=False)
@@ -245,7 +261,8 @@ def heads_from_part(part: Part, tree: LabelTree | None) -> Heads:
         return FlatHead(reader, tables, config["probabilities"])
     if tree is None:
         raise ModelFormatError("the folder has heads over a label tree, but no tree")
-    return TreeHeads(reader, tables, tree, config["kept"], config["weighted"])
+    form = config["weighted"], config.get("path", False)
+    return TreeHeads(reader, tables, tree, config["kept"], *form)
 
 
 def product(vectors: Float32, weight: Float32) -> Float32:

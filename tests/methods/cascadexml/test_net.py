@@ -101,7 +101,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
     assert {"loss.1", "loss.3", "recall.2", "candidates.3"} <= stats.keys()
 
 
-@pytest.mark.parametrize("score", ["level", "weighted"])
+@pytest.mark.parametrize("score", ["level", "weighted", "path"])
 @pytest.mark.parametrize("widths", [WIDTHS, [5, 30], [12]])
 def test_prediction_is_that_of_the_equations(score, widths):
     net, tree, _, states = problem(4, widths=widths, score=score)
@@ -122,7 +122,7 @@ def test_prediction_is_that_of_the_equations(score, widths):
         assert top.scores[d][real].tolist() == pytest.approx([s for _, s in expected], abs=1e-5)
 
 
-@pytest.mark.parametrize("score", ["level", "weighted"])
+@pytest.mark.parametrize("score", ["level", "weighted", "path"])
 @pytest.mark.parametrize("widths", [WIDTHS, [12]])
 def test_paths_give_the_predicted_scores(score, widths):
     net, tree, _, states = problem(4, widths=widths, score=score, kept=100, dropout=0.5)

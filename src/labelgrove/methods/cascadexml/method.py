@@ -70,7 +70,8 @@ class CascadeXML(NetworkEstimator):
             "sigmoid": False,
             "probabilities": True,
             "kept": None,
-            "weighted": heads.params.score == "weighted",
+            "weighted": heads.params.score != "level",
+            "path": heads.params.score == "path",
         }
         arrays: dict[str, Any] = {}
         for level, count in enumerate(heads.joined):

@@ -59,6 +59,7 @@ class Level(NamedTuple):
     kept: Tensor
     kept_mask: Tensor
     kept_logits: Tensor
+    kept_slots: Tensor  # of the kept nodes' parents among those that the level above kept
 
 
 class CascadeNet(nn.Module):
@@ -171,9 +172,18 @@ class CascadeNet(nn.Module):
                 kept = [max(pair) for pair in zip(kept, needed, strict=True)]
             levels = self._levels(states, None, dropout=False, kept=kept, allowed=allowed)
             listed, scores = levels[-1].listed, levels[-1].logits.sigmoid()
-            if len(levels) > 1 and self.params.score == "weighted":
-                scores = scores * levels[-2].kept_logits.sigmoid().gather(1, listed.slots)
+            if len(levels) > 1 and self.params.score != "level":
+                scores = scores * self._chances_above(levels).gather(1, listed.slots)
             return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
+
+    def _chances_above(self, levels: list[Level]) -> Tensor:
+        """Of the clusters above the labels, alone or along the whole path to them."""
+        if self.params.score == "weighted":
+            return levels[-2].kept_logits.sigmoid()
+        chances = levels[0].kept_logits.sigmoid()
+        for level in levels[1:-1]:
+            chances = level.kept_logits.sigmoid() * chances.gather(1, level.kept_slots)
+        return chances
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
         """Per cluster level (true labels still in the shortlist of prediction, true labels).
@@ -200,7 +210,7 @@ class CascadeNet(nn.Module):
         nodes = [int(self.index.leaf_positions[column])]
         for level in range(len(self.tables) - 1, 0, -1):
             nodes.insert(0, int(self.index.parents(level)[nodes[0]]))
-        counted = 2 if self.params.score == "weighted" else 1
+        counted = {"level": 1, "weighted": 2, "path": len(nodes)}[self.params.score]
         steps = []
         for level, vectors in enumerate(self._vectors(states, dropout=False)):
             table: Any = self.tables[level]
@@ -239,13 +249,14 @@ class CascadeNet(nn.Module):
             listed, logits = self._score(number, vectors, levels, truth, allowed)
             if number == len(self.kept):
                 nothing = listed.ids[:, :0]
-                levels.append(Level(listed, logits, nothing, nothing, nothing))
+                levels.append(Level(listed, logits, nothing, nothing, nothing, nothing))
                 continue
             forced = truth is not None and self.params.truth == "forced"
             scores = favour(logits, listed.targets) if forced else logits
             places, kept_mask = best(scores, listed.mask, keep[number])
             nodes = listed.ids.gather(1, places)
-            levels.append(Level(listed, logits, nodes, kept_mask, logits.gather(1, places)))
+            slots = listed.slots.gather(1, places)
+            levels.append(Level(listed, logits, nodes, kept_mask, logits.gather(1, places), slots))
         return levels
 
     def _score(

@@ -63,8 +63,10 @@ class CascadeParams(Params):
         ge=0,
         help="factor on each level's loss; empty = 1; auto = less for clusters that are all kept",
     )
-    score: Literal["level", "weighted"] = param(
-        "level", help="level: the label's probability; weighted: times that of its cluster"
+    score: Literal["level", "weighted", "path"] = param(
+        "level",
+        help="level: the label's probability; weighted: times that of its cluster (public code); "
+        "path: times those of all clusters above it",
     )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
