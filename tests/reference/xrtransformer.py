@@ -89,10 +89,11 @@ def best_nodes(margins, above, parents, keep):
     return {node: scores[node] for node in best}
 
 
-def bootstrapped(vectors, counts, seen, parents, *, C, weighted):
+def bootstrapped(vectors, counts, seen, parents, *, C, weighted, alpha=None):
     """Weights and biases of a level's nodes: squared hinge on the vectors of the level before.
 
-    ``counts`` is documents x nodes, ``seen`` documents x nodes above.
+    ``counts`` is documents x nodes, ``seen`` documents x nodes above. With ``alpha`` it is Eq. 11
+    of the paper: errors cost R-hat, the row of counts over its sum, or alpha where it is 0.
     """
     rows = np.hstack([vectors, np.ones((len(vectors), 1))]).astype(np.float64)
     weights = []
@@ -100,6 +101,9 @@ def bootstrapped(vectors, counts, seen, parents, *, C, weighted):
         positive = counts[:, node] > 0
         part = positive | (seen[:, parent] > 0)
         costs = np.where(positive, C * (counts[:, node] if weighted else 1.0), C)
+        if alpha is not None:
+            shares = [row[node] / sum(row) if row[node] else alpha for row in counts]
+            costs = C * np.array(shares)
         signs = np.where(positive, 1.0, -1.0)
         weights.append(solve(rows[part], signs[part], costs[part], "squared_hinge"))
     return np.array(weights)[:, :-1], np.array(weights)[:, -1]

@@ -210,6 +210,8 @@ class XRTransformer(TreeSearch, NeuralEstimator):
             inherits = heads.bootstrap == "inherit"
             if heads.bootstrap != "none" and vectors is not None and (network or not inherits):
                 solved = () if inherits else ("bootstrap_C", "bootstrap_scaled", *negatives)
+                if heads.bootstrap == "cost-linear":
+                    solved = (*solved, "alpha")
                 start = stages(
                     f"bootstrap-{level}",
                     start_head,

@@ -69,10 +69,11 @@ class XrParams(Params):
         "level's own head, or the mean of both",
     )
     kept: int | list[int] = param(20, ge=1, help="nodes predicted on each level but the last")
-    bootstrap: Literal["linear", "weighted-linear", "inherit", "none"] = param(
+    bootstrap: Literal["linear", "weighted-linear", "cost-linear", "inherit", "none"] = param(
         "weighted-linear",
         help="where a level's head starts: from a linear model on the text vectors of the level "
-        "before (weighted by the labels below a node), from its parents' weights, or at random",
+        "before (weighted: errors cost the number of labels below a node; cost: their share, and "
+        "alpha for other nodes, as in the paper), from its parents' weights, or at random",
     )
     bootstrap_C: float = param(1.0, gt=0, help="C of that linear model (code: 100, not scaled)")
     bootstrap_scaled: bool = param(True, help="this C is for vectors of length 1, not for raw ones")

@@ -172,6 +172,7 @@ def start_head(
             C=heads.bootstrap_C,
             scaled=heads.bootstrap_scaled,
             weighted=heads.bootstrap == "weighted-linear",
+            alpha=heads.alpha if heads.bootstrap == "cost-linear" else None,
             above=_chosen(descent, level, above, heads),
             seed=descent.seed,
             threads=descent.threads,
