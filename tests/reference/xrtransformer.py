@@ -70,6 +70,17 @@ def document_loss(
     return total / len(listed) if reduction == "mean" and listed else total
 
 
+def level_objective(losses, weight, scored, *, l2):
+    """The paper's: the sum of all documents' losses plus lambda / 2 ||w_l||^2 of each node.
+
+    Nodes that no document is scored on play no part.
+    """
+    total = sum(losses)
+    for node in sorted(scored):
+        total = total + 0.5 * l2 * sum(w * w for w in weight[node])
+    return total
+
+
 def log_l3_hinge(margin):
     return -(max(0.0, 1.0 - margin) ** 3)
 

@@ -231,7 +231,7 @@ class XRTransformer(TreeSearch, NeuralEstimator):
                 start=start,
                 above=above,
                 heads=heads.only(
-                    *("loss", "relevance", "alpha", "reduction", "dropout", "logits"),
+                    *("loss", "relevance", "alpha", "reduction", "l2", "dropout", "logits"),
                     *("max_candidates", "row_table_from", *negatives),
                 ),
                 training=loop,
