@@ -38,7 +38,8 @@ class Reader:
     weight: Float32 | None = None
     bias: Float32 | None = None
     sigmoid: bool = field(default=False, kw_only=True)
-    levels: Sequence[tuple[int, Float32 | None, Float32 | None]] = field(default=(), kw_only=True)
+    # Of each level, the number of its states and, if it mixes them, weights and biases.
+    levels: Sequence[tuple[int, tuple[Float32, Float32] | None]] = field(default=(), kw_only=True)
 
     def vectors(self, states: Float32) -> list[Float32]:
         """One block of vectors per level of the head; the last is what labels read."""
@@ -54,9 +55,9 @@ class Reader:
 
     def _level_vectors(self, states: Float32) -> list[Float32]:
         vectors, first = [], 0
-        for count, weight, bias in self.levels:
+        for count, mix in self.levels:
             own = _joined(states[:, first : first + count])
-            vectors.append(own if weight is None else product(own, weight) + bias)
+            vectors.append(own if mix is None else product(own, mix[0]) + mix[1])
             first += count
         return vectors
 
@@ -249,7 +250,10 @@ def heads_from_part(part: Part, tree: LabelTree | None) -> Heads:
     config, arrays = part.config, part.arrays
     read = (arrays.get("read/weight"), arrays.get("read/bias"))
     levels = [
-        (count, arrays.get(f"read/{level}/weight"), arrays.get(f"read/{level}/bias"))
+        (
+            count,
+            (arrays[f"read/{level}/weight"], arrays[f"read/{level}/bias"]) if count > 1 else None,
+        )
         for level, count in enumerate(config.get("joined", ()))
     ]
     reader = Reader(config["reads"], *read, sigmoid=config["sigmoid"], levels=levels)

@@ -83,6 +83,8 @@ class Prepared:
         learnt, held_out, more = self.learnt_from, self.held_out, self.held_out_tokens
         if not returned or held_out is None or more is None:
             return RankerDocuments(self.tokens, self.terms, learnt.labels)
+        texts = held_out.texts
+        assert texts is not None
         stages.reporter.message(
             f"return_held_out: the ranker learns from the {len(held_out):,} held-out documents, "
             "too, so nothing is compared on them"
@@ -90,14 +92,14 @@ class Prepared:
 
         def terms() -> Terms:
             rows, vectorizer = self.terms.value.rows, self.terms.value.vectorizer
-            both = [rows, vectorizer.transform(held_out.texts)]
+            both = [rows, vectorizer.transform(texts)]
             return Terms(sparse.vstack(both, format="csr"), vectorizer)
 
         return RankerDocuments(
             stages.derive(
                 lambda: self.tokens.value.followed_by(more.value), first=self.tokens, then=more
             ),
-            stages.derive(terms, terms=self.terms, more=held_out.texts),
+            stages.derive(terms, terms=self.terms, more=texts),
             sparse.vstack([learnt.labels, held_out.labels], format="csr"),
         )
 
