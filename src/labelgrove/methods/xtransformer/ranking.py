@@ -90,8 +90,8 @@ def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool
         raise ConfigError("ranker.negatives: must be tfn, man or tfn+man here")
     if params.combine == "learnt" and not held_out:
         raise ConfigError(
-            "ranking.combine: learnt needs documents that the ranker has not learnt from; raise "
-            "held_out and leave return_held_out off, or choose product"
+            "ranking.combine: learnt needs held-out documents that the ranker does not learn from; "
+            "raise held_out and leave return_held_out off, or choose product"
         )
 
 
