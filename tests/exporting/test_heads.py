@@ -65,11 +65,17 @@ def check(net: Any, tree: LabelTree | None, layers: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("score", ["weighted", "level"])
+@pytest.mark.parametrize("score", ["weighted", "level", "path"])
 def test_cascade(seed: int, score: str) -> None:
     tree = random_tree(np.random.default_rng(seed), [4, 11, LABELS])
     params = CascadeParams(kept=[2, 3], score=score)
     check(CascadeNet(WIDTH, tree, params), tree, 4, seed)
+
+
+def test_cascade_with_layers_of_ones_own() -> None:
+    tree = random_tree(np.random.default_rng(3), [4, 11, LABELS])
+    params = CascadeParams(kept=[2, 3], layers=[4, [7, 8], [10, 11, 12]])
+    check(CascadeNet(WIDTH, tree, params), tree, 6, 3)
 
 
 def test_cascade_of_labels_only() -> None:

@@ -15,11 +15,13 @@ from labelgrove.labels.features import (
     keep_largest,
     l2_normalised,
     label_strings,
+    label_sums,
     pifa,
     pii,
     smoothed,
 )
 from labelgrove.labels.tree import TreeParams
+from reference import labels as reference
 from support.blocks import KINDS as BLOCKS
 from support.blocks import as_blocks
 
@@ -181,7 +183,34 @@ def test_joining_descriptions():
     np.testing.assert_allclose(beside.dense, [[0.8, 0.8]])
 
 
-KINDS = ["pifa", "pifa-plain", "smoothed-pifa", "pii", "text", "pifa+text", "pifa,text"]
+@pytest.mark.parametrize("block", BLOCKS)
+def test_plain_sums(block):
+    rng = np.random.default_rng(2)
+    x, y = rng.random((30, 6)).astype(np.float32), random_labels()
+    y[:, 1] = 0  # a label without documents
+    found = label_sums(as_blocks(x, block), y)
+    np.testing.assert_allclose(found.to_csr().toarray(), y.T @ x, rtol=1e-5, atol=1e-6)
+
+
+def test_smoothed_sums_are_those_of_the_equations():
+    """CascadeXML's label features: labels with many documents weigh more than others."""
+    rng = np.random.default_rng(4)
+    x = rng.random((40, 12)).astype(np.float32) * (rng.random((40, 12)) < 0.6)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    y = (rng.random((40, 14)) < rng.random(14) / 2).astype(float)
+    y[:, 3] = 0  # a label without documents
+    params = TreeParams(label_features="smoothed-sums", features_per_label=5)
+    found = describe_labels(params, sparse.csr_array(x), as_csr(y), seed=7)
+    visits = label_features._visits(as_csr(y), 400, 0.8, 7).toarray().tolist()
+    expected = reference.label_features(x.tolist(), y.tolist(), visits, keep=5)
+    np.testing.assert_allclose(found.to_csr().toarray(), expected, atol=1e-5)
+    other = TreeParams(label_features="smoothed-pifa", features_per_label=5)
+    scaled = describe_labels(other, sparse.csr_array(x), as_csr(y), seed=7)
+    assert np.abs(scaled.to_csr().toarray() - expected).max() > 0.05
+
+
+KINDS = ["pifa", "pifa-plain", "smoothed-pifa", "smoothed-sums"]
+KINDS += ["pii", "text", "pifa+text", "pifa,text"]
 
 
 @pytest.mark.parametrize("block", BLOCKS)

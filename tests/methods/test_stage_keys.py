@@ -41,19 +41,23 @@ UNREAD: dict[str, set[str]] = {
     "linear-vectors": {
         *("encoder", "heads", "indexing", "training", "held_out", "search.last_level"),
     },
-    # One head over all labels needs no tree; without held-out documents there is no baseline.
+    # One head over all labels needs no tree; without held-out documents there is no baseline, and
+    # nothing to return to a ranker.
     "lightxml": {"rerank", "ranker", "tree", "baseline"},
     # The widths of its tree come from the heads.
     "cascadexml in three levels": {
-        *("rerank.share", "baseline", "tree.branching", "tree.max_leaf_size", "tree.top_width"),
+        *("rerank.share", "baseline", "return_held_out"),
+        *("tree.branching", "tree.max_leaf_size", "tree.top_width"),
     },
     # Rankers learn the same, however margins become a score.
     "xtransformer": {
         *("ranking.cluster_transform", "ranking.combine", "ranking.label_transform"),
-        *("baseline", "indexing.embeddings"),
+        *("baseline", "return_held_out", "indexing.embeddings"),
     },
     # A level more or less is read off the tree, which is too small for this limit.
-    "xrtransformer in three levels": {"search.last_level", "baseline", "heads.max_clusters"},
+    "xrtransformer in three levels": {
+        *("search.last_level", "baseline", "return_held_out", "heads.max_clusters"),
+    },
 }
 
 

@@ -70,6 +70,17 @@ def document_loss(
     return total / len(listed) if reduction == "mean" and listed else total
 
 
+def level_objective(losses, weight, scored, *, l2):
+    """The paper's: the sum of all documents' losses plus lambda / 2 ||w_l||^2 of each node.
+
+    Nodes that no document is scored on play no part.
+    """
+    total = sum(losses)
+    for node in sorted(scored):
+        total = total + 0.5 * l2 * sum(w * w for w in weight[node])
+    return total
+
+
 def log_l3_hinge(margin):
     return -(max(0.0, 1.0 - margin) ** 3)
 
@@ -89,10 +100,11 @@ def best_nodes(margins, above, parents, keep):
     return {node: scores[node] for node in best}
 
 
-def bootstrapped(vectors, counts, seen, parents, *, C, weighted):
+def bootstrapped(vectors, counts, seen, parents, *, C, weighted, alpha=None):
     """Weights and biases of a level's nodes: squared hinge on the vectors of the level before.
 
-    ``counts`` is documents x nodes, ``seen`` documents x nodes above.
+    ``counts`` is documents x nodes, ``seen`` documents x nodes above. With ``alpha`` it is Eq. 11
+    of the paper: errors cost R-hat, the row of counts over its sum, or alpha where it is 0.
     """
     rows = np.hstack([vectors, np.ones((len(vectors), 1))]).astype(np.float64)
     weights = []
@@ -100,6 +112,9 @@ def bootstrapped(vectors, counts, seen, parents, *, C, weighted):
         positive = counts[:, node] > 0
         part = positive | (seen[:, parent] > 0)
         costs = np.where(positive, C * (counts[:, node] if weighted else 1.0), C)
+        if alpha is not None:
+            shares = [row[node] / sum(row) if row[node] else alpha for row in counts]
+            costs = C * np.array(shares)
         signs = np.where(positive, 1.0, -1.0)
         weights.append(solve(rows[part], signs[part], costs[part], "squared_hinge"))
     return np.array(weights)[:, :-1], np.array(weights)[:, -1]

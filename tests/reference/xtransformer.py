@@ -18,13 +18,18 @@ def cluster_count(labels):
     return 2 ** (int(math.log2(labels // 100 + 1)) + 1)
 
 
-def label_vectors(features, labels):
-    """PIFA: the sum of a label's documents, each over the root of its label count; unit length."""
+def label_vectors(features, labels, kind="weighted"):
+    """PIFA: the sum of a label's documents, in unit length.
+
+    In the public code a document counts one over the root of its number of labels; in the paper
+    ("plain") v_l = sum of phi(x_i) over the documents with the label.
+    """
     vectors = np.zeros((labels.shape[1], features.shape[1]))
     for label in range(labels.shape[1]):
         for document in range(len(labels)):
             if labels[document, label]:
-                vectors[label] += features[document] / math.sqrt((labels[document] > 0).sum())
+                count = (labels[document] > 0).sum() if kind == "weighted" else 1
+                vectors[label] += features[document] / math.sqrt(count)
         length = math.sqrt((vectors[label] ** 2).sum())
         if length:
             vectors[label] /= length

@@ -20,9 +20,10 @@ from labelgrove.errors import ModelFormatError
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, children_of, nodes_needed
 
-# What heads read: all states side by side; the same through a bottleneck; a mix of the first two
-# and the others unchanged; the only one unchanged.
-Reading: TypeAlias = Literal["joined", "bottleneck", "mixed", "single"]
+# What heads read: all states side by side; the same through a bottleneck; one state per level, or a
+# mix of several; a mix of the first two and the others unchanged (of older exports); the only one
+# unchanged.
+Reading: TypeAlias = Literal["joined", "bottleneck", "levels", "mixed", "single"]
 
 DOCUMENTS_AT_ONCE = 64
 LOGITS_AT_ONCE = 1 << 24
@@ -37,6 +38,8 @@ class Reader:
     weight: Float32 | None = None
     bias: Float32 | None = None
     sigmoid: bool = field(default=False, kw_only=True)
+    # Of each level, the number of its states and, if it mixes them, weights and biases.
+    levels: Sequence[tuple[int, tuple[Float32, Float32] | None]] = field(default=(), kw_only=True)
 
     def vectors(self, states: Float32) -> list[Float32]:
         """One block of vectors per level of the head; the last is what labels read."""
@@ -45,8 +48,18 @@ class Reader:
         if self.kind == "mixed":
             mixed = self._projected(_joined(states[:, :2]))
             return [mixed, *(states[:, layer] for layer in range(2, states.shape[1]))]
+        if self.kind == "levels":
+            return self._level_vectors(states)
         text = _joined(states)
         return [text] if self.kind == "joined" else [text, self._projected(text)]
+
+    def _level_vectors(self, states: Float32) -> list[Float32]:
+        vectors, first = [], 0
+        for count, mix in self.levels:
+            own = _joined(states[:, first : first + count])
+            vectors.append(own if mix is None else product(own, mix[0]) + mix[1])
+            first += count
+        return vectors
 
     def _projected(self, vectors: Float32) -> Float32:
         assert self.weight is not None and self.bias is not None
@@ -120,13 +133,14 @@ class FlatHead(Heads):
 class TreeHeads(Heads):
     """A table per level of a label tree; each level scores the children of the best nodes above.
 
-    A label's score is its probability, times that of its cluster if ``weighted``. Nodes without an
-    allowed label are skipped.
+    A label's score is its probability, times that of its cluster if ``weighted``, or of all
+    clusters above it if ``path`` as well. Nodes without an allowed label are skipped.
     """
 
     tree: LabelTree
     kept: Sequence[int]
     weighted: bool = True
+    path: bool = False
 
     def __post_init__(self) -> None:
         if len(self.tables) != len(self.tree.widths) or len(self.kept) != len(self.tables) - 1:
@@ -147,16 +161,21 @@ class TreeHeads(Heads):
         keep = [max(pair) for pair in zip(self.kept, allowed.needed(k), strict=True)]
         logits = self._first_logits(vectors[0])
         logits[:, ~allowed.levels[0]] = -np.inf
-        best = top_k(logits, keep[0], threads=threads)
+        levels = [top_k(logits, keep[0], threads=threads)]
         last = len(self.tables) - 1
         for level in range(1, last):
-            listed = self._below(level, best, allowed)
+            listed = self._below(level, levels[-1], allowed)
             scores = self._logits(level, vectors[level], listed.rows, listed.nodes)
-            best = top_k(listed.matrix(scores, self.tree.widths[level]), keep[level])
-        listed = self._below(last, best, allowed)
+            levels.append(top_k(listed.matrix(scores, self.tree.widths[level]), keep[level]))
+        listed = self._below(last, levels[-1], allowed)
         scores = expit(self._logits(last, vectors[last], listed.rows, listed.nodes))
         if self.weighted:
             scores *= expit(listed.above)
+        if self.path:
+            nodes = self.tree.parents[last][listed.nodes]
+            for level in range(last - 2, -1, -1):
+                nodes = self.tree.parents[level + 1][nodes]
+                scores *= expit(_logits_of(levels[level], listed.rows, nodes))
         listed.nodes = self.tree.leaf_labels[listed.nodes]
         return top_k(listed.matrix(scores, self.tree.labels), k, threads=threads)
 
@@ -179,6 +198,16 @@ class TreeHeads(Heads):
         table = weight if len(used) == len(weight) else weight[used]
         logits: Float32 = product(vectors, table)[rows, positions]
         return logits if bias is None else logits + bias[nodes]
+
+
+def _logits_of(best: TopK, rows: Int64, nodes: Any) -> Float32:
+    """The logits of nodes that are among the best of their documents."""
+    order = np.argsort(best.columns, axis=1)
+    width = int(best.columns.max(initial=0)) + 2  # columns begin with -1, which is no node
+    keys = np.take_along_axis(best.columns, order, 1) + np.arange(len(order))[:, None] * width
+    places = np.searchsorted(keys.ravel(), nodes + rows * width)
+    logits: Float32 = np.take_along_axis(best.scores, order, 1).ravel()[places]
+    return logits
 
 
 @dataclass(eq=False)
@@ -220,7 +249,14 @@ def heads_from_part(part: Part, tree: LabelTree | None) -> Heads:
     """The heads that an exported folder describes."""
     config, arrays = part.config, part.arrays
     read = (arrays.get("read/weight"), arrays.get("read/bias"))
-    reader = Reader(config["reads"], *read, sigmoid=config["sigmoid"])
+    levels = [
+        (
+            count,
+            (arrays[f"read/{level}/weight"], arrays[f"read/{level}/bias"]) if count > 1 else None,
+        )
+        for level, count in enumerate(config.get("joined", ()))
+    ]
+    reader = Reader(config["reads"], *read, sigmoid=config["sigmoid"], levels=levels)
     tables = [
         (arrays[f"tables/{level}/weight"], arrays.get(f"tables/{level}/bias"))
         for level in range(len(config["kept"] or ()) + 1)
@@ -229,7 +265,8 @@ def heads_from_part(part: Part, tree: LabelTree | None) -> Heads:
         return FlatHead(reader, tables, config["probabilities"])
     if tree is None:
         raise ModelFormatError("the folder has heads over a label tree, but no tree")
-    return TreeHeads(reader, tables, tree, config["kept"], config["weighted"])
+    form = config["weighted"], config.get("path", False)
+    return TreeHeads(reader, tables, tree, config["kept"], *form)
 
 
 def product(vectors: Float32, weight: Float32) -> Float32:

@@ -25,13 +25,15 @@ BATCH_TOKENS = 2048  # including padding; more does not make a CPU faster
 class OnnxEncoder:
     """The graph and the tokenizer of an exported folder, opened when first used.
 
-    ``settings`` are ``width``, ``layers``, ``max_tokens``, ``pad_id`` and ``pad_left``.
+    ``settings`` are ``width``, ``layers``, ``max_tokens``, ``pad_id``, ``pad_left`` and, but not in
+    older folders, ``markup``.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self.folder = folder
         self.settings = dict(settings)
         self.max_tokens: int = settings["max_tokens"]
+        self.markup: str = settings.get("markup", "keep")
         self.width: int = settings["width"]
         self.layers: int = settings["layers"]
         self._lock = threading.Lock()

@@ -84,6 +84,7 @@ def export(
         "max_tokens": encoder.max_tokens,
         "pad_id": encoder.pad_id,
         "pad_left": encoder.pad_left,
+        "markup": encoder.markup,
         "report": dict(model.report_) or None,
     }
     save_model(

@@ -45,6 +45,29 @@ def pifa(
     return _unit_sums(x, _documents_of_labels(y, row_weights=row_weights), threads=threads)
 
 
+def label_sums(features: Any, labels: Any, *, threads: int | None = None) -> Features:
+    """The plain sum of each label's documents, as CascadeXML smooths it.
+
+    >>> label_sums([[3.0, 0.0], [0.0, 4.0]], [[1, 0], [1, 1]]).dense.round(5)
+    array([[3., 4.],
+           [0., 4.]], dtype=float32)
+    """
+    x, y = as_features(features), as_csr(labels, name="labels")
+    # The kernel gives sums of unit length. A column of ones adds up to the number of documents, so
+    # it shows how long they were.
+    columns = [np.ones((len(x), 1), np.float32)]
+    if x.dense is not None:
+        columns.insert(0, np.asarray(x.dense, np.float32))
+    unit = pifa(Features(x.sparse, np.hstack(columns)), y, row_weights=False, threads=threads)
+    assert unit.dense is not None
+    counts, ones = np.bincount(y.indices, minlength=y.shape[1]), unit.dense[:, -1].astype(float)
+    scale = np.divide(counts, ones, out=np.zeros(len(ones)), where=ones > 0)
+    terms = unit.sparse
+    if terms is not None:
+        terms = with_values(terms, (terms.data * scale[entry_rows(terms)]).astype(np.float32))
+    return Features(terms, None if x.dense is None else scaled_rows(unit.dense[:, :-1], scale))
+
+
 def _documents_of_labels(labels: CSR, *, row_weights: bool) -> CSR:
     """Labels x documents; a document of n labels weighs 1/sqrt(n), or 1."""
     weights = np.ones(labels.nnz, np.float32)
@@ -246,10 +269,13 @@ def describe_labels(
     elif kind == "pii":
         result = pii(labels)
     else:
-        result = pifa(features, labels, row_weights=kind != "pifa-plain", threads=threads)
+        if kind == "smoothed-sums":
+            result = label_sums(features, labels, threads=threads)
+        else:
+            result = pifa(features, labels, row_weights=kind != "pifa-plain", threads=threads)
         if params.features_per_label is not None:  # before smoothing or text make it larger
             result = keep_largest(result, params.features_per_label)
-        if kind == "smoothed-pifa":
+        if kind.startswith("smoothed"):
             result = smoothed(result, labels, seed=seed, threads=threads)
         elif kind == "pifa+text":
             result = combined(result, text, weight=params.text_weight)

@@ -16,6 +16,7 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.data.documents import Documents
 from labelgrove.data.inputs import with_texts
 from labelgrove.disk.stages import Made, Stages
+from labelgrove.errors import ConfigError
 from labelgrove.explaining.networks import network_paths
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
@@ -53,16 +54,29 @@ class NetworkEstimator(NeuralEstimator):
     """What LightXML and CascadeXML share; their files have the heads and ``fit``.
 
     ``rerank`` is a linear ranker over the network's shortlists, with settings in ``ranker``.
-    ``baseline`` also trains the linear method and reports both on the held-out documents.
+    With ``return_held_out`` this ranker also learns from the held-out documents, which then only
+    choose the network's checkpoint, and nothing is reported on them. ``baseline`` also trains the
+    linear method and reports both on the held-out documents.
     """
 
     tree: TreeParams = group(TreeParams)
     rerank: RerankParams = group(RerankParams)
     ranker: RankerParams = group(RankerParams)
+    return_held_out: bool = False
     baseline: bool = True
 
     def _check(self) -> None:
         check_reranking(self.rerank, self.ranker)
+        if self.return_held_out and not self.reranks:
+            raise ConfigError(
+                "return_held_out: there is no ranker to return the documents to; set "
+                "rerank.enabled, or held_out=0 to learn from all documents"
+            )
+
+    @property
+    def compares(self) -> bool:
+        """Whether held-out documents compare the method with the linear one."""
+        return self.baseline and bool(self.held_out) and not self.return_held_out
 
     @property
     def reranks(self) -> bool:
@@ -91,13 +105,14 @@ class NetworkEstimator(NeuralEstimator):
         network = self._network(trained.value, heads)
         reranker = None
         if self.reranks:
+            seen = data.for_ranker(stages, returned=self.return_held_out)
             ranker = stages(
                 "rerank",
                 train_reranker,
                 network=Made(lambda: network, trained.key),
-                tokens=data.tokens,
-                terms=data.terms,
-                labels=data.learnt_from.labels,
+                tokens=seen.tokens,
+                terms=seen.terms,
+                labels=seen.labels,
                 tree=tree,
                 params=self.rerank.only("shortlist", "start", "normalise"),
                 ranker=self.ranker,
@@ -135,7 +150,7 @@ class NetworkEstimator(NeuralEstimator):
 
     def _report(self, data: Prepared, stages: Stages) -> dict[str, Any]:
         """The method beside the linear one on the held-out part; says so when it is worse."""
-        if data.held_out is None or data.held_out_tokens is None:
+        if data.held_out is None or data.held_out_tokens is None or self.return_held_out:
             return {}
         tokens = data.held_out_tokens.value
         predictions = self._ranked(data.held_out, tokens, 10, mask=None, threads=self.n_jobs)
@@ -200,7 +215,7 @@ class NetworkEstimator(NeuralEstimator):
             widths,
             has_tree=has_tree,
             has_ranker=self.reranks,
-            has_baseline=self.baseline and bool(self.held_out),
+            has_baseline=self.compares,
             encoder=self._encoder_work(documents, reads=1.0 if self.reranks else 0.0),
         )
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Callback
+from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
@@ -43,6 +44,14 @@ class Examples:
     held_out_tokens: Tokens | None
 
 
+class RankerDocuments(NamedTuple):
+    """What the linear ranker at the end of a method learns from."""
+
+    tokens: Made[Tokens]
+    terms: Made[Terms]
+    labels: CSR
+
+
 @dataclass(frozen=True)
 class Prepared:
     """All that a network needs to be trained: made once per fit, stage by stage."""
@@ -69,6 +78,28 @@ class Prepared:
             tokens=self.tokens,
             held_out_tokens=self.held_out_tokens,
             labels=self.corpus.labels if labels is None else labels,
+        )
+
+    def for_ranker(self, stages: Stages, *, returned: bool) -> RankerDocuments:
+        """The documents to learn from, followed by those held out if these are ``returned``."""
+        learnt, held_out, more = self.learnt_from, self.held_out, self.held_out_tokens
+        if not returned or held_out is None or more is None:
+            return RankerDocuments(self.tokens, self.terms, learnt.labels)
+        stages.reporter.message(
+            f"return_held_out: the ranker learns from the {len(held_out):,} held-out documents, "
+            "too, so nothing is compared on them"
+        )
+
+        def terms() -> Terms:
+            rows, reader = self.terms.value.rows, self.terms.value.reader
+            return Terms(sparse.vstack([rows, reader.rows(held_out)], format="csr"), reader)
+
+        return RankerDocuments(
+            stages.derive(
+                lambda: self.tokens.value.followed_by(more.value), first=self.tokens, then=more
+            ),
+            stages.derive(terms, terms=self.terms, more=held_out.texts),
+            sparse.vstack([learnt.labels, held_out.labels], format="csr"),
         )
 
     def tree(
@@ -120,7 +151,8 @@ def tokens_stage(
     stages: Stages, name: str, texts: Any, encoder: Encoder, *, threads: int | None
 ) -> Made[Tokens]:
     """Texts as the encoder reads them."""
-    reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str())
+    markup = {} if encoder.markup == "keep" else {"markup": encoder.markup}
+    reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str(), **markup)
     return stages(
         name,
         tokenize,

@@ -42,6 +42,8 @@ FORMS = [
     pytest.param({"kept": [100, 100]}, id="everything kept"),
     pytest.param({"logits": "full"}, id="full"),
     pytest.param({"logits": "union"}, id="union"),
+    pytest.param({"layers": [5, 8, 12], "truth": "joined"}, id="the paper's layers"),
+    pytest.param({"layers": [3, [7, 8, 9], [11, 12]]}, id="layers joined below"),
 ]
 
 
@@ -52,12 +54,17 @@ def problem(seed, *, widths=WIDTHS, **switches):
     net = CascadeNet(WIDTH, tree, CascadeParams(**(given | switches)))
     randomise(net, rng)
     rows = random_labels(rng, DOCUMENTS, widths[-1], 6)
-    return net, tree, rows, random_states(rng, len(widths) + 1, DOCUMENTS, WIDTH)
+    return net, tree, rows, random_states(rng, sum(net.joined), DOCUMENTS, WIDTH)
 
 
 def vectors_of(net, states, document):
-    first = net.mix.weight @ torch.cat([states[0][document], states[1][document]]) + net.mix.bias
-    return [first, *(state[document] for state in states[2:])]
+    states, vectors = [state[document] for state in states], []
+    for level in range(len(net.tables)):
+        mix = getattr(net, f"mix{level or ''}", None)
+        own = [states.pop(0) for _ in range(1 if mix is None else mix.in_features // WIDTH)]
+        vectors.append(own[0] if mix is None else mix.weight @ torch.cat(own) + mix.bias)
+    assert not states
+    return vectors
 
 
 def tables_of(net):
@@ -94,7 +101,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
     assert {"loss.1", "loss.3", "recall.2", "candidates.3"} <= stats.keys()
 
 
-@pytest.mark.parametrize("score", ["level", "weighted"])
+@pytest.mark.parametrize("score", ["level", "weighted", "path"])
 @pytest.mark.parametrize("widths", [WIDTHS, [5, 30], [12]])
 def test_prediction_is_that_of_the_equations(score, widths):
     net, tree, _, states = problem(4, widths=widths, score=score)
@@ -115,7 +122,7 @@ def test_prediction_is_that_of_the_equations(score, widths):
         assert top.scores[d][real].tolist() == pytest.approx([s for _, s in expected], abs=1e-5)
 
 
-@pytest.mark.parametrize("score", ["level", "weighted"])
+@pytest.mark.parametrize("score", ["level", "weighted", "path"])
 @pytest.mark.parametrize("widths", [WIDTHS, [12]])
 def test_paths_give_the_predicted_scores(score, widths):
     net, tree, _, states = problem(4, widths=widths, score=score, kept=100, dropout=0.5)
@@ -318,6 +325,36 @@ def test_layers_as_published_and_for_other_depths():
             assert ends[-1] == depth
     with pytest.raises(ConfigError, match="needs layers and levels"):
         cascade_layers(12, 0)
+
+
+def test_layers_of_ones_own():
+    assert cascade_layers(12, 3, [[9, 10], 11, 12]) == [(9, 10), (11,), (12,)]
+    assert cascade_layers(12, 2, [6, 12]) == [(6,), (12,)]
+    for kind, message in (
+        ([6, 12], "for each of 3 levels"),
+        ([6, [], 12], "for each of 3 levels"),
+        ([6, 7, 13], "layers 1 to 12 .*, got 13"),
+        ([6, -1, 12], "got -1"),
+    ):
+        with pytest.raises(ConfigError, match=f"heads.layers: .*{message}"):
+            cascade_layers(12, 3, kind)
+    given = {"layers": [[9, 10], 11, 12]}
+    assert CascadeParams.from_dict(given).layers == [[9, 10], 11, 12]
+    with pytest.raises(ConfigError, match="layers"):
+        CascadeParams.from_dict({"layers": [1.5, 2]})
+    params = CascadeParams(layers=[11, 12], clusters=[8, 64])
+    with pytest.raises(ConfigError, match=r"heads\.layers: must have 3 values, got 2"):
+        cascade_tree_params(1000, params, TreeParams())
+
+
+def test_old_networks_have_the_same_weights():
+    """The names under which a model folder stores them."""
+    tree = random_tree(np.random.default_rng(0), WIDTHS)
+    names = set(CascadeNet(WIDTH, tree).state_dict())
+    tables = {f"tables.{n}.{part}" for n in range(3) for part in ("weight", "bias")}
+    assert names == {"mix.weight", "mix.bias"} | tables
+    single = CascadeNet(WIDTH, tree, CascadeParams(layers=[1, 2, 3]))
+    assert set(single.state_dict()) == tables
 
 
 @pytest.mark.parametrize(

@@ -109,9 +109,20 @@ def test_shortlists_of_training_are_true_nodes_and_predicted_ones(negatives):
     assert (chosen.data == 1).all()
 
 
-@pytest.mark.parametrize(("weighted", "scaled"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    ("weighted", "scaled", "alpha"),
+    [
+        (False, False, None),
+        (True, False, None),
+        (True, True, None),
+        (False, False, 0.25),
+        (False, True, 2.0),
+    ],
+)
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_bootstrapped_head_is_the_best_linear_model_of_the_vectors(level, weighted, scaled):
+def test_a_bootstrapped_head_is_the_best_linear_model_of_the_vectors(
+    level, weighted, scaled, alpha
+):
     rng, tree, counts, vectors = problem(2)
     seen, above = np.ones((DOCUMENTS, 1)), None
     if level:
@@ -128,13 +139,16 @@ def test_a_bootstrapped_head_is_the_best_linear_model_of_the_vectors(level, weig
         scaled=scaled,
         weighted=weighted,
         above=above,
+        alpha=alpha,
         eps=1e-3,
         seed=0,
         threads=1,
     )
     weights = weights * (30.0 if scaled else 1.0)  # as if the texts had been of length 1
     dense = counts[level].toarray()
-    best, best_bias = reference.bootstrapped(texts, dense, seen, parents, C=2.0, weighted=weighted)
+    costs_of = {"C": 2.0, "weighted": weighted, "alpha": alpha}
+    best, best_bias = reference.bootstrapped(texts, dense, seen, parents, **costs_of)
+    shares = dense / np.maximum(dense.sum(1, keepdims=True), 1)
     rows = np.hstack([texts, np.ones((DOCUMENTS, 1))]).astype(np.float64)
     for node, parent in enumerate(parents):
         positive = dense[:, node] > 0
@@ -144,6 +158,8 @@ def test_a_bootstrapped_head_is_the_best_linear_model_of_the_vectors(level, weig
         if positive[part].all():
             continue  # nothing to tell apart: the solver says yes without looking
         costs = np.where(positive, 2.0 * (dense[:, node] if weighted else 1.0), 2.0)[part]
+        if alpha is not None:
+            costs = 2.0 * np.where(positive, shares[:, node], alpha)[part]
         signs = np.where(positive, 1.0, -1.0)[part]
         ours, theirs = (
             primal_objective(np.append(w, b), rows[part], signs, costs, "squared_hinge")

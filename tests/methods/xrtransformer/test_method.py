@@ -57,7 +57,8 @@ def fitted_blindly(heads: dict[str, Any], **training: Any) -> Any:
     "heads",
     [
         pytest.param({}, id="code"),
-        pytest.param({"relevance": "l1", "alpha": 0.5, "reduction": "sum"}, id="paper"),
+        pytest.param({"relevance": "l1", "alpha": 0.5, "reduction": "sum", "l2": 0.1}, id="paper"),
+        pytest.param({"bootstrap": "cost-linear", "alpha": 0.5}, id="the paper's bootstrap"),
         pytest.param({"bootstrap": "linear", "bootstrap_first": True}, id="first level, too"),
         pytest.param({"row_table_from": 3, "negatives": "tfn"}, id="row by row"),
         pytest.param({"negatives": "man", "matcher": "mean", "loss": "bce"}, id="bce"),

@@ -15,6 +15,7 @@ from labelgrove.methods.xrtransformer.net import (  # noqa: E402
     LevelBatches,
     XrHead,
     XrParams,
+    documents_scoring,
     fine_tuned_levels,
     level_training,
     level_tree,
@@ -150,6 +151,66 @@ def test_large_levels_are_updated_row_by_row():
     others = torch.ones(45, dtype=torch.bool)
     others[ids] = False
     assert not plain.table.weight.grad[others].any()
+
+
+@pytest.mark.parametrize("rows", [False, True], ids=["whole table", "row by row"])
+@pytest.mark.parametrize("negatives", ["tfn", "man", "tfn+man"])
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_lambda_is_a_penalty_on_the_weights_of_a_level(level, negatives, rows):
+    """Over all documents, in any batches, it adds up to lambda / 2 times the squared weights."""
+    more = {"row_table_from": 2} if rows else {}
+    head, tree, counts, true, predicted, states = problem(6, level, **PAPER, l2=0.7, **more)
+    chosen, above = [set()] * DOCUMENTS, None
+    if level:
+        chosen = [
+            reference.shortlist(c[level - 1], p, negatives)
+            for c, p in zip(counts, predicted, strict=True)
+        ]
+        above = sparse.csr_array((DOCUMENTS, WIDTHS[level - 1]), dtype=np.float32).tolil()
+        for document, nodes in enumerate(chosen):
+            above[document, sorted(nodes)] = 1
+        above = above.tocsr()
+    listed = [
+        reference.candidates(chosen[d], counts[d][level], tree.parents[level])
+        if level
+        else list(range(WIDTHS[0]))
+        for d in range(DOCUMENTS)
+    ]
+    numbers = documents_scoring(true_matrix(true, level), above, tree.parents[level])
+    flat = [node for nodes in listed for node in nodes]
+    assert numbers.tolist() == np.bincount(flat, minlength=WIDTHS[level]).tolist()
+    head.scored = torch.from_numpy(np.maximum(numbers, 1))
+    weight = head.table.weight.detach().clone().requires_grad_()
+    form = {name: getattr(head.params, name) for name in ("relevance", "alpha", "reduction")}
+    losses = [
+        reference.document_loss(
+            states[0][d], counts[d][level], listed[d], (weight, head.table.bias.detach()), **form
+        )
+        for d in range(DOCUMENTS)
+    ]
+    expected = reference.level_objective(losses, weight, set(flat), l2=0.7)
+    total = torch.zeros(())
+    for batch in ([0, 1, 2], [3, 4, 5, 6]):  # any split of the documents
+        own = RaggedLabels.from_rows([sorted(chosen[d]) for d in batch]) if level else None
+        mine = true_matrix(true, level)[batch]
+        loss = head.loss([states[0][batch]], RaggedLabels.from_csr(mine), own)[0]
+        total = total + len(batch) * loss
+    assert total.item() == pytest.approx(expected.item(), rel=1e-5)
+    total.backward()
+    expected.backward()
+    if rows:
+        ids, gradient = head.table.pending()
+        assert torch.allclose(gradient, weight.grad[ids], atol=1e-4)
+        assert set(ids.tolist()) == set(flat)
+    else:
+        assert torch.allclose(head.table.weight.grad, weight.grad, atol=1e-4)
+
+
+def true_matrix(true, level):
+    """Ragged lists of nodes as documents x nodes, with nodes that repeat."""
+    values = np.ones(len(true.indices), np.float32)
+    arrays = (values, true.indices.numpy(), true.indptr.numpy())
+    return sparse.csr_array(arrays, shape=(DOCUMENTS, WIDTHS[level]))
 
 
 def test_dropout_is_for_training_only():

@@ -24,6 +24,7 @@ from labelgrove.methods.xtransformer.matching import (
     IndexingParams,
     Matched,
     cluster_count,
+    cluster_labels,
     cluster_tree,
     embed_strings,
 )
@@ -79,10 +80,22 @@ def test_clusters_are_a_power_of_two() -> None:
         cluster_count(100, 6)
 
 
-def test_label_vectors_are_those_of_the_equations() -> None:
+@pytest.mark.parametrize("kind", ["weighted", "plain"])
+def test_label_vectors_are_those_of_the_equations(kind: str) -> None:
     x, y = problem(0)[:2]
-    found = pifa(x, y).dense
-    assert np.allclose(found, reference.label_vectors(x, y), atol=1e-5)
+    found = pifa(x, y, row_weights=kind == "weighted").dense
+    assert np.allclose(found, reference.label_vectors(x, y, kind), atol=1e-5)
+
+
+def test_labels_are_clustered_by_the_chosen_vectors() -> None:
+    x, y = problem(3)[:2]
+    trees = {}
+    for kind in ("weighted", "plain"):
+        params = IndexingParams(clusters=CLUSTERS, pifa=kind)
+        trees[kind] = cluster_labels(x, sparse.csr_array(y), params, 0, threads=1)
+        vectors = reference.label_vectors(x, y, kind).astype(np.float32)
+        assert trees[kind] == cluster_tree(vectors, params)
+    assert trees["weighted"] != trees["plain"]
 
 
 def problem(seed: int) -> tuple[Any, Any, Any, Any, Any, Any]:

@@ -151,6 +151,34 @@ def test_token_numbers_beyond_the_type_are_refused() -> None:
         tokenize(["red"], plain, 8)
 
 
+class Reader:
+    """As much of an encoder as tokenising needs."""
+
+    def __init__(self, tokenizer: Tokenizer, markup: str) -> None:
+        self.tokenizer, self.markup = tokenizer, markup
+
+
+def test_markup_of_raw_texts() -> None:
+    """``markup="sep"``: CascadeXML's replacements, which leave every character in its place."""
+    plain = Tokenizer.from_str(TOKENIZERS["bert"].to_str())
+    plain.add_special_tokens(["[SEP]"])  # as BERT's own does
+    text = "red_shoes /SEP/ blue__shoes"
+    for markup, expected in (("keep", text), ("sep", "red shoes [SEP] blue  shoes")):
+        reader = Reader(plain, markup)
+        assert tokenize([text], reader, 20).row(0).tolist() == by_hand(plain, expected, 20)
+    separator = plain.token_to_id("[SEP]")
+    ids, places = module.token_places(text, Reader(plain, "sep"), 20)
+    assert ids.tolist().count(separator) == 2  # the other one ends the text
+    pieces = [text[place.start : place.end] for place in places if place.word >= 0]
+    assert pieces == ["red", "shoe", "s", "/SEP/", "blue", "shoe", "s"]
+
+
+def test_documents_follow_others() -> None:
+    one = Tokens(np.array([5, 7, 9], np.int32), np.array([0, 2, 3]))
+    both = one.followed_by(Tokens(np.array([1, 2], np.int32), np.array([0, 0, 2])))
+    assert [both.row(n).tolist() for n in range(len(both))] == [[5, 7], [9], [], [1, 2]]
+
+
 def test_accents_are_spelled_in_one_way() -> None:
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "caf\u00e9": 1}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -76,6 +76,29 @@ def test_the_callers_random_state_is_restored() -> None:
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+@pytest.mark.parametrize("tf32", [True, False])
+def test_strict_float32_products_whatever_the_caller_uses(tf32: bool) -> None:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with own_settings(CPU, tf32=tf32):
+            assert torch.get_float32_matmul_precision() == ("medium" if tf32 else "highest")
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_strict_float32_on_a_gpu() -> None:
+    one, other = (torch.rand(512, 512, device="cuda") for _ in range(2))
+    exact = one.double() @ other.double()
+    errors = []
+    for tf32 in (True, False):
+        with own_settings(one.device, tf32=tf32):
+            errors.append(((one @ other).double() - exact).abs().max().item())
+    assert errors[1] < 1e-3 < errors[0]
+
+
 def test_seeds_depend_on_every_number() -> None:
     seeds = [derived_seed(*numbers) for numbers in ((0, 1), (1, 0), (0, 1, 2), (0,), (2**40, 5))]
     assert len(set(seeds)) == len(seeds)

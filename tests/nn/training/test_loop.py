@@ -101,8 +101,9 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_the_callers_random_state_a
         {"average": "ema", "swa_start": 0, "table_state": "bf16", "average_tables": False},
         {"precision": "bf16", "schedule": "cascade", "beta1_low": 0.8},
         {"table_optimizer": "adagrad", "keep": "last", "precision": "fp16"},
+        {"dropout_share": 0.5},
     ],
-    ids=["swa", "ema", "bf16", "fp16"],
+    ids=["swa", "ema", "bf16", "fp16", "less dropout"],
 )
 def test_a_stopped_and_resumed_run_ends_with_the_same_bits(
     tmp_path: Path, settings: dict[str, Any]

@@ -58,6 +58,49 @@ def test_dropout_is_on_again_after_an_evaluation_and_frozen_parts_stay_as_they_w
     assert model.modes == [(True, True, False)] * 6
 
 
+def test_training_may_be_strict_about_float32() -> None:
+    before = torch.get_float32_matmul_precision()
+    precisions = []
+
+    def watched_loss(model: Model, batch: Any) -> torch.Tensor:
+        precisions.append(torch.get_float32_matmul_precision())
+        return loss_of(model, batch)
+
+    torch.set_float32_matmul_precision("medium")
+    try:
+        for tf32 in (True, False):
+            params = replace(PARAMS, max_steps=1, tf32=tf32)
+            train(Model(), Batches(), watched_loss, params, device="cpu")
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert precisions == ["medium", "highest"]
+
+
+def watched_modes(**settings: Any) -> list[tuple[bool, bool]]:
+    """Whether the model and its dropout layer were in training mode, batch by batch."""
+    modes: list[tuple[bool, bool]] = []
+
+    def watched_loss(model: Model, batch: Any) -> torch.Tensor:
+        modes.append((model.training, model.encoder[2].training))
+        return loss_of(model, batch)
+
+    params = replace(PARAMS, epochs=2, **settings)
+    train(Model(), Batches(), watched_loss, params, evaluate=lambda: 0.0, device="cpu")
+    return modes
+
+
+@pytest.mark.parametrize(("share", "batches"), [(1.0, 12), (0.25, 3), (0.04, 0), (0.0, 0)], ids=str)
+def test_every_epoch_begins_with_dropout_and_ends_without(share: float, batches: int) -> None:
+    """As in LightXML's code, whose evaluation in the middle of an epoch leaves dropout off."""
+    modes = watched_modes(dropout_share=share, evaluations_per_epoch=4)
+    assert modes == ([(True, True)] * batches + [(False, False)] * (12 - batches)) * 2
+
+
+def test_dropout_ends_with_an_update_not_inside_one() -> None:
+    modes = watched_modes(dropout_share=0.25, accumulate=2)  # three of twelve batches
+    assert [dropped for _, dropped in modes] == ([True] * 4 + [False] * 8) * 2
+
+
 @pytest.mark.parametrize(
     ("settings", "samples"),
     [({"swa_start": 2, "swa_every": 2}, [2, 4, 6]), ({"swa_start": 0.5}, [4, 5, 6, 7])],

@@ -12,7 +12,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.stages import Stages
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.cascadexml.net import CascadeNet
+from labelgrove.methods.cascadexml.net import CascadeNet, mix_name
 from labelgrove.methods.cascadexml.params import (
     CascadeParams,
     cascade_clusters,
@@ -25,6 +25,7 @@ from labelgrove.methods.networks import NetworkEstimator, layer_arrays
 from labelgrove.model.outline import Outline, expected_widths
 from labelgrove.model.settings import group
 from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.encoders.files import find_encoder, layer_count
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -42,11 +43,13 @@ class CascadeXML(NetworkEstimator):
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
         shape = cascade_tree_params(len(corpus.index), self.heads, self.tree)
+        depth = layer_count(find_encoder(self.encoder.encoder))
+        cascade_layers(depth, len(self._clusters(len(corpus.index))) + 1, self.heads.layers)
         idle = idle_settings(self.heads, len(corpus.index))
         if idle := [name for name in idle if name not in self.derived_]:
             few = f"{len(corpus.index):,} labels get no clusters"
             stages.reporter.message(f"{', '.join(idle)}: no effect; {few}")
-        data = self._prepare(corpus, stages, baseline=self.baseline)
+        data = self._prepare(corpus, stages, baseline=self.compares)
         tree = data.tree(stages, shape, seed=self.random_state, threads=self.n_jobs)
         heads = self._heads(len(corpus.index), tree.value)
         self._train(data, stages, heads, searched=tree.value, tree=tree)
@@ -62,13 +65,18 @@ class CascadeXML(NetworkEstimator):
     def _exported_heads(self) -> dict[str, Part]:
         heads = self.network_.heads
         config = {
-            "reads": "mixed",
+            "reads": "levels",
+            "joined": heads.joined,
             "sigmoid": False,
             "probabilities": True,
             "kept": None,
-            "weighted": heads.params.score == "weighted",
+            "weighted": heads.params.score != "level",
+            "path": heads.params.score == "path",
         }
-        arrays = layer_arrays("read", heads.mix)
+        arrays: dict[str, Any] = {}
+        for level, count in enumerate(heads.joined):
+            if count > 1:
+                arrays |= layer_arrays(f"read/{level}", heads.get_submodule(mix_name(level)))
         if len(heads.tables) == 1:
             weight, bias = heads.output_layer()
             arrays |= {"tables/0/weight": weight, "tables/0/bias": bias}

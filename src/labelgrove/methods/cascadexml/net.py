@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.params import fixed
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.cascadexml.params import CascadeParams
+from labelgrove.methods.cascadexml.params import CascadeParams, layers_joined
 from labelgrove.nn.heads.candidates import (
     AllowedNodes,
     Candidates,
@@ -58,12 +59,13 @@ class Level(NamedTuple):
     kept: Tensor
     kept_mask: Tensor
     kept_logits: Tensor
+    kept_slots: Tensor  # of the kept nodes' parents among those that the level above kept
 
 
 class CascadeNet(nn.Module):
     """From pooled layer states to labels, level by level down a tree.
 
-    The first level reads two states and every other level one; see :func:`cascade_layers`.
+    Each level reads one state, or several joined; see :func:`cascade_layers`.
     A large label table is created on ``device``.
     """
 
@@ -91,7 +93,10 @@ class CascadeNet(nn.Module):
         self.kept = per_level(params.kept, levels - 1, "kept")
         self.dropout = per_level(_dropouts(params.dropout, levels), levels, "dropout")
         self.weights = per_level(params.level_weights or 1.0, levels, "level_weights")
-        self.mix = nn.Linear(2 * width, width)
+        self.joined = layers_joined(params.layers, levels)
+        for level, count in enumerate(self.joined):
+            if count > 1:
+                self.add_module(mix_name(level), nn.Linear(count * width, width))
         self.text_width = width
         tables: list[Any] = [LabelTable(nodes, width) for nodes in tree.widths[:-1]]
         tables.append(table or LabelTable(tree.labels, width))
@@ -167,9 +172,18 @@ class CascadeNet(nn.Module):
                 kept = [max(pair) for pair in zip(kept, needed, strict=True)]
             levels = self._levels(states, None, dropout=False, kept=kept, allowed=allowed)
             listed, scores = levels[-1].listed, levels[-1].logits.sigmoid()
-            if len(levels) > 1 and self.params.score == "weighted":
-                scores = scores * levels[-2].kept_logits.sigmoid().gather(1, listed.slots)
+            if len(levels) > 1 and self.params.score != "level":
+                scores = scores * self._chances_above(levels).gather(1, listed.slots)
             return top_labels(scores, self.index.leaf_labels[listed.ids], listed.mask, k)
+
+    def _chances_above(self, levels: list[Level]) -> Tensor:
+        """Of the clusters above the labels, alone or along the whole path to them."""
+        if self.params.score == "weighted":
+            return levels[-2].kept_logits.sigmoid()
+        chances = levels[0].kept_logits.sigmoid()
+        for level in levels[1:-1]:
+            chances = level.kept_logits.sigmoid() * chances.gather(1, level.kept_slots)
+        return chances
 
     def shortlist_recall(self, states: Sequence[Tensor], positives: RaggedLabels) -> Tensor:
         """Per cluster level (true labels still in the shortlist of prediction, true labels).
@@ -196,7 +210,7 @@ class CascadeNet(nn.Module):
         nodes = [int(self.index.leaf_positions[column])]
         for level in range(len(self.tables) - 1, 0, -1):
             nodes.insert(0, int(self.index.parents(level)[nodes[0]]))
-        counted = 2 if self.params.score == "weighted" else 1
+        counted = {"level": 1, "weighted": 2, "path": len(nodes)}[self.params.score]
         steps = []
         for level, vectors in enumerate(self._vectors(states, dropout=False)):
             table: Any = self.tables[level]
@@ -235,13 +249,14 @@ class CascadeNet(nn.Module):
             listed, logits = self._score(number, vectors, levels, truth, allowed)
             if number == len(self.kept):
                 nothing = listed.ids[:, :0]
-                levels.append(Level(listed, logits, nothing, nothing, nothing))
+                levels.append(Level(listed, logits, nothing, nothing, nothing, nothing))
                 continue
             forced = truth is not None and self.params.truth == "forced"
             scores = favour(logits, listed.targets) if forced else logits
             places, kept_mask = best(scores, listed.mask, keep[number])
             nodes = listed.ids.gather(1, places)
-            levels.append(Level(listed, logits, nodes, kept_mask, logits.gather(1, places)))
+            slots = listed.slots.gather(1, places)
+            levels.append(Level(listed, logits, nodes, kept_mask, logits.gather(1, places), slots))
         return levels
 
     def _score(
@@ -269,13 +284,18 @@ class CascadeNet(nn.Module):
 
     def _vectors(self, states: Sequence[Tensor], *, dropout: bool) -> list[Tensor]:
         """What each level's head reads."""
-        if len(states) != len(self.tables) + 1:
-            raise ConfigError(
-                f"the heads read {len(self.tables) + 1} layer states, got {len(states)}"
-            )
-        pair = functional.dropout(torch.cat(list(states[:2]), 1), self.params.mix_dropout, dropout)
-        pairs = zip([self.mix(pair), *states[2:]], self.dropout, strict=True)
-        return [functional.dropout(vector, share, dropout) for vector, share in pairs]
+        if len(states) != sum(self.joined):
+            raise ConfigError(f"the heads read {sum(self.joined)} layer states, got {len(states)}")
+        rest, vectors = iter(states), []
+        for level, (count, share) in enumerate(zip(self.joined, self.dropout, strict=True)):
+            own = list(islice(rest, count))
+            vector = own[0]
+            if count > 1:
+                side_by_side = torch.cat(own, 1)
+                kept = functional.dropout(side_by_side, self.params.mix_dropout, dropout)
+                vector = self.get_submodule(mix_name(level))(kept)
+            vectors.append(functional.dropout(vector, share, dropout))
+        return vectors
 
     def _unforced(self, level: Level, keep: int, true: Tensor) -> Tensor:
         kept, mask = level.kept, level.kept_mask
@@ -283,6 +303,11 @@ class CascadeNet(nn.Module):
             places, mask = best(level.logits, level.listed.mask, keep)
             kept = level.listed.ids.gather(1, places)
         return found_labels(kept, mask, true)
+
+
+def mix_name(level: int) -> str:
+    """The name of the layer that makes one vector of the states that a level joins."""
+    return f"mix{level or ''}"
 
 
 def _dropouts(given: float | list[float] | None, levels: int) -> float | list[float]:

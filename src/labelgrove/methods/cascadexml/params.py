@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, Params, param
 from labelgrove.errors import ConfigError
@@ -15,6 +15,8 @@ from labelgrove.nn.heads.layers import LogitForm
 LABELS_PER_CLUSTER, APART = 10, 8
 FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
 
+Layers: TypeAlias = Literal["spread", "last"] | list[int | list[int]]
+
 
 @dataclass
 class CascadeParams(Params):
@@ -22,8 +24,10 @@ class CascadeParams(Params):
 
     standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")
     priors: bool = param(True, help="biases start from log odds; published: false")
-    layers: Literal["spread", "last"] = param(
-        "spread", help="spread: coarse levels read earlier layers; last: all read the last"
+    layers: Layers = param(
+        "spread",
+        help="spread: coarse levels read earlier layers, the first one two of them; last: all read "
+        "the last; a list has the layer of each level, or its layers to join: [[9, 10], 11, 12]",
     )
     clusters: list[int] = param(
         [],
@@ -59,29 +63,51 @@ class CascadeParams(Params):
         ge=0,
         help="factor on each level's loss; empty = 1; auto = less for clusters that are all kept",
     )
-    score: Literal["level", "weighted"] = param(
-        "level", help="level: the label's probability; weighted: times that of its cluster"
+    score: Literal["level", "weighted", "path"] = param(
+        "level",
+        help="level: the label's probability; weighted: times that of its cluster (public code); "
+        "path: times those of all clusters above it",
     )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
 
-def cascade_layers(
-    depth: int, levels: int, kind: Literal["spread", "last"] = "spread"
-) -> list[tuple[int, ...]]:
+def cascade_layers(depth: int, levels: int, kind: Layers = "spread") -> list[tuple[int, ...]]:
     """Which layers of an encoder each level reads; layer ``depth`` is the last, 0 the embeddings.
 
     Levels are a sixth of the depth apart, with the labels at the end; the first level reads two
-    layers. With ``kind="last"``, all are at the end.
+    layers. With ``kind="last"``, all are at the end. A list says it for each level.
 
     >>> cascade_layers(12, 4), cascade_layers(6, 3)
     ([(5, 6), (8,), (10,), (12,)], [(3, 4), (5,), (6,)])
+    >>> cascade_layers(12, 3, [[9, 10], 11, 12])
+    [(9, 10), (11,), (12,)]
     """
     if depth < 1 or levels < 1:
         raise ConfigError(f"CascadeXML needs layers and levels, got {depth} and {levels}")
+    if isinstance(kind, list):
+        chosen = [tuple(own) if isinstance(own, list) else (own,) for own in kind]
+        if len(chosen) != levels or not all(chosen):
+            raise ConfigError(
+                f"heads.layers: must have a layer, or a list of layers, for each of {levels} "
+                f"levels, got {kind}"
+            )
+        if outside := [layer for own in chosen for layer in own if not 0 <= layer <= depth]:
+            raise ConfigError(
+                f"heads.layers: the encoder has layers 1 to {depth} (0 are its embeddings), "
+                f"got {outside[0]}"
+            )
+        return chosen
     apart = 1 / 6 if kind == "spread" else 0.0
     shares = [1 - (levels - 1 - level) * apart for level in range(levels)]
     layers = [max(1, math.floor(depth * share + 0.5)) for share in shares]
     return [(layers[0] - 1, layers[0]), *((layer,) for layer in layers[1:])]
+
+
+def layers_joined(kind: Layers, levels: int) -> list[int]:
+    """How many layers each level joins."""
+    if isinstance(kind, list):
+        return [len(own) if isinstance(own, list) else 1 for own in kind]
+    return [2] + [1] * (levels - 1)
 
 
 def cascade_clusters(labels: int) -> tuple[int, ...]:
@@ -130,12 +156,12 @@ def idle_settings(params: CascadeParams, labels: int) -> list[str]:
 
 def _check_lists(params: CascadeParams, clusters: int, labels: int) -> None:
     """Refuses, before any training, lists that do not fit the number of levels."""
-    lengths = {"kept": clusters, "dropout": clusters + 1, "level_weights": clusters + 1}
-    for name, levels in lengths.items():
-        values = getattr(params, name)
+    all_levels = {"layers": "'spread'", "dropout": "a single number", "level_weights": "[]"}
+    for name, serves in ({"kept": "a single number"} | all_levels).items():
+        values, levels = getattr(params, name), clusters + (name in all_levels)
         if isinstance(values, list) and values and len(values) != levels:
             raise ConfigError(
                 f"heads.{name}: must have {levels} values, got {len(values)}: {labels:,} labels "
                 f"get {clusters} levels of clusters (heads.clusters), and the labels are one more "
-                f"level; {'[]' if name == 'level_weights' else 'a single number'} serves all levels"
+                f"level; {serves} serves all levels"
             )

@@ -54,7 +54,7 @@ class LightXML(NetworkEstimator):
                 f"{', '.join(idle)}: no effect; {len(corpus.index):,} labels get one head without "
                 f"groups (heads.one_head_up_to={self.heads.one_head_up_to})"
             )
-        data = self._prepare(corpus, stages, baseline=self.baseline)
+        data = self._prepare(corpus, stages, baseline=self.compares)
         depth = data.encoder.value.depth
         if self.heads.layers > max(depth, LightXmlParams().layers):
             stages.reporter.message(

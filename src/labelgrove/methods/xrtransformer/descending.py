@@ -7,6 +7,7 @@ scores do not vanish. A score is the l3-hinge of the node's margin times its par
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ from labelgrove.data.features import Features, row_blocks
 from labelgrove.labels.tree import LabelTree, children_of
 from labelgrove.ranking.beam import OWN_MARGIN, log_transformed
 from labelgrove.ranking.ranker import Ranker, train_ranker
+from labelgrove.ranking.relevance import normalised
 from labelgrove.ranking.solver import RankerParams
 from labelgrove.ranking.weights import dense_weights
 
@@ -155,11 +157,15 @@ def bootstrapped(
     scaled: bool,
     weighted: bool,
     above: CSR | None,
+    alpha: float | None = None,
     eps: float = 0.1,
     seed: int,
     threads: int | None,
 ) -> tuple[Float32, Float32]:
     """Weights (nodes x width) and biases of a linear model on text vectors, to initialise a head.
+
+    With ``alpha`` errors cost what the paper says (Eq. 11): a true node its share of the document's
+    labels, any other node ``alpha``.
 
     With ``scaled``, C is for vectors with a mean length of 1. An encoder's vectors are much longer,
     and the same C would fit the documents so well that no loss is left to train the encoder.
@@ -167,12 +173,15 @@ def bootstrapped(
     length = mean_length(vectors) if scaled else 1.0
     # This is the same as dividing the vectors by their length and scaling the weights back.
     params = RankerParams(C=C / length**2, bias=length, eps=eps, threshold=0.0, storage="float32")
+    if alpha is not None:
+        params = replace(params, C=alpha * params.C, positive_weight=1 / alpha)
+        counts = normalised(counts, "l1")
     ranker = train_level(
         Features(dense=vectors),
         counts,
         tree,
         params,
-        weighted=weighted,
+        weighted=weighted or alpha is not None,
         above=above,
         seed=seed,
         threads=threads,

@@ -70,8 +70,10 @@ class XRTransformer(TreeSearch, NeuralEstimator):
     ``tree`` is the preliminary tree whose levels the encoder learns, ``refined`` the one that the
     ranker descends; without ``refine`` the ranker keeps the preliminary one. ``ranker_input`` is
     "both" or "vectors": the ranker and its tree may do without tf-idf. ``matcher`` are the linear
-    models that shortlist for the next level. ``baseline`` also trains the linear method and reports
-    both on the held-out documents. Scores are margins, or products as ``search`` says.
+    models that shortlist for the next level. With ``return_held_out``, the refined tree and the
+    ranker also learn from the held-out documents, which then only choose checkpoints, and nothing
+    is reported on them. ``baseline`` also trains the linear method and reports both on the held-out
+    documents. Scores are margins, or products as ``search`` says.
     """
 
     method: ClassVar[str] = "xrtransformer"
@@ -90,10 +92,11 @@ class XRTransformer(TreeSearch, NeuralEstimator):
     )
     refine: bool = True
     ranker_input: str = "both"
+    return_held_out: bool = False
     baseline: bool = True
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
-        data = self._prepare(corpus, stages, baseline=self.baseline)
+        data = self._prepare(corpus, stages, baseline=self.compares)
         seed, threads, device = self.random_state, self.n_jobs, self.device
         precision = self.training.precision
         tree = data.tree(stages, self.tree, seed=seed, threads=threads)
@@ -127,18 +130,25 @@ class XRTransformer(TreeSearch, NeuralEstimator):
         self.encoder_ = restore(data.encoder.value, network.value).eval()
         self.standard_ = None if standard is None else standard.value
         self.vectorizer_ = data.terms.value.reader.tfidf
+        returned = self.return_held_out
+        seen = data.for_ranker(stages, returned=returned)
         features = stages.derive(
-            lambda: self._seen(descent.value.features(vectors.value)),
-            terms=data.terms,
+            lambda: self._seen(
+                beside(seen.terms.value.rows, vectors.value.rows(held_out=returned))
+            ),
+            terms=seen.terms,
             vectors=vectors,
             input=self.ranker_input,
         )
+        ranked = data.learnt_from
+        if returned:
+            ranked = Corpus(None, seen.labels, corpus.index, features=features.value)
         searched = tree
         if self.refine:
             (searched,) = tree_stages(
                 stages,
                 features,
-                data.learnt_from,
+                ranked,
                 self.refined,
                 transform=lambda texts: self._of_texts(texts, data.terms.value.reader, threads),
                 seeds={"refined-tree": seed},
@@ -148,7 +158,7 @@ class XRTransformer(TreeSearch, NeuralEstimator):
             "ranker",
             train_ranker,
             features=features,
-            labels=data.learnt_from.labels,
+            labels=seen.labels,
             tree=searched,
             params=self.ranker,
             search=mining_search(self.search, self.ranker),
@@ -161,12 +171,17 @@ class XRTransformer(TreeSearch, NeuralEstimator):
         self._remember(read, stages.reporter.timings)
         self.story_ = joined_stories(stories)
         self.report_ = {}
-        if data.held_out is not None:
-            seen = self._seen(descent.value.features(vectors.value, held_out=True))
-            predictions = self._searched(seen, 10, mask=None, threads=threads)
+        if data.held_out is not None and not returned:
+            judged = self._seen(descent.value.features(vectors.value, held_out=True))
+            predictions = self._searched(judged, 10, mask=None, threads=threads)
             pairs = zip(shortlists, descent.value.held_out_counts, strict=False)
             recall = [found_share(s.held_out, c) for s, c in pairs if s.held_out is not None]
             self.report_ = self._compared(data, stages, predictions, recall)
+
+    @property
+    def compares(self) -> bool:
+        """Whether held-out documents compare the method with the linear one."""
+        return self.baseline and bool(self.held_out) and not self.return_held_out
 
     def _check(self) -> None:
         if self.ranker_input not in ("both", "vectors"):
@@ -199,6 +214,8 @@ class XRTransformer(TreeSearch, NeuralEstimator):
             inherits = heads.bootstrap == "inherit"
             if heads.bootstrap != "none" and vectors is not None and (network or not inherits):
                 solved = () if inherits else ("bootstrap_C", "bootstrap_scaled", *negatives)
+                if heads.bootstrap == "cost-linear":
+                    solved = (*solved, "alpha")
                 start = stages(
                     f"bootstrap-{level}",
                     start_head,
@@ -218,7 +235,7 @@ class XRTransformer(TreeSearch, NeuralEstimator):
                 start=start,
                 above=above,
                 heads=heads.only(
-                    *("loss", "relevance", "alpha", "reduction", "dropout", "logits"),
+                    *("loss", "relevance", "alpha", "reduction", "l2", "dropout", "logits"),
                     *("max_candidates", "row_table_from", *negatives),
                 ),
                 training=loop,
@@ -302,9 +319,8 @@ class XRTransformer(TreeSearch, NeuralEstimator):
         # Vectors are made after each level, and for the first heads.
         # A list of updates has one number per level, and fit refuses any other.
         encoder = self._encoder_work(documents, reads=3, steps=sum(self.heads.steps) or None)
-        baseline = self.baseline and bool(self.held_out)
         plain = super().outline(documents, labels)
-        return replace(plain, has_baseline=baseline, encoder=encoder)
+        return replace(plain, has_baseline=self.compares, encoder=encoder)
 
     def search_space(self) -> dict[str, Any]:
         """The training, the shortlists, the ranker and the search."""

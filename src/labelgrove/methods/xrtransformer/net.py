@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labelgrove.core.arrays import CSR, Float32
+from labelgrove.core.arrays import CSR, Float32, Int32, Int64, entry_rows
 from labelgrove.core.late import sparse
 from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError
@@ -36,6 +36,7 @@ from labelgrove.nn.heads.layers import (
     full_logits,
     per_level,
     shortlist_logits,
+    used_rows,
 )
 from labelgrove.nn.heads.losses import LossKind, document_losses, full_losses, relevance_weights
 from labelgrove.nn.heads.ragged import RaggedLabels
@@ -69,10 +70,11 @@ class XrParams(Params):
         "level's own head, or the mean of both",
     )
     kept: int | list[int] = param(20, ge=1, help="nodes predicted on each level but the last")
-    bootstrap: Literal["linear", "weighted-linear", "inherit", "none"] = param(
+    bootstrap: Literal["linear", "weighted-linear", "cost-linear", "inherit", "none"] = param(
         "weighted-linear",
         help="where a level's head starts: from a linear model on the text vectors of the level "
-        "before (weighted by the labels below a node), from its parents' weights, or at random",
+        "before (weighted: errors cost the number of labels below a node; cost: their share, and "
+        "alpha for other nodes, as in the paper), from its parents' weights, or at random",
     )
     bootstrap_C: float = param(1.0, gt=0, help="C of that linear model (code: 100, not scaled)")
     bootstrap_scaled: bool = param(True, help="this C is for vectors of length 1, not for raw ones")
@@ -89,6 +91,12 @@ class XrParams(Params):
     alpha: float = param(1.0, gt=0, help="cost of a node that is not true")
     reduction: Literal["mean", "sum"] = param(
         "mean", help="how a document's losses over its candidates add up: mean (code), sum (paper)"
+    )
+    l2: float = param(
+        0.0,
+        ge=0,
+        help="the paper's lambda: half of it times the squared weights of a level is added to the "
+        "sum of all documents' losses; for reduction=sum",
     )
     dropout: float = param(0.1, ge=0, le=1, help="share of the text vector dropped in training")
     max_candidates: int | None = param(None, ge=1, help="most nodes per document, true ones first")
@@ -143,6 +151,23 @@ def nodes_of_labels(labels: CSR, tree: LabelTree, level: int) -> CSR:
     )
 
 
+def documents_scoring(true: CSR, above: CSR | None, parents: Int32) -> Int64:
+    """How many documents each node of a level is scored for.
+
+    ``true`` has the nodes above the documents' labels, ``above`` the nodes whose children are
+    candidates; None on the first level. A true node is scored even if it is below none of these.
+    """
+    documents, nodes = true.shape
+    if above is None:
+        return np.full(nodes, documents, np.int64)
+    chosen = entry_rows(above) * above.shape[1] + above.indices
+    rows, own = np.divmod(np.unique(entry_rows(true) * nodes + true.indices), nodes)
+    missing = ~np.isin(rows * above.shape[1] + parents[own], chosen)
+    counts = np.bincount(above.indices, minlength=above.shape[1])[parents]
+    scored: Int64 = counts + np.bincount(own[missing], minlength=nodes)
+    return scored
+
+
 @dataclass(frozen=True)
 class LevelBatch(LabelledBatch):
     """A batch whose labels are the true nodes of a level, with the shortlisted nodes above."""
@@ -167,11 +192,22 @@ class LevelBatches(LabelledBatches):
 class XrHead(nn.Module):
     """The head of one level: a weight vector and a bias for each of its nodes.
 
-    ``tree`` is a :func:`level_tree`.
+    ``tree`` is a :func:`level_tree`; ``scored`` is from :func:`documents_scoring`, for ``l2``.
     """
 
-    def __init__(self, width: int, tree: LabelTree, params: XrParams | None = None) -> None:
+    scored: Tensor
+
+    def __init__(
+        self,
+        width: int,
+        tree: LabelTree,
+        params: XrParams | None = None,
+        *,
+        scored: Int64 | None = None,
+    ) -> None:
         super().__init__()
+        counts = torch.ones(1) if scored is None else torch.from_numpy(np.maximum(scored, 1))
+        self.register_buffer("scored", counts, persistent=False)
         self.params = (params or XrParams()).validate("heads")
         self.index = TreeIndex(tree)
         self.first = len(tree.parents) == 1
@@ -209,6 +245,9 @@ class XrHead(nn.Module):
                 kind=params.loss,
                 reduction=params.reduction,
             )
+            if params.l2:
+                everything = torch.arange(self.index.widths[0], device=text.device)
+                losses = losses + self._penalties(everything).sum()
             size = torch.full_like(losses, float(self.index.widths[0]))
         else:
             assert above is not None
@@ -225,9 +264,21 @@ class XrHead(nn.Module):
                 kind=params.loss,
                 reduction=params.reduction,
             )
+            if params.l2:
+                used, places = used_rows(listed.ids, listed.mask, self.index.widths[-1])
+                losses = losses + (self._penalties(used)[places] * listed.mask).sum(1)
             size = listed.mask.sum(1).float()
         mean = losses.mean()
         return mean, {"loss": mean.detach(), "candidates": size.mean()}
+
+    def _penalties(self, nodes: Tensor) -> Tensor:
+        """What each document that a node is scored for pays for the node's weights.
+
+        Together these documents pay ``l2`` / 2 times the squared weights. So an update needs the
+        rows of its own candidates only.
+        """
+        squares = self.table.rows(nodes).float().square().sum(1)
+        return 0.5 * self.params.l2 * squares / self.scored[nodes]
 
     def _costs(self, counts: Tensor) -> Tensor:
         """Costs of nodes by the number of true labels below them; rows have all true nodes."""

@@ -38,6 +38,7 @@ from labelgrove.methods.xrtransformer.net import (
     LevelBatches,
     XrHead,
     XrParams,
+    documents_scoring,
     level_tree,
     nodes_of_labels,
 )
@@ -104,6 +105,12 @@ class Vectors:
     train: Float32
     held_out: Float32 | None
 
+    def rows(self, *, held_out: bool) -> Float32:
+        """Of the documents to learn from, followed by those held out if these are asked for."""
+        if not held_out or self.held_out is None:
+            return self.train
+        return np.concatenate([self.train, self.held_out])
+
     def state(self) -> Part:
         return Part({}, {name: rows for name, rows in vars(self).items() if rows is not None})
 
@@ -165,6 +172,7 @@ def start_head(
             C=heads.bootstrap_C,
             scaled=heads.bootstrap_scaled,
             weighted=heads.bootstrap == "weighted-linear",
+            alpha=heads.alpha if heads.bootstrap == "cost-linear" else None,
             above=_chosen(descent, level, above, heads),
             seed=descent.seed,
             threads=descent.threads,
@@ -190,15 +198,19 @@ def fine_tune(
     """
     examples, seed = descent.examples, derived_seed(descent.seed, level)
     encoder = descent.encoder if before is None else restore(descent.encoder, before)
+    true = nodes_of_labels(examples.labels, descent.tree, level - 1)
+    chosen = _chosen(descent, level, above, heads)
+    scored = None
+    if heads.l2:
+        scored = documents_scoring(true, chosen, descent.tree.parents[level - 1])
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        head = XrHead(encoder.width, level_tree(descent.tree, level - 1), heads)
+        head = XrHead(encoder.width, level_tree(descent.tree, level - 1), heads, scored=scored)
     if start is not None:
         head.start_from(start.arrays["weights"], start.arrays["bias"])
     network = network_of(encoder, head, descent.standard)
     device = choose_device(descent.device)
     batches = make_batches(examples.tokens, encoder, training, device, seed)
-    true = nodes_of_labels(examples.labels, descent.tree, level - 1)
     nodes = LabelIndex([str(node) for node in range(descent.tree.widths[level - 1])])
 
     def score() -> float:
@@ -215,7 +227,7 @@ def fine_tune(
 
     result = train(
         network,
-        LevelBatches(batches, true, _chosen(descent, level, above, heads)),
+        LevelBatches(batches, true, chosen),
         lambda net, batch: net.heads.loss(net.states(batch.batch), batch.labels, batch.above)[0],
         training,
         evaluate=None if examples.held_out is None else score,

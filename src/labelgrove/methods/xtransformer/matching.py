@@ -52,6 +52,11 @@ class IndexingParams(Params):
         help="label vectors: the tf-idf of their documents, embeddings of their documents, or an "
         "embedding of their own text",
     )
+    pifa: Literal["weighted", "plain"] = param(
+        "weighted",
+        help="how documents add up to a label: a document of n labels counts 1/sqrt(n) for each "
+        "(public code), or all count the same (paper)",
+    )
     clusters: int | Literal["auto"] = param(
         "auto", ge=1, help="number of clusters, a power of two; auto: 50 to 100 labels in each"
     )
@@ -148,7 +153,9 @@ class Matcher:
             cluster_labels,
             vectors=vectors,
             labels=labels,
-            params=self.indexing.only("clusters", "kmeans_iterations"),
+            params=self.indexing.only(
+                *("clusters", "kmeans_iterations", *(() if labels is None else ("pifa",)))
+            ),
             seed=self.model.random_state,
             threads=self.model.n_jobs,
         )
@@ -243,7 +250,11 @@ def cluster_labels(
 ) -> LabelTree:
     """Clusters of labels by their documents' ``vectors``, or, without ``labels``, by their own."""
     rows = vectors.arrays["vectors"] if isinstance(vectors, Part) else vectors
-    described = Features(dense=rows) if labels is None else pifa(rows, labels, threads=threads)
+    if labels is None:
+        described = Features(dense=rows)
+    else:
+        weighted = params.pifa == "weighted"
+        described = pifa(rows, labels, row_weights=weighted, threads=threads)
     return cluster_tree(described, params, seed=seed, threads=threads)
 
 

@@ -76,8 +76,9 @@ class XTransformer(NeuralEstimator):
     margins become a score, ``ranker.negatives`` what a label learns from. One model is one indexing
     and one encoder; the paper's nine are an ensemble of such models. With
     ``ranking.combine="learnt"``, the two weights are learnt from the ``held_out`` documents; for
-    the report, from the half of them that is not being measured. ``baseline`` also trains the
-    linear method and reports both on them.
+    the report, from the half of them that is not being measured. With ``return_held_out`` the
+    ranker also learns from them; then they only choose the matcher's checkpoint, and nothing is
+    reported on them. ``baseline`` also trains the linear method and reports both on them.
     """
 
     method: ClassVar[str] = "xtransformer"
@@ -86,26 +87,29 @@ class XTransformer(NeuralEstimator):
     heads: MatcherParams = group(MatcherParams)
     ranking: RankingParams = group(RankingParams)
     ranker: RankerParams = group(RankerParams)
+    return_held_out: bool = False
     baseline: bool = True
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
-        data = self._prepare(corpus, stages, baseline=self.baseline)
-        check_ranking(self.ranking, self.ranker, held_out=data.held_out is not None)
+        data = self._prepare(corpus, stages, baseline=self.compares)
+        kept_apart = data.held_out is not None and not self.return_held_out
+        check_ranking(self.ranking, self.ranker, held_out=kept_apart)
         training = Matcher(data, stages, self, self.indexing, self.heads)
         tree = training.index_labels()
         matcher = training.train(tree)
-        matched = training.match(matcher, data.tokens, at_least=self.ranking.clusters_kept)
+        seen = data.for_ranker(stages, returned=self.return_held_out)
+        matched = training.match(matcher, seen.tokens, at_least=self.ranking.clusters_kept)
         read, mines = self.ranking.only("features", "scale"), "man" in self.ranker.negatives
         ranker = stages(
             "ranker",
             train_cluster_ranker,
             features=stages.derive(
-                lambda: ranker_features(data.terms.value.rows, matched.value.vectors, read),
-                terms=data.terms,
+                lambda: ranker_features(seen.terms.value.rows, matched.value.vectors, read),
+                terms=seen.terms,
                 matched=matched,
                 params=read,
             ),
-            labels=data.learnt_from.labels,
+            labels=seen.labels,
             tree=tree,
             matched=matched,
             params=self.ranking.only("clusters_kept") if mines else RankingParams(),
@@ -121,11 +125,16 @@ class XTransformer(NeuralEstimator):
         self._remember(known, stages.reporter.timings)
         self.report_ = self._held_out_report(data, training, matcher)
 
+    @property
+    def compares(self) -> bool:
+        """Whether held-out documents compare the method with the linear one."""
+        return self.baseline and bool(self.held_out) and not self.return_held_out
+
     def _held_out_report(
         self, data: Prepared, training: Matcher, matcher: Made[TrainedMatcher]
     ) -> dict[str, Any]:
         """This method beside the linear one on the held-out part, if there is one."""
-        if data.held_out is None or data.held_out_tokens is None:
+        if data.held_out is None or data.held_out_tokens is None or self.return_held_out:
             return {}
         threads = self.n_jobs
         matched = training.match(
@@ -265,7 +274,7 @@ class XTransformer(NeuralEstimator):
             TreeParams(),
             self.ranker,
             (cluster_count(labels, indexing.clusters), labels),
-            has_baseline=self.baseline and bool(self.held_out),
+            has_baseline=self.compares,
             encoder=self._encoder_work(documents, trainings=passes, reads=passes),
         )
 

@@ -95,7 +95,8 @@ def check_ranking(params: RankingParams, ranker: RankerParams, *, held_out: bool
     refuse_idle(ranker, "ranker", ["mined_weight"], "all documents of a cluster count the same")
     if params.combine == "learnt" and not held_out:
         raise ConfigError(
-            "ranking.combine: learnt needs held-out documents; raise held_out or choose product"
+            "ranking.combine: learnt needs held-out documents that the ranker does not learn from; "
+            "raise held_out and leave return_held_out off, or choose product"
         )
 
 

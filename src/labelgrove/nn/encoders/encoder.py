@@ -72,6 +72,7 @@ class Encoder(torch.nn.Module):
         self.pad_id = pad_id
         self.pad_left = pad_left
         self.max_tokens = params.max_tokens
+        self.markup = params.markup
         self.width: int = model.config.hidden_size
         self.depth: int = model.config.num_hidden_layers
         # XLNet was trained with its summary token in a separate segment.

@@ -46,6 +46,11 @@ class EncoderParams(Params):
         help="tokens to read of a text, special ones included; auto = by the training texts' "
         "lengths, or 128 where there are none",
     )
+    markup: Literal["keep", "sep"] = param(
+        "keep",
+        help="sep: read /SEP/ as [SEP] and _ as a space, as CascadeXML's code does with the raw "
+        "texts of AttentionXML's data sets",
+    )
     pooling: Pooling = param("auto", help="how token states become the text's vector")
     dropout: float | None = param(
         None, ge=0, le=0.95, help="replaces the encoder's own dropout rates"

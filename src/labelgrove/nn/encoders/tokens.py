@@ -74,6 +74,11 @@ class Tokens:
         ids = np.concatenate([self.ids[:0], *map(self.row, rows)])
         return Tokens(ids, offsets(self.lengths[rows]))
 
+    def followed_by(self, others: Tokens) -> Tokens:
+        """These documents and then the others."""
+        ids = np.concatenate([self.ids, others.ids])
+        return Tokens(ids, offsets(np.concatenate([self.lengths, others.lengths])))
+
     def state(self) -> Part:
         return Part({}, {"ids": self.ids, "offsets": self.offsets})
 
@@ -107,7 +112,7 @@ def tokenize(
     with _rayon(threads):
         while chunk := list(islice(source, _TEXTS_PER_CHUNK)):
             _check_strings(chunk, done)
-            chunk = list(map(nfc, chunk))
+            chunk = [_read(nfc(text), tokenizer) for text in chunk]
             for row in _encoded(cutter, chunk, shorten, max_tokens):
                 ids += row
                 offsets.append(len(ids) // 4)
@@ -142,7 +147,7 @@ def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, lis
             for place in places
         ]
     with _rayon(1):
-        encoding = cutter.encode(text.encode("utf-8", "replace").decode())
+        encoding = cutter.encode(_read(text, tokenizer).encode("utf-8", "replace").decode())
     marks = zip(encoding.offsets, encoding.word_ids, encoding.special_tokens_mask, strict=True)
     places = []
     for (start, end), word, special in marks:
@@ -152,6 +157,13 @@ def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, lis
         real = inside and not special and word is not None
         places.append(TokenPlace(start, start + inside, word) if real else TokenPlace(0, 0, -1))
     return ids, places or [TokenPlace(0, 0, -1)]
+
+
+def _read(text: str, tokenizer: Any) -> str:
+    """The text as an encoder with ``markup="sep"`` reads it; places of characters stay."""
+    if getattr(tokenizer, "markup", "keep") == "keep":
+        return text
+    return text.replace("_", " ").replace("/SEP/", "[SEP]")
 
 
 def _prepared(tokenizer: Any, max_tokens: int) -> _Prepared:

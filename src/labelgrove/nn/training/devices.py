@@ -52,13 +52,15 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
 
 
 @contextlib.contextmanager
-def own_settings(device: torch.device) -> Iterator[None]:
-    """Turns TF32 products on; restores the caller's random state and settings at the end."""
+def own_settings(device: torch.device, *, tf32: bool = True) -> Iterator[None]:
+    """Turns TF32 products on or off; restores the caller's random state and settings at the end."""
     gpus = [device] if device.type == "cuda" else []
     products = torch.get_float32_matmul_precision()
     with torch.random.fork_rng(gpus):
         try:
-            if gpus:
+            if not tf32:
+                torch.set_float32_matmul_precision("highest")
+            elif gpus:
                 torch.set_float32_matmul_precision("high")
             yield
         finally:

@@ -90,7 +90,7 @@ def train(
         raise DataError("there are no batches to train on")
     model.to(workers.device).train()
     per_epoch = math.ceil(len(batches) / (params.validate().accumulate * workers.count))
-    with own_settings(workers.device):
+    with own_settings(workers.device, tf32=params.tf32):
         updates = Updates(
             model,
             loss_of,
@@ -197,6 +197,9 @@ class _Run:
             for first in ahead:
                 share = shares.popleft()
                 rest = itertools.islice(ahead, len(share.weights) - 1)
+                if params.dropout_share < 1:
+                    limit = round(params.dropout_share * len(self.batches))
+                    self.model.train(progress.position < limit)
                 self.updates.make(progress.step, share, itertools.chain([first], rest))
                 progress.step += 1
                 progress.position += share.batches
@@ -284,7 +287,8 @@ class _Run:
                     if self.params.keep == "best":
                         self.best.save(self.model, progress.step)
         finally:
-            # Published code forgot this once and went on training without dropout.
+            # LightXML's code leaves this out on purpose: the rest of the epoch has no dropout, and
+            # training fits faster. Here that is training.dropout_share, whenever one evaluates.
             for module, training in modes:
                 module.training = training
         progress.history.append({"step": progress.step, "score": score})

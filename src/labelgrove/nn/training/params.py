@@ -41,8 +41,18 @@ class LoopParams(Params):
     clip_norm: float | None = param(
         1.0, gt=0, help="largest gradient norm of the encoder, and of the heads; none = no limit"
     )
+    dropout_share: float = param(
+        1.0,
+        ge=0,
+        le=1,
+        help="share of every epoch, from its start, with dropout; LightXML's code: until its first "
+        "evaluation in the epoch",
+    )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = param(
         "auto", help="precision of the forward pass; auto = bf16 on GPUs that have it, else fp32"
+    )
+    tf32: bool = param(
+        True, help="GPUs may round factors of float32 products to 10 bits; false = strict float32"
     )
     table_optimizer: Literal["adam", "adagrad", "sgd"] = param(
         "adam", help="optimiser of large label tables; adagrad stores one number per row, sgd none"

@@ -1,0 +1,108 @@
+"""What a ranker at the end of a neural method learns from, and texts as encoders read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from labelgrove import Corpus
+from labelgrove.data.inputs import hold_out
+from labelgrove.errors import ConfigError
+from labelgrove.methods import create
+from labelgrove.methods.defaults import SPLIT_SEED
+from test_contract import NEURAL_VARIANTS, new, planted, tiny_training
+
+SHARE = 0.2
+WITH_RANKERS = {
+    "xtransformer": "xtransformer",
+    "xrtransformer": "xrtransformer in three levels",
+    "cascadexml": "cascadexml in three levels",
+}
+FEW = tiny_training()["training"] | {"max_steps": 3}
+
+
+def documents() -> tuple[list[str], list[list[str]], list[int]]:
+    """Texts and labels; a label that only documents have that will be held out; their rows."""
+    texts, labels = planted(60)
+    rows = Corpus.from_lists([f"{n} {text}" for n, text in enumerate(texts)], labels)
+    held_out = hold_out(rows, SHARE, SPLIT_SEED)[1]
+    assert held_out is not None and held_out.texts is not None
+    apart = [int(text.split()[0]) for text in held_out.texts]
+    for row in apart:
+        labels[row] = [*labels[row], "only there"]
+    return texts, labels, apart
+
+
+def score_of(model: Any, text: str, label: str) -> float:
+    predictions = model.predict([text], k=len(model.index_))
+    place = predictions.columns[0].tolist().index(model.index_.column(label))
+    return float(predictions.scores[0, place])
+
+
+@pytest.mark.parametrize("method", WITH_RANKERS)
+def test_held_out_documents_are_returned_to_the_ranker(method: str) -> None:
+    texts, labels, apart = documents()
+    messages: list[str] = []
+    models = [
+        new(WITH_RANKERS[method], held_out=SHARE, return_held_out=returned, training=FEW).fit(
+            texts, labels, callbacks=[lambda e: messages.append(e.values.get("text", ""))]
+        )
+        for returned in (False, True)
+    ]
+    plain, returned = models
+    scores = [np.mean([score_of(m, texts[row], "only there") for row in apart]) for m in models]
+    assert scores[1] > scores[0] + 0.1
+    assert plain.report_[method] and plain.report_["linear"]
+    assert returned.report_ == {}
+    said = [message for message in messages if message.startswith("return_held_out")]
+    assert len(said) == 1 and "12 held-out documents" in said[0]
+    # The network has learnt from the same documents in both.
+    assert plain.story_["steps"] == returned.story_["steps"]
+    assert plain.story_["history"] == returned.story_["history"]
+
+
+def test_nothing_is_returned_that_something_is_chosen_by() -> None:
+    settings = {"ranking": {"combine": "learnt"}, "held_out": SHARE, "return_held_out": True}
+    with pytest.raises(ConfigError, match="leave return_held_out off"):
+        create("xtransformer", tiny_training() | settings).fit(*planted(60))
+    with pytest.raises(ConfigError, match="return_held_out: there is no ranker"):
+        create("lightxml", tiny_training() | {"return_held_out": True}).fit(*planted(60))
+
+
+@pytest.mark.parametrize("method", NEURAL_VARIANTS)
+def test_without_held_out_documents_there_is_nothing_to_return(method: str) -> None:
+    if method == "lightxml in groups":  # it has no ranker
+        return
+    texts, labels = planted(40)
+    models = [
+        new(method, return_held_out=returned, training=FEW).fit(texts, labels)
+        for returned in (False, True)
+    ]
+    one, other = (model.predict(texts[:5], k=3) for model in models)
+    assert np.array_equal(one.columns, other.columns) and np.array_equal(one.scores, other.scores)
+
+
+def test_a_plan_has_no_baseline_if_documents_are_returned() -> None:
+    for returned in (False, True):
+        model = create("xrtransformer", {"held_out": 0.1, "return_held_out": returned})
+        assert model.outline(1000, 100).has_baseline is not returned
+
+
+def test_a_model_reads_markup_as_it_was_trained() -> None:
+    """CascadeXML's code: /SEP/ is the encoder's separator, and _ a space."""
+    texts, labels = planted(30)
+    encoder = tiny_training()["encoder"] | {"markup": "sep"}
+    model = new("lightxml", encoder=encoder, training=FEW).fit(texts, labels)
+    one, other = (
+        model.predict([text], k=3).scores for text in ("red_shoe /SEP/ lamp", "red shoe [SEP] lamp")
+    )
+    assert np.array_equal(one, other)
+    plain = new("lightxml", training=FEW).fit(texts, labels)
+    one, other = (
+        plain.predict([text], k=3).scores for text in ("red_shoe /SEP/ lamp", "red shoe [SEP] lamp")
+    )
+    assert not np.array_equal(one, other)
