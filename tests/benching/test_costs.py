@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,8 @@ def test_rows_of_a_bench_have_costs_once(data: Path, tmp_path: Path) -> None:
         records = run_bench(bench, data, tmp_path, costs=QUICK, **options)
     before = "linear: measured before"
     assert messages == [before, "linear: measuring the costs of prediction", before]
+    run_bench(bench, data, tmp_path, costs=replace(QUICK, threads=1), say=messages.append)
+    assert messages[3:] == messages[:2]  # with other threads the numbers are others
     assert seen[0]["prediction"] == seen[1]["prediction"] == records[0]["prediction"]
     assert records[0]["prediction"]["cpu"]["128"]["documents_per_second"] > 0
     table = costs_table(records).splitlines()
@@ -104,6 +107,9 @@ def test_trained_models_are_measured_without_training(data: Path, tmp_path: Path
             [tmp_path / "one"], data, tmp_path / "run", costs=QUICK, say=messages.append
         )
     assert messages == ["one: measuring the costs of prediction"]
+    on_one = replace(QUICK, threads=1)
+    price_models([tmp_path / "one"], data, tmp_path / "run", costs=on_one, say=messages.append)
+    assert len(messages) == 2
     assert records[0]["train_seconds"] == sum(t.wall for t in model.timings_.values()) > 0
     assert records[0]["model_bytes"] > 1000
     with pytest.raises(ModelFormatError):

@@ -20,7 +20,7 @@ from labelgrove.data.inputs import hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
-from labelgrove.methods.neural import comparison
+from labelgrove.methods.neural import comparison, make_runner
 from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.ragged import RaggedLabels
@@ -41,6 +41,17 @@ def new(method: str, **settings: Any) -> Any:
 def brief(method: str, **settings: Any) -> Any:
     """A model for tests where what it learns plays no part."""
     return new(method, training=tiny_training()["training"] | {"max_steps": 2}, **settings)
+
+
+def test_an_encoder_that_was_elsewhere_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = brief("lightxml").fit(*planted(20)).network_
+    moves: list[torch.device] = []
+    monkeypatch.setattr(network, "to", moves.append)
+    make_runner(network, "cpu", "fp32")
+    assert moves == []
+    network.encoder.to("meta")  # stands for a GPU; the network's own buffers stay
+    make_runner(network, "cpu", "fp32")
+    assert moves == [torch.device("cpu")]
 
 
 def test_lightxml_reads_the_last_layers() -> None:

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +140,8 @@ def run_bench(
             record = place.measure(row, settle)
         elif record is not None:
             say(f"{row.name}: measured before")
-        if costs is not None and asked and record and not {"error", "prediction"} & set(record):
+        priced = record is not None and costs is not None and record.get("costs") == asdict(costs)
+        if costs is not None and asked and record and "error" not in record and not priced:
             say(f"{row.name}: measuring the costs of prediction")
             record = place.price(row, record, costs)
         whose = {"row": row.name, "corpus": data.name}
@@ -173,7 +174,7 @@ def price_models(
 ) -> list[dict[str, Any]]:
     """The costs of trained models, measured on a corpus; one record per model.
 
-    A record that ``folder`` has for the same model, corpus and version is reused.
+    A record that ``folder`` has for the same model, corpus, version and ``costs`` is reused.
     """
     from labelgrove.formats import ReadOptions, read_corpus
 
@@ -183,7 +184,8 @@ def price_models(
     records = []
     for path in models:
         name = path.name
-        key = content_hash(VERSION, digest, str(path), read_manifest(path, kind="model"))
+        manifest = read_manifest(path, kind="model")
+        key = content_hash(VERSION, digest, str(path), manifest, asdict(costs))
         file = folder / "rows" / f"{Row(f'{name} {data.name}').slug}.json"
         record = jsonio.parse(file.read_bytes(), file=file) if file.exists() else {}
         if not isinstance(record, dict) or record.get("key") != key:
@@ -242,7 +244,7 @@ class _Place:
         model = load(self.folder / "models" / row.slug)
         prediction = costs.of(model, self._corpus(self.files.test, model.index_))
         extra = {"story": training_story(model), "prediction": prediction, "machine": _machine()}
-        return self._store(row, record | extra)
+        return self._store(row, record | extra | {"costs": asdict(costs)})
 
     def _store(self, row: Row, record: dict[str, Any]) -> dict[str, Any]:
         content = jsonio.dump(record)

@@ -368,9 +368,11 @@ def padding_note(encoder: Encoder, params: LoopParams, device: torch.device) -> 
 def make_runner(network: Network, device: str, precision: str) -> Runner:
     """Sends documents through ``network`` on a device and in a precision."""
     where = choose_device(device)
-    here = network.mean.device
-    if here.type != where.type or where.index not in (None, here.index):
-        network.to(where)  # visits all modules, which is slow for a single text
+    # The encoder may have been elsewhere before it became a part of this network.
+    for here in (network.mean.device, next(network.encoder.parameters()).device):
+        if here.type != where.type or where.index not in (None, here.index):
+            network.to(where)  # visits all modules, which is slow for a single text
+            break
     return Runner(network, device=where, precision=choose_precision(precision, where))
 
 
