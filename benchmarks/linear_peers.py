@@ -248,10 +248,11 @@ PEERS: dict[str, Any] = {
 
 
 def write_xc(x: Any, y: Any, file: Path) -> Path:
-    """The documents as a text file of the XC repository."""
+    """The documents that have words, as a text file of the XC repository."""
+    rows = np.flatnonzero(np.diff(x.indptr))
     with file.open("w") as out:
-        out.write(f"{x.shape[0]} {x.shape[1]} {y.shape[1]}\n")
-        for row in range(x.shape[0]):
+        out.write(f"{len(rows)} {x.shape[1]} {y.shape[1]}\n")
+        for row in rows:
             labels = y.indices[y.indptr[row] : y.indptr[row + 1]]
             terms = slice(x.indptr[row], x.indptr[row + 1])
             pairs = zip(x.indices[terms], x.data[terms], strict=True)
