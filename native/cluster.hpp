@@ -5,11 +5,8 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -25,6 +22,7 @@
 #include "points.hpp"
 #include "random.hpp"
 #include "solver.hpp"
+#include "work_report.hpp"
 
 namespace labelgrove {
 
@@ -237,33 +235,10 @@ private:
     ChunkBuilder chunk_;
 };
 
-// Reports the finished share of the work, from the calling thread alone, ten times a second.
-class WorkReport {
-public:
-    WorkReport(const std::function<void(double)>& report, int64_t total)
-        : report_(report), total_(total), last_(std::chrono::steady_clock::now()) {}
-
-    // Of several threads, worker 0 is the calling one.
-    void add(int64_t work, int worker) {
-        const int64_t done = done_.fetch_add(work, std::memory_order_relaxed) + work;
-        if (!report_ || worker != 0) return;
-        const auto now = std::chrono::steady_clock::now();
-        if (now - last_ < std::chrono::milliseconds(100)) return;
-        last_ = now;
-        report_(static_cast<double>(done) / static_cast<double>(total_));
-    }
-
-private:
-    const std::function<void(double)>& report_;
-    const int64_t total_;
-    std::atomic<int64_t> done_{0};
-    std::chrono::steady_clock::time_point last_;
-};
-
 // Solves all parents of a level, largest clusters first. The blocks of a cluster so large that one
 // thread would still work on it when the others have finished are pieces of their own.
 inline Chunks solve_clusters(const LevelProblem& level, int64_t count, int threads,
-                             const std::function<void(double)>& report = {}) {
+                             const OnWork& report = {}) {
     const int workers = resolve_threads(threads);
     std::vector<int64_t> work(count);
     for (int64_t c = 0; c < count; ++c) {

@@ -12,6 +12,7 @@
 #include "points.hpp"
 #include "random.hpp"
 #include "submatrix.hpp"
+#include "work_report.hpp"
 
 namespace labelgrove {
 
@@ -27,8 +28,9 @@ public:
     };
 
     // Rearranges the part into 2^layers consecutive parts, each ascending. A slice [s, e) is halved
-    // at floor((s + e) / 2).
-    void grow(const Points& points, const Part& part, int layers, const KmeansOptions& options) {
+    // at floor((s + e) / 2). A layer of a row is one unit of work.
+    void grow(const Points& points, const Part& part, int layers, const KmeansOptions& options,
+              WorkReport& done, int worker) {
         const int64_t offset = part.offset, count = part.end - part.offset;
         int32_t* const ids = part.order + offset;
         uint64_t node = part.node;
@@ -46,6 +48,7 @@ public:
                 KmeansOptions inner = options;
                 inner.seed = derive_seed(options.seed, node + slice);
                 split(members_.data() + (from - offset), middle - from, to - from, inner);
+                done.add(to - from, worker);
                 halves.push_back(from);
                 halves.push_back(middle);
             }
@@ -181,7 +184,9 @@ inline constexpr int kLayersPerCopy = 3;
 // An order of the rows in which the 2^depth clusters are consecutive. A slice [s, e) is halved at
 // floor((s + e) / 2), layer by layer, so sizes differ by at most one.
 inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth,
-                                            const KmeansOptions& options) {
+                                            const KmeansOptions& options,
+                                            const OnWork& report = {}) {
+    WorkReport done(report, points.rows() * depth);
     std::vector<int32_t> order(points.rows());
     std::iota(order.begin(), order.end(), 0);
     std::vector<int64_t> bounds{0, points.rows()};
@@ -197,7 +202,7 @@ inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth,
                                            .node = static_cast<uint64_t>(nodes + node)};
             KmeansOptions inner = options;
             inner.threads = inner_threads;
-            scratch[worker].grow(points, part, layers, inner);
+            scratch[worker].grow(points, part, layers, inner, done, worker);
         };
         if (nodes >= workers) {
             parallel_for(nodes, workers, [&](int64_t node, int worker) { grow(node, worker, 1); });

@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "dense.hpp"
 #include "points.hpp"
 #include "topk_output.hpp"
+#include "work_report.hpp"
 
 namespace nb = nanobind;
 
@@ -36,6 +38,15 @@ nb::object to_numpy(std::vector<T>&& values) {
     auto* owned = new std::vector<T>(std::move(values));
     nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner));
+}
+
+// Calls a Python function with the finished share of the work; it must outlive the kernel.
+inline OnWork work_report(const std::optional<nb::callable>& function) {
+    if (!function) return {};
+    return [&](double share) {
+        nb::gil_scoped_acquire acquired;
+        (*function)(share);
+    };
 }
 
 // float32 or float16, with contiguous rows.

@@ -1,5 +1,9 @@
 #include "kmeans.hpp"
 
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+
 #include "common.hpp"
 
 namespace labelgrove {
@@ -7,19 +11,21 @@ namespace labelgrove {
 void bind_kmeans(nb::module_& module) {
     module.def(
         "balanced_kmeans",
-        [](const FeatureArrays& points, int depth, int max_iterations, uint64_t seed, int threads) {
+        [](const FeatureArrays& points, int depth, int max_iterations, uint64_t seed, int threads,
+           const std::optional<nb::callable>& on_work) {
             const Points view = points_view(points);
             const KmeansOptions options{
                 .max_iterations = max_iterations, .seed = seed, .threads = threads};
+            const OnWork report = work_report(on_work);
             std::vector<int32_t> order;
             {
                 nb::gil_scoped_release released;
-                order = balanced_kmeans(view, depth, options);
+                order = balanced_kmeans(view, depth, options, report);
             }
             return to_numpy(std::move(order));
         },
         nb::arg("points"), nb::kw_only(), nb::arg("depth"), nb::arg("max_iterations"),
-        nb::arg("seed"), nb::arg("threads"));
+        nb::arg("seed"), nb::arg("threads"), nb::arg("on_work").none() = nb::none());
 }
 
 }  // namespace labelgrove

@@ -1,6 +1,5 @@
 #include <nanobind/stl/optional.h>
 
-#include <functional>
 #include <optional>
 
 #include "cluster.hpp"
@@ -76,7 +75,7 @@ void bind_solver(nb::module_& module) {
         [](const FeatureArrays& features, const ListArrays& instances, const ListArrays& positives,
            std::optional<ListArrays> negatives, std::optional<StartArrays> start,
            const Vector<int64_t>& children, const SolverOptions& options, uint64_t seed,
-           int threads, std::optional<nb::callable> on_work) {
+           int threads, const std::optional<nb::callable>& on_work) {
             const LevelProblem level{.features = points_view(features),
                                      .instances = lists_view(instances),
                                      .positives = lists_view(positives),
@@ -85,13 +84,7 @@ void bind_solver(nb::module_& module) {
                                      .children = children.data(),
                                      .options = options,
                                      .seed = seed};
-            std::function<void(double)> report;
-            if (on_work) {
-                report = [&](double share) {
-                    nb::gil_scoped_acquire acquired;
-                    (*on_work)(share);
-                };
-            }
+            const OnWork report = work_report(on_work);
             const auto parents = static_cast<int64_t>(children.size()) - 1;
             Chunks chunks;
             {

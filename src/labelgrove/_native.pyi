@@ -100,7 +100,13 @@ class TfidfRows:
     def finish(self) -> _Rows: ...
 
 def balanced_kmeans(
-    points: _Features, *, depth: int, max_iterations: int, seed: int, threads: int
+    points: _Features,
+    *,
+    depth: int,
+    max_iterations: int,
+    seed: int,
+    threads: int,
+    on_work: Callable[[float], None] | None = None,
 ) -> Int32: ...
 def kway_kmeans(
     points: _Features,

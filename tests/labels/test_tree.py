@@ -221,3 +221,16 @@ def test_defaults_and_limits():
     }
     check_settings(TreeParams, table)
     check_settings(TreeParams, {"text_weight": (0.5, 1.0, 1 + 1e-9)})
+
+
+@pytest.mark.parametrize("kind", ["balanced", "kway"])
+def test_growing_a_tree_tells_how_far_it_is(kind):
+    rng = np.random.default_rng(0)
+    points = sparse.random_array((30_000, 2_000), density=0.005, rng=rng, dtype=np.float32)
+    told = []
+    params = TreeParams(kind=kind, max_leaf_size=20)
+    tree = build_tree(points.tocsr(), params, progress=lambda *pair: told.append(pair), threads=1)
+    done = [pair[0] for pair in told]
+    assert len(told) > 1 and {pair[1] for pair in told} == {30_000}
+    assert done == sorted(done) and 0 <= done[0] < done[-1] <= 30_000
+    assert tree == build_tree(points.tocsr(), params, threads=2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -156,6 +156,7 @@ def build_tree(
     *,
     seed: int = 0,
     threads: int | None = None,
+    progress: Callable[[float, float], None] | None = None,
 ) -> LabelTree:
     """Grows a tree over the rows of ``label_features`` by spherical k-means.
 
@@ -163,7 +164,8 @@ def build_tree(
     labels are halved until a cluster has at most ``max_leaf_size`` of them. Then ``branching``
     neighbours at a time are joined until few enough nodes are left for the first level. A k-way
     tree splits clusters into up to ``branching`` parts of any size. With no more labels than
-    ``max_leaf_size`` the tree is one cluster: one-versus-all.
+    ``max_leaf_size`` the tree is one cluster: one-versus-all. ``progress(done, total)`` is called
+    several times a second with the labels that are placed.
 
     >>> build_tree(np.eye(8), TreeParams(branching=2, max_leaf_size=2)).widths
     (2, 4, 8)
@@ -176,13 +178,19 @@ def build_tree(
     if seed < 0:
         raise ConfigError(f"seed: must be at least 0, got {seed}")
     if params.kind == "kway":
-        return _kway_tree(features.parts(name="label_features"), params, seed, threads)
+        parts = features.parts(name="label_features")
+        return _kway_tree(parts, params, seed, threads, progress)
     depth = _depth(labels, params.max_leaf_size)
     if depth == 0:
         return LabelTree([np.zeros(labels, np.int32)], np.arange(labels, dtype=np.int32))
     parts = features.parts(name="label_features")
     order = _native.balanced_kmeans(
-        parts, depth=depth, max_iterations=params.kmeans_iterations, seed=seed, threads=threads or 0
+        parts,
+        depth=depth,
+        max_iterations=params.kmeans_iterations,
+        seed=seed,
+        threads=threads or 0,
+        on_work=progress and (lambda share: progress(share * labels, labels)),
     )
     top, *inner = tree_widths(labels, params)[:-1]
     clusters = np.repeat(np.arange(2**depth), np.diff(_slices(labels, depth)))
@@ -232,7 +240,11 @@ def nodes_needed(levels: Sequence[npt.NDArray[Any]], k: int) -> list[int]:
 
 
 def _kway_tree(
-    parts: FeatureParts, params: TreeParams, seed: int, threads: int | None
+    parts: FeatureParts,
+    params: TreeParams,
+    seed: int,
+    threads: int | None,
+    progress: Callable[[float, float], None] | None,
 ) -> LabelTree:
     """Level by level; a cluster that is small enough becomes an only child on the next level."""
     labels = parts.rows
@@ -258,6 +270,9 @@ def _kway_tree(
         changes = np.flatnonzero((np.diff(node) != 0) | (np.diff(cluster) != 0)) + 1
         bounds = np.concatenate([[0], changes, [labels]]).astype(np.int64)
         parents.append(node[bounds[:-1]])
+        if progress is not None:
+            sizes = np.diff(bounds)
+            progress(int(sizes[sizes <= params.max_leaf_size].sum()), labels)
     parents.append(np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)))
     return LabelTree(parents, order)
 
