@@ -103,8 +103,8 @@ def test_progress_ends_at_the_total():
 def test_progress_moves_within_a_level(threads):
     rng = np.random.default_rng(0)
     x = sparse.random_array((3000, 3000), density=0.02, rng=rng, format="csr")
-    y = sparse.random_array((3000, 400), density=0.01, rng=rng, format="csr")
-    one_level = LabelTree([[0] * 400], list(range(400)))
+    y = sparse.random_array((3000, 1200), density=0.01, rng=rng, format="csr")
+    one_level = LabelTree([[0] * 1200], list(range(1200)))
     calls = []
     train_ranker(
         x,
