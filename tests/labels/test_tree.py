@@ -226,11 +226,11 @@ def test_defaults_and_limits():
 @pytest.mark.parametrize("kind", ["balanced", "kway"])
 def test_growing_a_tree_tells_how_far_it_is(kind):
     rng = np.random.default_rng(0)
-    points = sparse.random_array((30_000, 2_000), density=0.005, rng=rng, dtype=np.float32)
+    points = sparse.random_array((90_000, 2_000), density=0.005, rng=rng, dtype=np.float32)
     told = []
     params = TreeParams(kind=kind, max_leaf_size=20)
     tree = build_tree(points.tocsr(), params, progress=lambda *pair: told.append(pair), threads=1)
     done = [pair[0] for pair in told]
-    assert len(told) > 1 and {pair[1] for pair in told} == {30_000}
-    assert done == sorted(done) and 0 <= done[0] < done[-1] <= 30_000
+    assert len(told) > 1 and {pair[1] for pair in told} == {90_000}
+    assert done == sorted(done) and 0 <= done[0] < done[-1] <= 90_000
     assert tree == build_tree(points.tocsr(), params, threads=2)
