@@ -27,6 +27,10 @@ def test_an_old_folder_predicts_what_it_did(method: str, tmp_path: Path) -> None
     with zipfile.ZipFile(FOLDER / f"{method}.zip") as archive:
         archive.extractall(tmp_path / "model")
     model = labelgrove.load(tmp_path / "model")
+    # Mined documents counted in full then; an update must not change that.
+    for part in model.submodels() or [model]:
+        if part.method in ("linear", "xrtransformer"):
+            assert part.ranker.mined_weight == 1
     predictions = model.predict(TEXTS, k=3)
     assert predictions.names() == EXPECTED[method]["names"]
     np.testing.assert_allclose(predictions.scores, EXPECTED[method]["scores"], atol=2e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -154,3 +155,24 @@ def test_the_command_runs_several_corpora(
         app([*flags, "--config", str(config), "--config", str(config)], standalone_mode=False)
     with pytest.raises(ConfigError, match="give --config FILE, or the folders"):
         app(["bench", "model", "--data", str(data)], standalone_mode=False)
+    with pytest.raises(ConfigError, match="trained models take neither"):
+        app(["bench", "m", "--costs", "--data", str(data), "--only", "ova"], standalone_mode=False)
+    (tmp_path / "same").mkdir()
+    (tmp_path / "same" / data.name).symlink_to(data)
+    twice = ["bench", "--config", str(config), "--data", str(data)]
+    with pytest.raises(ConfigError, match="have the same names"):
+        app([*twice, "--data", str(tmp_path / "same" / data.name)], standalone_mode=False)
+    with pytest.raises(ConfigError, match="have the same names"):
+        app([*twice, "--data", str(data)], standalone_mode=False)
+
+
+def test_a_row_without_its_model_is_an_error_of_that_row(data: Path, tmp_path: Path) -> None:
+    methods = [{"method": "linear"}, {"method": "ova"}]
+    bench = Bench.from_config({"intervals": 0, "baseline": "linear", "methods": methods})
+    run_bench(bench, data, tmp_path)
+    shutil.rmtree(tmp_path / "models" / "linear")
+    seen: list[Any] = []
+    records = run_bench(bench, data, tmp_path, costs=QUICK, done=seen.append)
+    assert "no such" in records[0]["error"]
+    assert "prediction" in records[1] and "gain" in seen[1]
+    assert "error" not in run_bench(bench, data, tmp_path)[0]  # it is measured all the same

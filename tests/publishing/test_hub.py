@@ -117,8 +117,8 @@ def test_local_paths_stay_at_home(hub: FakeHub, tmp_path: Path) -> None:
     assert without_paths({"a": [{"text_encoder": "../e"}, 3]}) == {"a": [{"text_encoder": "e"}, 3]}
     names = [plain_name(name) for name in ("/home/me/gte-small", "C:\\models\\e", "org/name")]
     assert names == ["gte-small", "e", "org/name"]
-    names = [plain_name(name) for name in ("org/name@refs/pr/5", "name@main", "/home/me@x/gte")]
-    assert names == ["org/name@refs/pr/5", "name@main", "gte"]
+    names = [plain_name(name) for name in ("org/name@a/b", "name@main", "/home/me@x/gte")]
+    assert names == ["org/name@a/b", "name@main", "gte"]
 
 
 def test_what_is_no_model_is_not_fetched(hub: FakeHub, model: Any) -> None:

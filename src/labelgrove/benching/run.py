@@ -29,7 +29,7 @@ from labelgrove.benching.table import METRICS, add_gains
 from labelgrove.core import jsonio
 from labelgrove.core.params import to_toml
 from labelgrove.core.versions import VERSION
-from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.corpus import Corpus
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions, read_manifest
 from labelgrove.disk.hashing import content_hash, file_hash
@@ -60,7 +60,8 @@ class Files:
         held_out = _file(data, params.held_out, ()) if params.held_out else None
         paths = [path for path in (train, test, held_out) if path is not None]
         contents = [[file_hash(file) for file in source_files(path)] for path in paths]
-        if held_out is not None and contents[2][:1] in (contents[0][:1], contents[1][:1]):
+        same = [hashes for path, hashes in zip(paths[:2], contents, strict=False) if path.is_file()]
+        if held_out is not None and (held_out in (train, test) or contents[2] in same):
             raise ConfigError(
                 f"held_out: {held_out} must contain documents that no row trains or is measured on"
             )
@@ -147,8 +148,8 @@ def run_bench(
         whose = {"row": row.name, "corpus": data.name}
         published = {"published": row.published, "source": row.source}
         records.append(whose | (record or {}) | published)
-        done(records[-1])
         add_gains(records, bench.params.baseline)
+        done(records[-1])
         lines = "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in records)
         write_file(folder / "results.jsonl", lines.encode(), exclusive=False)
     return records
@@ -186,12 +187,14 @@ def price_models(
         name = path.name
         manifest = read_manifest(path, kind="model")
         key = content_hash(VERSION, digest, str(path), manifest, asdict(costs))
-        file = folder / "rows" / f"{Row(f'{name} {data.name}').slug}.json"
+        place = content_hash(str(path.resolve()), str(data.resolve()))[:8]  # names may be the same
+        file = folder / "rows" / f"{Row(f'{name} {data.name}').slug}-{place}.json"
         record = jsonio.parse(file.read_bytes(), file=file) if file.exists() else {}
         if not isinstance(record, dict) or record.get("key") != key:
             say(f"{name}: measuring the costs of prediction")
             model = load(path)
-            corpus = read_corpus(test, index=model.index_, options=ReadOptions(part="test"))
+            options = ReadOptions(part="test", n_features=model.facts_.given or None)
+            corpus = read_corpus(test, index=model.index_, options=options)
             record = {"key": key, "row": name, "corpus": data.name, **model_costs(model, path)}
             record |= {"story": training_story(model), "prediction": costs.of(model, corpus)}
             record["machine"] = _machine()
@@ -209,7 +212,7 @@ class _Place:
         self.rows = {row.name: row for row in bench.rows}
         for name in ("configs", "models", "rows"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        self._corpora: dict[Path, Corpus] = {}
+        self._corpora: dict[tuple[Path, int | None], Corpus] = {}
 
     def key(self, row: Row) -> str:
         """A hash of everything that a row's record depends on."""
@@ -241,8 +244,11 @@ class _Place:
 
     def price(self, row: Row, record: dict[str, Any], costs: Costs) -> dict[str, Any]:
         """The record of a trained row, with the costs of its prediction."""
-        model = load(self.folder / "models" / row.slug)
-        prediction = costs.of(model, self._corpus(self.files.test, model.index_))
+        try:
+            model = load(self.folder / "models" / row.slug)
+            prediction = costs.of(model, self._corpus(self.files.test, model))
+        except LabelgroveError as error:  # not stored: the row itself is measured
+            return record | {"error": str(error)}
         extra = {"story": training_story(model), "prediction": prediction, "machine": _machine()}
         return self._store(row, record | extra | {"costs": asdict(costs)})
 
@@ -289,16 +295,16 @@ class _Place:
         for name in row.of:
             record = self.record(self.rows[name])
             if record is None:
-                raise LabelgroveError(
-                    f"its member {name} is not trained: add it with --only, or see why it failed"
-                )
+                raise LabelgroveError(f"its member {name} failed; see its error above")
             records.append(record)
             members.append(load(self.folder / "models" / self.rows[name].slug))
         model = create_row(row)
         model.members = members
         held_out = None
         if self.files.held_out is not None:
-            held_out = self._corpus(self.files.held_out, members[0].index_)
+            held_out = self._corpus(
+                self.files.held_out, max(members, key=lambda member: member.facts_.given)
+            )
         start = time.perf_counter()
         model.join(held_out if model.rule == "learnt" else None)
         joining = time.perf_counter() - start
@@ -314,25 +320,28 @@ class _Place:
             "peak_memory_bytes": max(record["peak_memory_bytes"] or 0 for record in records),
         }
 
-    def _corpus(self, path: Path, index: LabelIndex) -> Corpus:
-        """A corpus over the labels of the models. All rows have the same, so it is read once."""
+    def _corpus(self, path: Path, model: Model) -> Corpus:
+        """A corpus over the labels and the columns of a model; most rows have the same."""
         from labelgrove.formats import ReadOptions, read_corpus
 
-        if path not in self._corpora or self._corpora[path].index != index:
+        index, columns = model.index_, model.facts_.given or None
+        place = (path, columns)
+        if place not in self._corpora or self._corpora[place].index != index:
             params = self.params
             options = ReadOptions(
                 format=params.format or None,
                 part="test",
                 text_field=params.text_field,
                 labels_field=params.labels_field,
+                n_features=columns,
             )
-            self._corpora[path] = read_corpus(path, index=index, options=options)
-        return self._corpora[path]
+            self._corpora[place] = read_corpus(path, index=index, options=options)
+        return self._corpora[place]
 
     def _measured(self, model: Model) -> dict[str, Any]:
         from labelgrove.metrics import Propensity, evaluate
 
-        corpus = self._corpus(self.files.test, model.index_)
+        corpus = self._corpus(self.files.test, model)
         milliseconds = latency(model, corpus, self.params.latency_documents)
         start = time.perf_counter()
         predictions = model.predict(corpus, k=5, threads=0)

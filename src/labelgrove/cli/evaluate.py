@@ -242,7 +242,11 @@ def report(
         index = loaded[0].index_
     facts = [run.facts_ for run in loaded if not isinstance(run, Path)]
     if facts and all(known.from_text and not known.given for known in facts):
+        if len(facts) == len(loaded):
+            common.check_features(loaded[0], features)
         how = replace(how, features=False)
+    wide = how.n_features or max((known.given for known in facts), default=0) or None
+    how = replace(how, n_features=wide)
     corpus = common.read_corpus(
         data, how, labels=labels, index=index, dense=dense, features=features
     )

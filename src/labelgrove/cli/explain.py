@@ -70,7 +70,7 @@ def explain(
         given["corpus"] = common.read_corpus(train, how, index=loaded.index_)
     read: Any = document
     if features is not None:
-        matrix = read_matrix(features, n_features=loaded.facts_.given)
+        matrix = read_matrix(features, n_features=loaded.facts_.given or None)
         read = Documents([document], as_features(matrix))
     if label:
         explanations = [explain(loaded, read, name, **given) for name in label]

@@ -149,6 +149,8 @@ def bench(
     common.check_device(machine.device)
     if bool(models) == bool(config) or (models and not costs):
         raise ConfigError("bench: give --config FILE, or the folders of trained models and --costs")
+    if models and (only or settings):
+        raise ConfigError("bench: --only and --set are for --config; trained models take neither")
     how = Costs(machine.device, machine.threads) if costs else None
     done = common.print_json if as_json and costs else lambda _: None
     records = []
@@ -161,6 +163,11 @@ def bench(
                 )
     else:
         pairs = _pairs(config or [], data)
+        if len({(file.stem, corpus.name) for file, corpus in pairs}) < len(pairs):
+            raise ConfigError(
+                "bench: two pairs of --config and --data have the same names, so they would write "
+                "to the same folder; run them apart"
+            )
         benches = [
             Bench.from_config(read_toml(file), settings=settings or [], folder=file.parent)
             for file, _ in pairs

@@ -27,7 +27,7 @@ from labelgrove.methods.neural import (
     make_runner,
     train_heads,
 )
-from labelgrove.methods.preparation import Prepared
+from labelgrove.methods.preparation import Prepared, ReturnsHeldOut
 from labelgrove.methods.reranking import (
     Reranker,
     RerankParams,
@@ -50,7 +50,7 @@ from labelgrove.scores.predictions import Predictions
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NetworkEstimator(NeuralEstimator):
+class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
     """What LightXML and CascadeXML share; their files have the heads and ``fit``.
 
     ``rerank`` is a linear ranker over the network's shortlists, with settings in ``ranker``.
@@ -67,16 +67,12 @@ class NetworkEstimator(NeuralEstimator):
 
     def _check(self) -> None:
         check_reranking(self.rerank, self.ranker)
+        self._check_returned()
         if self.return_held_out and not self.reranks:
             raise ConfigError(
                 "return_held_out: there is no ranker to return the documents to; set "
                 "rerank.enabled, or held_out=0 to learn from all documents"
             )
-
-    @property
-    def compares(self) -> bool:
-        """Whether held-out documents compare the method with the linear one."""
-        return self.baseline and bool(self.held_out) and not self.return_held_out
 
     @property
     def reranks(self) -> bool:

@@ -432,4 +432,7 @@ def _current(params: Mapping[str, Any]) -> dict[str, Any]:
             current[table] = {k: v for k, v in current[table].items() if k not in names}
     if isinstance(current.get("heads"), dict) and current["heads"].get("logits") == "gather":
         current["heads"]["logits"] = "auto"
+    # Mined documents counted in full before there was a weight. Other methods have no use for it.
+    if isinstance(current.get("ranker"), Mapping) and not {"rerank", "ranking"} & set(current):
+        current["ranker"] = {"mined_weight": 1.0, **current["ranker"]}
     return current

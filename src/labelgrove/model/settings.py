@@ -64,7 +64,7 @@ def check_settings(model: Any) -> None:
         raise ConfigError(
             f"features: must be one of {', '.join(FEATURES)}, got {values['features']!r}"
         )
-    for name in ("baseline", "refine"):
+    for name in ("baseline", "refine", "return_held_out"):
         if not isinstance(values.get(name, False), (bool, np.bool_)):
             raise ConfigError(f"{name}: must be true or false, got {values[name]!r}")
 

@@ -62,7 +62,7 @@ def without_paths(value: Any) -> Any:
 
 def plain_name(encoder: str) -> str:
     """The encoder's name; of a folder only its last part."""
-    repository = encoder.partition("@refs/")[0]  # other revisions have no slash
+    repository = encoder.partition("@")[0]  # a revision may have slashes
     for kind in (PurePosixPath, PureWindowsPath):
         path = kind(repository)
         # An id on the Hub has at most one slash and begins with neither dots nor a tilde.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder  # noqa: 
 from labelgrove.nn.encoders.files import find_encoder, is_local  # noqa: E402
 from labelgrove.planning.plan import plan_training  # noqa: E402
 from support.tiny_encoders import TEXTS, make_encoder  # noqa: E402
+from test_contract import planted, tiny_training  # noqa: E402
 
 IDS = torch.tensor([[5, 6, 7]])
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -102,6 +104,17 @@ def test_a_folder_with_pickled_weights_is_converted_once_if_the_user_says_so(
     assert len(told) == 1
     assert names(folder) == sorted([*before, "model.safetensors"])
     assert torch.equal(vector_of(folder), expected)  # no word, and no setting, any more
+
+
+def test_a_cascade_converts_what_it_looks_into_first(tmp_path: Path) -> None:
+    settings = deepcopy(tiny_training())
+    settings["training"] |= {"max_steps": 1}
+    # With nothing left to derive, the method itself is the first to look.
+    settings = create("cascadexml", settings).fit(*planted(30)).trained_config()
+    folder = pickled_encoder(tmp_path / "a")
+    settings["encoder"] |= {"encoder": str(folder), "pooling": "mean", "convert_weights": True}
+    with pytest.warns(LabelgroveWarning, match="converts"):
+        create("cascadexml", settings).fit(*planted(30))
 
 
 class _Evil:

@@ -25,7 +25,7 @@ from labelgrove.methods.networks import NetworkEstimator, layer_arrays
 from labelgrove.model.outline import Outline, expected_widths
 from labelgrove.model.settings import group
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.files import find_encoder, layer_count
+from labelgrove.nn.encoders.files import layer_count
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -43,7 +43,7 @@ class CascadeXML(NetworkEstimator):
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
         shape = cascade_tree_params(len(corpus.index), self.heads, self.tree)
-        depth = layer_count(find_encoder(self.encoder.encoder))
+        depth = layer_count(self.encoder.folder())
         cascade_layers(depth, len(self._clusters(len(corpus.index))) + 1, self.heads.layers)
         idle = idle_settings(self.heads, len(corpus.index))
         if idle := [name for name in idle if name not in self.derived_]:

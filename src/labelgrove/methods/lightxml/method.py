@@ -73,6 +73,10 @@ class LightXML(NetworkEstimator):
     def _trained(self, data: Prepared, stages: Stages, heads: LightXmlHeads) -> Made[Part]:
         if heads.tree is None or self.heads.negatives == "dynamic":
             return super()._trained(data, stages, heads)
+        stages.reporter.message(
+            "heads.negatives: static trainings keep their last weights; training.keep, .patience "
+            "and .evaluations_per_epoch have no effect"
+        )
         # Both kinds of static negatives share the first two trainings.
         same = replace(heads, params=replace(heads.params, negatives="static"))
         examples, seed = data.examples(stages), self.random_state

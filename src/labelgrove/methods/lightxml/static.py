@@ -172,7 +172,10 @@ def _learn(
     reporter: Reporter,
     checkpoints: Path | None,
 ) -> dict[str, Any]:
-    """Trains a network on one part of its loss. Alone it ranks nothing: the last weights stay."""
+    """Trains a network on one part of its loss.
+
+    One part ranks no labels, so nothing can be evaluated and the last weights are kept.
+    """
     examples, training, seed = lesson.examples, lesson.training, lesson.seed
     batches = make_batches(examples.tokens, network.encoder, training, device, seed)
     result = train(

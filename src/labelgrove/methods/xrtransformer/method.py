@@ -23,6 +23,7 @@ from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.defaults import Needs
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.neural import NeuralEstimator, estimate_memory
+from labelgrove.methods.preparation import ReturnsHeldOut
 from labelgrove.methods.searching import TreeSearch
 from labelgrove.methods.terms import without_matrix
 from labelgrove.methods.xrtransformer.descending import found_share
@@ -64,7 +65,7 @@ from labelgrove.updating.views import extended_tree
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class XRTransformer(TreeSearch, NeuralEstimator):
+class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
     """Fine-tunes an encoder level by level, then ranks labels linearly on tf-idf and its vectors.
 
     ``tree`` is the preliminary tree whose levels the encoder learns, ``refined`` the one that the
@@ -178,12 +179,8 @@ class XRTransformer(TreeSearch, NeuralEstimator):
             recall = [found_share(s.held_out, c) for s, c in pairs if s.held_out is not None]
             self.report_ = self._compared(data, stages, predictions, recall)
 
-    @property
-    def compares(self) -> bool:
-        """Whether held-out documents compare the method with the linear one."""
-        return self.baseline and bool(self.held_out) and not self.return_held_out
-
     def _check(self) -> None:
+        self._check_returned()
         if self.ranker_input not in ("both", "vectors"):
             raise ConfigError(
                 f"ranker_input: must be 'both' or 'vectors', got {self.ranker_input!r}"

@@ -28,7 +28,7 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import TreeParams
 from labelgrove.methods.networks import network_pieces
 from labelgrove.methods.neural import NeuralEstimator, estimate_memory
-from labelgrove.methods.preparation import Prepared
+from labelgrove.methods.preparation import Prepared, ReturnsHeldOut
 from labelgrove.methods.terms import without_matrix
 from labelgrove.methods.xtransformer.matching import (
     BYTES_PER_VECTOR,
@@ -69,7 +69,7 @@ from labelgrove.text.tfidf import Tfidf
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class XTransformer(NeuralEstimator):
+class XTransformer(ReturnsHeldOut, NeuralEstimator):
     """An encoder finds the clusters of labels that a text needs; linear rankers order their labels.
 
     ``indexing`` says what labels are clustered by, ``ranking`` what the rankers read and how both
@@ -89,6 +89,9 @@ class XTransformer(NeuralEstimator):
     ranker: RankerParams = group(RankerParams)
     return_held_out: bool = False
     baseline: bool = True
+
+    def _check(self) -> None:
+        self._check_returned()
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
         data = self._prepare(corpus, stages, baseline=self.compares)
@@ -124,11 +127,6 @@ class XTransformer(NeuralEstimator):
         known = without_matrix(corpus) if self.ranking.features == "neural" else corpus
         self._remember(known, stages.reporter.timings)
         self.report_ = self._held_out_report(data, training, matcher)
-
-    @property
-    def compares(self) -> bool:
-        """Whether held-out documents compare the method with the linear one."""
-        return self.baseline and bool(self.held_out) and not self.return_held_out
 
     def _held_out_report(
         self, data: Prepared, training: Matcher, matcher: Made[TrainedMatcher]
