@@ -242,7 +242,7 @@ def report(
         index = loaded[0].index_
     facts = [run.facts_ for run in loaded if not isinstance(run, Path)]
     if facts and all(known.from_text and not known.given for known in facts):
-        if len(facts) == len(loaded):
+        if not isinstance(loaded[0], Path):
             common.check_features(loaded[0], features)
         how = replace(how, features=False)
     wide = how.n_features or max((known.given for known in facts), default=0) or None
