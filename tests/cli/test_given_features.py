@@ -113,6 +113,9 @@ def test_what_is_missing_is_named(
         )
         assert "has 60 rows, but there are 12 documents" in message
         assert "features=own" in refused("serve", trained[source], "--port", 1)
+    pytest.importorskip("jinja2")
+    matrix_file = ("--features", pecos / "X.tst.npz", "--out", tmp_path / "report.html")
+    assert "reads texts alone" in refused("report", trained["own"], "--data", pecos, *matrix_file)
     explain = ("explain", trained["both"], "--text", "a red hat", "--k", 1)
     assert "--features FILE" in refused(*explain)
     sparse.save_npz(tmp_path / "row.npz", matrix(["a red hat"]))
@@ -155,6 +158,16 @@ def test_svmlight_files_without_a_header_get_the_columns_of_training(
     run("train", tmp_path, "--method", "linear", "--no-estimate", "--out", tmp_path / "model")
     values = json.loads(run("evaluate", tmp_path / "model", tmp_path, "--json").stdout)
     assert values["n"] == 4 and values["P@1"] == 100
+    run("bench", tmp_path / "model", "--costs", "--data", tmp_path, "--run", tmp_path / "costs")
+    config = tmp_path / "rows.toml"
+    config.write_text(
+        'baseline = "own"\nintervals = 0\n[[methods]]\nname = "own"\nmethod = "linear"\n'
+        'features = "own"\n[[methods]]\nmethod = "linear"\n'
+    )
+    table = run("bench", "--config", config, "--data", tmp_path, "--run", tmp_path / "rows").stdout
+    assert "| linear | 100.00" in " ".join(table.split())
+    pytest.importorskip("jinja2")
+    run("report", tmp_path / "model", "--data", tmp_path, "--out", tmp_path / "report.html")
 
 
 def test_features_of_any_corpus_with_dev(run: Any, pecos: Path, tmp_path: Path) -> None:
