@@ -296,6 +296,17 @@ def test_a_model_is_no_predictions():
         evaluate({}, [["a"]])
 
 
+def test_costs_have_a_mean_of_one_over_all_positives():
+    counts = np.array([0, 1, 7, 60])
+    for propensity in (Propensity(), Propensity.preset("amazon"), Propensity(a=0)):
+        costs = propensity.costs(counts, n_train=80)
+        assert counts @ costs / counts.sum() == pytest.approx(1.0)
+        ratio = costs / propensity.inverse(counts, n_train=80)
+        assert ratio.tolist() == pytest.approx([ratio[0]] * 4)
+    assert Propensity(a=0).costs(counts, n_train=80).astype(np.float32).tolist() == [1.0] * 4
+    assert Propensity().costs([0, 0], n_train=2).tolist() == [1.0, 1.0]
+
+
 def test_propensity_constants_are_checked():
     assert Propensity() == Propensity.preset("Default") == Propensity(0.55, 1.5)
     assert Propensity.preset("wikipedia") == Propensity(0.5, 0.4)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -18,6 +18,7 @@ from labelgrove.ranking.negatives import (
 from labelgrove.ranking.ranker import Ranker, train_ranker
 from labelgrove.ranking.solver import RankerParams
 from reference.beam import dense_weights
+from reference.metrics import propensity_costs
 from reference.ranker import level_matrices, row_normalised, train
 
 EXACT = {"eps": 1e-5, "max_iterations": 20_000, "threshold": 0.0}
@@ -45,10 +46,12 @@ def predicted(x, ranker, beam):
     negatives=st.sampled_from(["tfn", "man", "tfn+man", "given"]),
     relevance=st.sampled_from(["none", "induce", "last-level"]),
     norm=st.sampled_from(["none", "l1", "l2", "max"]),
-    label_weights=st.sampled_from(["ignore", "cost"]),
+    label_weights=st.sampled_from(["ignore", "cost", "propensity"]),
     loss=st.sampled_from(["squared_hinge", "logistic"]),
     mined_weight=st.sampled_from([1.0, 0.5]),
 )
+@example(3, "tfn+man", "none", "l1", "propensity", "squared_hinge", 0.5)
+@example(4, "tfn", "induce", "l1", "propensity", "logistic", 1.0)
 @settings(max_examples=8, deadline=None)
 def test_training_agrees_with_the_literal_version(
     seed, negatives, relevance, norm, label_weights, loss, mined_weight
@@ -57,8 +60,11 @@ def test_training_agrees_with_the_literal_version(
     rng = np.random.default_rng(seed)
     sample_weight = rng.integers(1, 4, len(x)) / 2
     shortlist = (rng.random(y.shape) < 0.2).astype(float) if negatives == "given" else None
+    constants = {"a": 0.6, "b": 2.6}
+    settings = {f"propensity_{name}": value for name, value in constants.items()}
     params = RankerParams(
         loss=loss,
+        **(settings if label_weights == "propensity" else {}),
         positive_weight=1.5,
         negatives=negatives,
         mined_nodes=None,
@@ -84,6 +90,8 @@ def test_training_agrees_with_the_literal_version(
         costs[0] = row_normalised(costs[0], norm)
     if relevance != "none":
         costs[1] = row_normalised(costs[1], norm)
+    if label_weights == "propensity":
+        costs[1] = costs[1] * np.array(propensity_costs(y, **constants))[TREE.leaf_labels]
     bearers, mined = costs[0] > 0, predicted(x, ranker, 1)
     mined = np.where(bearers, mined, mined_weight * mined)
     chosen = {

@@ -7,8 +7,10 @@ from scipy import sparse
 from labelgrove.core.arrays import as_csr
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
-from labelgrove.ranking.relevance import costs, relevance, targets
+from labelgrove.metrics import Propensity
+from labelgrove.ranking.relevance import Frequencies, costs, relevance, targets
 from labelgrove.ranking.solver import RankerParams
+from reference.metrics import propensity_costs
 from reference.ranker import level_matrices, row_normalised
 
 
@@ -46,6 +48,31 @@ def test_costs():
     assert dense(relevance="induce") == [[[1, 0], [0.5, 0.5]], [[0.5, 0.5, 0], [0, 0.5, 0.5]]]
     assert dense(relevance="induce", relevance_norm="none") == [[[2, 0], [1, 1]], ones]
     assert dense(relevance="last-level") == [[[1, 0], [1, 1]], [[0.5, 0.5, 0], [0, 0.5, 0.5]]]
+
+
+@given(seed=st.integers(0, 500))
+@settings(max_examples=40, deadline=None)
+def test_rare_labels_cost_more_on_the_last_level_alone(seed):
+    labels = random_labels(seed)
+    labels[0, 0] = 1.0
+    tree = build_tree(np.eye(9), TreeParams(branching=2, max_leaf_size=2), seed=seed)
+    params = RankerParams(label_weights="propensity", propensity_a=0.6, propensity_b=2.6)
+    *above, last = costs(as_csr(labels), tree, params)
+    for level, plain in zip(above, targets(labels, tree), strict=False):
+        assert np.array_equal(level.toarray(), plain.toarray())
+    expected = (labels > 0) * propensity_costs(labels, 0.6, 2.6)
+    np.testing.assert_allclose(last.toarray(), expected[:, tree.leaf_labels], rtol=1e-5)
+    assert last.data.mean() == pytest.approx(1.0, rel=1e-5)
+
+
+def test_frequencies_of_documents_that_are_gone_count():
+    tree = LabelTree([[0, 0]], [1, 0])
+    labels, params = as_csr([[1.0, 1.0]]), RankerParams(label_weights="propensity")
+    (few,) = costs(labels, tree, params)
+    (many,) = costs(labels, tree, params, Frequencies(np.array([900, 2]), 1000))
+    assert few.data.tolist() == [1.0, 1.0]
+    expected = Propensity().costs([900, 2], 1000)[[1, 0]]
+    np.testing.assert_allclose(many.toarray()[0], expected, rtol=1e-6)
 
 
 def test_weights_must_be_positive_and_fit():

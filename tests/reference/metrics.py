@@ -86,6 +86,18 @@ def inverse_propensity(frequency, n_train, a, b):
     return 1 / p
 
 
+def propensity_costs(labels, a, b):
+    """Cost of a positive of each label column: 1 / p, over the mean of it over all positives.
+
+    ``labels`` is a dense documents x labels matrix, not 0 where a document has a label.
+    """
+    documents, columns = len(labels), range(len(labels[0]))
+    frequency = [sum(1 for row in labels if row[label]) for label in columns]
+    inverse = [inverse_propensity(frequency[label], documents, a, b) for label in columns]
+    positives = [inverse[label] for row in labels for label in columns if row[label]]
+    return [weight * len(positives) / sum(positives) for weight in inverse]
+
+
 def psp(ranked, true, unknown, k, frequency, n_train, a, b, discounted):
     """PSP@k, or PSnDCG@k when discounted; None when there was nothing to find."""
     numerator = denominator = 0.0

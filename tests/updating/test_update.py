@@ -13,6 +13,7 @@ import labelgrove
 from labelgrove import Corpus, Ensemble, LabelIndex, Linear, TfidfParams, TreeParams, evaluate
 from labelgrove.errors import DataError, NotFittedError, UnsupportedError
 from labelgrove.explaining.explain import explain_best
+from labelgrove.ranking.solver import RankerParams
 from labelgrove.updating import update as growing
 from labelgrove.updating.report import GrowthParams
 from support.models import Plain
@@ -69,6 +70,26 @@ def test_new_labels_are_learnt_and_old_ones_are_not_forgotten(
     assert model.facts_.frequencies[-2:].sum() == 40
     assert model.facts_.grown == 2
     assert bool(growth.notes) != with_old
+
+
+@pytest.mark.parametrize("with_old", [False, True])
+def test_costs_by_propensity_count_old_and_new_documents(
+    with_old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranker = RankerParams(label_weights="propensity")
+    model = Linear(tree=SMALL, ranker=ranker).fit(*OLD, index=LabelIndex(sorted(KNOWN)))
+    calls, solve = [], growing.solve_columns
+
+    def spied(*arguments: Any, frequencies: Any, **options: Any) -> Any:
+        calls.append(frequencies)
+        return solve(*arguments, frequencies=frequencies, **options)
+
+    monkeypatch.setattr(growing, "solve_columns", spied)
+    model.update(*NEW, corpus=OLD if with_old else None)
+    assert calls
+    for labels, documents in calls:
+        assert documents == 190 and labels.sum() == 380
+        assert np.array_equal(labels, model.facts_.frequencies)
 
 
 def test_labels_elsewhere_keep_their_scores_bit_by_bit(model: Linear) -> None:

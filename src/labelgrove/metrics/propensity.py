@@ -64,6 +64,20 @@ class Propensity:
         inverse: Float64 = 1.0 + scale * (counts + self.b) ** -self.a
         return inverse
 
+    def costs(self, frequencies: npt.ArrayLike, n_train: int) -> Float64:
+        """1 / p of each label, scaled so that all positives together cost as much as before.
+
+        The mean over the labels of all training documents is 1. So a loss with these costs of
+        positives keeps its balance with negatives and regularisation.
+
+        >>> Propensity().costs([1, 10, 1000], n_train=10_000).round(2).tolist()
+        [6.85, 3.38, 0.97]
+        """
+        counts = np.asarray(frequencies, dtype=np.float64)
+        inverse = self.inverse(counts, n_train)
+        costs: Float64 = inverse * (counts.sum() / (counts @ inverse)) if counts.any() else inverse
+        return costs
+
 
 @dataclass(frozen=True)
 class LabelWeights:

@@ -23,7 +23,7 @@ from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import instance_lists
 from labelgrove.ranking.ranker import Ranker
-from labelgrove.ranking.relevance import costs, targets
+from labelgrove.ranking.relevance import Frequencies, costs, targets
 from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
 from labelgrove.ranking.weights import WIDEST_CLUSTER, Columns, read_columns, write_columns
 
@@ -132,6 +132,7 @@ def solve_columns(
     labels: npt.ArrayLike,
     params: RankerParams,
     *,
+    frequencies: Frequencies | None = None,
     start: Columns | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -141,7 +142,7 @@ def solve_columns(
 
     A label learns from the documents of its cluster: those with one of the cluster's labels, those
     that are sent there, or both, as ``params.negatives`` says. The result is regularised towards
-    ``start``, weights of the same leaves.
+    ``start``, weights of the same leaves. ``frequencies`` count the documents that are gone, too.
     """
     last = len(tree.parents) - 1
     settings = params.for_labels()
@@ -150,7 +151,7 @@ def solve_columns(
     nodes: Int64 = np.sort(tree.leaf_positions[np.asarray(labels)]).astype(np.int64)
     clusters, counts = np.unique(tree.parents[last][nodes], return_counts=True)
     bearers, chosen, mined = _cluster_documents(tree, examples, clusters, params)
-    positives = costs(examples.labels, tree, params)[last]
+    positives = costs(examples.labels, tree, params, frequencies)[last]
     own = RowLists.from_csr(as_csr(positives[:, nodes]), examples.weights)
     # The solver would take an only child that all documents have for its parent. A second child
     # without positives, which is not trained, prevents that.

@@ -6,11 +6,12 @@ the leaves), unions of them above.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Int32, as_csr, offsets, with_values
+from labelgrove.core.arrays import CSR, Float32, Int32, as_csr, offsets, with_values
 from labelgrove.core.late import sparse
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
@@ -35,18 +36,53 @@ def relevance(labels: Any, tree: LabelTree, *, norm: Norm = "none") -> list[CSR]
     return [normalised(level, norm) for level in levels]
 
 
-def costs(labels: CSR, tree: LabelTree, params: RankerParams) -> list[CSR]:
+class Frequencies(NamedTuple):
+    """How many training documents have each label column, of how many documents."""
+
+    labels: npt.NDArray[Any]
+    documents: int
+
+    @classmethod
+    def of(cls, labels: CSR) -> Frequencies:
+        """Those of a documents x labels matrix."""
+        return cls(np.bincount(labels.indices, minlength=labels.shape[1]), labels.shape[0])
+
+
+class PropensitySettings(Protocol):
+    """The constants of a propensity model in a group of parameters."""
+
+    propensity_a: float
+    propensity_b: float
+
+
+def label_costs(params: PropensitySettings, frequencies: Frequencies) -> Float32:
+    """The cost of a positive of each label column; the mean over all positives is 1."""
+    from labelgrove.metrics.propensity import Propensity  # few trainings need the metrics
+
+    propensity = Propensity(params.propensity_a, params.propensity_b)
+    return propensity.costs(frequencies.labels, frequencies.documents).astype(np.float32)
+
+
+def costs(
+    labels: CSR, tree: LabelTree, params: RankerParams, frequencies: Frequencies | None = None
+) -> list[CSR]:
     """Per level, the nodes of each document with factors on the costs of errors on them.
 
     With ``params.relevance="none"`` a node costs as much as the heaviest label below it: 1, unless
-    ``params.label_weights="cost"`` makes the values of ``labels`` count.
+    ``params.label_weights="cost"`` makes the values of ``labels`` count. With "propensity", costs
+    on the last level are multiplied by :func:`label_costs`; ``frequencies`` are those of
+    ``labels``, unless these are only a part of the training documents.
     """
     weights = labels if params.label_weights == "cost" else with_values(labels, 1)
     if params.relevance == "induce":
-        return relevance(weights, tree, norm=params.relevance_norm)
-    levels = lift(weights, tree, combine="max")
-    if params.relevance == "last-level":
-        levels[-1] = normalised(levels[-1], params.relevance_norm)
+        levels = relevance(weights, tree, norm=params.relevance_norm)
+    else:
+        levels = lift(weights, tree, combine="max")
+        if params.relevance == "last-level":
+            levels[-1] = normalised(levels[-1], params.relevance_norm)
+    if params.label_weights == "propensity":
+        own = label_costs(params, frequencies or Frequencies.of(labels))[tree.leaf_labels]
+        levels[-1] = with_values(levels[-1], levels[-1].data * own[levels[-1].indices])
     return levels
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -82,12 +82,22 @@ class RankerParams(Params):
     relevance_norm: Literal["none", "l1", "l2", "max"] = param(
         "l1", help="how a document's relevances are scaled"
     )
-    label_weights: Literal["ignore", "cost"] = param(
-        "ignore", help="cost: the weights in the label matrix are costs of positives"
+    label_weights: Literal["ignore", "cost", "propensity"] = param(
+        "ignore",
+        help="cost: the weights in the label matrix are costs of positives; propensity: positives "
+        "of rare labels cost more, on the level of the labels",
     )
+    propensity_a: float = param(0.55, ge=0, help="A of the propensity model")
+    propensity_b: float = param(1.5, gt=0, help="B of the propensity model")
     storage: Literal["float32", "float16", "int8"] = param(
         "float16", help="how the weights of sparse features are stored; see Ranker.compressed"
     )
+
+    def validate(self, path: str = "") -> Self:
+        """Also checks fields against each other."""
+        super().validate(path)
+        refuse_idle_propensity(self, path)
+        return self
 
     def for_labels(self) -> RankerParams:
         """The settings of the last level, that of the labels."""
@@ -97,10 +107,17 @@ class RankerParams(Params):
 NEGATIVE_SETTINGS = ("negatives", "mined_levels", "mined_nodes", "mined_weight")
 
 
-def refuse_idle(params: RankerParams, group: str, names: Sequence[str], why: str) -> None:
+def refuse_idle(params: Params, group: str, names: Sequence[str], why: str) -> None:
     """Refuses settings that would have no effect: the user expects that they do."""
     if idle := params.changed(names, group):
         raise ConfigError(f"{', '.join(idle)}: has no effect, {why}")
+
+
+def refuse_idle_propensity(params: Any, group: str) -> None:
+    """Refuses constants of a propensity model that no loss reads."""
+    if params.label_weights != "propensity":
+        why = "label_weights is not propensity"
+        refuse_idle(params, group, ("propensity_a", "propensity_b"), why)
 
 
 @dataclass(frozen=True)

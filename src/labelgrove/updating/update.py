@@ -36,6 +36,7 @@ from labelgrove.ranking.growing import (
     with_labels,
 )
 from labelgrove.ranking.ranker import Ranker
+from labelgrove.ranking.relevance import Frequencies
 from labelgrove.ranking.weights import Columns
 from labelgrove.scores.predictions import check_fitted
 from labelgrove.updating.report import Growth, GrowthParams, rebuild_reasons, unknown_terms
@@ -249,9 +250,19 @@ class _Growing:
 
     def solved(self, examples: Examples, labels: Int64, start: Columns | None = None) -> Columns:
         seed, threads = self.model.random_state, self.model.n_jobs
-        params = self.view.params
+        params, frequencies = self.view.params, None
+        if params.label_weights == "propensity":
+            facts = grown_facts(self.model.facts_, self.task.index, self.task.documents)
+            frequencies = Frequencies(facts.frequencies, facts.documents)
         return solve_columns(
-            self.tree, examples, labels, params, start=start, seed=seed, threads=threads
+            self.tree,
+            examples,
+            labels,
+            params,
+            frequencies=frequencies,
+            start=start,
+            seed=seed,
+            threads=threads,
         )
 
     def trained(self, examples: Examples, learnt: Int64, changed: Int64) -> list[Columns]:

@@ -20,6 +20,7 @@ from labelgrove.methods.cascadexml.params import (  # noqa: E402
 )
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from reference import cascadexml as reference  # noqa: E402
+from reference.metrics import propensity_costs  # noqa: E402
 from support.nn_problems import (  # noqa: E402
     overfit,
     random_labels,
@@ -30,6 +31,7 @@ from support.nn_problems import (  # noqa: E402
 )
 
 WIDTHS, WIDTH, DOCUMENTS = [4, 11, 45], 6, 5
+PROPENSITY = {"label_weights": "propensity", "propensity_a": 0.8, "propensity_b": 0.4}
 
 FORMS = [
     pytest.param({"rescale": False}, id="code"),
@@ -44,6 +46,8 @@ FORMS = [
     pytest.param({"logits": "union"}, id="union"),
     pytest.param({"layers": [5, 8, 12], "truth": "joined"}, id="the paper's layers"),
     pytest.param({"layers": [3, [7, 8, 9], [11, 12]]}, id="layers joined below"),
+    pytest.param(PROPENSITY, id="rare labels cost more"),
+    pytest.param(PROPENSITY | {"truth": "joined", "reduction": "sum"}, id="rare in sums"),
 ]
 
 
@@ -81,6 +85,14 @@ def same_gradients(one, other, inputs):
 @pytest.mark.parametrize("seed", range(3))
 def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
     net, tree, rows, states = problem(seed, **switches)
+    costs = None
+    if "label_weights" in switches:
+        labels = np.zeros((DOCUMENTS, WIDTHS[-1]), np.float32)
+        for document, columns in enumerate(rows):
+            labels[document, columns] = 1
+        net.start_from(sparse.csr_array(labels))
+        by_column = propensity_costs(labels, net.params.propensity_a, net.params.propensity_b)
+        costs = [by_column[column] for column in tree.leaf_labels]
     loss, stats = net.loss(states, RaggedLabels.from_rows(rows))
     expected = sum(
         reference.document_loss(
@@ -93,6 +105,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
             reduction=net.params.reduction,
             rescale=net.params.rescale,
             level_weights=net.params.level_weights,
+            costs=costs,
         )
         for d in range(DOCUMENTS)
     ) / len(rows)

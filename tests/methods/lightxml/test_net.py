@@ -13,6 +13,7 @@ from labelgrove.labels.tree import LabelTree  # noqa: E402
 from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from reference import lightxml as reference  # noqa: E402
+from reference.metrics import propensity_costs  # noqa: E402
 from support.nn_problems import (  # noqa: E402
     overfit,
     random_labels,
@@ -23,6 +24,7 @@ from support.nn_problems import (  # noqa: E402
 )
 
 LABELS, GROUPS, WIDTH, LAYERS, DOCUMENTS = 40, 9, 6, 3, 5
+PROPENSITY = {"label_weights": "propensity", "propensity_a": 0.8, "propensity_b": 0.4}
 
 FORMS = [
     pytest.param({"reduction": "mean"}, id="code"),
@@ -36,6 +38,8 @@ FORMS = [
     pytest.param({"logits": "full"}, id="full"),
     pytest.param({"logits": "union"}, id="union"),
     pytest.param({"groups_kept": 100}, id="all groups"),
+    pytest.param(PROPENSITY, id="rare labels cost more"),
+    pytest.param(PROPENSITY | {"reduction": "mean", "max_candidates": 6}, id="rare and limited"),
 ]
 
 
@@ -63,10 +67,22 @@ def weights_of(net):
     }
 
 
+def weighed(net, rows):
+    """Gives the network the costs of these documents' labels; the reference's are the result."""
+    labels = np.zeros((len(rows), LABELS), np.float32)
+    for document, columns in enumerate(rows):
+        labels[document, columns] = 1
+    net.weigh(sparse.csr_array(labels))
+    if net.params.label_weights == "ignore":
+        return None
+    return propensity_costs(labels, net.params.propensity_a, net.params.propensity_b)
+
+
 @pytest.mark.parametrize("switches", FORMS)
 @pytest.mark.parametrize("seed", range(3))
 def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
     net, groups, rows, states = problem(seed, **switches)
+    costs = weighed(net, rows)
     loss, stats = net.loss(states, RaggedLabels.from_rows(rows))
     weights = weights_of(net)
     expected = sum(
@@ -80,6 +96,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
             reduction=net.params.reduction,
             bottleneck_sigmoid=net.params.bottleneck_sigmoid,
             most=net.params.max_candidates,
+            costs=costs,
         )
         for d in range(DOCUMENTS)
     ) / len(rows)
@@ -98,18 +115,22 @@ def test_defaults_are_what_did_better_on_tibkat():
     assert defaults == ("sum", "forced", False, "level")
 
 
+@pytest.mark.parametrize("weights", [{}, PROPENSITY], ids=["plain", "propensity"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("tree", [None, LabelTree([np.zeros(LABELS)], np.arange(LABELS))])
-def test_full_head(reduction, tree):
+def test_full_head(reduction, tree, weights):
     rng = np.random.default_rng(0)
-    params = LightXmlParams(layers=2, dropout=0.0, reduction=reduction)
+    params = LightXmlParams(layers=2, dropout=0.0, reduction=reduction, **weights)
     net = LightXmlNet(WIDTH, LABELS, tree, params)
     randomise(net, rng)
     rows, states = random_labels(rng, 4, LABELS, 5), random_states(rng, 2, 4, WIDTH)
+    costs = weighed(net, rows)
     loss, _ = net.loss(states, RaggedLabels.from_rows(rows))
     weights = dict(net.named_parameters())
     expected = sum(
-        reference.full_document_loss([s[d] for s in states], rows[d], weights, reduction=reduction)
+        reference.full_document_loss(
+            [s[d] for s in states], rows[d], weights, reduction=reduction, costs=costs
+        )
         for d in range(4)
     ) / len(rows)
     assert loss.item() == pytest.approx(expected.item(), abs=1e-4)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import labelgrove
 from labelgrove import Corpus, LabelIndex, Linear, RankerParams, SearchParams, TreeParams
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
@@ -49,6 +50,30 @@ def test_label_weights_count_as_costs_when_asked() -> None:
     costing = Linear(ranker=RankerParams(eps=1e-3, label_weights="cost")).fit(texts, labels)
     assert costing.predict(["same"], k=1).names() == [["a"]]
     assert Linear().fit(texts, labels).predict(["same"], k=1).names() == [["b"]]
+
+
+def test_rare_labels_gain_from_costs_by_propensity(tmp_path: Any) -> None:
+    texts = ["red hat"] * 30 + ["red hat with a feather"] * 3
+    labels = [["hat"]] * 30 + [["hat", "feather"]] * 3
+
+    def model(**settings: Any) -> Linear:
+        ranker = RankerParams(eps=1e-3, C=0.1, storage="float32", **settings)
+        return Linear(ranker=ranker).fit(texts, labels)
+
+    def score(model: Linear) -> float:
+        return float(model.score_labels(["red feather"], ["feather"], raw=True)[0, 0])
+
+    weighted = model(label_weights="propensity")
+    assert score(weighted) > score(model())
+    equal = model(label_weights="propensity", propensity_a=0.0)  # all costs are 1
+    assert score(equal) == score(model())
+    weighted.save(tmp_path / "model")
+    ranker = labelgrove.load(tmp_path / "model").ranker
+    assert (ranker.label_weights, ranker.propensity_a) == ("propensity", 0.55)
+    with pytest.raises(ConfigError, match=r"ranker\.propensity_b: has no effect, label_weights is"):
+        model(propensity_b=2.6)
+    with pytest.raises(ConfigError, match=r"ranker\.propensity_b: must be greater than 0"):
+        model(label_weights="propensity", propensity_b=0.0)
 
 
 def test_given_negatives_reach_the_ranker(tmp_path: Any) -> None:

@@ -42,7 +42,7 @@ FORMS = [
 ]
 
 
-def problem(seed, level, **switches):
+def problem(seed, level, costs=None, **switches):
     """A level of a random tree with documents, their true nodes and what was predicted above."""
     rng = np.random.default_rng(seed)
     tree = random_tree(rng, WIDTHS)
@@ -50,7 +50,8 @@ def problem(seed, level, **switches):
     labels = sparse.csr_array((DOCUMENTS, WIDTHS[-1]), dtype=np.float32).tolil()
     for document, columns in enumerate(rows):
         labels[document, columns] = 1
-    head = XrHead(WIDTH, level_tree(tree, level), XrParams(dropout=0.0, **switches))
+    params = XrParams(dropout=0.0, **switches)
+    head = XrHead(WIDTH, level_tree(tree, level), params, costs=costs)
     randomise(head, rng)
     true = RaggedLabels.from_csr(nodes_of_labels(labels.tocsr(), tree, level))
     counts = [
@@ -71,11 +72,15 @@ def same_gradients(one, other, inputs):
     return all(torch.allclose(a, b, atol=1e-4) for a, b in zip(ours, theirs, strict=True))
 
 
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "costs"])
 @pytest.mark.parametrize("negatives", ["tfn", "man", "tfn+man"])
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("switches", FORMS)
-def test_loss_and_gradients_are_those_of_the_equations(switches, level, negatives):
-    head, tree, counts, true, predicted, states = problem(level, level, **switches)
+def test_loss_and_gradients_are_those_of_the_equations(switches, level, negatives, weighted):
+    costs = None
+    if weighted:
+        costs = np.random.default_rng(9).uniform(0.5, 3.0, WIDTHS[level]).astype(np.float32)
+    head, tree, counts, true, predicted, states = problem(level, level, costs, **switches)
     above = None
     if level:
         chosen = [
@@ -101,6 +106,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, level, negative
             alpha=head.params.alpha,
             reduction=head.params.reduction,
             loss=head.params.loss,
+            costs=costs,
         )
     expected = expected / DOCUMENTS
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-4)

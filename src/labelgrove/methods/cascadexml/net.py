@@ -44,7 +44,7 @@ from labelgrove.nn.heads.layers import (
     shortlist_logits,
     top_labels,
 )
-from labelgrove.nn.heads.losses import document_losses
+from labelgrove.nn.heads.losses import document_losses, label_weights
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
 
@@ -69,6 +69,8 @@ class CascadeNet(nn.Module):
     A large label table is created on ``device``.
     """
 
+    costs: Tensor | None  # of the labels' positives, by leaf
+
     def __init__(
         self,
         width: int,
@@ -89,6 +91,7 @@ class CascadeNet(nn.Module):
         large = tree.labels >= self.params.row_table_from
         table = RowTable(tree.labels, width, bias=True, device=device) if large else None
         self.index = TreeIndex(tree)
+        self.register_buffer("costs", None, persistent=False)
         levels = len(tree.widths)
         self.kept = per_level(params.kept, levels - 1, "kept")
         self.dropout = per_level(_dropouts(params.dropout, levels), levels, "dropout")
@@ -109,6 +112,9 @@ class CascadeNet(nn.Module):
         On the first level every document is scored on every node. Below it, a node is scored where
         its parent is kept, so in an average share of the documents, and where it is true.
         """
+        costs = self.params.positive_costs(labels)
+        if costs is not None:
+            self.costs = torch.from_numpy(costs[self.index.leaf_labels.cpu().numpy()])
         if not self.params.priors:
             return
         kept = [1.0] + [k / w for k, w in zip(self.kept, self.index.widths, strict=False)]
@@ -132,8 +138,14 @@ class CascadeNet(nn.Module):
         stats: dict[str, Tensor] = {}
         losses, sizes = [], []
         for number, level in enumerate(levels):
-            _, mask, _, targets = level.listed
-            losses.append(document_losses(level.logits, targets, mask=mask, reduction=reduction))
+            nodes, mask, _, targets = level.listed
+            costs = self.costs if number == len(self.kept) else None
+            weights = label_weights(costs, nodes, targets)
+            losses.append(
+                document_losses(
+                    level.logits, targets, mask=mask, weights=weights, reduction=reduction
+                )
+            )
             sizes.append(mask.sum(1))
             stats[f"loss.{number + 1}"] = losses[-1].detach().mean()
             stats[f"candidates.{number + 1}"] = sizes[-1].float().mean()

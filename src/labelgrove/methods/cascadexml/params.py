@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
-from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, Params, param
+from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import TreeParams
 from labelgrove.nn.heads.layers import LogitForm
+from labelgrove.nn.heads.params import LabelHeadParams
 
 LABELS_PER_CLUSTER, APART = 10, 8
 FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
@@ -19,7 +20,7 @@ Layers: TypeAlias = Literal["spread", "last"] | list[int | list[int]]
 
 
 @dataclass
-class CascadeParams(Params):
+class CascadeParams(LabelHeadParams):
     """CascadeXML's levels; a list has one value per level, a single value serves all."""
 
     standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")

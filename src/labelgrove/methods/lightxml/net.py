@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from labelgrove.core.arrays import CSR, Float32
-from labelgrove.core.params import AutoFloat, Params, fixed, param
+from labelgrove.core.params import AutoFloat, fixed, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.heads.candidates import (
@@ -41,7 +41,8 @@ from labelgrove.nn.heads.layers import (
     shortlist_logits,
     top_labels,
 )
-from labelgrove.nn.heads.losses import document_losses, full_losses
+from labelgrove.nn.heads.losses import document_losses, full_losses, label_weights
+from labelgrove.nn.heads.params import LabelHeadParams
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
 
@@ -53,7 +54,7 @@ OF_GROUPS = (
 
 
 @dataclass
-class LightXmlParams(Params):
+class LightXmlParams(LabelHeadParams):
     """LightXML's heads: the forms of the paper and of its code; defaults are what did better.
 
     The defaults of ``standardise``, ``priors`` and ``score`` are in neither.
@@ -100,6 +101,8 @@ class LightXmlNet(nn.Module):
     head scores every label. A large label table is created on ``device``.
     """
 
+    costs: Tensor | None  # of positives, by column or by leaf
+
     def __init__(
         self,
         width: int,
@@ -113,6 +116,7 @@ class LightXmlNet(nn.Module):
         self.params = (params or LightXmlParams()).validate("lightxml")
         wide = width * self.params.layers
         self.index: TreeIndex | None = None
+        self.register_buffer("costs", None, persistent=False)
         if tree is None or len(tree.parents) == 1:
             self.full = nn.Linear(wide, labels)
             return
@@ -125,6 +129,13 @@ class LightXmlNet(nn.Module):
         self.bottleneck = nn.Linear(wide, self.params.bottleneck)
         self.table = table or LabelTable(labels, self.params.bottleneck, bias=False)
 
+    def weigh(self, labels: CSR) -> None:
+        """Sets what positives cost, from the labels of the training documents."""
+        costs = self.params.positive_costs(labels)
+        if costs is not None:
+            order = slice(None) if self.index is None else self.index.leaf_labels.cpu().numpy()
+            self.costs = torch.from_numpy(costs[order])
+
     @torch.no_grad()
     def start_from(self, labels: CSR, *, groups_only: bool = False) -> None:
         """Sets the biases from the labels of the training documents, unless ``priors`` is off.
@@ -132,6 +143,7 @@ class LightXmlNet(nn.Module):
         Labels behind a bottleneck have no biases. So the bottleneck's first unit starts as a
         constant, and the labels' weights for it as their log odds where their group is kept.
         """
+        self.weigh(labels)
         if not self.params.priors:
             return
         documents = labels.shape[0]
@@ -159,7 +171,9 @@ class LightXmlNet(nn.Module):
         text = self._text(states, dropout=self.training)
         if index is None:
             truth = positives.padded().sort(dim=1).values
-            total = full_losses(self.full(text), truth, reduction=params.reduction).mean()
+            weights = label_weights(self.costs, truth, valid_nodes(truth))
+            logits, reduction = self.full(text), params.reduction
+            total = full_losses(logits, truth, positive_weights=weights, reduction=reduction).mean()
             return total, {"loss": total.detach()}
         groups, labels = index.true_nodes(positives)
         group_logits = self.groups(text)
@@ -307,7 +321,11 @@ class LightXmlNet(nn.Module):
         listed = shortlist(self.index, 1, kept, kept_mask, truth, most=params.max_candidates)
         logits = self._label_logits(text, listed.ids, listed.mask)
         losses = document_losses(
-            logits, listed.targets, mask=listed.mask, reduction=params.reduction
+            logits,
+            listed.targets,
+            mask=listed.mask,
+            weights=label_weights(self.costs, listed.ids, listed.targets),
+            reduction=params.reduction,
         )
         return losses.mean(), listed.mask.sum(1).float().mean()
 

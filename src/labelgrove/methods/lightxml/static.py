@@ -121,6 +121,7 @@ def train_labels(
     above = best_groups(network, examples, device, lesson.training.precision)
     if network.heads.params.truth == "forced":
         above = above.maximum(targets(examples.labels, two_levels(tree))[0])
+    network.heads.weigh(examples.labels)
     where = choose_device(device)
     story = _learn(lesson, network, _label_loss, above, where, reporter, checkpoints)
     return network_part(network, story)

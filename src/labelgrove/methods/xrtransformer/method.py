@@ -54,6 +54,7 @@ from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.files import states_width
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.layers import per_level
+from labelgrove.nn.heads.params import LABEL_WEIGHTS
 from labelgrove.nn.training.devices import choose_device
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
@@ -97,6 +98,12 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
     baseline: bool = True
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
+        if len(corpus.index) > self.heads.max_clusters:
+            why = (
+                f"heads.max_clusters={self.heads.max_clusters} leaves {len(corpus.index)} labels "
+                "to the ranker: set ranker.label_weights"
+            )
+            refuse_idle(self.heads, "heads", ["label_weights"], why)
         data = self._prepare(corpus, stages, baseline=self.compares)
         seed, threads, device = self.random_state, self.n_jobs, self.device
         precision = self.training.precision
@@ -190,6 +197,8 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
         why = "nodes learn from the documents that heads.kept brings them"
         refuse_idle(self.matcher, "matcher", NEGATIVE_SETTINGS, why)
         refuse_idle(self.matcher, "matcher", ["label_C"], "nodes of one level have the same C")
+        why = "matcher.relevance says what nodes cost"
+        refuse_idle(self.matcher, "matcher", ["label_weights"], why)
 
     def _go_down(
         self, stages: Stages, descent: Made[Descent]
@@ -207,6 +216,7 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
         shortlists, stories = [], []
         for level, loop in enumerate(loops, 1):
             negatives = () if above is None else ("negatives",)
+            weights = LABEL_WEIGHTS if level == len(descent.value.tree.parents) else ()
             start = None
             inherits = heads.bootstrap == "inherit"
             if heads.bootstrap != "none" and vectors is not None and (network or not inherits):
@@ -233,7 +243,7 @@ class XRTransformer(TreeSearch, ReturnsHeldOut, NeuralEstimator):
                 above=above,
                 heads=heads.only(
                     *("loss", "relevance", "alpha", "reduction", "l2", "dropout", "logits"),
-                    *("max_candidates", "row_table_from", *negatives),
+                    *("max_candidates", "row_table_from", *negatives, *weights),
                 ),
                 training=loop,
                 reporter=stages.reporter,

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64, entry_rows
 from labelgrove.core.late import sparse
-from labelgrove.core.params import Params, param
+from labelgrove.core.params import param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.batches.packing import PackedBatches
@@ -38,7 +38,14 @@ from labelgrove.nn.heads.layers import (
     shortlist_logits,
     used_rows,
 )
-from labelgrove.nn.heads.losses import LossKind, document_losses, full_losses, relevance_weights
+from labelgrove.nn.heads.losses import (
+    LossKind,
+    document_losses,
+    full_losses,
+    label_weights,
+    relevance_weights,
+)
+from labelgrove.nn.heads.params import LabelHeadParams
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
 from labelgrove.nn.network import LabelledBatch, LabelledBatches, labels_of
@@ -48,7 +55,7 @@ FIRST_STD = 0.02  # of random weights
 
 
 @dataclass
-class XrParams(Params):
+class XrParams(LabelHeadParams):
     """XR-Transformer's levels; defaults follow the published code, switches give the paper's forms.
 
     A list has one value per level that is fine-tuned.
@@ -193,9 +200,11 @@ class XrHead(nn.Module):
     """The head of one level: a weight vector and a bias for each of its nodes.
 
     ``tree`` is a :func:`level_tree`; ``scored`` is from :func:`documents_scoring`, for ``l2``.
+    ``costs`` multiply the losses of nodes where they are true.
     """
 
     scored: Tensor
+    costs: Tensor | None
 
     def __init__(
         self,
@@ -204,8 +213,11 @@ class XrHead(nn.Module):
         params: XrParams | None = None,
         *,
         scored: Int64 | None = None,
+        costs: Float32 | None = None,
     ) -> None:
         super().__init__()
+        own = None if costs is None else torch.from_numpy(costs)
+        self.register_buffer("costs", own, persistent=False)
         counts = torch.ones(1) if scored is None else torch.from_numpy(np.maximum(scored, 1))
         self.register_buffer("scored", counts, persistent=False)
         self.params = (params or XrParams()).validate("heads")
@@ -240,7 +252,7 @@ class XrHead(nn.Module):
             losses = full_losses(
                 full_logits(text, self.table),
                 truth[0],
-                positive_weights=self._costs(_counts(truth[0])),
+                positive_weights=self._costs(_counts(truth[0]), truth[0], valid_nodes(truth[0])),
                 negative_weight=params.alpha,
                 kind=params.loss,
                 reduction=params.reduction,
@@ -256,11 +268,12 @@ class XrHead(nn.Module):
             kept = nodes.masked_fill(~mask, 0)
             listed = shortlist(self.index, 1, kept, mask, truth, most=params.max_candidates)
             logits = shortlist_logits(text, self.table, listed.ids, listed.mask, form=params.logits)
+            counts = occurrences(truth[1], listed.ids) * listed.targets
             losses = document_losses(
                 logits,
                 listed.targets,
                 mask=listed.mask,
-                weights=self._costs(occurrences(truth[1], listed.ids) * listed.targets),
+                weights=self._costs(counts, listed.ids, listed.targets),
                 kind=params.loss,
                 reduction=params.reduction,
             )
@@ -280,12 +293,14 @@ class XrHead(nn.Module):
         squares = self.table.rows(nodes).float().square().sum(1)
         return 0.5 * self.params.l2 * squares / self.scored[nodes]
 
-    def _costs(self, counts: Tensor) -> Tensor:
+    def _costs(self, counts: Tensor, nodes: Tensor, targets: Tensor) -> Tensor:
         """Costs of nodes by the number of true labels below them; rows have all true nodes."""
         norm: Literal["l1", "none"] = "l1" if self.params.relevance == "l1" else "none"
         if self.params.relevance == "none":
             counts = counts.clamp(max=1)
-        return relevance_weights(counts, norm=norm, negative_weight=self.params.alpha)
+        costs = relevance_weights(counts, norm=norm, negative_weight=self.params.alpha)
+        own = label_weights(self.costs, nodes, targets)
+        return costs if own is None else costs * own
 
     def weights(self) -> tuple[Float32, Float32]:
         """Weights (nodes x width) and biases of the nodes."""

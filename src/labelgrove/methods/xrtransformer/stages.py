@@ -203,9 +203,14 @@ def fine_tune(
     scored = None
     if heads.l2:
         scored = documents_scoring(true, chosen, descent.tree.parents[level - 1])
+    costs = None
+    if level == len(descent.tree.parents):  # that of the labels
+        by_column = heads.positive_costs(examples.labels)
+        costs = None if by_column is None else by_column[descent.tree.leaf_labels]
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        head = XrHead(encoder.width, level_tree(descent.tree, level - 1), heads, scored=scored)
+        nodes_below = level_tree(descent.tree, level - 1)
+        head = XrHead(encoder.width, nodes_below, heads, scored=scored, costs=costs)
     if start is not None:
         head.start_from(start.arrays["weights"], start.arrays["bias"])
     network = network_of(encoder, head, descent.standard)

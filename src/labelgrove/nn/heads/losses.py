@@ -84,6 +84,13 @@ def relevance_weights(
     return torch.where(counts > 0, costs, negative_weight)
 
 
+def label_weights(costs: Tensor | None, nodes: Tensor, targets: Tensor) -> Tensor | None:
+    """Weights of entries: a target costs what ``costs`` says for its node, other entries 1."""
+    if costs is None:
+        return None
+    return torch.where(targets, costs[nodes.masked_fill(~targets, 0)], 1.0)
+
+
 def entry_loss(logits: Tensor, kind: LossKind) -> Tensor:
     """Loss of positives with these logits; a negative costs as much as a positive with -logit."""
     if kind == "bce":
