@@ -9,6 +9,7 @@ from scipy import sparse
 import labelgrove
 from labelgrove import Corpus, Ensemble, Linear, Neighbours
 from labelgrove.errors import ConfigError, UnsupportedError
+from labelgrove.explaining.explain import explain
 from labelgrove.methods.neighbours.memory import VotingParams
 
 TEXTS = ["red shoes", "red boots", "red hat", "green hat", "a violet umbrella"]
@@ -45,6 +46,23 @@ def test_members_of_an_ensemble_share_tfidf() -> None:
     taken = {name: timing for name, timing in ensemble.timings_.items() if "tfidf" in name}
     assert [timing.reused for timing in taken.values()] == [False, True]
     assert ensemble.predict(["violet umbrella"], k=1).names() == [["umbrellas"]]
+
+
+def test_an_explanation_divides_the_score_among_the_words() -> None:
+    model = Neighbours(voting=VotingParams(rarity=0.3)).fit(TEXTS, LABELS)
+    text = "red and green, a hat"
+    for label in ("hats", "red", "umbrellas"):
+        why = explain(model, text, label)
+        assert why.score == pytest.approx(model.score_labels([text], [label])[0, 0], rel=1e-5)
+        step = why.paths[0].steps[0]
+        assert step.total == pytest.approx(step.margin) and step.bias > 0
+        words = {reason.text: reason.contribution for reason in why.reasons}
+        assert set(words) == {"hats": {"red", "green", "hat"}, "red": {"red", "hat"}}.get(
+            label, set()
+        )
+    matrix = sparse.csr_array(np.eye(3, dtype=np.float32))
+    model = Neighbours().fit(matrix, [["a"], ["b"], ["c"]])
+    assert [reason.text for reason in explain(model, matrix[[1]], "b").reasons] == ["feature 1"]
 
 
 def test_settings_are_checked() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +58,13 @@ class VotingParams(Params):
         le=1,
         help="the frequencies of labels vote like one document of this similarity",
     )
+
+
+class Evidence(NamedTuple):
+    """The parts of a score: what the labels' frequencies give, and each term of the text."""
+
+    prior: float
+    terms: Float64
 
 
 @dataclass(frozen=True)
@@ -130,6 +138,24 @@ class Memory:
             np.concatenate([block.scores[:, :width] for block in blocks]),
             np.concatenate([block.counts for block in blocks]),
         )
+
+    def evidence(self, query: CsrParts, column: int, params: VotingParams) -> Evidence:
+        """Where the score of a label for one query comes from."""
+        near = self.nearest(query, params.neighbours, threads=1)
+        weights = vote_weights(near.scores, params)[0]
+        scale = self._label_factors(params)[column] / (weights.sum() + params.prior**params.power)
+        has = self.labels[near.columns[0]][:, [column]].toarray()[:, 0] > 0
+        voters = has & (weights > 0)
+        # A vote is divided among the terms as the cosine is.
+        per_product = np.zeros(self.postings.cols)
+        lengths = near.scores[0, voters] * np.sqrt(np.square(query.data, dtype=np.float64).sum())
+        per_product[near.columns[0, voters]] = scale * weights[voters] / lengths
+        contributions = np.zeros(len(query.indices))
+        for place, (term, value) in enumerate(zip(query.indices, query.data, strict=True)):
+            documents = slice(*self.postings.indptr[term : term + 2])
+            shares = per_product[self.postings.indices[documents]]
+            contributions[place] = value * (shares @ self.postings.data[documents])
+        return Evidence(float(scale * self._prior(params)[column]), contributions)
 
     def _votes(self, documents: Int32, weights: Float64) -> CSR:
         """The sum of the weights of the documents that have a label, for all labels they have."""

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from labelgrove.core.arrays import CsrParts, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
@@ -25,6 +25,9 @@ from labelgrove.model.settings import check_settings, group
 from labelgrove.scores.predictions import Predictions
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
+
+if TYPE_CHECKING:
+    from labelgrove.model.explanation import Paths, Question
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -109,6 +112,28 @@ class Neighbours(Estimator):
         if self.vectorizer_ is None:
             return None
         return TermReader(self.vectorizer_, self.facts_.given)
+
+    def paths(self, question: Question) -> Paths:
+        """The votes of the neighbours that have the label, divided among the terms they share."""
+        from labelgrove.explaining.rankers import feature_reason
+        from labelgrove.explaining.spans import named_terms
+        from labelgrove.model import explanation
+
+        row, reader = self._rows(question.documents, 1), self._reader()
+        terms = None if reader is None else named_terms(question.text, reader)
+        prior, contributions = self.memory_.evidence(row, question.column, self.voting)
+        entries = zip(row.indices, row.data, contributions, strict=True)
+        reasons = tuple(
+            feature_reason(int(term), float(value), float(contribution), terms)
+            for term, value, contribution in entries
+            if contribution
+        )
+        score = prior + float(contributions.sum())
+        step = explanation.Step(
+            1, question.column, len(self.index_), score, score, bias=prior, reasons=reasons
+        )
+        path = explanation.Path("neighbours", 1.0, score, (step,))
+        return explanation.Paths([path], "product")
 
     def growth(self) -> NoReturn:
         """Refused."""
