@@ -23,6 +23,7 @@ from labelgrove.core.arrays import (
     csr_from_arrays,
     csr_parts,
     entry_rows,
+    narrow_csr,
     offsets,
     with_values,
 )
@@ -116,8 +117,9 @@ class Memory:
         prior = self._prior(params) * factors
         totals = weights.sum(axis=1) + params.prior**params.power
         # The most frequent labels complete every list; they are the best of those without votes.
-        order = np.lexsort((np.arange(len(prior)), -prior))
-        frequent = np.sort((order if mask is None else order[mask.allowed[order]])[:k])
+        allowed = prior if mask is None else np.where(mask.allowed, prior, -np.inf)
+        best = top_k(allowed[None], k, threads=1)
+        frequent = np.sort(best.columns[0, : best.counts[0]])
         added = prior.copy()
         added[frequent] = 0  # they are added to every row, with votes or without
         step = max(1, ENTRIES_AT_ONCE // (len(frequent) + weights.shape[1]))
@@ -176,10 +178,8 @@ class Memory:
 
     def state(self) -> Part:
         """For the model folder."""
-        index = sparse.csr_array(
-            (self.postings.data, self.postings.indices, self.postings.indptr),
-            shape=(self.terms, self.postings.cols),
-        )
+        indptr, indices, data, documents = self.postings
+        index = narrow_csr(data, indices, indptr, (self.terms, documents))
         return Part({}, csr_arrays(index, "postings") | csr_arrays(self.labels, "labels"))
 
     @classmethod
@@ -197,7 +197,7 @@ def vote_weights(cosines: npt.NDArray[np.float32], params: VotingParams) -> Floa
     return np.where(cosines > 0, cosines.astype(np.float64) ** params.power, 0.0)
 
 
-def _same_rows(columns: npt.NDArray[np.int64], values: Float64, shape: tuple[int, int]) -> CSR:
+def _same_rows(columns: Int32, values: Float64, shape: tuple[int, int]) -> CSR:
     """A matrix whose rows all have the same values, in these columns alone."""
     rows = shape[0]
     data, indices = np.tile(values[columns], rows), np.tile(columns, rows)
