@@ -78,7 +78,7 @@ class Memory:
     @classmethod
     def of(cls, rows: CSR, labels: CSR) -> Memory:
         """From the features of the training documents, a row each, and their labels."""
-        unit = Features(sparse=rows).normalised().sparse
+        unit: CSR = Features(sparse=rows).normalised().sparse
         return cls(csr_parts(as_csr(unit.T)), with_values(labels, 1.0))
 
     @property
@@ -174,7 +174,8 @@ class Memory:
 
     def _prior(self, params: VotingParams) -> Float64:
         """The vote of the frequencies; above 0 for every label, so that every label has a rank."""
-        return params.prior**params.power * (self.frequencies + 1) / (self.labels.shape[0] + 1)
+        shares: Float64 = (self.frequencies + 1) / (self.labels.shape[0] + 1)
+        return params.prior**params.power * shares
 
     def state(self) -> Part:
         """For the model folder."""
