@@ -43,7 +43,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "bonsai": {"tree": {"branching": 3, "max_leaf_size": 2}},
     "ensemble": {"members": [{"method": "linear"}, {"method": "ova", "ranker": {"C": 0.5}}]},
 }
-FROM_FEATURES |= {"ensemble", "auto"}
+FROM_FEATURES |= {"ensemble", "auto", "neighbours"}
 SMALL_LEAVES = {"branching": 2, "max_leaf_size": 3}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "two trees": ("linear", {"n_trees": 2, "tree": SMALL_LEAVES}),
@@ -112,6 +112,7 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 CLASSES = [
     "auto",
     "linear",
+    "neighbours",
     "linear-vectors",
     "parabel-pretrained-tfidf",
     "parabel-finetuned-tfidf",
@@ -579,7 +580,7 @@ def test_grows_or_says_what_to_do_instead(kind: str, tmp_path: Any) -> None:
     early = [row for row in range(120) if row not in late]
     mentioned = [f"{texts[r]} in a bottle" for r in early[:9]]  # so that the word is known
     model = new(kind)
-    grows = model.method not in ("lightxml", "cascadexml")
+    grows = model.method not in ("lightxml", "cascadexml", "neighbours")
     if not grows:
         shortened(model)
     model.fit([*mentioned, *(texts[r] for r in early[9:])], [labels[r] for r in early])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import labelgrove
-from labelgrove import Linear
+from labelgrove import Linear, Neighbours
 from labelgrove.errors import DataError, LabelgroveError, ModelFormatError
 from support.forging import forge_manifest, forge_settings
 
@@ -20,10 +20,15 @@ MODELS = TESTS / "fixtures" / "models"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["linear", "ensemble"])
+@pytest.mark.parametrize("method", ["linear", "neighbours", "ensemble"])
 def test_forged_folders_give_our_own_errors(method: str, tmp_path: Path) -> None:
-    with zipfile.ZipFile(MODELS / f"{method}.zip") as archive:
-        archive.extractall(tmp_path / "model")
+    if method == "neighbours":  # there is no model of an earlier version
+        texts = ["red hat", "blue lamp", "red lamp", "blue hat with a lamp"]
+        labels = [["hats", "red"], ["lamps"], ["lamps", "red"], ["hats", "lamps"]]
+        Neighbours().fit(texts, labels).save(tmp_path / "model")
+    else:
+        with zipfile.ZipFile(MODELS / f"{method}.zip") as archive:
+            archive.extractall(tmp_path / "model")
     script = TESTS / "support" / "forged_models.py"
     run = subprocess.run(
         [sys.executable, script, tmp_path / "model", "0", "80"],

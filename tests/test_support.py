@@ -26,6 +26,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "support.md"
 # One method of each class; other names are settings of these.
 METHODS = [
     "linear",
+    "neighbours",
     "linear-vectors",
     "lightxml",
     "cascadexml",
@@ -39,7 +40,7 @@ ROWS = np.tile(np.eye(4, dtype=np.float32), (15, 1))
 
 def quick(method: str) -> Any:
     """A new model that is trained in a moment; what it has learnt plays no part here."""
-    if method not in ("linear", "ensemble"):
+    if method not in ("linear", "neighbours", "ensemble"):
         pytest.importorskip("torch")
     model = contract.new(method)
     if hasattr(model, "training"):

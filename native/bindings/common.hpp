@@ -99,6 +99,7 @@ inline TopkOutput output_view(TopkArrays& arrays) {
 
 // One per kernel, each in its own file; module.cpp calls them.
 void bind_topk(nb::module_& module);
+void bind_nearest(nb::module_& module);
 void bind_xc_text(nb::module_& module);
 void bind_text(nb::module_& module);
 void bind_beam(nb::module_& module);

@@ -36,6 +36,7 @@ NB_MODULE(_native, module) {
         return info;
     });
     labelgrove::bind_topk(module);
+    labelgrove::bind_nearest(module);
     labelgrove::bind_xc_text(module);
     labelgrove::bind_text(module);
     labelgrove::bind_beam(module);

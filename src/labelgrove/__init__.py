@@ -25,6 +25,7 @@ _HOME = {
     "Ensemble": "labelgrove.methods.ensemble.method",
     "Features": "labelgrove.data.features",
     "Linear": "labelgrove.methods.linear.method",
+    "Neighbours": "labelgrove.methods.neighbours.method",
     "Predictions": "labelgrove.scores.predictions",
     "RankerParams": "labelgrove.ranking.solver",
     "SearchParams": "labelgrove.ranking.beam",
@@ -54,6 +55,7 @@ __all__ = [
     "Ensemble",
     "Features",
     "Linear",
+    "Neighbours",
     "Predictions",
     "RankerParams",
     "SearchParams",
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
     from labelgrove.methods.auto.method import Auto
     from labelgrove.methods.ensemble.method import Ensemble
     from labelgrove.methods.linear.method import Linear
+    from labelgrove.methods.neighbours.method import Neighbours
     from labelgrove.metrics import evaluate, scorer
     from labelgrove.publishing.hub import push
     from labelgrove.ranking.beam import SearchParams

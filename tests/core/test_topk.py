@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from labelgrove.core.topk import merge_lists, top_k
+from labelgrove.core.arrays import as_csr, csr_parts
+from labelgrove.core.topk import merge_lists, nearest_rows, top_k
 from labelgrove.errors import ConfigError, DataError
 from reference.topk import merged_row, top_k_rows
 
@@ -175,3 +176,24 @@ def test_merged_lists_are_as_wide_as_the_longest():
     assert best.columns.shape == best.scores.shape == (2, 3)  # of 6, the lists have 3 labels
     assert as_pairs(best) == [[(1, 3.0), (3, 3.0), (4, 1.5)], [(2, 4.0)]]
     assert as_pairs(merge_lists(columns, scores, 1, weights=[1, 0])) == [[(3, 5.0)], [(2, 1.0)]]
+
+
+def test_nearest_rows_are_the_best_products() -> None:
+    random = np.random.default_rng(5)
+    queries, documents = (
+        as_csr(random.integers(-2, 3, (count, 9)) * (random.random((count, 9)) < 0.5))
+        for count in (40, 70)
+    )
+    products = (queries @ documents.T).toarray()  # whole numbers: exact, with many ties
+    index = csr_parts(as_csr(documents.T))
+    for threads in (1, 3):
+        best = nearest_rows(csr_parts(queries), index, 4, threads=threads)
+        expected = top_k(products, 4)
+        assert np.array_equal(best.columns, expected.columns)
+        assert np.array_equal(best.scores, expected.scores)
+    assert nearest_rows(csr_parts(queries), index, 99).columns.shape == (40, 70)
+    assert nearest_rows(csr_parts(queries[:0]), index, 4).columns.shape == (0, 4)
+    with pytest.raises(DataError, match="9 columns, but the index has 70 terms"):
+        nearest_rows(csr_parts(queries), csr_parts(documents), 4)
+    with pytest.raises(ConfigError, match="k must be"):
+        nearest_rows(csr_parts(queries), index, 0)

@@ -25,6 +25,7 @@ from labelgrove.methods import create
 
 METHODS = [
     "linear",
+    "neighbours",
     "linear-vectors",
     "lightxml",
     "cascadexml in three levels",
@@ -37,6 +38,7 @@ RUNS_ONLY = {"n_jobs", "device", "encoder.convert_weights"}
 LOOP = {f"training.{name}" for name in ("log_every", "checkpoint_minutes", "compile", "graphs")}
 UNREAD: dict[str, set[str]] = {
     "linear": {"search.last_level"},
+    "neighbours": {"voting", "random_state"},  # votes are counted by predictions; nothing is drawn
     # Word vectors need no encoder, and nothing is fine-tuned.
     "linear-vectors": {
         *("encoder", "heads", "indexing", "training", "held_out", "search.last_level"),
@@ -63,7 +65,7 @@ UNREAD: dict[str, set[str]] = {
 
 @cache
 def small(method: str) -> Any:
-    pytest.importorskip("torch") if method != "linear" else None
+    pytest.importorskip("torch") if method not in ("linear", "neighbours") else None
     return contract.new(method)
 
 

@@ -1,4 +1,4 @@
-"""The best columns of score matrices and of several ranked lists, by native kernels."""
+"""The best columns of score matrices, products and several ranked lists, by native kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove import _native
-from labelgrove.core.arrays import CSR, Float32, Int32, as_csr, csr_parts, offsets
+from labelgrove.core.arrays import CSR, CsrParts, Float32, Int32, as_csr, csr_parts, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.errors import ConfigError, DataError
@@ -77,6 +77,29 @@ def top_k(matrix: Any, k: int, *, threads: int | None = None, name: str = "score
     best = _empty(dense.shape[0], min(k, dense.shape[1]))
     if best.columns.size:
         _refuse(_native.topk_dense(dense, best, threads or 0), name)
+    return best
+
+
+def nearest_rows(
+    queries: CsrParts, postings: CsrParts, k: int, *, threads: int | None = None
+) -> TopK:
+    """The k documents with the largest products with each query, by (-product, document).
+
+    ``postings`` is an inverted index: a row per term, a column per document. Documents without a
+    common term have a product of 0. ``threads`` does not change the result.
+
+    >>> index = csr_parts(as_csr([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]]))
+    >>> nearest_rows(csr_parts(as_csr([[0.0, 2.0]])), index, 2).columns.tolist()
+    [[1, 2]]
+    """
+    if k < 1:
+        raise ConfigError(f"k must be at least 1, got {k}")
+    terms = len(postings.indptr) - 1
+    if queries.cols != terms:
+        raise DataError(f"queries have {queries.cols} columns, but the index has {terms} terms")
+    best = _empty(len(queries.indptr) - 1, min(k, postings.cols))
+    if best.columns.size:
+        _native.nearest_rows(queries, postings, best, threads or 0)
     return best
 
 

@@ -111,7 +111,7 @@ def ranker_steps(
         if ranker.width:
             vector = float(weights.dense[0].astype(np.float64) @ document.dense[0].astype(float))
         reasons = tuple(
-            _reason(int(feature), float(value), float(weight) * float(value), terms)
+            feature_reason(int(feature), float(value), float(weight) * float(value), terms)
             for feature, value, weight in zip(
                 features, document.sparse.data, weights.sparse.toarray()[0, features], strict=True
             )
@@ -168,7 +168,8 @@ def tree_paths(
     return Paths(paths, search.score_kind)
 
 
-def _reason(feature: int, value: float, contribution: float, terms: Terms | None) -> Reason:
+def feature_reason(feature: int, value: float, contribution: float, terms: Terms | None) -> Reason:
+    """What a column of the features contributes; ``terms`` names those of tf-idf."""
     if terms is None or feature not in terms:  # a column of a given matrix
         return Reason(f"feature {feature}", contribution, value, "feature")
     text, spans = terms[feature]

@@ -73,6 +73,11 @@ METHODS: dict[str, MethodEntry] = {
         n_trees=3,
         tree={"kind": "kway", "branching": 100, "max_depth": 3, "label_features": "pifa-plain"},
     ),
+    "neighbours": MethodEntry(
+        "labelgrove.methods.neighbours.method",
+        "Neighbours",
+        "the nearest training documents vote for labels; nothing is trained",
+    ),
     "linear-vectors": MethodEntry(
         "labelgrove.methods.linear.vectors",
         "LinearVectors",

@@ -24,6 +24,7 @@ _ABOUT = {
     "xrtransformer": "XR-Transformer: an encoder fine-tuned from coarse to fine, linear rankers",
     "linear-vectors": "linear classifiers over a label tree, on text vectors",
     "linear": "linear classifiers over a label tree, on tf-idf features",
+    "neighbours": "a memory of training documents; the nearest by tf-idf vote for labels",
     "ensemble": "an ensemble of several methods",
 }
 

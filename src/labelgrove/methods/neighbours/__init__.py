@@ -1,0 +1,1 @@
+"""The nearest training documents vote for labels."""

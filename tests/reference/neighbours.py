@@ -1,0 +1,42 @@
+"""The votes of the nearest documents, by comparing a text with every document."""
+
+import math
+
+
+def cosine(first: dict[int, float], second: dict[int, float]) -> float:
+    """Of two rows {column: value}; 0 if one of them is empty."""
+    product = sum(value * second.get(column, 0.0) for column, value in first.items())
+    lengths = [math.sqrt(sum(value**2 for value in row.values())) for row in (first, second)]
+    return max(0.0, product / (lengths[0] * lengths[1])) if all(lengths) else 0.0
+
+
+def nearest(
+    query: dict[int, float], documents: list[dict[int, float]], count: int
+) -> list[tuple[int, float]]:
+    """The documents with the largest cosines, as (document, cosine); none has a cosine of 0."""
+    cosines = [(number, cosine(query, document)) for number, document in enumerate(documents)]
+    cosines.sort(key=lambda pair: (-pair[1], pair[0]))
+    return [pair for pair in cosines[:count] if pair[1] > 0]
+
+
+def label_scores(
+    query: dict[int, float],
+    documents: list[dict[int, float]],
+    labels: list[set[int]],
+    label_count: int,
+    *,
+    neighbours: int,
+    power: float,
+    rarity: float,
+    prior: float,
+) -> list[float]:
+    """The score of every label: its share of the votes, of which the frequencies have one."""
+    near = nearest(query, documents, neighbours)
+    total = sum(similarity**power for _, similarity in near) + prior**power
+    scores = []
+    for label in range(label_count):
+        frequency = sum(label in own for own in labels)
+        votes = sum(similarity**power for number, similarity in near if label in labels[number])
+        votes += prior**power * (frequency + 1) / (len(documents) + 1)
+        scores.append(votes / max(1, frequency) ** rarity / total)
+    return scores
