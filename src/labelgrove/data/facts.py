@@ -64,6 +64,8 @@ class TrainingFacts:
         fingerprints = None
         if hashes is not None:
             fingerprints = Fingerprints(hashes, config["fingerprints_below"])
+        if not isinstance(given := config.get("given", 0), int):
+            raise ValueError(f"given must be a number of columns, got {given!r}")
         return cls(
             config["documents"],
             part.arrays["frequencies"],
@@ -71,5 +73,5 @@ class TrainingFacts:
             config.get("width", 0),
             config.get("grown", 0),
             fingerprints,
-            config.get("given", 0),
+            given,
         )
