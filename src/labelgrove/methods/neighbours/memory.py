@@ -174,8 +174,9 @@ class Memory:
 
     def _prior(self, params: VotingParams) -> Float64:
         """The vote of the frequencies; above 0 for every label, so that every label has a rank."""
-        shares: Float64 = (self.frequencies + 1) / (self.labels.shape[0] + 1)
-        return params.prior**params.power * shares
+        vote = params.prior**params.power
+        shares: Float64 = vote * (self.frequencies + 1) / (self.labels.shape[0] + 1)
+        return shares
 
     def state(self) -> Part:
         """For the model folder."""
