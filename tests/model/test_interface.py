@@ -116,7 +116,12 @@ def test_a_stored_setting_that_has_gone_is_read_as_its_equal() -> None:
     stored = {"heads": {"logits": "gather", "kept": 3}, "n_jobs": None}
     assert _current(stored) == {"heads": {"logits": "auto", "kept": 3}, "n_jobs": None}
     assert stored["heads"]["logits"] == "gather"  # type: ignore[index]
-    assert _current({"ranker": {"C": 1.0}}) == {"ranker": {"C": 1.0}}
+    # Mined documents counted in full before there was a weight.
+    assert _current({"ranker": {"C": 1.0}}) == {"ranker": {"C": 1.0, "mined_weight": 1.0}}
+    kept = {"ranker": {"mined_weight": 0.5}}
+    assert _current(kept) == kept
+    without = {"ranker": {"C": 1.0}, "rerank": {}}
+    assert _current(without) == without
     stored = {"heads": {"full_chunk": None}, "training": {"table_steps": "row", "lr": 0.1}}
     assert _current(stored) == {"heads": {}, "training": {"lr": 0.1}}
 
