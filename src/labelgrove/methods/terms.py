@@ -6,8 +6,9 @@ says what the ranker reads: that matrix, tf-idf of the texts by itself, or both.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from labelgrove.core.arrays import CSR, csr_arrays, csr_from_arrays, csr_parts
 from labelgrove.core.part import Part
@@ -15,10 +16,12 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import Features
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import DataError
+from labelgrove.model.interface import Model
 from labelgrove.text.term_reader import HOW_TO_GIVE, TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 Source = Literal["own", "given", "both"]
+M = TypeVar("M", bound=Model)
 
 
 class Choice(NamedTuple):
@@ -28,6 +31,11 @@ class Choice(NamedTuple):
     corpus: Corpus  # without a matrix that is not used
     derived: dict[str, tuple[Any, str]]  # the setting and why, where "auto" had a choice
     message: str  # for the log; empty where the settings say it, or there was no choice
+
+    @property
+    def read(self) -> Corpus:
+        """The corpus, without its texts if the matrix replaces them."""
+        return replace(self.corpus, texts=None) if self.source == "given" else self.corpus
 
 
 def choose_features(setting: str, corpus: Corpus) -> Choice:
@@ -64,6 +72,16 @@ def choose_features(setting: str, corpus: Corpus) -> Choice:
     reason = f"a matrix of {columns} came with the texts; own makes tf-idf of the texts instead"
     message = f"features: given, the matrix of {columns} that came with the texts"
     return Choice("given", corpus, {"features": ("given", reason)}, message)
+
+
+def with_choice(model: M, setting: str, corpus: Corpus) -> M:
+    """A copy of a model whose ``derived_`` says which features are used, if it may choose."""
+    derived = choose_features(setting, corpus).derived
+    if not derived:
+        return model
+    plain = copy.copy(model)
+    plain.derived_ = derived
+    return plain
 
 
 def given_matrix(corpus: Corpus) -> CSR | None:

@@ -6,7 +6,6 @@ the root and keeps the best few nodes of every level (beam search); several tree
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +34,7 @@ from labelgrove.methods.inputs import (
     tree_stages,
 )
 from labelgrove.methods.searching import TreeSearch
-from labelgrove.methods.terms import Choice, choose_features, given_matrix
+from labelgrove.methods.terms import choose_features, given_matrix, with_choice
 from labelgrove.model.settings import check_count, check_settings, group
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
@@ -118,7 +117,7 @@ class Linear(TreeSearch):
         choice = choose_features(self.features, self._training_corpus(X, y, index, dense=dense))
         if choice.message:
             stages.reporter.message(choice.message)
-        given = _read_of(choice)
+        given = choice.read
         proposed = None if negatives is None else as_csr(negatives, name="negatives")
         weights = None if sample_weight is None else np.asarray(sample_weight)
         corpus = given
@@ -167,9 +166,7 @@ class Linear(TreeSearch):
 
     def settled(self, corpus: Corpus) -> Self:
         """A copy whose ``derived_`` says which features are used, if there is a choice."""
-        plain, derived = copy.copy(self), choose_features(self.features, corpus).derived
-        plain.derived_ = derived
-        return plain if derived else self
+        return with_choice(self, self.features, corpus)
 
     def _tree_seed(self, number: int) -> int:
         if number == 0:
@@ -253,7 +250,7 @@ class Linear(TreeSearch):
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """A cautious estimate of the peak bytes of main memory, from the size of the corpus."""
-        corpus = _read_of(choose_features(self.features, corpus))
+        corpus = choose_features(self.features, corpus).read
         texts = () if corpus.texts is None else corpus.texts
         text_bytes = texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
         terms = self._terms_per_document(corpus) * len(corpus)
@@ -282,11 +279,6 @@ class Linear(TreeSearch):
         everything = {"min_df": "auto", "max_df": 1.0, "max_features": None}
         params = TfidfParams(**self.tfidf.get_params() | everything)
         return given + float(Tfidf(params).fit_transform(sample).nnz) / len(sample)
-
-
-def _read_of(choice: Choice) -> Corpus:
-    """The chosen corpus, without its texts if the matrix replaces them."""
-    return replace(choice.corpus, texts=None) if choice.source == "given" else choice.corpus
 
 
 def _suffix(number: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.inputs import document_parts, features_stage
 from labelgrove.methods.neighbours.memory import Memory, VotingParams
-from labelgrove.methods.terms import choose_features
+from labelgrove.methods.terms import choose_features, with_choice
 from labelgrove.model.settings import check_settings, group
 from labelgrove.scores.predictions import Predictions
 from labelgrove.text.term_reader import TermReader
@@ -68,9 +67,7 @@ class Neighbours(Estimator):
         choice = choose_features(self.features, corpus)
         if choice.message:
             stages.reporter.message(choice.message)
-        read = choice.corpus
-        if choice.source == "given":
-            read = replace(read, texts=None)
+        read = choice.read
         features, reader = features_stage(stages, read, self.tfidf, None, self.n_jobs)
         self.vectorizer_ = None if reader is None else reader.tfidf
         self.memory_ = Memory.of(features.value.sparse, read.labels)
@@ -81,9 +78,7 @@ class Neighbours(Estimator):
 
     def settled(self, corpus: Corpus) -> Self:
         """A copy whose ``derived_`` says which features are used, if there is a choice."""
-        plain, derived = copy.copy(self), choose_features(self.features, corpus).derived
-        plain.derived_ = derived
-        return plain if derived else self
+        return with_choice(self, self.features, corpus)
 
     def _best_labels(
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
