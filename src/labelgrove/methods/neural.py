@@ -7,14 +7,13 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 
-from labelgrove.core.arrays import Int64
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.params import AutoFloat, fixed
 from labelgrove.core.part import Part
@@ -22,7 +21,7 @@ from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import check_texts_alone, hold_out
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import Stages
+from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.defaults import (
@@ -35,6 +34,7 @@ from labelgrove.methods.defaults import (
     derive,
 )
 from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.label_texts import LabelTexts, check_label_texts, with_label_texts
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.preparation import (
     CHOSEN_BY,
@@ -45,12 +45,12 @@ from labelgrove.methods.preparation import (
     tokens_stage,
     warn_of_held_out,
 )
-from labelgrove.methods.terms import choose_features, given_matrix, terms_stage
+from labelgrove.methods.terms import Terms, choose_features, given_matrix, terms_stage
 from labelgrove.model.outline import EncoderWork
 from labelgrove.model.settings import check_settings, group
 from labelgrove.nn.batches.packing import PackedBatches
 from labelgrove.nn.batches.padded import Batches, prefetched
-from labelgrove.nn.encoders.encoder import Encoder, load_encoder, load_tokenizer
+from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import (
     EncoderContent,
     EncoderParams,
@@ -60,7 +60,8 @@ from labelgrove.nn.encoders.files import (
     states_width,
     trained_pooling,
 )
-from labelgrove.nn.encoders.tokens import Tokens, tokenize
+from labelgrove.nn.encoders.lengths import LengthSample
+from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
 from labelgrove.nn.training.devices import choose_device, choose_precision, derived_seed
 from labelgrove.nn.training.loop import LoopParams, train
@@ -78,6 +79,8 @@ class NeuralEstimator(Estimator):
     them. Settings that are "auto" follow the corpus, the encoder and the device (``defaults.py``).
     ``features`` says what a linear ranker reads beside text vectors: tf-idf of the texts ("own"), a
     sparse matrix that came with them ("given", which "auto" takes if there is one), or "both".
+    ``label_texts`` says whether names of labels are learnt as documents ("names"; "auto" asks the
+    held-out documents).
     """
 
     needs: ClassVar[Needs] = Needs()
@@ -86,6 +89,7 @@ class NeuralEstimator(Estimator):
     training: TrainingParams = group(TrainingParams)
     tfidf: TfidfParams = group(TfidfParams)
     features: str = "auto"
+    label_texts: LabelTexts = None
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
     device: str = "auto"
     random_state: int = 0
@@ -102,6 +106,7 @@ class NeuralEstimator(Estimator):
     ) -> Self:
         """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
         check_settings(self)
+        check_label_texts(self.label_texts)
         corpus = self._training_corpus(X, y, index)
         plain = self.settled(corpus)
         plain._check()
@@ -203,12 +208,24 @@ class NeuralEstimator(Estimator):
         if note := padding_note(reader, self.training, choose_device(self.device)):
             stages.reporter.message(note)
         source = choose_features(self.features, corpus).source
-        terms = terms_stage(
-            stages, learnt_from, self.tfidf, source, held_out=held_out, threads=threads
+
+        @cache
+        def make_terms(documents: Corpus) -> Made[Terms]:
+            return terms_stage(
+                stages, documents, self.tfidf, source, held_out=held_out, threads=threads
+            )
+
+        def judge(documents: Corpus, judges: Corpus) -> dict[str, float]:
+            terms = make_terms(documents)
+            return baseline_stage(stages, terms, documents, judges, threads=threads)
+
+        learnt_from, judged = with_label_texts(
+            learnt_from, held_out, self.label_texts, judge, stages.reporter
         )
-        linear: Callable[[], dict[str, float]] = dict
+        terms = make_terms(learnt_from)
+        linear: Callable[[], dict[str, float]] = partial(dict, judged)
         held_out_tokens = None
-        if baseline and held_out is not None:
+        if baseline and held_out is not None and not judged:
             judges = held_out
 
             def compare(stages: Stages) -> dict[str, float]:
@@ -265,27 +282,6 @@ class NeuralEstimator(Estimator):
 def has_idle_cores(device: str) -> bool:
     """Whether training leaves cores to other work: a GPU does, unless processes go in step."""
     return choose_device(device).type != "cpu" and process_count() == 1
-
-
-SAMPLED_TEXTS = 1000  # whose tokens are counted
-
-
-class LengthSample:
-    """Tokens of texts that are spread over the corpus: the same ones whenever it is asked."""
-
-    def __init__(self, texts: Any, encoder: EncoderParams, threads: int | None) -> None:
-        count = min(len(texts), SAMPLED_TEXTS)
-        self.texts = [texts[row * len(texts) // count] for row in range(count)]
-        self.encoder, self.threads = encoder, threads
-
-    @cached_property
-    def _tokenizer(self) -> Any:
-        return load_tokenizer(self.encoder)
-
-    def lengths(self, most: int) -> Int64:
-        """How many tokens are read of each text, at most ``most``."""
-        tokens = tokenize(self.texts, self._tokenizer, most, threads=self.threads)
-        return np.asarray(tokens.lengths, np.int64)
 
 
 def train_heads(

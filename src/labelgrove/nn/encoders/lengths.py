@@ -1,0 +1,33 @@
+"""How long the texts of a corpus are in tokens, from a sample."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from labelgrove.core.arrays import Int64
+from labelgrove.nn.encoders.encoder import load_tokenizer
+from labelgrove.nn.encoders.files import EncoderParams
+from labelgrove.nn.encoders.tokens import tokenize
+
+SAMPLED_TEXTS = 1000  # whose tokens are counted
+
+
+class LengthSample:
+    """Tokens of texts that are spread over the corpus: the same ones whenever it is asked."""
+
+    def __init__(self, texts: Any, encoder: EncoderParams, threads: int | None) -> None:
+        count = min(len(texts), SAMPLED_TEXTS)
+        self.texts = [texts[row * len(texts) // count] for row in range(count)]
+        self.encoder, self.threads = encoder, threads
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        return load_tokenizer(self.encoder)
+
+    def lengths(self, most: int) -> Int64:
+        """How many tokens are read of each text, at most ``most``."""
+        tokens = tokenize(self.texts, self._tokenizer, most, threads=self.threads)
+        return np.asarray(tokens.lengths, np.int64)
