@@ -99,7 +99,8 @@ class MaskedBatch(Movable):
 class MaskedBatches:
     """Batches of at most ``batch_tokens`` tokens, some hidden; packed if the encoder can do that.
 
-    With ``views`` each document of some length is cut into two, each framed by special tokens.
+    With ``views`` each document of some length is cut into two, each framed by special tokens; that
+    needs packed batches.
     """
 
     def __init__(
@@ -114,7 +115,8 @@ class MaskedBatches:
         self.tokens, self.masking = tokens, masking
         self._frames = _frames(encoder.tokenizer)
         bodies = tokens.lengths - sum(self._frames)
-        self._is_cut = (bodies >= SHORTEST_CUT) & views
+        self._views = views and encoder.packs
+        self._is_cut = (bodies >= SHORTEST_CUT) & self._views
         lengths = tokens.lengths + sum(self._frames) * self._is_cut
         # The batches are of places, not of tokens: what stands there follows in each epoch.
         places = Tokens(np.arange(int(lengths.sum()), dtype=np.int32), offsets(lengths))
@@ -142,7 +144,7 @@ class MaskedBatches:
     def _masked(self, batch: Batch | PackedBatch, epoch: int) -> MaskedBatch:
         places = batch.ids.numpy().reshape(-1)
         pairs = np.flatnonzero(self._is_cut[batch.rows])
-        if self._is_cut.any() and isinstance(batch, PackedBatch):
+        if self._views and isinstance(batch, PackedBatch):
             batch, places = self._cut(batch, epoch)
         used = np.flatnonzero(places != _PADDING)
         true = self.tokens.ids[places[used]].astype(np.int64)

@@ -63,9 +63,17 @@ def find_pieces(texts: Sequence[str], tokenizer: Any, most: int, gain: float) ->
     candidates = sorted(_trained(sample, tokenizer, len(old) + most) - old.keys())
     speller = Speller.of(tokenizer)
     parts = {name: speller.parts(name) for name in candidates}
-    names = _best(candidates, parts, speller, sample, tokenizer, most, gain)
-    # Without the other candidates, those that are left have other uses.
-    names = _best(names, parts, speller, sample, tokenizer, most, gain)
+    least = gain * float(token_counts(sample, tokenizer).sum())
+    names = candidates
+    for _ in range(2):  # without the other candidates, those that are left have other uses
+        counts = token_counts(sample, with_pieces(tokenizer, names))
+        uses = counts[len(counts) - len(names) :]
+        # To know a word is worth as much as to save a token.
+        saved = [max(len(parts[name]) - 1, parts[name] == [speller.unknown]) for name in names]
+        gains = uses * np.array(saved, np.int64)
+        order = np.argsort(-gains, kind="stable")[:most]
+        enough = (uses >= FEWEST_USES) & (gains > 0) & (gains >= least)
+        names = [names[i] for i in order if enough[i]]
     if len(names) >= MANY:
         del names[len(names) - (next_number(tokenizer) + len(names)) % MULTIPLE :]
     return NewPieces(names, [parts[name] for name in names])
@@ -120,26 +128,6 @@ def token_counts(texts: Sequence[str], tokenizer: Any) -> Int64:
             numbers.extend(encoding.ids)
         counts += np.bincount(np.asarray(numbers, np.int64), minlength=len(counts))
     return counts
-
-
-def _best(
-    names: Sequence[str],
-    parts: Mapping[str, list[int]],
-    speller: Speller,
-    texts: Sequence[str],
-    tokenizer: Any,
-    most: int,
-    gain: float,
-) -> list[str]:
-    counts = token_counts(texts, with_pieces(tokenizer, names))
-    uses = counts[len(counts) - len(names) :]
-    # To know a word is worth as much as to save a token.
-    saved = [max(len(parts[name]) - 1, parts[name] == [speller.unknown]) for name in names]
-    gains = uses * np.array(saved, np.int64)
-    least = gain * counts.sum()
-    order = np.argsort(-gains, kind="stable")[:most]
-    chosen = order[(uses[order] >= FEWEST_USES) & (gains[order] > 0) & (gains[order] >= least)]
-    return [names[i] for i in chosen]
 
 
 def _trained(texts: Sequence[str], tokenizer: Any, size: int) -> set[str]:
