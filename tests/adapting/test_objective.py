@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ def test_contrast_is_that_of_the_reference(tmp_path: Path) -> None:
     assert batch.pairs.tolist() == [0, 1] and len(batch) == 4  # the long texts come first
     with torch.no_grad():
         states, bounds = model.states(batch), batch.batch.bounds.tolist()
-        vectors = [states[a:b].mean(0).tolist() for a, b in zip(bounds, bounds[1:], strict=False)]
+        vectors = [states[a:b].mean(0).tolist() for a, b in pairwise(bounds)]
         pairs = batch.pairs.tolist()
         expected = reference.contrast(
             [vectors[2 * i] for i in pairs], [vectors[2 * i + 1] for i in pairs], 0.1

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 pytest.importorskip("tokenizers")
 pytest.importorskip("transformers")
 
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors  # noqa: E402
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from labelgrove.adapting.pieces import (  # noqa: E402
+from labelgrove.adapting.pieces import (
     FEWEST_USES,
     NewPieces,
     Speller,
@@ -23,9 +23,9 @@ from labelgrove.adapting.pieces import (  # noqa: E402
     token_counts,
     with_pieces,
 )
-from labelgrove.errors import ConfigError  # noqa: E402
-from reference import adapting as reference  # noqa: E402
-from support.tiny_encoders import make_tokenizer  # noqa: E402
+from labelgrove.errors import ConfigError
+from reference import adapting as reference
+from support.tiny_encoders import make_tokenizer
 
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)]

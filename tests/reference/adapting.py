@@ -91,9 +91,7 @@ def guess_loss(
         inner = [x * 0.5 * (1 + math.erf(x / math.sqrt(2))) for x in inner]
     mean = sum(inner) / len(inner)
     spread = math.sqrt(sum((x - mean) ** 2 for x in inner) / len(inner) + 1e-12)
-    normed = [
-        (x - mean) / spread * a + b for x, a, b in zip(inner, scale, shift, strict=True)
-    ]
+    normed = [(x - mean) / spread * a + b for x, a, b in zip(inner, scale, shift, strict=True)]
     scores = [_dot(row, normed) + b for row, b in zip(table, bias, strict=True)]
     return _surprise(scores, target)
 

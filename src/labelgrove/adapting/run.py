@@ -169,7 +169,7 @@ def train_encoder(
     score: Callable[[], float] | None = None
     if len(held_out):
         hidden = replace(masking, seed=seed + _HELD_OUT)
-        judges = MaskedBatches(held_out, reader, hidden, FEWEST_TOKENS)
+        judges = MaskedBatches(held_out, reader, hidden, params.batch_tokens)
         precision = choose_precision(params.precision, where)
 
         def measured() -> float:
