@@ -14,6 +14,10 @@ import labelgrove
 
 # Needs its extra on purpose; everything else must import without any optional package.
 NEEDS_EXTRA = (
+    "labelgrove.adapting.folder",
+    "labelgrove.adapting.masking",
+    "labelgrove.adapting.objective",
+    "labelgrove.adapting.run",
     "labelgrove.exporting.encoder_graph",
     "labelgrove.explaining.attribution",
     "labelgrove.explaining.networks",
@@ -53,7 +57,7 @@ FLOORS = (
     ("methods",),
     ("importers", "exporting"),
     ("loading",),
-    ("planning", "tuning", "benching", "report"),
+    ("planning", "tuning", "adapting", "benching", "report"),
     ("serve",),
     ("cli",),
     ("", "__main__"),

@@ -32,6 +32,7 @@ _HOME = {
     "Tfidf": "labelgrove.text.tfidf",
     "TfidfParams": "labelgrove.text.tfidf",
     "TreeParams": "labelgrove.labels.tree",
+    "adapt": "labelgrove.adapting.run",
     "calibrate": "labelgrove.calibrating.calibration",
     "evaluate": "labelgrove.metrics",
     "export": "labelgrove.exporting.write",
@@ -63,6 +64,7 @@ __all__ = [
     "TfidfParams",
     "TreeParams",
     "__version__",
+    "adapt",
     "calibrate",
     "evaluate",
     "export",
@@ -78,6 +80,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from labelgrove.adapting.run import adapt
     from labelgrove.calibrating.calibration import calibrate
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.data.documents import Documents

@@ -98,7 +98,7 @@ def train(
     if str(corpus) != "-":
         existing(corpus)  # before a run folder is made next to it
     where = machine.device if model.encoders() else None
-    with _training_run(out, run_folder, resume=resume, force=force, device=where) as run:
+    with training_run(out, run_folder, resume=resume, force=force, device=where) as run:
         if budget is not None:
             require(budget, peak_rss() or 0, "starting labelgrove")
             limit_memory(budget)
@@ -178,7 +178,7 @@ def _check_extras(model: Estimator, documents: options.Documents, label_tree: Pa
 
 
 @contextmanager
-def _training_run(
+def training_run(
     out: Path | None, kept: Path | None, *, resume: bool, force: bool, device: str | None
 ) -> Iterator[RunFolder | None]:
     """The run folder during training. A private one stays only if it is worth resuming."""

@@ -129,16 +129,23 @@ class Encoder(torch.nn.Module):
 
     def packed(self, batch: PackedTexts, layers: Sequence[int] = (-1,)) -> list[Tensor]:
         """Like :meth:`forward`, for packed texts."""
+        numbers = [self.layer_number(layer) for layer in layers]
+        return [state[: len(batch)] for state in self._run_packed(batch, numbers, self.pooling)]
+
+    def packed_tokens(self, batch: PackedTexts) -> Tensor:
+        """The last layer's states of all tokens of packed texts, padding included."""
+        return self._run_packed(batch, [self.depth], "none")[0]
+
+    def _run_packed(self, batch: PackedTexts, layers: list[int], pooling: str) -> list[Tensor]:
         kind = batch.ids.device.type
         half = torch.is_autocast_enabled(kind)
         dtype = torch.get_autocast_dtype(kind) if half else torch.float32
-        numbers = [self.layer_number(layer) for layer in layers]
         # Evaluation has many shapes; compiling them takes longer than it saves.
         run = self._packed_states if self.training else packed_states
         with torch.autocast(kind, enabled=False):  # the pass casts by itself
             texts = batch.ids, batch.positions, batch.bounds, batch.longest
-            states = run(self.model, *texts, numbers, dtype, self.pooling)
-        return [state[: len(batch)] for state in states]
+            states: list[Tensor] = run(self.model, *texts, layers, dtype, pooling)
+        return states
 
     def packs_quickly(self, device: torch.device, precision: str) -> bool:
         """Whether packed texts are faster on ``device``: torch has a kernel for GPUs."""
@@ -206,7 +213,7 @@ class Encoder(torch.nn.Module):
             for name, array in part.arrays.items()
             if name.startswith("weights/")
         }
-        with _quiet():
+        with quiet():
             with _uninitialised():
                 model = transformers.AutoModel.from_config(
                     shape, trust_remote_code=False, **_attention(params, shape, here=True)
@@ -316,7 +323,7 @@ def _load_model(config: Any, folder: Path, params: EncoderParams) -> tuple[Any, 
     """The model, and whether it has a trained pooler."""
     transformers = _transformers()
     try:
-        with _quiet():
+        with quiet():
             model, report = transformers.AutoModel.from_pretrained(
                 folder,
                 config=config,
@@ -381,7 +388,7 @@ def _uninitialised() -> contextlib.AbstractContextManager[Any]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keeps loading from using the caller's random numbers and from printing progress bars."""
     logger = logging.getLogger("transformers")
     level = logger.level
