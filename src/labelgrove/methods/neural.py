@@ -21,6 +21,7 @@ from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import check_texts_alone, hold_out
+from labelgrove.data.records import is_record, names_in
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
@@ -60,7 +61,7 @@ from labelgrove.nn.encoders.files import (
     states_width,
     trained_pooling,
 )
-from labelgrove.nn.encoders.tokens import Tokens, tokenize
+from labelgrove.nn.encoders.tokens import Tokens, read_record, tokenize
 from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
 from labelgrove.nn.training.devices import choose_device, choose_precision, derived_seed
 from labelgrove.nn.training.loop import LoopParams, train
@@ -103,6 +104,7 @@ class NeuralEstimator(Estimator):
         """Trains from texts and labels; with a ``run`` folder, continues where it stopped."""
         check_settings(self)
         corpus = self._training_corpus(X, y, index)
+        self._check_fields(corpus)
         plain = self.settled(corpus)
         plain._check()
         with closing(Stages(Reporter(callbacks), run)) as stages:
@@ -120,6 +122,13 @@ class NeuralEstimator(Estimator):
         else:  # the arguments stay as they came, and what was fitted is this model's
             vars(self).update({n: v for n, v in vars(plain).items() if n.endswith("_")})
         return self
+
+    def _check_fields(self, corpus: Corpus) -> None:
+        names = None if corpus.texts is None else names_in(corpus.texts)
+        known = () if names is None else names.fields
+        if unknown := [name for name in self.encoder.fields if name not in known]:
+            have = f"have the fields {', '.join(known)}" if known else "have no fields"
+            raise ConfigError(f"encoder.fields: {unknown[0]!r} is no field: documents {have}")
 
     def settled(self, corpus: Corpus) -> Self:
         """A copy with values for settings that are "auto", or the model itself if none are."""
@@ -275,7 +284,10 @@ class LengthSample:
 
     def __init__(self, texts: Any, encoder: EncoderParams, threads: int | None) -> None:
         count = min(len(texts), SAMPLED_TEXTS)
-        self.texts = [texts[row * len(texts) // count] for row in range(count)]
+        sample = [texts[row * len(texts) // count] for row in range(count)]
+        self.texts = [
+            read_record(text, encoder.fields, "\n") if is_record(text) else text for text in sample
+        ]
         self.encoder, self.threads = encoder, threads
 
     @cached_property
