@@ -73,3 +73,47 @@ def test_misspelt_and_unknown_fields_are_errors(run: Any, files: Path, model: Pa
     failed = run("predict", *titles, "--field", "kind", check=False)
     assert "trained on plain texts" in failed.stderr
     assert len(run("predict", *titles).stdout.splitlines()) == 12
+
+
+def test_people_see_which_fields_a_model_reads(run: Any, files: Path, model: Path) -> None:
+    facts = json.loads(run("info", model, "--json").stdout)
+    assert (facts["text_fields"], facts["fields"]) == ("title, abstract", "creator, kind")
+    planned = run("train", files / "train.jsonl", *FIELDS, "--method", "linear", "--plan")
+    assert "documents with the texts title, abstract; fields creator, kind" in planned.stderr
+    typed = json.dumps({"title": "volume 1", "creator": "person 2"})
+    done = run("explain", model, "--text", typed, "--k", "1", "--train", files / "train.jsonl")
+    assert "creator: person 2" in done.stdout and "like document" in done.stdout
+    said = json.loads(run("explain", model, "--text", typed, "--label", "L2", "--json").stdout)
+    assert said["text"] == "volume 1"
+    assert said["explanations"][0]["reasons"][0]["text"] == "creator: person 2"
+    failed = run("explain", model, "--text", "{title", check=False)
+    assert "begins like a JSON object, but is none" in failed.stderr
+
+
+def test_data_commands_keep_the_fields(run: Any, files: Path, tmp_path: Path) -> None:
+    run("data", "split", files / "train.jsonl", "--out", tmp_path / "parts", *FIELDS)
+    written = [
+        json.loads(line)
+        for part in (tmp_path / "parts").glob("*.jsonl")
+        for line in part.read_text().splitlines()
+    ]
+    assert len(written) == 90
+    assert {"creator": ["Person 0"], "kind": ["Book"]}.items() <= min(
+        written, key=lambda document: document["labels"]
+    ).items()
+    stats = run("data", "stats", files / "train.jsonl", *FIELDS, "--json").stdout
+    assert json.loads(stats)["words_per_document"]["mean"] == 7
+
+
+def test_update_calibrate_and_tune_read_fields(run: Any, files: Path, model: Path) -> None:
+    run("calibrate", model, "--data", files / "train.jsonl", "--out", files / "calibrated")
+    assert labelgrove.load(files / "calibrated").calibration_ is not None
+    more = files / "more.jsonl"
+    rows = [row(n) | {"creator": "Person 9", "labels": ["L9"]} for n in range(20)]
+    more.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    run(
+        *("update", model, "--data", more, "--corpus", files / "train.jsonl"),
+        *("--out", files / "grown"),
+    )
+    grown = labelgrove.load(files / "grown")
+    assert grown.facts_.fields == labelgrove.load(model).facts_.fields and len(grown.index_) == 4

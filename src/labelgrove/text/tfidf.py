@@ -139,6 +139,13 @@ class Tfidf:
         fields = self._get_fitted().fields
         return [*self.vocabulary, *(() if fields is None else fields.vocabulary)]
 
+    def term(self, column: int) -> str:
+        """The term of one column."""
+        words, fields = self.vocabulary, self._get_fitted().fields
+        if column < len(words) or fields is None:
+            return words[column]
+        return fields.vocabulary[column - len(words)]
+
     def field_columns(self, text: str) -> dict[int, str]:
         """The known values of a document's fields by their columns."""
         fitted = self._get_fitted()

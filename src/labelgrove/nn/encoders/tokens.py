@@ -173,10 +173,37 @@ def read_record(text: str, fields: Sequence[str], separator: str) -> str:
     >>> read_record(record, ["by"], "[SEP]")
     'Snails[SEP]Ada, Ben[SEP]They are slow.'
     """
-    *first, last = text_parts(text).values()
-    values = field_parts(text)
-    chosen = [", ".join(values.get(name, ())) for name in fields]
-    return separator.join(part for part in (*first, *chosen, last) if part)
+    return separator.join(section.text for section in sections(text, fields))
+
+
+class Section(NamedTuple):
+    """A piece of a record that an encoder reads."""
+
+    text: str
+    start: int  # its place in the record's words; -1 for a catalogue field
+    field: str
+
+
+def sections(record: str, fields: Sequence[str]) -> list[Section]:
+    """What an encoder reads of a record, in this order; empty pieces are left out."""
+    texts, values, start = [], field_parts(record), 0
+    for name, text in text_parts(record).items():
+        texts.append(Section(text, start, name))
+        start += len(text) + bool(text)  # the texts are on lines of their own
+    chosen = [Section(", ".join(values.get(name, ())), -1, name) for name in fields]
+    return [section for section in (*texts[:-1], *chosen, texts[-1]) if section.text]
+
+
+def reading_of(text: str, tokenizer: Any) -> tuple[str, list[tuple[int, Section]]]:
+    """The string that is cut into tokens, and where its sections begin; none of a plain text."""
+    if not is_record(text):
+        return text, []
+    separator, start = _separator(_prepared(tokenizer, tokenizer.max_tokens)[0]), 0
+    pieces = []
+    for section in sections(text, tokenizer.fields):
+        pieces.append((start, section))
+        start += len(section.text) + len(separator)
+    return separator.join(section.text for _, section in pieces), pieces
 
 
 def _separator(cutter: Any) -> str:
