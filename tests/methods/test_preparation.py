@@ -118,7 +118,7 @@ def test_an_encoder_reads_the_fields_that_it_should(fields: list[str], tmp_path:
     model = new("lightxml", encoder=encoder, training=FEW).fit(documents, labels)
     scores = model.predict([one, other], k=3).scores
     assert np.array_equal(scores[0], scores[1]) is not bool(fields)
-    first = f"{one['by']}\n{one['t']}" if fields else one["t"]
+    first = f"{one['by']}[SEP]{one['t']}" if fields else one["t"]
     alone = [model.predict([text], k=3).scores for text in (first, one)]
     assert np.array_equal(*alone)
     model.save(tmp_path / "model")
