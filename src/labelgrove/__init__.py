@@ -40,6 +40,7 @@ _HOME = {
     "load": "labelgrove.loading",
     "push": "labelgrove.publishing.hub",
     "read_corpus": "labelgrove.formats",
+    "records": "labelgrove.data.records",
     "scorer": "labelgrove.metrics",
     "text_analyzer": "labelgrove.text.feeding",
     "tune": "labelgrove.tuning.search",
@@ -72,6 +73,7 @@ __all__ = [
     "load",
     "push",
     "read_corpus",
+    "records",
     "scorer",
     "text_analyzer",
     "tune",
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.data.documents import Documents
     from labelgrove.data.features import Features
+    from labelgrove.data.records import records
     from labelgrove.exporting.write import export
     from labelgrove.formats import read_corpus, write_corpus
     from labelgrove.labels.masks import LabelMask

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove import Corpus, LabelIndex, Linear, SearchParams, TfidfParams, TreeParams
+from labelgrove import (
+    Corpus,
+    LabelIndex,
+    Linear,
+    Neighbours,
+    SearchParams,
+    TfidfParams,
+    TreeParams,
+    records,
+)
 from labelgrove.errors import ConfigError, DataError, NotFittedError, UnsupportedError
 from labelgrove.explaining.explain import explain, explain_best
 from labelgrove.model.explanation import Explanation, Reason, Span
@@ -299,3 +308,19 @@ def test_highlights_do_not_overlap_and_add_up() -> None:
         (3, 4, 1.0),
         (8, 9, -0.25),
     ]
+
+
+def test_values_of_fields_are_reasons() -> None:
+    rows = [{"t": f"book {n}", "by": ["Ada", "Ben"][n % 2]} for n in range(12)]
+    documents = records(rows, text="t", fields="by")
+    labels = [[["a"], ["b"]][n % 2] for n in range(12)]
+    for model in (Linear(), Neighbours()):
+        model.fit(documents, labels)
+        for asked in ({"t": "book 1", "by": "ben"}, documents[1]):
+            why = explain(model, asked, "b", corpus=Corpus.from_lists(documents, labels))
+            values = [reason for reason in why.reasons if reason.text == "by: ben"]
+            assert len(values) == 1 and values[0].contribution > 0 and values[0].spans == ()
+            assert "by: ben" in why.neighbours[0].terms
+            assert why.neighbours[0].excerpt.startswith("book")
+    with pytest.raises(DataError, match="trained on plain texts"):
+        explain(Linear().fit(["red", "blue"], [["a"], ["b"]]), {"t": "x"}, "a")

@@ -183,3 +183,25 @@ def test_what_cannot_be_explained_is_refused_with_a_sentence() -> None:
 def test_texts_of_unknown_words(text: str) -> None:
     why = explain(fitted(RERANKED), text, "colour red")
     assert why.score is not None and 0 <= why.score <= 1
+
+
+@pytest.mark.parametrize("method", ["lightxml", RERANKED])
+def test_words_of_fields_have_their_names_and_words_of_texts_their_places(method: str) -> None:
+    texts, labels = planted(60)
+    rows = [{"title": "item", "by": t.split()[4], "body": t.split()[5]} for t in texts]
+    documents = labelgrove.records(rows, text=["title", "body"], fields="by")
+    encoder = new(method).encoder.get_params() | {"fields": ["by"]}
+    model = new(method, held_out=0.0, encoder=encoder).fit(documents, labels)
+    asked = {"title": "item", "by": "red", "body": "shoe"}
+    (score,) = model.predict([asked], k=1).scores[0]
+    (why,) = explain_best(model, asked, k=1, top=None)
+    assert why.score == pytest.approx(float(score), rel=2e-3)
+    assert all(step.total == pytest.approx(step.margin, abs=1e-6) for step in why.paths[0].steps)
+    shown = "item\nshoe"
+    tokens = {reason.text: reason.spans for reason in why.reasons if reason.kind == "token"}
+    assert tokens["by: red"] == ()
+    assert [shown[start:end] for start, end in tokens["shoe"]] == ["shoe"]
+    assert [shown[start:end] for start, end in tokens["item"]] == ["item"]
+    if method == RERANKED:
+        terms = [reason for reason in why.reasons if reason.kind != "token"]
+        assert any(reason.text == "by: red" and reason.spans == () for reason in terms)

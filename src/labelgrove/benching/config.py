@@ -27,6 +27,7 @@ class BenchParams(Params):
     labels: str = param("", help="label table; default the one beside the corpus")
     format: str = param("", help="input format; default by content and name")
     text_field: str = param("text", help="field(s) with the text")
+    fields: list[str] = param([], help="catalogue fields")
     labels_field: str = param("labels", help="field with the labels")
     baseline: str = param("parabel", help="row that gains are relative to")
     intervals: int = param(200, ge=0, help="bootstrap resamples for 95 % intervals")

@@ -273,6 +273,7 @@ class _Place:
         command = [sys.executable, "-m", "labelgrove", "train", self.files.train, "--json"]
         command += ["--config", config, "--out", out, "--run", cache, "--force", "--no-estimate"]
         command += [part for flag, value in reading.items() if value for part in (flag, value)]
+        command += [part for name in params.fields for part in ("--field", name)]
         command += self.flags
         process = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, check=False)
         events = _events(cache)[before:]
@@ -332,6 +333,7 @@ class _Place:
                 format=params.format or None,
                 part="test",
                 text_field=params.text_field,
+                fields=params.fields or None,
                 labels_field=params.labels_field,
                 n_features=columns,
             )

@@ -168,6 +168,7 @@ def calibrate(
     _check_choice("by", by, ("none", "rank", "level", "frequency"))
     if y is None and not isinstance(X, Corpus):
         raise DataError("calibrate needs the true labels of the documents")
+    X = model.documents(X)
     documents = labelled_corpus(X, y, None if y is None else model.index_)
     corpus = documents if documents.index == model.index_ else documents.reindex(model.index_)
     truth, unknown = corpus.labels, corpus.unknown

@@ -95,11 +95,35 @@ def read_for(
 
     The number of columns of an svmlight file, which has no header, is that of the model.
     """
-    facts = model.facts_
+    facts, options = model.facts_, with_fields_of(model, path, options)
     wide = options.n_features or facts.given or None
     reads = bool(options.features) and (not facts.from_text or facts.given > 0)
     how = replace(options, features=reads, n_features=wide)
     return read_corpus(path, how, features=features, **given)
+
+
+def with_fields_of(model: Model, path: Path | str, options: ReadOptions) -> ReadOptions:
+    """Options that read the fields that the model was trained on, unless they name others."""
+    names = model.facts_.fields
+    if names is None:
+        return options
+    from labelgrove.formats.read import WITH_FIELDS, format_of
+
+    if format_of(path, options) not in WITH_FIELDS:
+        return options
+    texts = names.texts if options.text_field == "text" else options.text_field
+    fields = names.fields if options.fields is None else options.fields
+    return replace(options, text_field=texts, fields=fields)
+
+
+def given_document(text: str, model: Model) -> Any:
+    """A document that was typed: a text, or a JSON object of the fields that the model reads."""
+    if model.facts_.fields is None or not text.lstrip().startswith("{"):
+        return text
+    try:
+        return dict(json.loads(text))
+    except ValueError as error:
+        raise DataError(f"the document begins like a JSON object, but is none: {error}") from error
 
 
 def read_dense(path: Path) -> Any:

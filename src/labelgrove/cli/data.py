@@ -185,6 +185,7 @@ def split(
 
     Example: labelgrove data split all.jsonl --out parts --dev 0.05 --test 0.1
     """
+    from labelgrove.data.records import words_of
     from labelgrove.formats import ReadReport
 
     report = ReadReport()
@@ -192,7 +193,7 @@ def split(
 
     def keyed() -> Iterator[tuple[str, Document]]:
         for number, document in enumerate(_progress(documents, "splitting"), start=1):
-            key = document.text if by is SplitKey.text else document.id
+            key = words_of(document.text) if by is SplitKey.text else document.id
             if key is None:
                 raise DataError(f"document {number} has no id; use --by text", file=source)
             yield key, document

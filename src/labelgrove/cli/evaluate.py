@@ -247,6 +247,8 @@ def report(
         how = replace(how, features=False)
     wide = how.n_features or max((known.given for known in facts), default=0) or None
     how = replace(how, n_features=wide)
+    for run in loaded:
+        how = how if isinstance(run, Path) else common.with_fields_of(run, data, how)
     corpus = common.read_corpus(
         data, how, labels=labels, index=index, dense=dense, features=features
     )

@@ -52,6 +52,7 @@ def explain(
     """
     from labelgrove.data.documents import Documents
     from labelgrove.data.features import as_features
+    from labelgrove.data.records import words_of
     from labelgrove.explaining.explain import explain, explain_best
     from labelgrove.formats.matrices import read_matrix
     from labelgrove.model.explanation import GRADIENT_STEPS
@@ -67,8 +68,9 @@ def explain(
             raise DataError(f"has {rows:,} rows, but there is only one text", file=dense)
     if train is not None:
         how = replace(reading.options(), features=False)  # its texts are shown
+        how = common.with_fields_of(loaded, train, how)
         given["corpus"] = common.read_corpus(train, how, index=loaded.index_)
-    read: Any = document
+    read: Any = common.given_document(document, loaded)
     if features is not None:
         matrix = read_matrix(features, n_features=loaded.facts_.given or None)
         read = Documents([document], as_features(matrix))
@@ -76,6 +78,8 @@ def explain(
         explanations = [explain(loaded, read, name, **given) for name in label]
     else:
         explanations = explain_best(loaded, read, k, **given)
+    if isinstance(read, dict):
+        document = words_of(loaded.documents([read])[0])
     if as_json:
         plain = [explanation.to_dict() for explanation in explanations]
         common.print_json({"text": document, "explanations": plain})

@@ -62,6 +62,7 @@ def info(
 
 def _facts(stored: StoredModel) -> dict[str, Any]:
     """What the folder says about the model."""
+    from labelgrove.data.records import FieldNames
     from labelgrove.disk.model_folder import model_size
 
     model = stored.path
@@ -76,6 +77,10 @@ def _facts(stored: StoredModel) -> dict[str, Any]:
     }
     if given := stored.parts["training"].config.get("given", 0):
         facts["given_columns"] = given  # of the matrix that predictions need
+    if "fields" in stored.parts["training"].config:
+        names = FieldNames.from_dict(stored.parts["training"].config["fields"])
+        facts["text_fields"] = ", ".join(names.texts)
+        facts["fields"] = ", ".join(names.fields)
     if "runtime" in stored.metadata:
         facts |= {name: stored.metadata[name] for name in ("runtime", "precision")}
     if tried := stored.metadata.get("tried"):

@@ -109,6 +109,10 @@ class Reading:
     text_field: Annotated[
         str, Option(help="Field with the text. Several fields are joined: title,content.")
     ] = "text"
+    field: Annotated[
+        list[str] | None,
+        Option(help="Catalogue field, such as creator, with a weight of its own. Repeatable."),
+    ] = None
     labels_field: Annotated[str, Option(help="Field with the labels.")] = "labels"
     id_field: Annotated[str, Option(help="Field with the document id.")] = "id"
     read: Annotated[
@@ -137,6 +141,7 @@ class Reading:
         return ReadOptions(
             format=self.input_format,
             text_field=self.text_field,
+            fields=None if self.field is None else ",".join(self.field).split(","),
             labels_field=self.labels_field,
             id_field=self.id_field,
             skip_bad=self.skip_bad,
@@ -209,6 +214,8 @@ class Documents:
 
     def read(self, path: Path, reading: Reading, console: Console) -> tuple[Corpus, Corpus | None]:
         """The training corpus and the held-out corpus."""
+        from labelgrove.data.records import empty_fields
+
         how = reading.options()
         corpus = common.read_corpus(
             path,
@@ -222,6 +229,11 @@ class Documents:
             raise DataError(
                 f"no document has a label in the field {reading.labels_field!r}; "
                 "name the right field with --labels-field",
+                file=path,
+            )
+        for name in empty_fields(corpus.texts) if how.fields and corpus.texts else ():
+            raise DataError(
+                f"no document has a value in the field {name!r}; correct --field, or leave it out",
                 file=path,
             )
         if self.dev is None:

@@ -95,6 +95,7 @@ def predict(
     report = ReadReport()
     how = reading.options("test")
     if loaded.facts_.from_text and not loaded.facts_.given:
+        how = common.with_fields_of(loaded, documents, how)
         inputs = _text_batches(iter_documents(documents, options=how, report=report), batch)
     else:
         source = Path(documents)

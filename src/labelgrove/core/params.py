@@ -14,6 +14,7 @@ Why not pydantic: its models copy lists, which ``clone`` refuses, and every impo
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
 import functools
@@ -57,8 +58,8 @@ def param(
     """A dataclass field with bounds and a sentence of help."""
     bounds = {"ge": ge, "gt": gt, "le": le}
     metadata = {"help": help} | {name: value for name, value in bounds.items() if value is not None}
-    if isinstance(default, list):
-        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
+    if isinstance(default, (list, dict)):
+        return dataclasses.field(default_factory=lambda: copy.copy(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -178,6 +179,10 @@ def _checked(value: Any, hint: Any, where: str) -> Any:
         else:
             items = zip(value, [arguments[0]] * len(value), strict=True)
         return origin(_checked(item, kind, f"{where}[{i}]") for i, (item, kind) in enumerate(items))
+    if origin is dict:
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise ConfigError(f"{where}: must be a table of names, got {value!r}")
+        return {key: _checked(v, arguments[1], f"{where}.{key}") for key, v in value.items()}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         try:
             return float(value)
@@ -199,7 +204,8 @@ def _type_word(hint: type) -> str:
 def _check_bounds(value: Any, bounds: Mapping[str, Any], where: str) -> None:
     if value is None or isinstance(value, str):
         return
-    for item in value if isinstance(value, (list, tuple)) else [value]:
+    values = list(value.values()) if isinstance(value, dict) else value
+    for item in values if isinstance(values, (list, tuple)) else [values]:
         if "ge" in bounds and not item >= bounds["ge"]:
             raise ConfigError(f"{where}: must be at least {bounds['ge']}, got {item!r}")
         if "gt" in bounds and not item > bounds["gt"]:

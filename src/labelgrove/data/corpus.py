@@ -390,6 +390,11 @@ def check_texts(texts: Sequence[Any]) -> None:
                 f"document {row} is missing ({text}); leave such documents out, or make them "
                 'empty: df["text"].fillna("")'
             )
+        if isinstance(text, Mapping):
+            raise DataError(
+                f"document {row} is a mapping of fields; say which of them are texts: "
+                'labelgrove.records(rows, text=["title"], fields=["creator"])'
+            )
         raise DataError(f"document {row} is {type(text).__name__}, not a string: {text!r:.60}")
 
 

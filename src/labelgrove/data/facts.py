@@ -11,6 +11,7 @@ import numpy.typing as npt
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.fingerprints import Fingerprints
+from labelgrove.data.records import FieldNames, names_in
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class TrainingFacts:
     grown: int = 0  # labels, the last ones, that came after training
     fingerprints: Fingerprints | None = None  # None in models of the first release
     given: int = 0  # columns of the sparse matrix that came with the documents, if it is read
+    fields: FieldNames | None = None  # of documents with fields
 
     @classmethod
     def of(cls, corpus: Corpus) -> TrainingFacts:
@@ -36,6 +38,7 @@ class TrainingFacts:
             corpus.width,
             fingerprints=Fingerprints.of(corpus),
             given=0 if corpus.features is None else corpus.features.terms,
+            fields=None if corpus.texts is None else names_in(corpus.texts),
         )
 
     def warning(self, corpus: Corpus) -> str | None:
@@ -51,6 +54,8 @@ class TrainingFacts:
             "grown": self.grown,
             "given": self.given,
         }
+        if self.fields is not None:
+            config["fields"] = self.fields.to_dict()
         arrays: dict[str, npt.NDArray[Any]] = {"frequencies": self.frequencies}
         if self.fingerprints is not None:
             arrays["fingerprints"] = self.fingerprints.hashes
@@ -74,4 +79,5 @@ class TrainingFacts:
             config.get("grown", 0),
             fingerprints,
             given,
+            FieldNames.from_dict(config["fields"]) if "fields" in config else None,
         )

@@ -32,10 +32,18 @@ def without_frame(value: Any, what: str) -> Any:
     if len(names) != 1:
         columns = ", ".join(repr(name) for name in names[:5])
         raise DataError(
-            f"{what} are a data frame with {len(names)} columns ({columns}); give one of them: "
-            f"df[{names[0] if names else 'text'!r}]"
+            f"{what} are a data frame with {len(names)} columns ({columns}); give one of them, "
+            f"df[{names[0] if names else 'text'!r}], or make documents with fields of several: "
+            "labelgrove.records(df, text=[...], fields=[...])"
         )
     return _column(value, names[0])
+
+
+def frame_rows(frame: Any) -> list[dict[str, Any]]:
+    """The rows of a frame by the names of its columns."""
+    names = [str(name) for name in _names(frame) or []]
+    columns = [_column(frame, name) for name in _names(frame) or []]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def indicator(frame: Any) -> tuple[Any, list[str]] | None:

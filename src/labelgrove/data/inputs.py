@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex, check_texts
 from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features, as_features
 from labelgrove.data.frames import indicator, is_frame, without_frame
+from labelgrove.data.records import TEXT, FieldNames, check_names
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
 
 FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
@@ -156,6 +157,37 @@ def documents_of(X: Any) -> Documents:
         return Documents(X.texts, X.features)
     inputs = checked_inputs(X)
     return Documents(features=inputs) if isinstance(inputs, Features) else Documents(inputs)
+
+
+def with_fields(X: Any, names: FieldNames | None) -> Any:
+    """Documents for a model whose fields are ``names``: mappings and frames become records.
+
+    Refuses fields that the model does not read.
+    """
+    if isinstance(X, (Corpus, Documents)):
+        if X.texts is not None:
+            check_names(X.texts, names)
+        return X
+    if names is not None and is_frame(X):
+        return names.records(X)
+    if isinstance(X, StringTable):
+        check_names(X, names)
+        return X
+    if not isinstance(X, (list, tuple)):
+        return X
+    # One pass for the usual case, plain texts.
+    if not any(type(text) is not str or text[:1] == TEXT for text in X):
+        return X
+    mapping = next((row for row, text in enumerate(X) if isinstance(text, Mapping)), None)
+    if mapping is not None:
+        if names is None:
+            raise DataError(
+                f"document {mapping} is a mapping of fields, and the model was trained on plain "
+                "texts; give it strings, or train it on documents with fields (labelgrove.records)"
+            )
+        return names.records(X)
+    check_names(X, names)
+    return X
 
 
 def with_texts(method: str, X: Any) -> Documents:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from labelgrove.data.records import words_of
 from labelgrove.formats.documents import Document
 
 # Labels by number of documents: more than 100, 11 to 100, 1 to 10.
@@ -79,16 +80,17 @@ def corpus_stats(documents: Iterable[Document], *, top: int = 10) -> CorpusStats
     ids: set[bytes] = set()
     empty = without = repeated_texts = repeated_ids = characters = 0
     for document in documents:
-        words.append(len(document.text.split()))
-        characters += len(document.text)
+        text = words_of(document.text)
+        words.append(len(text.split()))
+        characters += len(text)
         labels = set(document.labels)
         label_counts.append(len(labels))
         frequency.update(labels)
         without += not labels
-        if not document.text.strip():
+        if not text.strip():
             empty += 1
         else:
-            repeated_texts += not _new(texts, document.text)
+            repeated_texts += not _new(texts, text)
         if document.id is not None:
             repeated_ids += not _new(ids, document.id)
     counts = np.fromiter(frequency.values(), np.int64, len(frequency))

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,7 +51,8 @@ def explain(
 ) -> Explanation:
     """Why ``model`` gives ``text`` its score for ``label`` (an id or a name).
 
-    It lists the ``top`` words (None: all) and sums up the others. ``text`` is a string, one row of
+    It lists the ``top`` words (None: all) and sums up the others. ``text`` is a string, a mapping
+    of fields (positions of words are those in its texts, one per line), one row of
     features for a model that was fitted on features, or both as Documents; ``dense`` is the row of
     numbers that a model with a dense block needs as well. For networks, integrated gradients with
     this many ``gradient_steps`` measure what words contribute (1: gradient times input). With a
@@ -59,6 +60,7 @@ def explain(
     text; models do not keep their training documents.
     """
     check_fitted(model)
+    text = _with_fields(model, text)
     if top is not None:
         check_count("top", top)
     check_count("gradient_steps", gradient_steps)
@@ -84,6 +86,7 @@ def explain(
 def explain_best(model: Model, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
     """Explanations of the model's ``k`` best labels for a text; options as for :func:`explain`."""
     check_fitted(model)
+    text = _with_fields(model, text)
     dense = _one_row(options.get("dense"))
     predictions = model.predict(_one_document(text), k=check_k(k), dense=dense)
     return [explain(model, text, label, **options) for label in predictions.ids()[0]]
@@ -151,6 +154,11 @@ def _calibrated(model: Model, score: float, column: int) -> float | None:
     if calibration is None:
         return None
     return float(calibration.label_chances(np.array([score], np.float32), np.array([column]))[0])
+
+
+def _with_fields(model: Model, text: Any) -> Any:
+    """The document as the model reads it; it may be a mapping of fields."""
+    return model.documents([text])[0] if isinstance(text, (str, Mapping)) else text
 
 
 def _one_document(text: Any) -> Any:

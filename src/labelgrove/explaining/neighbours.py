@@ -6,6 +6,7 @@ import numpy as np
 
 from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.records import words_of
 from labelgrove.errors import DataError
 from labelgrove.model.explanation import Neighbour
 from labelgrove.text.tfidf import Tfidf, TfidfParams
@@ -46,7 +47,7 @@ def nearest_documents(
             document=int(documents[number]),
             id=None if corpus.ids is None else corpus.ids[int(documents[number])],
             similarity=float(cosines[number]),
-            excerpt=_excerpt(texts[number]),
+            excerpt=_excerpt(words_of(texts[number])),
             terms=() if hashed else _shared(as_csr(rows[[number]].multiply(query)), vectorizer),
         )
         for number in best
@@ -56,7 +57,7 @@ def nearest_documents(
 def _shared(products: CSR, vectorizer: Tfidf) -> tuple[str, ...]:
     """The terms that two rows share, the ones with the largest product first."""
     best = np.argsort(-products.data, kind="stable")[:SHARED_TERMS]
-    return tuple(vectorizer.vocabulary[int(column)] for column in products.indices[best])
+    return tuple(vectorizer.term(int(column)) for column in products.indices[best])
 
 
 def _excerpt(text: str) -> str:

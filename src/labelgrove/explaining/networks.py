@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from labelgrove.data.features import Features
+from labelgrove.data.records import BETWEEN
 from labelgrove.explaining.attribution import Attribution, attribute, word_reasons
 from labelgrove.explaining.rankers import (
     dense_weights,
@@ -29,10 +30,10 @@ from labelgrove.explaining.rankers import (
 )
 from labelgrove.explaining.spans import named_terms
 from labelgrove.labels.tree import LabelTree
-from labelgrove.model.explanation import Path, Paths, Question, Reason, Step
+from labelgrove.model.explanation import Path, Paths, Question, Reason, Span, Step
 from labelgrove.nn.batches.padded import Batch
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.encoders.tokens import token_places
+from labelgrove.nn.encoders.tokens import Section, reading_of, token_places
 from labelgrove.nn.heads.layers import NodeLogit
 from labelgrove.nn.network import Network
 from labelgrove.ranking.beam import OWN_MARGIN, SearchParams
@@ -126,12 +127,15 @@ class Reading:
 
     def words(self, shares: Rows) -> tuple[tuple[Reason, ...], float]:
         """The contributions of words, and of special tokens."""
-        places = token_places(self.text, self.encoder, self.encoder.max_tokens)[1]
-        return word_reasons(self.text, places, shares)
+        string, sections = reading_of(self.text, self.encoder)
+        places = token_places(string, self.encoder, self.encoder.max_tokens)[1]
+        reasons, others = word_reasons(string, places, shares)
+        return tuple(_placed(reason, sections) for reason in reasons), others
 
     def attribute(self, read: Callable[[Tensor], Sequence[Tensor]]) -> Attribution:
         """The contributions of tokens to the numbers that ``read`` returns."""
-        ids, places = token_places(self.text, self.encoder, self.encoder.max_tokens)
+        string, _ = reading_of(self.text, self.encoder)
+        ids, places = token_places(string, self.encoder, self.encoder.max_tokens)
         tokens = torch.from_numpy(ids.astype(np.int64))[None].to(self.device)
         special, steps = [place.word < 0 for place in places], self.question.gradient_steps
         return attribute(self.encoder, tokens, read, special=special, steps=steps)
@@ -176,6 +180,20 @@ class Reading:
             return list((functional.normalize(vectors.float()).double() @ table.T).T)
 
         return self.attribute(read)
+
+
+def _placed(reason: Reason, sections: Sequence[tuple[int, Section]]) -> Reason:
+    """A word of a document with fields with its place among the texts, or with its field's name."""
+    if not sections:
+        return reason
+    span = reason.spans[0]
+    start, section = max(
+        (entry for entry in sections if entry[0] <= span.start), key=lambda entry: entry[0]
+    )
+    if section.start < 0:
+        return replace(reason, text=f"{section.field}{BETWEEN}{reason.text}", spans=())
+    shift = section.start - start
+    return replace(reason, spans=(Span(span.start + shift, span.end + shift),))
 
 
 def label_weights(ranker: Ranker, column: int) -> Rows:

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from labelgrove.core.nfc import nfc, nfc_places
+from labelgrove.data.records import words_of
 from labelgrove.model.explanation import Span
 from labelgrove.text.feeding import TextAnalyzer, find_analyzer
 from labelgrove.text.term_reader import TermReader
@@ -38,9 +39,9 @@ def find_terms(
 def terms_by_column(text: str, vectorizer: Tfidf) -> dict[int, tuple[str, tuple[Span, ...]]]:
     """The terms of a text that a fitted Tfidf knows, by their columns, with their positions.
 
-    Names of hashed terms that share a column are joined.
+    Names of hashed terms that share a column are joined. Values of fields have no position.
     """
-    terms = find_terms(text, vectorizer.fitted_params, vectorizer.analyzer)
+    terms = find_terms(words_of(text), vectorizer.fitted_params, vectorizer.analyzer)
     columns = _columns(list(terms), vectorizer)
     known: dict[int, tuple[str, tuple[Span, ...]]] = {}
     for (term, spans), column in zip(terms.items(), columns, strict=True):
@@ -49,7 +50,7 @@ def terms_by_column(text: str, vectorizer: Tfidf) -> dict[int, tuple[str, tuple[
             known[column] = f"{before} | {term}", tuple(sorted({*others, *spans}))
         elif column >= 0:
             known[column] = term, spans
-    return known
+    return known | {column: (t, ()) for column, t in vectorizer.field_columns(text).items()}
 
 
 def named_terms(text: str, reader: TermReader) -> dict[int, tuple[str, tuple[Span, ...]]] | None:

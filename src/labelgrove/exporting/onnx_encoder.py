@@ -26,7 +26,7 @@ class OnnxEncoder:
     """The graph and the tokenizer of an exported folder, opened when first used.
 
     ``settings`` are ``width``, ``layers``, ``max_tokens``, ``pad_id``, ``pad_left`` and, but not in
-    older folders, ``markup``.
+    older folders, ``markup`` and ``fields``.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -34,6 +34,7 @@ class OnnxEncoder:
         self.settings = dict(settings)
         self.max_tokens: int = settings["max_tokens"]
         self.markup: str = settings.get("markup", "keep")
+        self.fields: tuple[str, ...] = tuple(settings.get("fields", ()))
         self.width: int = settings["width"]
         self.layers: int = settings["layers"]
         self._lock = threading.Lock()

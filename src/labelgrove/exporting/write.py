@@ -85,6 +85,7 @@ def export(
         "pad_id": encoder.pad_id,
         "pad_left": encoder.pad_left,
         "markup": encoder.markup,
+        "fields": list(encoder.fields),
         "report": dict(model.report_) or None,
     }
     save_model(

@@ -19,6 +19,7 @@ from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, merged_labels
+from labelgrove.data.records import is_record, words_of
 from labelgrove.errors import DataError
 from labelgrove.formats.documents import Document, ReadReport
 from labelgrove.formats.labels import LabelTable, index_with_names
@@ -50,7 +51,8 @@ def counted(
     before = report.documents
     for document in documents:
         report.documents += 1
-        if not document.text or document.text.isspace():
+        text = document.text
+        if not text or text.isspace() or (is_record(text) and not words_of(text).strip()):
             report.empty_texts += 1
         if not document.labels:
             report.without_labels += 1

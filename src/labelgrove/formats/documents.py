@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from labelgrove.data.records import FieldNames
 from labelgrove.errors import ConfigError, DataError
 
 MAX_EXAMPLES = 5
@@ -28,6 +29,9 @@ class ReadOptions:
     joined by a newline. ``label_separator`` splits the labels column of CSV, TSV and Parquet; None
     means ``|``, or ``;`` if the first rows only have that.
 
+    ``fields`` names catalogue fields, such as ``["creator", "series"]``. Then documents are
+    records, in which every field has its name (see ``labelgrove.records``).
+
     >>> ReadOptions(text_field="title, content").text_fields()
     ('title', 'content')
     """
@@ -35,6 +39,7 @@ class ReadOptions:
     format: str | None = None  # a key of FORMATS; None: detect it from the file
     part: str = "train"  # which part of a data set folder
     text_field: str | Sequence[str] = "text"
+    fields: Sequence[str] | None = None
     labels_field: str = "labels"
     weights_field: str = "weights"
     id_field: str = "id"
@@ -60,6 +65,19 @@ class ReadOptions:
             raise ConfigError("text_field: must name at least one field")
         return fields
 
+    def names(self, default: Sequence[str] = ("text",)) -> FieldNames | None:
+        """The names of all fields of a record; None for plain texts."""
+        if self.fields is None:
+            return None
+        names = FieldNames(self.text_fields(default), tuple(self.fields))
+        for other in (self.labels_field, self.weights_field, self.id_field):
+            if other in names.fields:
+                raise ConfigError(
+                    f"field: {other!r} is read as labels, weights or ids of documents; it cannot "
+                    "be a catalogue field"
+                )
+        return names
+
 
 @dataclass
 class ReadReport:
@@ -81,6 +99,7 @@ class ReadReport:
     unknown_labels: int = 0  # occurrences of labels that the given index does not have
     merged_labels: bool = False  # labels that differed only in the spelling of accents; a note
     notes: list[str] = field(default_factory=list)
+    empty_fields: dict[str, str] = field(default_factory=dict)  # sentences by catalogue field
 
     def bad(self, error: DataError) -> None:
         """Counts a bad line and stores it as an example if it is one of the first."""
@@ -104,7 +123,8 @@ class ReadReport:
         )
         parts = [(self.documents, "document{}"), *(part for part in counts if part[0])]
         summary = "; ".join(f"{n:,} {name.format('s' * (n != 1))}" for n, name in parts)
-        return "\n".join([summary, *self.notes, *self.bad_examples])
+        notes = [*self.notes, *self.empty_fields.values()]
+        return "\n".join([summary, *notes, *self.bad_examples])
 
 
 class BadLine(ValueError):

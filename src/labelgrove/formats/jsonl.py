@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from labelgrove.data.records import field_parts, is_record, text_parts
+from labelgrove.errors import DataError
 from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.formats.files import parse_lines
 
@@ -26,10 +28,11 @@ def iter_jsonl(path: Path | str, options: ReadOptions, report: ReadReport) -> It
 def document_parser(options: ReadOptions, report: ReadReport) -> Callable[[str], Document]:
     """A function that parses a line to a document or raises BadLine."""
     text_fields = options.text_fields()
+    text_of = text_reader(options, report, text_fields)
 
     def parse(line: str) -> Document:
         record = parse_object(line)
-        text = joined_text(record, text_fields)
+        text = text_of(record)
         for name in text_fields:
             if name not in record:
                 report.note(f"some documents have no field {name!r}")
@@ -64,6 +67,37 @@ def parse_object(line: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise BadLine(f"every line must be a JSON object, but this one is {_kind(record)}")
     return record
+
+
+def text_reader(
+    options: ReadOptions, report: ReadReport, text_fields: Sequence[str]
+) -> Callable[[Mapping[str, Any]], str]:
+    """A function from an object to its text, which is a record if there are catalogue fields."""
+    names = options.names(text_fields)
+    if names is None:
+        return lambda record: joined_text(record, text_fields)
+    first = True
+
+    def read(record: Mapping[str, Any]) -> str:
+        nonlocal first
+        joined_text(record, text_fields)  # at least one text, and all of them strings
+        try:
+            text = names.record(record)
+        except DataError as error:
+            raise BadLine(str(error)) from None
+        if first:
+            first = False
+            for name in names.fields:
+                report.empty_fields[name] = (
+                    f"no document has a value in the field {name!r}; the first has the fields "
+                    f"{_field_list(record)}"
+                )
+        for name in list(report.empty_fields):
+            if record.get(name) not in (None, "", []):
+                del report.empty_fields[name]
+        return text
+
+    return read
 
 
 def joined_text(record: Mapping[str, Any], fields: Sequence[str]) -> str:
@@ -154,7 +188,11 @@ def dump_document(document: Document) -> bytes:
     """A document as one line of JSON, with its newline."""
     labels = document.labels
     record: dict[str, Any] = {} if document.id is None else {"id": document.id}
-    record["text"] = document.text
+    if is_record(document.text):
+        record |= {name: text for name, text in text_parts(document.text).items() if text}
+        record |= {name: values for name, values in field_parts(document.text).items() if values}
+    else:
+        record["text"] = document.text
     record["labels"] = dict(labels) if isinstance(labels, Mapping) else list(labels)
     return json_line(record)
 

@@ -21,7 +21,13 @@ from labelgrove.errors import DataError
 from labelgrove.formats.building import build_corpus
 from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.formats.files import existing, lines, parse_lines, part_names, sibling
-from labelgrove.formats.jsonl import document_id, document_labels, joined_text, parse_object
+from labelgrove.formats.jsonl import (
+    document_id,
+    document_labels,
+    joined_text,
+    parse_object,
+    text_reader,
+)
 
 TEXT_FIELDS = ("title", "content")
 
@@ -46,7 +52,7 @@ def document_parser(
     options: ReadOptions, report: ReadReport, *, labels: int | None
 ) -> Callable[[str], Document]:
     """A function that parses a line to a document; label numbers must be below ``labels``."""
-    text_fields = options.text_fields(default=TEXT_FIELDS)
+    text_of = text_reader(options, report, options.text_fields(default=TEXT_FIELDS))
 
     def parse(line: str) -> Document:
         record = parse_object(line)
@@ -56,7 +62,7 @@ def document_parser(
         if labels is not None and max(numbers, default=-1) >= labels:
             raise BadLine(f"field 'target_ind' has {max(numbers)}, but there are {labels} labels")
         return Document(
-            joined_text(record, text_fields),
+            text_of(record),
             document_labels(numbers, record.get("target_rel"), "target_ind", report),
             document_id(record.get("uid"), "uid"),
         )

@@ -9,6 +9,7 @@ from typing import Any
 from labelgrove.errors import DataError, MissingExtraError
 from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.formats.files import refuse
+from labelgrove.formats.jsonl import text_reader
 from labelgrove.formats.tables import (
     ROWS_LOOKED_AT,
     SEPARATORS,
@@ -36,7 +37,13 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
             text_fields = check_columns(names, path, options, report)
-            fields = (options.labels_field, options.weights_field, options.id_field)
+            text_of = text_reader(options, report, text_fields)
+            fields = (
+                *(options.fields or ()),
+                options.labels_field,
+                options.weights_field,
+                options.id_field,
+            )
             columns = [name for name in dict.fromkeys((*text_fields, *fields)) if name in names]
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns):
                 if separator is None:
@@ -44,7 +51,7 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
                 for record in _records(batch):
                     row += 1
                     try:
-                        document = parse_record(record, text_fields, separator, options, report)
+                        document = parse_record(record, text_of, separator, options, report)
                     except BadLine as error:
                         refuse(DataError(str(error), file=path, line=row), options, report)
                         continue

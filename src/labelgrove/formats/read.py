@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.errors import DataError
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.formats.annif import iter_annif
 from labelgrove.formats.attentionxml import iter_attentionxml
 from labelgrove.formats.building import build_corpus, counted
@@ -54,6 +54,7 @@ DOCUMENT_READERS: dict[str, DocumentReader] = {
     "annif": iter_annif,
     "text": iter_plain,
 }
+WITH_FIELDS = ("jsonl", "csv", "tsv", "parquet", "lf")
 WITH_MATRICES = ("pecos", "attentionxml", "lf")
 
 
@@ -102,7 +103,7 @@ def read_corpus(
             corpus = with_matrix(corpus, matrix, options.n_features, advice=advice)
         else:
             not_read(matrix, report)
-    if not has_report and (report.bad_lines or report.merged_labels):
+    if not has_report and (report.bad_lines or report.merged_labels or report.empty_fields):
         logger.warning("%s: %s", source, report)
     return corpus
 
@@ -146,12 +147,23 @@ def source_files(path: Path) -> list[Path]:
     return [path, *(file for file in companions if file is not None and file != path)]
 
 
+def format_of(path: str | os.PathLike[str], options: ReadOptions) -> str:
+    """The format in which a corpus is read."""
+    return _source(path, replace(options, fields=None))[1]
+
+
 def _source(path: str | os.PathLike[str], options: ReadOptions) -> tuple[Path | str, str]:
     source = STDIN if str(path) == STDIN else existing(path)
     if isinstance(source, Path) and source.is_dir() and options.format in (None, "jsonl"):
         # A folder as `labelgrove data make` writes it: train.jsonl, dev.jsonl, test.jsonl.
         source = sibling(source, *(f"{name}.jsonl" for name in part_names(options))) or source
-    return source, check_format(options.format) if options.format else detect_format(source)
+    format = check_format(options.format) if options.format else detect_format(source)
+    if options.fields and format not in WITH_FIELDS:
+        raise ConfigError(
+            f"{source}: the format {format} has no catalogue fields (--field); "
+            f"{', '.join(WITH_FIELDS)} have"
+        )
+    return source, format
 
 
 def _read_numbered(

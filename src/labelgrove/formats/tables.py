@@ -13,14 +13,14 @@ import csv
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.formats.files import STDIN, check_encoding, lines, refuse
-from labelgrove.formats.jsonl import document_id, document_labels, joined_text
+from labelgrove.formats.jsonl import document_id, document_labels, text_reader
 
 SEPARATORS = ("|", ";")
 ROWS_LOOKED_AT = 200
@@ -44,6 +44,7 @@ def iter_table(
         names = [name.strip() for name in first[1]]
     hint = ", or column_names (--read column_names=text,labels) if the file has no header line"
     text_fields = check_columns(names, path, options, report, hint=hint)
+    text_of = text_reader(options, report, text_fields)
     if len(set(names)) != len(names):
         raise DataError("two columns have the same name", file=path, line=1)
     head = list(itertools.islice(rows, ROWS_LOOKED_AT))
@@ -69,7 +70,7 @@ def iter_table(
                     reason += "; if quotes enclose fields, set quoted (--read quoted=true)"
                 raise BadLine(reason)
             record = dict(zip(names, row, strict=True))
-            document = parse_record(record, text_fields, separator, options, report)
+            document = parse_record(record, text_of, separator, options, report)
         except BadLine as error:
             refuse(DataError(str(error), file=path, line=number), options, report)
             continue
@@ -213,8 +214,8 @@ def _listed(cell: str) -> list[Any] | None:
 
 
 def parse_record(
-    record: Mapping[str, Any],
-    text_fields: Sequence[str],
+    record: dict[str, Any],
+    text_of: Callable[[Mapping[str, Any]], str],
     separator: str,
     options: ReadOptions,
     report: ReadReport,
@@ -223,8 +224,11 @@ def parse_record(
     labels = record.get(options.labels_field)
     if isinstance(labels, str):
         labels = split_labels(labels, separator)
+    for name in options.fields or ():
+        if isinstance(cell := record.get(name), str):
+            record[name] = split_labels(cell, separator)  # several values, as of labels
     return Document(
-        joined_text(record, text_fields),
+        text_of(record),
         document_labels(labels, record.get(options.weights_field), options.labels_field, report),
         document_id(record.get(options.id_field), options.id_field),
     )

@@ -20,6 +20,7 @@ from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import check_texts_alone, hold_out
+from labelgrove.data.records import names_in
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
@@ -108,6 +109,7 @@ class NeuralEstimator(Estimator):
         check_settings(self)
         check_label_texts(self.label_texts)
         corpus = self._training_corpus(X, y, index)
+        self._check_fields(corpus)
         plain = self.settled(corpus)
         plain._check()
         with closing(Stages(Reporter(callbacks), run)) as stages:
@@ -125,6 +127,13 @@ class NeuralEstimator(Estimator):
         else:  # the arguments stay as they came, and what was fitted is this model's
             vars(self).update({n: v for n, v in vars(plain).items() if n.endswith("_")})
         return self
+
+    def _check_fields(self, corpus: Corpus) -> None:
+        names = None if corpus.texts is None else names_in(corpus.texts)
+        known = () if names is None else names.fields
+        if unknown := [name for name in self.encoder.fields if name not in known]:
+            have = f"have the fields {', '.join(known)}" if known else "have no fields"
+            raise ConfigError(f"encoder.fields: {unknown[0]!r} is no field: documents {have}")
 
     def settled(self, corpus: Corpus) -> Self:
         """A copy with values for settings that are "auto", or the model itself if none are."""

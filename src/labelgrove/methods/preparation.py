@@ -170,8 +170,10 @@ def tokens_stage(
     stages: Stages, name: str, texts: Any, encoder: Encoder, *, threads: int | None
 ) -> Made[Tokens]:
     """Texts as the encoder reads them."""
-    markup = {} if encoder.markup == "keep" else {"markup": encoder.markup}
-    reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str(), **markup)
+    how: dict[str, Any] = {} if encoder.markup == "keep" else {"markup": encoder.markup}
+    if encoder.fields:
+        how["fields"] = encoder.fields
+    reader = stages.derive(lambda: encoder, tokenizer=encoder.tokenizer.to_str(), **how)
     return stages(
         name,
         tokenize,

@@ -21,7 +21,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
-from labelgrove.data.inputs import check_threads, training_corpus
+from labelgrove.data.inputs import check_threads, training_corpus, with_fields
 from labelgrove.disk.model_folder import StoredModel, load_model, reading_parts, save_model
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
@@ -225,6 +225,7 @@ class Model(Parameters):
         )
         threads = self.n_jobs if threads is None else check_threads(threads)
         ranks, mask = request.ranks, request.mask
+        X = self.documents(X)
         predictions = self._best_labels(X, ranks, dense=dense, mask=mask, threads=threads)
         return request.answer(predictions, self.label_clusters)
 
@@ -252,6 +253,7 @@ class Model(Parameters):
         if not sparse.issparse(labels):
             labels = columns_of(self.index_, labels, name="labels")
         threads = self.n_jobs if threads is None else check_threads(threads)
+        X = self.documents(X)
         scores = self._label_scores(X, labels, dense=dense, threads=threads)
         calibration = None if raw else self.calibration_
         if calibration is None:
@@ -260,6 +262,10 @@ class Model(Parameters):
             return calibration.label_chances(scores, labels)
         scores.data = calibration.label_chances(scores.data, scores.indices)
         return scores
+
+    def documents(self, X: Any) -> Any:
+        """Documents as the model reads them; those with fields may be mappings or a data frame."""
+        return with_fields(X, self.facts_.fields)
 
     def _label_scores(self, X: Any, labels: Any, *, dense: Any, threads: int | None) -> Any:
         """Raw scores of label columns or of a sparse pattern."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from labelgrove.core.memory import available_memory, format_size
 from labelgrove.data.corpus import Corpus
+from labelgrove.data.records import names_in
 from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.model.interface import Model
@@ -138,6 +139,8 @@ def plan_training(
         "derived": model.derived_,
     }
     notes: list[str] = []
+    if corpus.texts is not None and (names := names_in(corpus.texts)) is not None:
+        notes.append(f"the model reads documents with the texts {names}")
     try:
         facts |= _describe(model, corpus, label_tree, calibrate)
     except ConfigError:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from labelgrove.data.records import FieldNames
 from labelgrove.disk.model_folder import StoredModel, load_model, model_size
 from labelgrove.errors import ConfigError, MissingExtraError
 from labelgrove.model.held_out import held_out_metrics
@@ -95,6 +96,11 @@ def _facts(stored: StoredModel, size: int) -> dict[str, str]:
         facts["encoder"] = plain_name(stored.params["encoder"]["encoder"])
     if given := stored.parts["training"].config.get("given", 0):
         facts["features"] = f"a matrix of {given:,} columns, which predictions need"
+    if "fields" in stored.parts["training"].config:
+        names = FieldNames.from_dict(stored.parts["training"].config["fields"])
+        facts["documents"] = f"texts {', '.join(names.texts)}"
+        if names.fields:
+            facts["documents"] += f"; catalogue fields {', '.join(names.fields)}"
     calibrated = "calibration" in stored.parts
     return facts | {
         "labels": f"{len(stored.parts['labels'].arrays['ids.offsets']) - 1:,}",

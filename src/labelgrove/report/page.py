@@ -10,6 +10,7 @@ from typing import Any
 from labelgrove.core.memory import format_size
 from labelgrove.core.params import to_toml
 from labelgrove.core.versions import VERSION
+from labelgrove.data.records import words_of
 from labelgrove.disk.model_folder import model_size
 from labelgrove.metrics.bins import HEAD_ABOVE, TAIL_UP_TO
 from labelgrove.report.figures import BIN_RANGES, figures, stage_timings
@@ -84,7 +85,7 @@ def _documents(report: Report) -> Iterator[dict[str, Any]]:
             title = shortened(str(corpus.ids[row]), 80) or title
         text = "(no text: the data are features)"
         if corpus.texts is not None:
-            text = shortened(corpus.texts[row], TEXT_LENGTH) or "(an empty text)"
+            text = shortened(words_of(corpus.texts[row]), TEXT_LENGTH) or "(an empty text)"
         more, unknown = len(missed) - MOST_LABELS, int(judged.unknown[row])
         yield {
             "title": title,

@@ -6,6 +6,7 @@ import re
 from itertools import islice
 from typing import Any
 
+from labelgrove.data.records import words_of
 from labelgrove.text.scripts import sampled
 
 # Short words that are frequent in any English text and rare in other languages.
@@ -30,7 +31,7 @@ def are_english(texts: Any) -> bool:
     """
     shares = []
     for text in sampled(texts)[0]:
-        words = [match[0] for match in islice(_WORD.finditer(text.lower()), _WORDS_READ)]
+        words = [match[0] for match in islice(_WORD.finditer(words_of(text).lower()), _WORDS_READ)]
         if words:
             shares.append(sum(word in _COMMON for word in words) / len(words))
     return sum(share >= _FROM_SHARE for share in shares) >= _OF_TEXTS * max(1, len(shares))

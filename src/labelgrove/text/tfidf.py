@@ -9,18 +9,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 
 from labelgrove import _native
-from labelgrove.core.arrays import CSR, CsrParts, Float32, Int64, narrow_csr
-from labelgrove.core.params import Params, param
+from labelgrove.core.arrays import CSR, CsrParts, Float32, narrow_csr
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
+from labelgrove.data.records import FieldNames, field_terms, has_records, names_in, plain_texts
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.text.feeding import (
     BUILT_IN_ANALYZERS,
@@ -29,83 +29,24 @@ from labelgrove.text.feeding import (
     find_analyzer,
     given_analyzer,
 )
+from labelgrove.text.field_terms import FieldTerms, check_weights
 from labelgrove.text.scripts import sampled, suited, unspaced_share
-from labelgrove.text.unicode_tables import char_tables
+from labelgrove.text.tfidf_params import (
+    TfidfParams,
+    analyzer_options,
+    choose_terms,
+    idf_weights,
+    tables,
+    weight_options,
+)
 
-AUTO_MIN_DF_TEXTS = 1000
-
-
-@dataclass
-class TfidfParams(Params):
-    """How texts become features. The defaults suit subject indexing."""
-
-    analyzer: str = param(
-        "auto",
-        help="word: runs of word characters, auto: word, but char for texts in scripts without "
-        "spaces such as Chinese, space: split at the space character only (as PECOS), "
-        "char: character n-grams, char_wb: those inside words, "
-        "module:function: your own, which must be imported already",
-    )
-    ngram_range: tuple[int, int] = param((1, 1), ge=1, help="shortest and longest n-gram")
-    nfc: bool = param(True, help="first bring accents to one spelling (Unicode's NFC)")
-    lowercase: bool = param(True, help="lower-case first")
-    strip_accents: bool = param(False, help="then remove accents and ligatures (NFKD)")
-    min_token_length: int = param(2, ge=1, help="shorter words are skipped (analyzer word only)")
-    max_tokens: int | None = param(
-        None, ge=1, help="read only this many words (characters for char, char_wb) of each text"
-    )
-    min_df: int | float | Literal["auto"] = param(
-        "auto",
-        ge=0,
-        help="fewest texts with a term, as a count or (0.0 to 1.0) a share; "
-        f"auto: 2, but 1 for fewer than {AUTO_MIN_DF_TEXTS} texts or where 2 would leave no term",
-    )
-    max_df: int | float = param(
-        1.0, ge=0, help="most texts with a term, as a count or (0.0 to 1.0) a share"
-    )
-    max_features: int | None = param(None, ge=1, help="keep only the terms that occur most often")
-    n_buckets: int | None = param(
-        None, ge=1, le=2**31 - 1, help="hash terms to this many features instead of storing them"
-    )
-    sublinear_tf: bool = param(True, help="1 + ln(count) instead of the count")
-    binary: bool = param(False, help="1 instead of the count")
-    idf: Literal["sklearn", "pecos", "none"] = param(
-        "sklearn", help="formula of the inverse document frequency"
-    )
-    smooth_idf: bool = param(True, help="add one to document frequencies")
-    add_one_idf: bool = param(False, help="add one to the weight (idf pecos; sklearn always does)")
-    norm: Literal["l2", "l1", "none"] = param("l2", help="scale of each row")
-
-    def validate(self, path: str = "") -> Self:
-        """Also checks fields against each other."""
-        super().validate(path)
-        dot = f"{path}." if path else ""
-        if self.ngram_range[0] > self.ngram_range[1]:
-            raise ConfigError(f"{dot}ngram_range: {self.ngram_range} runs backwards")
-        module, colon, function = self.analyzer.partition(":")
-        known = ("auto", *BUILT_IN_ANALYZERS)
-        if self.analyzer not in known and not (module and colon and function):
-            raise ConfigError(
-                f"{dot}analyzer: must be one of {', '.join(known)} or module:function, "
-                f"got {self.analyzer!r}"
-            )
-        for name in ("min_df", "max_df"):
-            value = getattr(self, name)
-            if isinstance(value, float) and value > 1.0:
-                raise ConfigError(
-                    f"{dot}{name}: {value} is a share of the texts and must be at most 1.0; "
-                    f"for a count write {value:.0f}"
-                )
-        if self.n_buckets is not None:
-            for name, unset in (("min_df", "auto"), ("max_df", 1.0), ("max_features", None)):
-                if getattr(self, name) != unset:
-                    raise ConfigError(f"{dot}{name}: hashed features (n_buckets) cannot be pruned")
-        return self
+__all__ = ["Tfidf", "TfidfParams"]
 
 
 class Tfidf:
     """Learns a vocabulary and idf weights from texts; turns texts into tf-idf rows.
 
+    If texts are records (see ``labelgrove.records``), their fields have columns after the words.
     ``texts`` may be any iterable of strings, or a :class:`StringTable`, which is read in place.
     ``analyzer`` is a function from a text to its tokens, used instead of ``params.analyzer``. No
     function is saved: you need it to load the Tfidf. ``n_jobs`` is the number of threads,
@@ -136,10 +77,10 @@ class Tfidf:
 
     def fit_transform(self, texts: Iterable[str]) -> CSR:
         """The same as fit and then transform, reading the texts once."""
-        counter = self._learn(texts, keep_counts=True)
+        counter, texts = self._learn(texts, keep_counts=True)
         fitted = self._get_fitted()
-        rows = counter.rows(fitted.idf, _weight_options(fitted.params))
-        return _matrix(CsrParts(*rows, fitted.n_features))
+        rows = CsrParts(*counter.rows(fitted.idf, fitted.weights), len(fitted.idf))
+        return _matrix(fitted.with_fields(rows, texts, self._threads))
 
     def transform(self, texts: Iterable[str]) -> CSR:
         """Texts as rows of a float32 ``scipy.sparse.csr_array`` with sorted indices."""
@@ -152,11 +93,14 @@ class Tfidf:
         """
         fitted = self._get_fitted()
         threads = self._threads if threads is None else max(0, threads)
-        rows = _native.TfidfRows(fitted.model, threads=threads)
-        params = fitted.params
-        tables = partial(_tables, params)
-        feed_texts(texts, rows, analyzer=fitted.analyzer, tables=tables, nfc=params.nfc)
-        return CsrParts(*rows.finish(), fitted.n_features)
+        sink = _native.TfidfRows(fitted.model, threads=threads)
+        read, nfc = partial(tables, fitted.params), fitted.params.nfc
+        words: Iterable[str] = texts
+        if fitted.fields is not None:
+            texts = texts if isinstance(texts, Sequence) else list(texts)
+            words = plain_texts(texts)
+        feed_texts(words, sink, analyzer=fitted.analyzer, tables=read, nfc=nfc)
+        return fitted.with_fields(CsrParts(*sink.finish(), len(fitted.idf)), texts, threads)
 
     @property
     def fitted_params(self) -> TfidfParams:
@@ -171,28 +115,54 @@ class Tfidf:
     @property
     def idf(self) -> Float32:
         """The weight of each column."""
-        return self._get_fitted().idf
+        fitted = self._get_fitted()
+        if fitted.fields is None:
+            return fitted.idf
+        return np.concatenate([fitted.idf, fitted.fields.idf])
+
+    @property
+    def fields(self) -> FieldNames | None:
+        """The names of the fields that documents were fitted with."""
+        fields = self._get_fitted().fields
+        return None if fields is None else fields.names
 
     @property
     def vocabulary(self) -> StringTable:
-        """The term of each column, sorted by code points."""
+        """The word of each column, sorted by code points; columns of fields come after them."""
         fitted = self._get_fitted()
         if fitted.params.n_buckets is not None:
             raise DataError("features are hashed (n_buckets): there is no vocabulary")
         return fitted.vocabulary
 
     def terms(self) -> list[str]:
-        """The vocabulary as a list."""
-        return list(self.vocabulary)
+        """The term of each column: the vocabulary, then values of fields, "creator: ada"."""
+        fields = self._get_fitted().fields
+        return [*self.vocabulary, *(() if fields is None else fields.vocabulary)]
+
+    def term(self, column: int) -> str:
+        """The term of one column."""
+        words, fields = self.vocabulary, self._get_fitted().fields
+        if column < len(words) or fields is None:
+            return words[column]
+        return fields.vocabulary[column - len(words)]
+
+    def field_columns(self, text: str) -> dict[int, str]:
+        """The known values of a document's fields by their columns."""
+        fitted = self._get_fitted()
+        if fitted.fields is None:
+            return {}
+        places = {term: fitted.fields.column(term) for term in field_terms(text)}
+        return {len(fitted.idf) + place: term for term, place in places.items() if place >= 0}
 
     def state(self) -> Part:
         """Everything :meth:`from_state` needs."""
         fitted = self._get_fitted()
         unnamed = fitted.analyzer is not None and fitted.params.analyzer in BUILT_IN_ANALYZERS
-        return Part(
+        part = Part(
             {"params": fitted.params.get_params(), "own_analyzer": unnamed},
             {"idf": fitted.idf} | fitted.vocabulary.arrays("vocabulary"),
         )
+        return part if fitted.fields is None else fitted.fields.added_to(part)
 
     @classmethod
     def from_state(
@@ -217,6 +187,7 @@ class Tfidf:
                 analyzer,
                 StringTable.from_arrays(part.arrays, "vocabulary"),
                 part.arrays["idf"],
+                FieldTerms.from_state(part),
             )
         except KeyError as error:
             raise ModelFormatError(f"tf-idf model: the array {error} is missing") from error
@@ -247,10 +218,19 @@ class Tfidf:
             raise NotFittedError("this Tfidf is not fitted yet: call fit(texts) first")
         return self._fitted
 
-    def _learn(self, texts: Iterable[str], *, keep_counts: bool) -> _native.TermCounter:
+    def _learn(
+        self, texts: Iterable[str], *, keep_counts: bool
+    ) -> tuple[_native.TermCounter, Iterable[str]]:
+        """The counter of words, and the texts, of which an iterator gives each only once."""
         params = dataclasses.replace(self.params).validate()
+        sample, texts = sampled(texts)
+        words, names = texts, None
+        if has_records(texts if isinstance(texts, Sequence) else sample):
+            texts = texts if isinstance(texts, Sequence) else list(texts)
+            words, names = plain_texts(texts), names_in(texts)
+            sample = list(plain_texts(sample))
+        check_weights(params, names)
         if self.analyzer is None:
-            sample, texts = sampled(texts)
             params.analyzer, params.ngram_range = suited(
                 params.analyzer, params.ngram_range, unspaced_share(sample)
             )
@@ -258,21 +238,24 @@ class Tfidf:
             params.analyzer = "word"
         analyzer = self.analyzer or find_analyzer(params.analyzer)
         counter = _native.TermCounter(
-            _analyzer_options(params, analyzer),
+            analyzer_options(params, analyzer),
             buckets=params.n_buckets or 0,
             binary=params.binary,
             keep_counts=keep_counts,
             threads=self._threads,
         )
-        tables = partial(_tables, params)
-        n_texts = feed_texts(texts, counter, analyzer=analyzer, tables=tables, nfc=params.nfc)
-        frequencies = _choose_terms(counter, params, n_texts)
-        idf = _idf(frequencies, n_texts, params)
+        read = partial(tables, params)
+        n_texts = feed_texts(words, counter, analyzer=analyzer, tables=read, nfc=params.nfc)
+        frequencies = choose_terms(counter, params, n_texts)
+        idf = idf_weights(frequencies, n_texts, params)
         vocabulary = StringTable.from_strings([])
         if params.n_buckets is None:
             vocabulary = StringTable(*counter.terms())
-        self._fitted = _Fitted.make(params, analyzer, vocabulary, idf)
-        return counter
+        fields = None
+        if names is not None:
+            fields = FieldTerms.fit(texts, names, params, threads=self._threads)
+        self._fitted = _Fitted.make(params, analyzer, vocabulary, idf, fields)
+        return counter, texts
 
 
 @dataclass(frozen=True)
@@ -284,6 +267,8 @@ class _Fitted:
     vocabulary: StringTable
     idf: Float32
     model: _native.TfidfModel
+    weights: _native.WeightOptions
+    fields: FieldTerms | None
 
     @classmethod
     def make(
@@ -292,103 +277,29 @@ class _Fitted:
         analyzer: TextAnalyzer | None,
         vocabulary: StringTable,
         idf: Float32,
+        fields: FieldTerms | None,
     ) -> _Fitted:
+        # Words and fields are scaled together, so words alone are not.
+        weights = weight_options(params, "none" if fields is not None else params.norm)
         model = _native.TfidfModel.build(
-            _analyzer_options(params, analyzer),
-            _weight_options(params),
+            analyzer_options(params, analyzer),
+            weights,
             buckets=params.n_buckets or 0,
             blob=vocabulary.blob,
             offsets=vocabulary.offsets,
             idf=idf,
         )
-        return cls(params, analyzer, vocabulary, idf, model)
+        return cls(params, analyzer, vocabulary, idf, model, weights, fields)
 
     @property
     def n_features(self) -> int:
-        return len(self.idf)
+        return len(self.idf) + (0 if self.fields is None else len(self.fields.idf))
 
-
-def _analyzer_options(
-    params: TfidfParams, analyzer: TextAnalyzer | None
-) -> _native.AnalyzerOptions:
-    return _native.AnalyzerOptions(
-        analyzer=params.analyzer if analyzer is None else "tokens",
-        min_n=params.ngram_range[0],
-        max_n=params.ngram_range[1],
-        min_token_length=params.min_token_length,
-        max_tokens=-1 if params.max_tokens is None else params.max_tokens,
-        lowercase=params.lowercase,
-    )
-
-
-def _weight_options(params: TfidfParams) -> _native.WeightOptions:
-    return _native.WeightOptions(
-        sublinear_tf=params.sublinear_tf, binary=params.binary, norm=params.norm
-    )
-
-
-def _choose_terms(counter: _native.TermCounter, params: TfidfParams, n_texts: int) -> Int64:
-    """Applies min_df, max_df and max_features; returns how many texts each chosen term is in."""
-    auto = params.min_df == "auto"
-    lowest: float = 2 if n_texts >= AUTO_MIN_DF_TEXTS else 1
-    if not isinstance(params.min_df, str):
-        lowest = _as_count(params.min_df, n_texts)
-    highest = _as_count(params.max_df, n_texts)
-    if not auto and highest < lowest:
-        raise ConfigError(f"max_df={params.max_df} allows fewer texts than min_df={params.min_df}")
-    occurrences, frequencies = counter.totals(lowest, highest)
-    if auto and len(frequencies) == 0:
-        occurrences, frequencies = counter.totals(1, highest)
-    if len(frequencies) == 0:
-        raise DataError(_why_empty(counter, params, n_texts))
-    if params.max_features is not None and len(frequencies) > params.max_features:
-        # The same call as in scikit-learn, so that the same of several equal terms stay.
-        best = (-occurrences.astype(np.float64)).argsort()[: params.max_features]
-        chosen = np.zeros(len(frequencies), dtype=np.uint8)
-        chosen[best] = 1
-        counter.choose(chosen)
-        frequencies = frequencies[chosen == 1]
-    return frequencies
-
-
-def _as_count(bound: int | float, n_texts: int) -> float:
-    return bound if isinstance(bound, int) else bound * n_texts
-
-
-def _why_empty(counter: _native.TermCounter, params: TfidfParams, n_texts: int) -> str:
-    n_terms = len(counter.totals(0, float("inf"))[0])
-    if n_terms == 0:
-        return (
-            f"{n_texts:,} texts without a single term: they are empty, or too short for tf-idf "
-            f"with analyzer={params.analyzer!r}, min_token_length={params.min_token_length}, "
-            f'ngram_range={params.ngram_range}; tfidf.analyzer="char" reads single characters'
-        )
-    return (
-        f"none of {n_terms:,} terms in {n_texts:,} texts is left with min_df={params.min_df} and "
-        f"max_df={params.max_df}: lower min_df or raise max_df"
-    )
-
-
-def _idf(frequencies: Int64, n_texts: int, params: TfidfParams) -> Float32:
-    df = frequencies.astype(np.float64)
-    smooth = 1.0 if params.smooth_idf else 0.0
-    # Only a bucket without texts has df 0; it must not divide by zero, and its weight is not used.
-    if params.idf == "sklearn":
-        weights = np.log((n_texts + smooth) / np.maximum(df + smooth, 1.0)) + 1.0
-    elif params.idf == "pecos":
-        weights = np.maximum(np.log(n_texts / np.maximum(df + smooth, 1.0)), 0.0)
-        weights += 1.0 if params.add_one_idf else 0.0
-    else:
-        weights = np.ones(len(df))
-    return weights.astype(np.float32)
-
-
-def _tables(params: TfidfParams, has_sigma: bool) -> _native.CharTables:
-    return char_tables(
-        lowercase=params.lowercase,
-        strip_accents=params.strip_accents,
-        sigmas=params.lowercase and has_sigma,
-    )
+    def with_fields(self, words: CsrParts, texts: Iterable[str], threads: int) -> CsrParts:
+        """The rows of words and, if documents have fields, the rows of these beside them."""
+        if self.fields is None:
+            return words
+        return self.fields.beside(words, texts, self.params.norm, threads=threads)
 
 
 def _matrix(parts: CsrParts) -> CSR:

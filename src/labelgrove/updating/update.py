@@ -59,6 +59,7 @@ def update(
     """Learns from new documents; see the methods' ``update``."""
     check_fitted(model)
     params = (params or GrowthParams()).validate("growth")
+    X = model.documents(X)
     documents = training_corpus(X, y, index, dense=dense)
     own, columns = documents.index, np.unique(documents.labels.indices).tolist()
     new = [c for c in columns if model.index_.get(own.ids[c]) is None]

@@ -15,6 +15,7 @@ pytest.importorskip("transformers")
 
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
+from labelgrove import records
 from labelgrove.core.strings import StringTable
 from labelgrove.disk.bundle import read_bundle, write_bundle
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
@@ -187,3 +188,29 @@ def test_accents_are_spelled_in_one_way() -> None:
     ids, places = module.token_places(text, tokenizer, 8)
     assert ids.tolist() == [0, 1, 0]
     assert [(place.start, place.end) for place in places] == [(0, 1), (2, 7), (8, 9)]
+
+
+@pytest.mark.parametrize(("family", "mark"), [("bert", "[SEP]"), ("roberta", "</s>")])
+def test_documents_with_fields_are_read_with_separators(family: str, mark: str) -> None:
+    tokenizer = Tokenizer.from_str(TOKENIZERS[family].to_str())
+    plain = records([{"a": "red", "b": "blue"}], text=["a", "b"])
+    assert tokenize(plain, tokenizer, 16).row(0).tolist() == by_hand(tokenizer, "red\nblue", 16)
+    tokenizer.add_special_tokens([mark])
+    rows = [{"a": "red", "b": "blue", "by": ["shoe", "red"]}, {"a": "red"}, {"b": "red"}]
+    documents = [*records(rows, text=["a", "b"], fields="by"), "red"]
+
+    class Reader:
+        """What an Encoder and an exported one have of it."""
+
+        def __init__(self, *fields: str) -> None:
+            self.tokenizer, self.fields = tokenizer, fields
+
+    for reader, first in [
+        (tokenizer, f"red{mark}blue"),
+        (Reader(), f"red{mark}blue"),
+        (Reader("by", "no"), f"red{mark}shoe, red{mark}blue"),
+    ]:
+        tokens = tokenize(documents, reader, 16)
+        assert tokens.row(0).tolist() == by_hand(tokenizer, first, 16)
+        assert all(tokens.row(n).tolist() == by_hand(tokenizer, "red", 16) for n in (1, 2, 3))
+    assert tokenizer.token_to_id(mark) in tokenize(documents[:1], tokenizer, 16).row(0)[1:-1]

@@ -276,7 +276,7 @@ class Linear(TreeSearch):
         if corpus.texts is None:
             return given
         sample = [corpus.texts[row] for row in range(0, len(corpus), max(1, len(corpus) // 500))]
-        everything = {"min_df": "auto", "max_df": 1.0, "max_features": None}
+        everything = {"min_df": "auto", "max_df": 1.0, "max_features": None, "field_weights": {}}
         params = TfidfParams(**self.tfidf.get_params() | everything)
         return given + float(Tfidf(params).fit_transform(sample).nnz) / len(sample)
 

@@ -18,6 +18,7 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import DenseBlock, Features
 from labelgrove.data.inputs import check_texts_alone, with_texts
+from labelgrove.data.records import plain_texts
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import UnsupportedError
 from labelgrove.explaining.networks import Reading, vector_paths
@@ -128,16 +129,17 @@ class LinearVectors(TreeSearch, NeuralEstimator):
         self.facts_ = replace(self.facts_, width=features.width)
 
     def _from_words(self, corpus: Corpus, stages: Stages) -> tuple[Embedder, Corpus, DenseBlock]:
+        assert corpus.texts is not None
+        texts = plain_texts(corpus.texts)
         words = stages(
             "word2vec",
             Word2vec.fit,
-            texts=corpus.texts,
+            texts=texts,
             params=self.word2vec,
             seed=self.random_state,
             threads=self.n_jobs,
         ).value
-        assert corpus.texts is not None
-        return words, corpus, words.transform(corpus.texts)
+        return words, corpus, words.transform(texts)
 
     def _from_pretrained(
         self, corpus: Corpus, stages: Stages
@@ -180,7 +182,7 @@ class LinearVectors(TreeSearch, NeuralEstimator):
     def _vectors_of(self, texts: Any, threads: int | None) -> DenseBlock:
         embedder = self.embedder_
         if isinstance(embedder, Word2vec):
-            return embedder.transform(texts)
+            return embedder.transform(plain_texts(texts))
         encoder = embedder.encoder if isinstance(embedder, Network) else embedder
         tokens = tokenize(texts, encoder, encoder.max_tokens, threads=threads)
         if isinstance(embedder, Network):

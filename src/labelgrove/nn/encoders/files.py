@@ -51,6 +51,11 @@ class EncoderParams(Params):
         help="sep: read /SEP/ as [SEP] and _ as a space, as CascadeXML's code does with the raw "
         "texts of AttentionXML's data sets",
     )
+    fields: list[str] = param(
+        [],
+        help="catalogue fields to read besides the texts, of documents with fields; they come "
+        "before the last text, which may be cut",
+    )
     pooling: Pooling = param("auto", help="how token states become the text's vector")
     dropout: float | None = param(
         None, ge=0, le=0.95, help="replaces the encoder's own dropout rates"

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from labelgrove.core.arrays import Int64
+from labelgrove.data.records import is_record
 from labelgrove.nn.encoders.encoder import load_tokenizer
 from labelgrove.nn.encoders.files import EncoderParams
-from labelgrove.nn.encoders.tokens import tokenize
+from labelgrove.nn.encoders.tokens import read_record, tokenize
 
 SAMPLED_TEXTS = 1000  # whose tokens are counted
 
@@ -20,7 +21,10 @@ class LengthSample:
 
     def __init__(self, texts: Any, encoder: EncoderParams, threads: int | None) -> None:
         count = min(len(texts), SAMPLED_TEXTS)
-        self.texts = [texts[row * len(texts) // count] for row in range(count)]
+        sample = [texts[row * len(texts) // count] for row in range(count)]
+        self.texts = [
+            read_record(text, encoder.fields, "\n") if is_record(text) else text for text in sample
+        ]
         self.encoder, self.threads = encoder, threads
 
     @cached_property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,12 +21,14 @@ import numpy as np
 from labelgrove.core.arrays import Int32, Int64, offsets
 from labelgrove.core.nfc import nfc, nfc_places
 from labelgrove.core.part import Part
+from labelgrove.data.records import field_parts, is_record, text_parts
 from labelgrove.errors import ConfigError, DataError, MissingExtraError, ModelFormatError
 
 Progress = Callable[[float, float], None]
 
 _TEXTS_PER_CHUNK = 4096
 _LARGEST_GAP = 1 << 20
+_SEPARATORS = ("[SEP]", "</s>", "<sep>")
 _CHARACTERS_PER_TOKEN = 8  # generous: most languages with spaces have 4 to 5
 
 _Prepared: TypeAlias = tuple[Any, Callable[[str], str]]
@@ -106,13 +108,14 @@ def tokenize(
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
     cutter, shorten = _prepared(tokenizer, max_tokens)
+    separator = _separator(cutter)
     total = len(texts) if isinstance(texts, Sized) else 0
     ids, offsets = bytearray(), array("q", [0])  # one growing block each, no pieces to join
     source, done = iter(texts), 0
     with _rayon(threads):
         while chunk := list(islice(source, _TEXTS_PER_CHUNK)):
             _check_strings(chunk, done)
-            chunk = [_read(nfc(text), tokenizer) for text in chunk]
+            chunk = [_read(nfc(text), tokenizer, separator) for text in chunk]
             for row in _encoded(cutter, chunk, shorten, max_tokens):
                 ids += row
                 offsets.append(len(ids) // 4)
@@ -147,7 +150,9 @@ def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, lis
             for place in places
         ]
     with _rayon(1):
-        encoding = cutter.encode(_read(text, tokenizer).encode("utf-8", "replace").decode())
+        encoding = cutter.encode(
+            _read(text, tokenizer, _separator(cutter)).encode("utf-8", "replace").decode()
+        )
     marks = zip(encoding.offsets, encoding.word_ids, encoding.special_tokens_mask, strict=True)
     places = []
     for (start, end), word, special in marks:
@@ -159,8 +164,64 @@ def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, lis
     return ids, places or [TokenPlace(0, 0, -1)]
 
 
-def _read(text: str, tokenizer: Any) -> str:
-    """The text as an encoder with ``markup="sep"`` reads it; places of characters stay."""
+def read_record(text: str, fields: Sequence[str], separator: str) -> str:
+    """A document with fields as an encoder reads it: its texts and the chosen fields.
+
+    >>> from labelgrove import records
+    >>> rows = [{"title": "Snails", "body": "They are slow.", "by": ["Ada", "Ben"]}]
+    >>> record = records(rows, text=["title", "body"], fields="by")[0]
+    >>> read_record(record, ["by"], "[SEP]")
+    'Snails[SEP]Ada, Ben[SEP]They are slow.'
+    """
+    return separator.join(section.text for section in sections(text, fields))
+
+
+class Section(NamedTuple):
+    """A piece of a record that an encoder reads."""
+
+    text: str
+    start: int  # its place in the record's words; -1 for a catalogue field
+    field: str
+
+
+def sections(record: str, fields: Sequence[str]) -> list[Section]:
+    """What an encoder reads of a record, in this order; empty pieces are left out."""
+    texts, values, start = [], field_parts(record), 0
+    for name, text in text_parts(record).items():
+        texts.append(Section(text, start, name))
+        start += len(text) + bool(text)  # the texts are on lines of their own
+    chosen = [Section(", ".join(values.get(name, ())), -1, name) for name in fields]
+    return [section for section in (*texts[:-1], *chosen, texts[-1]) if section.text]
+
+
+def reading_of(text: str, tokenizer: Any) -> tuple[str, list[tuple[int, Section]]]:
+    """The string that is cut into tokens, and where its sections begin; none of a plain text."""
+    if not is_record(text):
+        return text, []
+    separator, start = _separator(_prepared(tokenizer, tokenizer.max_tokens)[0]), 0
+    pieces = []
+    for section in sections(text, tokenizer.fields):
+        pieces.append((start, section))
+        start += len(section.text) + len(separator)
+    return separator.join(section.text for _, section in pieces), pieces
+
+
+def _separator(cutter: Any) -> str:
+    """What stands between the parts of a document: the encoder's own token, if texts can have it.
+
+    Without being an added token, "[SEP]" would be read as letters.
+    """
+    added = {token.content for token in cutter.get_added_tokens_decoder().values()}
+    return next((token for token in _SEPARATORS if token in added), "\n")
+
+
+def _read(text: str, tokenizer: Any, separator: str) -> str:
+    """The text as the encoder reads it.
+
+    Places of characters stay with ``markup="sep"``, but not in documents with fields.
+    """
+    if is_record(text):
+        text = read_record(text, getattr(tokenizer, "fields", ()), separator)
     if getattr(tokenizer, "markup", "keep") == "keep":
         return text
     return text.replace("_", " ").replace("/SEP/", "[SEP]")

@@ -1,0 +1,180 @@
+"""The settings of tf-idf, and what they mean for the kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+
+from labelgrove import _native
+from labelgrove.core.arrays import Float32, Int64
+from labelgrove.core.params import Params, param
+from labelgrove.errors import ConfigError, DataError
+from labelgrove.text.feeding import BUILT_IN_ANALYZERS, TextAnalyzer
+from labelgrove.text.unicode_tables import char_tables
+
+AUTO_MIN_DF_TEXTS = 1000
+
+
+@dataclass
+class TfidfParams(Params):
+    """How texts become features. The defaults suit subject indexing."""
+
+    analyzer: str = param(
+        "auto",
+        help="word: runs of word characters, auto: word, but char for texts in scripts without "
+        "spaces such as Chinese, space: split at the space character only (as PECOS), "
+        "char: character n-grams, char_wb: those inside words, "
+        "module:function: your own, which must be imported already",
+    )
+    ngram_range: tuple[int, int] = param((1, 1), ge=1, help="shortest and longest n-gram")
+    nfc: bool = param(True, help="first bring accents to one spelling (Unicode's NFC)")
+    lowercase: bool = param(True, help="lower-case first")
+    strip_accents: bool = param(False, help="then remove accents and ligatures (NFKD)")
+    min_token_length: int = param(2, ge=1, help="shorter words are skipped (analyzer word only)")
+    max_tokens: int | None = param(
+        None, ge=1, help="read only this many words (characters for char, char_wb) of each text"
+    )
+    min_df: int | float | Literal["auto"] = param(
+        "auto",
+        ge=0,
+        help="fewest texts with a term, as a count or (0.0 to 1.0) a share; "
+        f"auto: 2, but 1 for fewer than {AUTO_MIN_DF_TEXTS} texts or where 2 would leave no term",
+    )
+    max_df: int | float = param(
+        1.0, ge=0, help="most texts with a term, as a count or (0.0 to 1.0) a share"
+    )
+    max_features: int | None = param(None, ge=1, help="keep only the terms that occur most often")
+    n_buckets: int | None = param(
+        None, ge=1, le=2**31 - 1, help="hash terms to this many features instead of storing them"
+    )
+    sublinear_tf: bool = param(True, help="1 + ln(count) instead of the count")
+    binary: bool = param(False, help="1 instead of the count")
+    idf: Literal["sklearn", "pecos", "none"] = param(
+        "sklearn", help="formula of the inverse document frequency"
+    )
+    smooth_idf: bool = param(True, help="add one to document frequencies")
+    add_one_idf: bool = param(False, help="add one to the weight (idf pecos; sklearn always does)")
+    norm: Literal["l2", "l1", "none"] = param("l2", help="scale of each row")
+    field_weights: dict[str, float] = param(
+        {},
+        ge=0,
+        help="how much values of a catalogue field count beside words, by field; 1 if not here",
+    )
+
+    def validate(self, path: str = "") -> Self:
+        """Also checks fields against each other."""
+        super().validate(path)
+        dot = f"{path}." if path else ""
+        if self.ngram_range[0] > self.ngram_range[1]:
+            raise ConfigError(f"{dot}ngram_range: {self.ngram_range} runs backwards")
+        module, colon, function = self.analyzer.partition(":")
+        known = ("auto", *BUILT_IN_ANALYZERS)
+        if self.analyzer not in known and not (module and colon and function):
+            raise ConfigError(
+                f"{dot}analyzer: must be one of {', '.join(known)} or module:function, "
+                f"got {self.analyzer!r}"
+            )
+        for name in ("min_df", "max_df"):
+            value = getattr(self, name)
+            if isinstance(value, float) and value > 1.0:
+                raise ConfigError(
+                    f"{dot}{name}: {value} is a share of the texts and must be at most 1.0; "
+                    f"for a count write {value:.0f}"
+                )
+        if self.n_buckets is not None:
+            for name, unset in (("min_df", "auto"), ("max_df", 1.0), ("max_features", None)):
+                if getattr(self, name) != unset:
+                    raise ConfigError(f"{dot}{name}: hashed features (n_buckets) cannot be pruned")
+        return self
+
+
+def analyzer_options(params: TfidfParams, analyzer: TextAnalyzer | None) -> _native.AnalyzerOptions:
+    """What is a term."""
+    return _native.AnalyzerOptions(
+        analyzer=params.analyzer if analyzer is None else "tokens",
+        min_n=params.ngram_range[0],
+        max_n=params.ngram_range[1],
+        min_token_length=params.min_token_length,
+        max_tokens=-1 if params.max_tokens is None else params.max_tokens,
+        lowercase=params.lowercase,
+    )
+
+
+def weight_options(params: TfidfParams, norm: str) -> _native.WeightOptions:
+    """How counts become weights."""
+    return _native.WeightOptions(sublinear_tf=params.sublinear_tf, binary=params.binary, norm=norm)
+
+
+def choose_terms(
+    counter: _native.TermCounter, params: TfidfParams, n_texts: int, *, allow_none: bool = False
+) -> Int64:
+    """Applies min_df, max_df and max_features; returns how many texts each chosen term is in."""
+    auto = params.min_df == "auto"
+    lowest: float = 2 if n_texts >= AUTO_MIN_DF_TEXTS else 1
+    if not isinstance(params.min_df, str):
+        lowest = _as_count(params.min_df, n_texts)
+    highest = _as_count(params.max_df, n_texts)
+    if not auto and highest < lowest:
+        raise ConfigError(f"max_df={params.max_df} allows fewer texts than min_df={params.min_df}")
+    occurrences, frequencies = counter.totals(lowest, highest)
+    if auto and len(frequencies) == 0:
+        occurrences, frequencies = counter.totals(1, highest)
+    if len(frequencies) == 0 and not allow_none:
+        raise DataError(_why_empty(counter, params, n_texts))
+    if params.max_features is not None and len(frequencies) > params.max_features:
+        # The same call as in scikit-learn, so that the same of several equal terms stay.
+        best = (-occurrences.astype(np.float64)).argsort()[: params.max_features]
+        chosen = np.zeros(len(frequencies), dtype=np.uint8)
+        chosen[best] = 1
+        counter.choose(chosen)
+        frequencies = frequencies[chosen == 1]
+    return frequencies
+
+
+def _as_count(bound: int | float, n_texts: int) -> float:
+    return bound if isinstance(bound, int) else bound * n_texts
+
+
+def _why_empty(counter: _native.TermCounter, params: TfidfParams, n_texts: int) -> str:
+    n_terms = len(counter.totals(0, float("inf"))[0])
+    if n_terms == 0:
+        return (
+            f"{n_texts:,} texts without a single term: they are empty, or too short for tf-idf "
+            f"with analyzer={params.analyzer!r}, min_token_length={params.min_token_length}, "
+            f'ngram_range={params.ngram_range}; tfidf.analyzer="char" reads single characters'
+        )
+    return (
+        f"none of {n_terms:,} terms in {n_texts:,} texts is left with min_df={params.min_df} and "
+        f"max_df={params.max_df}: lower min_df or raise max_df"
+    )
+
+
+def idf_weights(frequencies: Int64, n_texts: int, params: TfidfParams) -> Float32:
+    """The weight of each term, from the number of texts that it is in."""
+    df = frequencies.astype(np.float64)
+    smooth = 1.0 if params.smooth_idf else 0.0
+    # Only a bucket without texts has df 0; it must not divide by zero, and its weight is not used.
+    if params.idf == "sklearn":
+        weights = np.log((n_texts + smooth) / np.maximum(df + smooth, 1.0)) + 1.0
+    elif params.idf == "pecos":
+        weights = np.maximum(np.log(n_texts / np.maximum(df + smooth, 1.0)), 0.0)
+        weights += 1.0 if params.add_one_idf else 0.0
+    else:
+        weights = np.ones(len(df))
+    return weights.astype(np.float32)
+
+
+def tables(params: TfidfParams, has_sigma: bool) -> _native.CharTables:
+    """What the kernels need to know of characters."""
+    return char_tables(
+        lowercase=params.lowercase,
+        strip_accents=params.strip_accents,
+        sigmas=params.lowercase and has_sigma,
+    )
+
+
+def no_tables(has_sigma: bool) -> _native.CharTables:
+    """For tokens, whose characters stay as they are."""
+    raise AssertionError("tokens need no tables")

@@ -1,0 +1,119 @@
+"""Documents with fields on the command line: train, predict, evaluate, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import labelgrove
+from labelgrove.data.records import FieldNames
+
+FIELDS = ("--text-field", "title,abstract", "--field", "creator", "--field", "kind")
+
+
+def row(number: int) -> dict[str, Any]:
+    person = number % 3
+    about = {"title": f"volume {number % 7}", "abstract": "the same words for all"}
+    return {**about, "creator": [f"Person {person}"], "kind": "Book", "labels": [f"L{person}"]}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fields")
+    for name, numbers in {"train": range(90), "test": range(200, 212)}.items():
+        lines = (json.dumps(row(number)) + "\n" for number in numbers)
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(run: Any, files: Path) -> Path:
+    out = files / "model"
+    run(*("train", files / "train.jsonl", *FIELDS, "--method", "linear", "--out", out), "--quiet")
+    return out
+
+
+def test_a_model_knows_its_fields(run: Any, files: Path, model: Path) -> None:
+    names = FieldNames(("title", "abstract"), ("creator", "kind"))
+    assert labelgrove.load(model).facts_.fields == names
+    values = json.loads(run("evaluate", model, files / "test.jsonl", "--json").stdout)
+    assert values["P@1"] == 100
+    lines = run("predict", model, files / "test.jsonl", "-k", "1").stdout.splitlines()
+    assert [json.loads(line)["labels"] for line in lines] == [
+        [f"L{n % 3}"] for n in range(200, 212)
+    ]
+    same = run("predict", model, files / "test.jsonl", "-k", "1", *FIELDS).stdout.splitlines()
+    assert same == lines
+
+
+def test_documents_without_fields_still_work(run: Any, files: Path, model: Path) -> None:
+    plain = files / "plain.txt"
+    plain.write_text("volume 3\nPerson 1\n")
+    answers = run("predict", model, plain, "-k", "1").stdout.splitlines()
+    assert len(answers) == 2
+    bare = files / "bare.jsonl"
+    bare.write_text('{"title": "volume 3"}\n')
+    done = run("predict", model, bare, "-k", "1")
+    assert done.stdout.splitlines() == answers[:1]
+    assert "no document has a value in the field 'creator'" in done.stderr
+
+
+def test_misspelt_and_unknown_fields_are_errors(run: Any, files: Path, model: Path) -> None:
+    train = ("train", files / "train.jsonl", "--text-field", "title", "--method", "linear")
+    failed = run(*train, "--field", "creater", "--out", files / "none", check=False)
+    assert "no document has a value in the field 'creater'; correct --field" in failed.stderr
+    assert "'title', 'abstract', 'creator', 'kind', 'labels'" in failed.stderr
+    failed = run("predict", model, files / "test.jsonl", "--field", "place", check=False)
+    assert "the field 'place', and the model reads title, abstract; fields cre" in failed.stderr
+    run(*train, "--out", files / "titles", "--quiet")
+    titles = (files / "titles", files / "test.jsonl", "--text-field", "title")
+    failed = run("predict", *titles, "--field", "kind", check=False)
+    assert "trained on plain texts" in failed.stderr
+    assert len(run("predict", *titles).stdout.splitlines()) == 12
+
+
+def test_people_see_which_fields_a_model_reads(run: Any, files: Path, model: Path) -> None:
+    facts = json.loads(run("info", model, "--json").stdout)
+    assert (facts["text_fields"], facts["fields"]) == ("title, abstract", "creator, kind")
+    planned = run("train", files / "train.jsonl", *FIELDS, "--method", "linear", "--plan")
+    assert "documents with the texts title, abstract; fields creator, kind" in planned.stderr
+    typed = json.dumps({"title": "volume 1", "creator": "person 2"})
+    done = run("explain", model, "--text", typed, "--k", "1", "--train", files / "train.jsonl")
+    assert "creator: person 2" in done.stdout and "like document" in done.stdout
+    said = json.loads(run("explain", model, "--text", typed, "--label", "L2", "--json").stdout)
+    assert said["text"] == "volume 1"
+    assert said["explanations"][0]["reasons"][0]["text"] == "creator: person 2"
+    failed = run("explain", model, "--text", "{title", check=False)
+    assert "begins like a JSON object, but is none" in failed.stderr
+
+
+def test_data_commands_keep_the_fields(run: Any, files: Path, tmp_path: Path) -> None:
+    run("data", "split", files / "train.jsonl", "--out", tmp_path / "parts", *FIELDS)
+    written = [
+        json.loads(line)
+        for part in (tmp_path / "parts").glob("*.jsonl")
+        for line in part.read_text().splitlines()
+    ]
+    assert len(written) == 90
+    assert {"creator": ["Person 0"], "kind": ["Book"]}.items() <= min(
+        written, key=lambda document: document["labels"]
+    ).items()
+    stats = run("data", "stats", files / "train.jsonl", *FIELDS, "--json").stdout
+    assert json.loads(stats)["words_per_document"]["mean"] == 7
+
+
+def test_update_calibrate_and_tune_read_fields(run: Any, files: Path, model: Path) -> None:
+    run("calibrate", model, "--data", files / "train.jsonl", "--out", files / "calibrated")
+    assert labelgrove.load(files / "calibrated").calibration_ is not None
+    more = files / "more.jsonl"
+    rows = [row(n) | {"creator": "Person 9", "labels": ["L9"]} for n in range(20)]
+    more.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    run(
+        *("update", model, "--data", more, "--corpus", files / "train.jsonl"),
+        *("--out", files / "grown"),
+    )
+    grown = labelgrove.load(files / "grown")
+    assert grown.facts_.fields == labelgrove.load(model).facts_.fields and len(grown.index_) == 4
