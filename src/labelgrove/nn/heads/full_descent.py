@@ -44,19 +44,36 @@ class FullDescent:
 
         A row's gradient is divided by the root of the sum of its mean squares so far.
         """
-        head, sums = self._head, self._sums
+        head, eps = self._head, self._eps
+        values, weight_sums, bias_sums = (
+            tensor[rows] for tensor in (head.weight, self._sums["weight"], self._sums["bias"])
+        )
+        bias_sums += (share * bias).square()
+        head.bias[rows] -= lr * share * bias / (bias_sums.sqrt() + eps)
+        kept = 1 - lr * weight_decay
+        if values.is_cuda:
+            from labelgrove.nn.heads.full_kernels import adagrad_rows  # brings a compiler along
+
+            options = {
+                "lr": lr,
+                "share": share,
+                "kept": kept,
+                "eps": eps,
+                "seed": seed + rows.start,
+            }
+            if adagrad_rows(values, weight_sums, weight, **options):
+                return
         squares = torch.linalg.vector_norm(weight, dim=1, dtype=torch.float32).square()
-        sums["weight"][rows] += squares * (share**2 / head.in_features)
-        sums["bias"][rows] += bias.square() * share**2
-        rates = lr * share / (sums["weight"][rows].sqrt() + self._eps)
-        head.bias[rows] -= lr * share * bias / (sums["bias"][rows].sqrt() + self._eps)
-        values = head.weight[rows].float()  # a copy only if they are bfloat16
-        if weight_decay:
-            values *= 1 - lr * weight_decay
-        values.addcmul_(weight.float(), rates[:, None], value=-1)
-        if head.weight.dtype == torch.bfloat16:
+        weight_sums += squares * (share**2 / head.in_features)
+        changed = values.float()  # a copy only if they are bfloat16
+        if kept != 1:
+            changed *= kept
+        changed.addcmul_(
+            weight.float(), (lr * share / (weight_sums.sqrt() + eps))[:, None], value=-1
+        )
+        if values.dtype == torch.bfloat16:
             random = self._random.manual_seed(seed + rows.start)
-            head.weight[rows] = stochastically_rounded(values, random)
+            values.copy_(stochastically_rounded(changed, random))
 
 
 def stochastically_rounded(values: Tensor, generator: torch.Generator) -> Tensor:
