@@ -90,6 +90,13 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "tree": SMALL_LEAVES,
         },
     ),
+    "lightxml with a full head": (
+        "lightxml",
+        {
+            "heads": {"dropout": 0.0, "full": True, "chunk": 4},
+            "rerank": {"enabled": True, "shortlist": 4},
+        },
+    ),
     "cascadexml in three levels": (
         "cascadexml",
         {

@@ -43,6 +43,7 @@ def weights(fitted: Any) -> list[Any]:
     [
         "lightxml",
         "lightxml in groups",
+        "lightxml with a full head",
         "lightxml with static negatives",
         "cascadexml in three levels",
         "xrtransformer in three levels",

@@ -80,6 +80,16 @@ def test_memory_counts_as_many_states_as_a_label_reads() -> None:
     assert five - one == 5 * 4 * 4 * 512 * 100
 
 
+def test_a_full_head_says_its_size_and_takes_no_memory_for_gradients() -> None:
+    said = messages(brief("lightxml", heads={"full": True, "chunk": 4, "layers": 2}), 40)
+    assert "heads.full: 11 labels x 32 in float32, 1.4 KiB, scored 4 labels at a time" in said
+    corpus = Corpus.from_lists(["red hat"] * 100, [[str(n)] for n in range(100)])
+    plain, full = (
+        new("lightxml", heads={"full": f}).estimate_memory(corpus) for f in (False, True)
+    )
+    assert plain - full == 2 * 5 * 4 * 512 * 100  # gradients and two moments, but a mean
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_memory_counts_the_vectors_that_a_reranker_learns_from(method: str) -> None:
     corpus = Corpus.from_lists(["red hat"] * 50_000, [["hats"]] * 50_000)
@@ -126,6 +136,10 @@ def test_more_layers_than_there_are_are_told_of() -> None:
     [
         ({"groups_kept": 5, "score": "weighted"}, "heads.groups_kept, heads.score: no effect"),
         ({"one_head_up_to": 1, "groups_kept": 5}, ""),
+        (
+            {"full": True, "one_head_up_to": 1, "groups_kept": 5},
+            r"without groups (heads.full=true)",
+        ),
     ],
 )
 def test_lightxml_says_which_settings_its_form_does_not_read(

@@ -22,6 +22,10 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "tree": SMALL_LEAVES,
         },
     ),
+    "lightxml with a full head": (
+        "lightxml",
+        FEW | {"heads": {"full": True, "chunk": 4}, "rerank": {"enabled": True, "shortlist": 4}},
+    ),
     "cascadexml on one level": ("cascadexml", FEW),
     "cascadexml with a ranker": (
         "cascadexml",

@@ -219,9 +219,9 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
         """The training, and the reranker if there is one."""
         return TRAINING_SPACE | (RERANK_SPACE if self.reranks else {})
 
-    def _memory(self, corpus: Corpus, *, layers: int = 1) -> int:
+    def _memory(self, corpus: Corpus, **options: int) -> int:
         shortlist = self.rerank.shortlist if self.reranks else None
-        return estimate_memory(self, corpus, layers=layers, shortlist=shortlist)
+        return estimate_memory(self, corpus, shortlist=shortlist, **options)
 
     def parts(self) -> dict[str, Part]:
         """The network, its tree, and the ranker over its shortlists."""

@@ -391,12 +391,18 @@ def best_labels(
 
 
 def estimate_memory(
-    model: NeuralEstimator, corpus: Corpus, *, layers: int = 1, shortlist: int | None = None
+    model: NeuralEstimator,
+    corpus: Corpus,
+    *,
+    layers: int = 1,
+    copies: int = 5,
+    shortlist: int | None = None,
 ) -> int:
     """Bytes of main memory for fitting: tf-idf and the baseline, or the network with its optimiser.
 
-    A label's vector is as wide as ``layers`` states of the encoder; ``shortlist`` is the length of
-    a reranker's lists. The memory of a GPU is not counted.
+    A label's vector is as wide as ``layers`` states of the encoder, and training has so many
+    ``copies`` of it; ``shortlist`` is the length of a reranker's lists. The memory of a GPU is not
+    counted.
     """
     linear = Linear(tfidf=model.tfidf, features=model.features).estimate_memory(corpus)
     folder = model.encoder.folder()
@@ -405,7 +411,7 @@ def estimate_memory(
     label = 4 * layers * max(512, states_width(folder))
     # Weights, their gradients, two moments, a copy for the best checkpoint; twice the encoder's for
     # all that passes through it.
-    training = 5 * (2 * weights + label * len(corpus.index))
+    training = 5 * 2 * weights + copies * label * len(corpus.index)
     if shortlist is None:
         return int(linear + tokens + training)
     # The documents' vectors, twice and with temporaries, their shortlists, the ranker's weights.

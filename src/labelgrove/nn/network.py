@@ -19,7 +19,7 @@ from labelgrove.nn.batches.padded import Batch, Batches, Movable, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.heads.ragged import RaggedLabels
-from labelgrove.nn.training.checkpoint import fill
+from labelgrove.nn.training.checkpoint import fill, from_part, to_part
 from labelgrove.nn.training.devices import autocast
 
 # Tokens of a batch without gradients: enough to keep any device busy.
@@ -245,10 +245,7 @@ class MakeHeads(Protocol):
 def network_part(network: Network, story: Mapping[str, Any], report: Any = None) -> Part:
     """A trained network as one part: encoder, weights of the heads, story of the training."""
     encoder = network.encoder.state()
-    heads = {
-        f"heads/{name}": value.detach().cpu().numpy()
-        for name, value in network.heads.state_dict().items()
-    }
+    heads = to_part({}, {"heads": network.heads.state_dict()}).arrays
     read = {f"states/{name}": getattr(network, name).cpu().numpy() for name in ("mean", "scale")}
     config = {"encoder": encoder.config, "story": dict(story), "report": report}
     return Part(config, encoder.arrays | heads | read)
@@ -258,12 +255,7 @@ def network_from_part(part: Part, make_heads: MakeHeads) -> Network:
     """The inverse of :func:`network_part`; ``make_heads`` returns heads and their layers."""
     encoder = Encoder.from_state(Part(part.config["encoder"], part.arrays))
     heads, layers = make_heads(encoder)
-    stored = {
-        name.removeprefix("heads/"): torch.from_numpy(np.array(array))
-        for name, array in part.arrays.items()
-        if name.startswith("heads/")
-    }
-    fill(heads.state_dict(), stored, "the stored network")
+    fill(heads.state_dict(), from_part(part, "heads"), "the stored network")
     network = Network(encoder, heads, layers)
     for name in ("mean", "scale"):
         getattr(network, name).copy_(torch.from_numpy(np.array(part.arrays[f"states/{name}"])))

@@ -147,6 +147,38 @@ def test_full_head(reduction, tree, weights):
     assert net.shortlist_recall(states, RaggedLabels.from_rows(rows)).tolist() == [[count, count]]
 
 
+@pytest.mark.parametrize("weights", [{}, PROPENSITY], ids=["plain", "propensity"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_full_head_in_chunks_is_the_same_head(reduction, weights):
+    rng = np.random.default_rng(0)
+    options = {"layers": 2, "dropout": 0.0, "reduction": reduction, **weights}
+    plain, full = (
+        LightXmlNet(WIDTH, LABELS, None, LightXmlParams(full=f, chunk=7, **options))
+        for f in (False, True)
+    )
+    randomise(plain, rng)
+    full.load_state_dict(plain.state_dict())
+    rows, states = random_labels(rng, 4, LABELS, 5), random_states(rng, 2, 4, WIDTH)
+    positives = RaggedLabels.from_rows(rows)
+    weighed(plain, rows), weighed(full, rows)
+    losses = [net.loss(states, positives)[0] for net in (plain, full)]
+    assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-5)
+    for one, other in zip(*(torch.autograd.grad(loss, states) for loss in losses), strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+    allowed = rng.random(LABELS) < 0.5
+    for within in ({}, {"allowed": allowed}):
+        tops = [
+            net.predict(states, 30, **{k: net.allowing(v) for k, v in within.items()})
+            for net in (plain, full)
+        ]
+        assert torch.equal(tops[0].columns, tops[1].columns)
+        assert torch.allclose(tops[0].scores, tops[1].scores)
+    for one, other in zip(plain.output_layer(), full.output_layer(), strict=True):
+        assert np.array_equal(one, other)
+    assert torch.equal(plain.path(states, 8)[0].logit, full.path(states, 8)[0].logit)
+    assert plain.text_width == full.text_width == 2 * WIDTH
+
+
 @pytest.mark.parametrize("kept", [1, 3])
 @pytest.mark.parametrize("score", ["level", "weighted"])
 @pytest.mark.parametrize("sigmoid", [False, True])

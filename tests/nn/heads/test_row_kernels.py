@@ -2,76 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from support.triton_stand_in import interpreted  # noqa: E402
+
 OPTIONS = {"lr": 0.02, "beta1": 0.8, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.3}
-
-
-class Pointer:
-    """Some numbers of a tensor, as Triton's pointers address them."""
-
-    def __init__(self, values: torch.Tensor, offset: Any = 0) -> None:
-        self.values, self.offset = values, offset
-
-    def __add__(self, more: Any) -> Pointer:
-        return Pointer(self.values, self.offset + more)
-
-
-class Language:
-    """The part of ``triton.language`` that the kernel uses, for one row at a time."""
-
-    int64, sqrt = torch.int64, staticmethod(torch.sqrt)
-    row = 0
-
-    def program_id(self, axis: int) -> torch.Tensor:
-        assert axis == 0
-        return torch.tensor(self.row, dtype=torch.int32)
-
-    def arange(self, start: int, end: int) -> torch.Tensor:
-        assert end & (end - 1) == 0  # as Triton demands
-        return torch.arange(start, end)
-
-    def load(self, pointer: Pointer, mask: Any = None, other: float = 0.0) -> torch.Tensor:
-        flat, offset = pointer.values.view(-1), torch.as_tensor(pointer.offset)
-        if mask is None:
-            return flat[offset]
-        return torch.where(mask, flat[offset.masked_fill(~mask, 0)], other)
-
-    def store(self, pointer: Pointer, values: torch.Tensor, mask: torch.Tensor) -> None:
-        pointer.values.view(-1)[pointer.offset[mask]] = values[mask]
-
-
-class InterpretedFunction:
-    """A kernel that Python runs; the module asks for this name."""
-
-    def __init__(self, language: Language, kernel: Any) -> None:
-        self.language, self.kernel = language, kernel
-
-    def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        def launch(*arguments: Any, **constants: Any) -> None:
-            pointers = [Pointer(a) if isinstance(a, torch.Tensor) else a for a in arguments]
-            for self.language.row in range(grid[0]):
-                self.kernel(*pointers, **constants)
-
-        return launch
 
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> Any:
-    module = importlib.import_module("labelgrove.nn.heads.row_kernels")
-    if not torch.cuda.is_available():
-        language = Language()
-        rounding = SimpleNamespace(next_power_of_2=lambda n: 1 << (n - 1).bit_length())
-        monkeypatch.setattr(module, "tl", language)
-        monkeypatch.setattr(module, "triton", rounding)
-        monkeypatch.setattr(module, "_kernel", InterpretedFunction(language, module._adam_row))
-    return module
+    return interpreted(monkeypatch, "labelgrove.nn.heads.row_kernels", "_adam_row")
 
 
 def test_a_few_rows_change_as_adamw_changes_them(kernels: Any) -> None:

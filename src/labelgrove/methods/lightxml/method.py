@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from labelgrove.core.memory import format_size
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.stages import Made, Stages
@@ -32,7 +33,9 @@ from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline, expected_widths
 from labelgrove.model.settings import group
 from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.heads.full import weight_type
 from labelgrove.nn.network import MakeHeads, Network, network_part
+from labelgrove.nn.training.devices import choose_device
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -48,11 +51,12 @@ class LightXML(NetworkEstimator):
     heads: LightXmlParams = group(LightXmlParams)
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
-        grouped = len(corpus.index) > self.heads.one_head_up_to
+        grouped = self.heads.groups_labels(len(corpus.index))
         if not grouped and (idle := self.heads.changed(OF_GROUPS, "heads")):
+            full, most = self.heads.full, self.heads.one_head_up_to
             stages.reporter.message(
                 f"{', '.join(idle)}: no effect; {len(corpus.index):,} labels get one head without "
-                f"groups (heads.one_head_up_to={self.heads.one_head_up_to})"
+                f"groups ({'heads.full=true' if full else f'heads.one_head_up_to={most}'})"
             )
         data = self._prepare(corpus, stages, baseline=self.compares)
         depth = data.encoder.value.depth
@@ -65,10 +69,22 @@ class LightXML(NetworkEstimator):
             tree = data.tree(stages, self.tree, seed=self.random_state, threads=self.n_jobs)
         groups = tree.value if tree is not None and grouped else None
         heads = self._heads(len(corpus.index), groups)
+        if self.heads.full:
+            width = data.encoder.value.width * min(self.heads.layers, depth)
+            stages.reporter.message(self._size_of_full(len(corpus.index), width))
         self._train(data, stages, heads, searched=groups, tree=tree)
 
     def _heads(self, labels: int, tree: LabelTree | None) -> LightXmlHeads:
         return LightXmlHeads(labels, tree, self.heads)
+
+    def _size_of_full(self, labels: int, width: int) -> str:
+        kind = weight_type(choose_device(self.device))
+        size = format_size(labels * (width * kind.itemsize + 4))
+        chunk = min(self.heads.chunk, labels)
+        return (
+            f"heads.full: {labels:,} labels x {width:,} in {str(kind).removeprefix('torch.')}, "
+            f"{size}, scored {chunk:,} labels at a time"
+        )
 
     def _trained(self, data: Prepared, stages: Stages, heads: LightXmlHeads) -> Made[Part]:
         if heads.tree is None or self.heads.negatives == "dynamic":
@@ -151,7 +167,7 @@ class LightXML(NetworkEstimator):
 
     def outline(self, documents: int, labels: int) -> Outline:
         """One head, or groups below a tree."""
-        one_head = labels <= self.heads.one_head_up_to
+        one_head = not self.heads.groups_labels(labels)
         widths = (labels,) if one_head else expected_widths(self.tree, labels)
         outline = self._outline(documents, widths, has_tree=not one_head or self.reranks)
         if one_head or self.heads.negatives == "dynamic" or outline.encoder is None:
@@ -166,8 +182,11 @@ class LightXML(NetworkEstimator):
         return super().search_space() | {"heads.dropout": {"low": 0.0, "high": 0.6}}
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        one_head = len(corpus.index) <= self.heads.one_head_up_to
-        return self._memory(corpus, layers=self.heads.layers if one_head else 1)
+        labels = len(corpus.index)
+        if self.heads.groups_labels(labels):
+            return self._memory(corpus, layers=1)
+        copies = 3 if self.heads.full else 5  # no gradients and moments
+        return self._memory(corpus, layers=self.heads.layers, copies=copies)
 
 
 @dataclass(frozen=True)

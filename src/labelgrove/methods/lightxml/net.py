@@ -1,8 +1,9 @@
 """LightXML's network: heads over groups and over labels that learn together.
 
-Small label sets get one head over all labels. Large ones get a head over groups of labels, which
-chooses the candidates, and a table of label vectors behind a bottleneck. In training, candidates
-are the labels of the groups that score best at the moment, so negatives become harder over time.
+Small label sets get one head over all labels; with ``full``, any label set does. Large ones get a
+head over groups of labels, which chooses the candidates, and a table of label vectors behind a
+bottleneck. In training, candidates are the labels of the groups that score best at the moment, so
+negatives become harder over time.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from labelgrove.nn.heads.candidates import (
     shortlist,
     valid_nodes,
 )
+from labelgrove.nn.heads.full import FullHead
 from labelgrove.nn.heads.layers import (
     LabelTable,
     LogitForm,
@@ -67,6 +69,12 @@ class LightXmlParams(LabelHeadParams):
     one_head_up_to: int = param(
         100_000, ge=0, help="label sets up to this size get one head; larger ones get groups"
     )
+    full: bool = param(
+        False,
+        help="one head for any number of labels: it learns from all of them, chunk by chunk, and "
+        "stores no logits; its weights are bfloat16 on a GPU (Renée, ELMO)",
+    )
+    chunk: int = param(16_384, ge=1, help="labels that a full head scores at a time")
     standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")
     priors: bool = param(True, help="biases start from log odds; published: false")
     bottleneck: int = param(400, ge=1, help="width of label vectors, for label sets with groups")
@@ -93,6 +101,10 @@ class LightXmlParams(LabelHeadParams):
     )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
+    def groups_labels(self, labels: int) -> bool:
+        """Whether a label set of this size gets groups."""
+        return not self.full and labels > self.one_head_up_to
+
 
 class LightXmlNet(nn.Module):
     """From the pooled states of the last layers to labels.
@@ -118,7 +130,12 @@ class LightXmlNet(nn.Module):
         self.index: TreeIndex | None = None
         self.register_buffer("costs", None, persistent=False)
         if tree is None or len(tree.parents) == 1:
-            self.full = nn.Linear(wide, labels)
+            chunk = self.params.chunk
+            self.full: nn.Linear | FullHead = (
+                FullHead(wide, labels, chunk=chunk, device=device)
+                if self.params.full
+                else nn.Linear(wide, labels)
+            )
             return
         if tree.labels != labels:
             raise ConfigError(f"the tree has {tree.labels} labels, the label set {labels}")
@@ -172,8 +189,7 @@ class LightXmlNet(nn.Module):
         if index is None:
             truth = positives.padded().sort(dim=1).values
             weights = label_weights(self.costs, truth, valid_nodes(truth))
-            logits, reduction = self.full(text), params.reduction
-            total = full_losses(logits, truth, positive_weights=weights, reduction=reduction).mean()
+            total = self._full_loss(text, truth, weights)
             return total, {"loss": total.detach()}
         groups, labels = index.true_nodes(positives)
         group_logits = self.groups(text)
@@ -232,7 +248,10 @@ class LightXmlNet(nn.Module):
         with torch.no_grad():
             text = self._text(states, dropout=False)
             if self.index is None:
-                top = top_labels(self.full(text), None, allowed, k)
+                if isinstance(self.full, FullHead):
+                    top = self.full.top(text, k, allowed)
+                else:
+                    top = top_labels(self.full(text), None, allowed, k)
                 return TopLabels(top.columns, top.scores.sigmoid())
             at_least = (allowed or self.index).needed(k)[0] if enough else 1
             recalled = text if len(states) == self.params.layers else self._group_text(states)
@@ -259,7 +278,7 @@ class LightXmlNet(nn.Module):
         """Logits on the path to a label, even if it is on no shortlist."""
         text = self._text(states, dropout=False)
         if self.index is None:
-            logit = text @ self.full.weight[column] + self.full.bias[column]
+            logit = text @ self.full.weight[column].to(text.dtype) + self.full.bias[column]
             bias = float(self.full.bias[column].detach())
             return [NodeLogit(1, column, self.full.out_features, logit, bias, True)]
         leaf = int(self.index.leaf_positions[column])
@@ -308,6 +327,14 @@ class LightXmlNet(nn.Module):
         logits = self.groups(text)
         mask = None if allowed is None else allowed.levels[0]
         return logits, *best(logits, mask, max(self.params.groups_kept, at_least))
+
+    def _full_loss(self, text: Tensor, truth: Tensor, weights: Tensor | None) -> Tensor:
+        reduction = self.params.reduction
+        if isinstance(self.full, FullHead):
+            scale = 1.0 if reduction == "sum" else 1 / self.full.out_features
+            return self.full.loss(text, truth, weights=weights, scale=scale)
+        logits = self.full(text)
+        return full_losses(logits, truth, positive_weights=weights, reduction=reduction).mean()
 
     def _group_loss(self, logits: Tensor, groups: Tensor) -> Tensor:
         return full_losses(logits, groups, reduction=self.params.reduction).mean()

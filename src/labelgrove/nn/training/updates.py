@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 
 from labelgrove.errors import ConfigError
 from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.heads.full import FullHead, full_heads
+from labelgrove.nn.heads.full_descent import FullDescent
 from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
 from labelgrove.nn.training.averaging import Average
 from labelgrove.nn.training.checkpoint import fill, load_optimizer, optimizer_tensors
@@ -49,8 +52,13 @@ class Updates:
     ) -> None:
         self.params, self.total, self.workers, self.seed = params, total, workers, seed
         device = workers.device
-        self.tables = row_tables(model)
-        if not self.tables and not any(p.requires_grad for p in model.parameters()):
+        self.tables, self.full = row_tables(model), full_heads(model)
+        if self.full and workers.count > 1:
+            raise ConfigError(
+                "heads.full: a full head learns in one process; start one, or use heads.full=false"
+            )
+        learns = self.tables or self.full or any(p.requires_grad for p in model.parameters())
+        if not learns:
             raise ConfigError("the model has nothing to train: no parameter requires a gradient")
         self.precision = choose_precision(params.precision, device)
         # A second batch of an update would overwrite the gradients that a replayed graph returns.
@@ -70,8 +78,9 @@ class Updates:
             beta2=params.beta2,
             eps=params.eps,
         )
+        self.descents = {n: FullDescent(head, eps=params.eps) for n, head in self.full.items()}
         self.scale = LossScale() if self.precision == "fp16" else None
-        self.average = _average(model, self.tables, params, total)
+        self.average = _average(model, {**self.tables, **self.full}, params, total)
         self.loss_sum = torch.zeros((), device=device)
 
     def make(self, step: int, share: Share, batches: Iterator[Any]) -> None:
@@ -83,7 +92,8 @@ class Updates:
         for i, (weight, batch) in enumerate(zip(share.weights, batches, strict=True)):
             is_last = i == len(share.weights) - 1
             with contextlib.nullcontext() if is_last else self.workers.apart(self.module):
-                loss = self.module(batch)
+                with self._full_heads_learn(step, i, weight):
+                    loss = self.module(batch)
                 (loss * (weight * scale)).backward()
             self.loss_sum += loss.detach() * weight
         self.rows.collect(self._mean_rows if self.workers.count > 1 else None)
@@ -107,6 +117,7 @@ class Updates:
         return {
             "optimizer": optimizer_tensors(self.optimizer),
             "rows": self.rows.state(),
+            "full": self._full_state(),
             "average": {} if self.average is None else self.average.state(),
             "loss": {"sum": self.loss_sum},
         }
@@ -127,6 +138,7 @@ class Updates:
         """Continues from what :meth:`tensors` and :meth:`numbers` returned."""
         load_optimizer(self.optimizer, tensors["optimizer"])
         fill(self.rows.state(), tensors["rows"], what)
+        fill(self._full_state(), tensors["full"], what)
         fill({"sum": self.loss_sum}, tensors["loss"], what)
         self.rows.updates = numbers["table_updates"]
         if self.average is not None:
@@ -149,11 +161,47 @@ class Updates:
                 group["betas"] = (beta1, params.beta2)
             self.optimizer.step()
         self.rows.step(
-            lr=factor * (params.lr if params.head_lr is None else params.head_lr),
+            lr=self._head_rate(step),
             weight_decay=params.head_weight_decay,
             beta1=beta1,
             seed=derived_seed(self.seed, step),  # the same in every process
         )
+
+    def _head_rate(self, step: int) -> float:
+        params = self.params
+        peak = params.lr if params.head_lr is None else params.head_lr
+        return peak * rate_factor(step, self.total, params)
+
+    @contextlib.contextmanager
+    def _full_heads_learn(self, step: int, number: int, weight: float) -> Iterator[None]:
+        """A context in which full heads learn from the loss of a batch as it is computed.
+
+        Their gradients are never stored, so they cannot wait for the other batches of an update:
+        with ``accumulate``, a full head takes a step for each batch, by its weighted gradient. For
+        the same reason ``clip_norm`` does not limit them (the rates of Adagrad hardly depend on the
+        size of gradients), fp16's scale does not reach them, and an update that is skipped because
+        the encoder's gradients overflowed has already changed them.
+        """
+        options = {
+            "lr": self._head_rate(step),
+            "share": weight,
+            "weight_decay": self.params.head_weight_decay,
+            "seed": derived_seed(self.seed, step, number),
+        }
+        try:
+            for name, head in self.full.items():
+                head.change = partial(self.descents[name].change, **options)
+            yield
+        finally:
+            for head in self.full.values():
+                head.change = None
+
+    def _full_state(self) -> dict[str, Tensor]:
+        return {
+            f"{name}.{key}": tensor
+            for name, descent in self.descents.items()
+            for key, tensor in descent.state().items()
+        }
 
     def _gradients(self, part: str) -> list[Tensor]:
         groups = [] if self.optimizer is None else self.optimizer.param_groups
@@ -176,7 +224,7 @@ class _WithLoss(nn.Module):
 
 
 def _average(
-    model: nn.Module, tables: Mapping[str, RowTable], params: LoopParams, total: int
+    model: nn.Module, tables: Mapping[str, RowTable | FullHead], params: LoopParams, total: int
 ) -> Average | None:
     if params.average == "none":
         return None

@@ -1,0 +1,185 @@
+"""A full head against dense logits and autograd, in chunks of all kinds."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.nn.heads.full import FullHead, full_heads, weight_type  # noqa: E402
+from labelgrove.nn.heads.full_descent import FullDescent, stochastically_rounded  # noqa: E402
+from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
+from reference.full_head import DenseHead  # noqa: E402
+
+LABELS, WIDTH = 23, 7
+CHUNKS = [1, 5, 22, 23, 1000]
+
+
+def new(chunk: int, seed: int = 0) -> FullHead:
+    torch.manual_seed(seed)
+    head = FullHead(WIDTH, LABELS, chunk=chunk)
+    head.bias.normal_()
+    return head
+
+
+def documents(seed: int, count: int = 6) -> tuple[torch.Tensor, list[list[int]], torch.Tensor]:
+    """Text vectors and labels; one document has none, one has the first and the last."""
+    rng = np.random.default_rng(seed)
+    rows = [sorted(rng.choice(LABELS, rng.integers(1, 6), replace=False)) for _ in range(count)]
+    rows[1], rows[2] = [], [0, LABELS - 1]
+    text = torch.tensor(rng.normal(size=(count, WIDTH)), dtype=torch.float32)
+    truth = RaggedLabels.from_rows(rows).padded().sort(dim=1).values
+    return text, [[int(label) for label in row] for row in rows], truth
+
+
+@pytest.mark.parametrize("costly", [False, True], ids=["plain", "costs"])
+@pytest.mark.parametrize("scale", [1.0, 1 / LABELS])
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_several_steps_are_those_of_dense_logits(chunk: int, scale: float, costly: bool) -> None:
+    head = new(chunk)
+    dense = DenseHead(head.weight, head.bias)
+    descent = FullDescent(head)
+    costs = torch.linspace(1, 3, LABELS) if costly else None
+    for step in range(4):
+        text, rows, truth = documents(step)
+        ours, theirs = text.clone().requires_grad_(), text.clone().requires_grad_()
+        options = {"lr": 0.1 / (step + 1), "weight_decay": 0.2}
+        weights = None if costs is None else costs[truth.clamp(max=LABELS - 1)]
+        head.change = partial(descent.change, **options)
+        loss = head.loss(ours, truth, weights=weights, scale=scale)
+        expected = dense.loss(theirs, rows, costs=costs, scale=scale)
+        assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+        (3 * loss).backward()
+        (3 * expected).backward(retain_graph=True)
+        assert torch.allclose(ours.grad, theirs.grad, atol=1e-5)
+        dense.learn(expected, **options)
+        assert torch.allclose(head.weight, dense.weight, atol=1e-5)
+        assert torch.allclose(head.bias, dense.bias, atol=1e-5)
+
+
+def test_batches_of_one_update_are_steps_by_weighted_gradients() -> None:
+    head = new(5)
+    dense = DenseHead(head.weight, head.bias)
+    descent = FullDescent(head)
+    for number, share in enumerate((0.75, 0.25)):
+        text, rows, truth = documents(number)
+        head.change = partial(descent.change, lr=0.1, share=share)
+        head.loss(text.requires_grad_(), truth)
+        dense.learn(share * dense.loss(text, rows), lr=0.1)
+    assert torch.allclose(head.weight, dense.weight, atol=1e-5)
+    assert torch.allclose(head.bias, dense.bias, atol=1e-5)
+
+
+def test_it_changes_only_where_gradients_are_wanted() -> None:
+    head = new(5)
+    before = head.weight.clone()
+    text, _, truth = documents(0)
+    plain = head.loss(text.requires_grad_(), truth)  # nobody teaches it
+    head.change = partial(FullDescent(head).change, lr=0.1)
+    with torch.no_grad():
+        assert head.loss(text, truth) == plain
+    assert torch.equal(head.weight, before)
+    loss = head.loss(text.detach(), truth)  # of a frozen encoder
+    loss.backward()
+    assert (head.weight != before).any(1).all()
+
+
+def test_a_label_that_is_listed_twice_counts_once() -> None:
+    head = new(5)
+    text = torch.randn(1, WIDTH)
+    once, twice = (RaggedLabels.from_rows([row]).padded() for row in ([3, 9], [3, 3, 9]))
+    assert head.loss(text, once) == pytest.approx(head.loss(text, twice).item())
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+@pytest.mark.parametrize("k", [1, 4, LABELS, LABELS + 5])
+def test_the_best_labels_of_all_chunks(chunk: int, k: int) -> None:
+    head = new(chunk)
+    text, *_ = documents(0)
+    logits = text @ head.weight.T + head.bias
+    expected = logits.topk(min(k, LABELS))
+    top = head.top(text, k)
+    assert torch.equal(top.columns, expected.indices)
+    assert torch.allclose(top.scores, expected.values, atol=1e-6)
+    allowed = torch.arange(LABELS) % 4 == 1
+    most = int(allowed.sum())
+    top = head.top(text, k, allowed)
+    expected = logits.masked_fill(~allowed, -torch.inf).topk(min(k, most))
+    assert torch.equal(top.columns[:, :most], expected.indices)
+    assert (top.columns[:, most:] == -1).all() and (top.scores[:, most:] == 0).all()
+
+
+def test_logits_of_all_labels_are_never_stored() -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    sizes: list[int] = []
+
+    class Sizes(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            result = func(*args, **(kwargs or {}))
+            views = func.is_view or str(func).startswith("aten.detach")
+            if isinstance(result, torch.Tensor) and not views:
+                sizes.append(result.numel())
+            return result
+
+    torch.manual_seed(0)
+    head = FullHead(WIDTH, 4000, chunk=100)
+    head.change = partial(FullDescent(head).change, lr=0.1)
+    text, _, truth = documents(0)
+    with Sizes():
+        head.loss(text.requires_grad_(), truth).backward()
+        head.top(text, 5)
+    assert 0 < max(sizes) <= 100 * WIDTH
+
+
+def test_bfloat16_learns_from_changes_too_small_for_it() -> None:
+    """Plain rounding would leave a weight of 1 as it is: half of a 256th would be needed."""
+    head = FullHead(64, 50, chunk=20)
+    head.weight = torch.ones(50, 64, dtype=torch.bfloat16)
+    descent = FullDescent(head)
+    gradient, bias = torch.ones(50, 64), torch.ones(50)
+    for step in range(400):  # the n-th step is lr / sqrt(n)
+        descent.change(slice(0, 50), gradient, bias, lr=5e-3, seed=step)
+    moved = 1 - head.weight.float().mean()
+    expected = 5e-3 * sum(n**-0.5 for n in range(1, 401))
+    assert float(moved) == pytest.approx(expected, rel=0.05)
+    again = FullHead(64, 50, chunk=20)
+    again.weight = torch.ones(50, 64, dtype=torch.bfloat16)
+    descent = FullDescent(again)
+    for step in range(400):
+        descent.change(slice(0, 50), gradient, bias, lr=5e-3, seed=step)
+    assert torch.equal(head.weight, again.weight)  # the seed alone decides
+
+
+def test_rounding_keeps_the_mean_and_what_is_exact() -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = torch.full((100_000,), -1 - 0.3 / 128)
+    rounded = stochastically_rounded(values, generator).float()
+    assert set(rounded.unique().tolist()) == {-1.0, -1 - 1 / 128}
+    assert float((rounded + 1).mean() * -128) == pytest.approx(0.3, abs=0.01)
+    exact = torch.tensor([0.0, -1.5, 2.0**20])
+    assert torch.equal(stochastically_rounded(exact, generator).float(), exact)
+
+
+def test_bfloat16_gives_about_the_same_loss_and_gradients() -> None:
+    head = new(5)
+    text, _, truth = documents(0)
+    ours, theirs = text.clone().requires_grad_(), text.clone().requires_grad_()
+    expected = head.loss(theirs, truth)
+    head.weight = head.weight.bfloat16()
+    loss = head.loss(ours, truth)
+    loss.backward()
+    expected.backward()
+    assert loss.item() == pytest.approx(expected.item(), rel=0.01)
+    assert torch.allclose(ours.grad, theirs.grad, atol=0.02)
+    assert ours.grad.dtype == torch.float32
+
+
+def test_heads_are_found_and_are_float32_on_a_cpu() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), new(5))
+    assert list(full_heads(model)) == ["1"]
+    assert weight_type(None) == weight_type(torch.device("cpu")) == torch.float32

@@ -1,0 +1,138 @@
+"""Updates of a model with a full head, which learns while its loss is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from labelgrove.core.callbacks import Event, Reporter  # noqa: E402
+from labelgrove.errors import ConfigError  # noqa: E402
+from labelgrove.nn.heads.full import FullHead  # noqa: E402
+from labelgrove.nn.training.devices import Workers  # noqa: E402
+from labelgrove.nn.training.updates import Updates  # noqa: E402
+from reference.full_head import DenseHead  # noqa: E402
+from support.toy_training import LABELS, PARAMS, WIDTH, Batch, Batches, run  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class Model(torch.nn.Module):
+    """An encoder below a full head of which each document has one label."""
+
+    def __init__(self, *, frozen: bool = False, dropout: float = 0.2) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        layers = torch.nn.Linear(WIDTH, 8), torch.nn.LayerNorm(8), torch.nn.Dropout(dropout)
+        self.encoder = torch.nn.Sequential(*layers).requires_grad_(not frozen)
+        self.heads = FullHead(8, LABELS, chunk=5)
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        return self.heads.loss(self.encoder(batch.x), batch.y[:, None])
+
+
+def stopped_at(step: int) -> Reporter:
+    def callback(event: Event) -> None:
+        if event.kind == "progress" and event.done == step:
+            raise KeyboardInterrupt
+
+    return Reporter([callback], interval=0)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_it_learns_without_gradients_of_its_own(frozen: bool) -> None:
+    model = Model(frozen=frozen)
+    before = model.heads.weight.clone()
+    result = run(model, replace(PARAMS, epochs=8))
+    losses = [record["loss"] for record in result.history if "loss" in record]
+    assert losses[-1] < 0.7 * losses[0]
+    assert (model.heads.weight != before).any(1).all()
+    assert model.heads.change is None  # nothing changes it after training
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"average": "swa", "swa_every": 2, "accumulate": 2},
+        {"average": "ema", "swa_start": 0, "average_tables": False},
+        {"precision": "bf16", "keep": "last"},
+        {"precision": "fp16"},
+    ],
+    ids=["swa", "ema", "bf16", "fp16"],
+)
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, settings: dict[str, Any]) -> None:
+    params = replace(PARAMS, checkpoint_minutes=0, **settings)
+    whole, parts = Model(), Model()
+    run(whole, params)
+    for step in (3, 9):
+        with pytest.raises(KeyboardInterrupt):
+            run(parts, params, folder=tmp_path, reporter=stopped_at(step))
+        parts = Model()
+    result = run(parts, params, folder=tmp_path)
+    assert result.resumed_from > 0
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, parts.state_dict()[name]), name
+
+
+def test_bfloat16_weights_are_resumed_with_the_same_bits(tmp_path: Path) -> None:
+    def model() -> Model:
+        made = Model()
+        made.heads.weight = made.heads.weight.bfloat16()
+        return made
+
+    params = replace(PARAMS, checkpoint_minutes=0, average="swa", swa_every=2)
+    whole, first, second = model(), model(), model()
+    run(whole, params)
+    with pytest.raises(KeyboardInterrupt):
+        run(first, params, folder=tmp_path, reporter=stopped_at(9))
+    run(second, params, folder=tmp_path)
+    assert second.heads.weight.dtype == torch.bfloat16
+    assert torch.equal(whole.heads.weight, second.heads.weight)
+
+
+def test_the_mean_of_weights_has_the_heads_too() -> None:
+    last, mean, mean_but_head = Model(), Model(), Model()
+    settings = {"keep": "last", "swa_start": 0.5, "swa_every": 1}
+    run(last, replace(PARAMS, **settings))
+    run(mean, replace(PARAMS, average="swa", **settings))
+    run(mean_but_head, replace(PARAMS, average="swa", average_tables=False, **settings))
+    assert not torch.equal(mean.heads.weight, last.heads.weight)
+    assert torch.equal(mean_but_head.heads.weight, last.heads.weight)
+    assert torch.equal(mean_but_head.encoder[0].weight, mean.encoder[0].weight)
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_head_takes_a_step_for_each_batch_and_is_not_clipped(accumulate: int) -> None:
+    model = Model(frozen=True, dropout=0.0)
+    dense = DenseHead(model.heads.weight, model.heads.bias)
+    params = replace(
+        PARAMS, max_steps=2, accumulate=accumulate, clip_norm=1e-6, schedule="constant", warmup=0
+    )
+    run(model, params, evaluate=None)
+    batches = list(Batches().epoch(0))
+    for step in range(2):
+        together = batches[step * accumulate : (step + 1) * accumulate]
+        documents = sum(len(batch.rows) for batch in together)
+        for batch in together:
+            text, rows = model.encoder(batch.x), [[int(label)] for label in batch.y]
+            loss = dense.loss(text, rows) * (len(rows) / documents)
+            dense.learn(loss, lr=0.03, weight_decay=0.1)
+    assert torch.allclose(model.heads.weight, dense.weight, atol=1e-5)
+    assert torch.allclose(model.heads.bias, dense.bias, atol=1e-5)
+
+
+def test_several_processes_are_refused() -> None:
+    together = Workers(torch.device("cpu"), rank=0, count=2)
+    with pytest.raises(ConfigError, match=r"heads\.full: .* one process"):
+        Updates(Model(), lambda *_: None, PARAMS, total=1, workers=together, seed=0)
