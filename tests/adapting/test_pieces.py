@@ -100,6 +100,15 @@ def test_numbers_of_old_tokens_stay(english: Tokenizer) -> None:
     assert "haus" not in english.get_vocab()  # the caller's tokenizer does not change
 
 
+def test_a_tokenizer_with_a_length_counts_whole_texts(english: Tokenizer, texts: list[str]) -> None:
+    fixed = with_pieces(english, [])
+    fixed.enable_truncation(8)
+    fixed.enable_padding(length=8)
+    assert (token_counts(texts, fixed) == token_counts(texts, english)).all()
+    assert (token_counts(["a"], fixed) == token_counts(["a"], english)).all()
+    assert find_pieces(texts, fixed, 50, 1e-5) == find_pieces(texts, english, 50, 1e-5)
+
+
 def test_the_best_pieces_come_first_and_no_more_than_asked_for(
     english: Tokenizer, texts: list[str]
 ) -> None:

@@ -119,10 +119,13 @@ class Speller:
 
 
 def token_counts(texts: Sequence[str], tokenizer: Any) -> Int64:
-    """How often each token occurs in texts, special tokens that frame a text excluded."""
+    """How often each token occurs in whole texts, special tokens that frame a text excluded."""
     counts = np.zeros(next_number(tokenizer), np.int64)
+    reader = _tokenizers().Tokenizer.from_str(tokenizer.to_str())
+    reader.no_truncation()  # some come with a length
+    reader.no_padding()
+    encode = getattr(reader, "encode_batch_fast", reader.encode_batch)
     for chunk in _chunks(texts):
-        encode = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)
         numbers = array("q")
         for encoding in encode(chunk, add_special_tokens=False):
             numbers.extend(encoding.ids)
