@@ -122,6 +122,16 @@ def given(method: str, _: Path) -> None:
     assert model.predict(documents, k=1).counts.tolist() == [1] * len(TEXTS)
 
 
+def fields(method: str, folder: Path) -> None:
+    rows = [{"t": text, "by": labels[0]} for text, labels in zip(TEXTS, LABELS, strict=True)]
+    documents = labelgrove.records(rows, text="t", fields="by")
+    quick(method).fit(documents, LABELS).save(folder / "model")
+    model = labelgrove.load(folder / "model")
+    best = model.predict([*rows[:2], "a text without fields"], k=1)
+    assert best.counts.tolist() == [1, 1, 1]
+    assert contract.same(best, model.predict([*documents[:2], "a text without fields"], k=1))
+
+
 def argument_of_fit(name: str) -> Callable[[str, Path], None]:
     def probe(method: str, _: Path) -> None:
         if name not in inspect.signature(quick(method).fit).parameters:
@@ -164,6 +174,7 @@ FEATURES: dict[str, Callable[[str, Path], None]] = {
     "`tune`": tune,
     "features in place of texts": features,
     "a sparse matrix beside texts (`features=`)": given,
+    "documents with [fields](fields.md)": fields,
     "dense rows beside texts (`dense=`)": dense,
     "a tree of your own (`label_tree=`)": argument_of_fit("label_tree"),
     "weights of documents (`sample_weight=`)": argument_of_fit("sample_weight"),

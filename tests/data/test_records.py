@@ -15,6 +15,7 @@ from labelgrove.core.strings import StringTable
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.records import (
     FIELD,
+    START,
     TEXT,
     VALUE,
     FieldNames,
@@ -34,7 +35,7 @@ from labelgrove.errors import ConfigError, DataError, LabelgroveWarning
 
 NAMES = FieldNames(("title", "abstract"), ("creator", "kind"))
 ROW = {"title": "On snails", "abstract": "They are slow.", "creator": ["Ada", "Ben "], "kind": 7}
-TEXTS = st.text(st.sampled_from("ab \n\x1f\x1eé" + TEXT + FIELD + VALUE))
+TEXTS = st.text(st.sampled_from("ab \n\x1eé" + START + TEXT + FIELD + VALUE))
 
 
 def test_a_record_holds_all_fields() -> None:
@@ -54,7 +55,7 @@ def test_what_is_missing_stays_empty() -> None:
 
 
 def test_a_plain_text_is_no_record() -> None:
-    for text in ("", "a", f"a{TEXT}b", "\x1fa\x1eb"):
+    for text in ("", "a", START, f"{START}a", f"{TEXT}a", f"a{START}{TEXT}b", "\x1fa\x1eb"):
         assert not is_record(text) and words_of(text) == text
         assert text_parts(text) == {"": text}
         assert field_parts(text) == {} and field_terms(text) == []
@@ -69,7 +70,7 @@ def test_no_value_is_taken_for_a_mark(title: str, abstract: str, creators: list[
         return "".join(" " if c in TEXT + FIELD + VALUE else c for c in text)
 
     assert text_parts(record) == {"title": clean(title), "abstract": clean(abstract)}
-    values = [clean(value.strip()) for value in creators if value.strip()]
+    values = [" ".join(value.split()) for value in map(clean, creators) if value.split()]
     assert field_parts(record) == {"creator": values, "kind": []}
 
 

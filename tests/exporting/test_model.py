@@ -15,8 +15,9 @@ import labelgrove
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
 from labelgrove.explaining.explain import explain
 from labelgrove.exporting.model import ExportedModel
+from labelgrove.methods import create
 from support.exported_models import MODELS, trained
-from test_contract import planted
+from test_contract import planted, tiny_training
 
 TEXTS = planted(30, seed=7)[0]
 
@@ -128,3 +129,21 @@ def test_the_service_takes_it(name: str, tmp_path: Path, quick_graphs: None) -> 
     _, rows = served.answer(Options(2, deny=(str(model.index_.ids[0]),)), TEXTS[:3])
     wanted = model.predict(TEXTS[:3], k=2, deny=[str(model.index_.ids[0])]).names()
     assert [[label["name"] for label in row] for row in rows] == wanted
+
+
+def test_documents_with_fields(tmp_path: Path, quick_graphs: None) -> None:
+    method, settings = MODELS["cascadexml with a ranker"]
+    texts, labels = planted(60)
+    rows = [{"t": text, "by": own[0]} for text, own in zip(texts, labels, strict=True)]
+    encoder = tiny_training()["encoder"] | {"fields": ["by"]}
+    model = create(method, tiny_training() | settings | {"encoder": encoder})
+    model.fit(labelgrove.records(rows, text="t", fields="by"), labels)
+    labelgrove.export(model, tmp_path / "out")
+    out = labelgrove.load(tmp_path / "out")
+    assert out.facts_.fields == model.facts_.fields
+    assert_alike(out.predict(rows[:20], k=3), model.predict(rows[:20], k=3))
+    others = [row | {"by": "red"} for row in rows[:20]]
+    assert_alike(out.predict(others, k=3), model.predict(others, k=3))
+    assert not np.allclose(out.predict(others, k=3).scores, out.predict(rows[:20], k=3).scores)
+    with pytest.raises(DataError, match="'bye'"):
+        out.predict([{"t": "x", "bye": "y"}])

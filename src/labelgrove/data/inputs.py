@@ -15,7 +15,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex, check_texts
 from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features, as_features
 from labelgrove.data.frames import indicator, is_frame, without_frame
-from labelgrove.data.records import TEXT, FieldNames, check_names
+from labelgrove.data.records import FieldNames, check_names, is_record
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
 
 FEWEST_HELD_OUT = 5  # documents; a smaller part would choose at random
@@ -176,7 +176,7 @@ def with_fields(X: Any, names: FieldNames | None) -> Any:
     if not isinstance(X, (list, tuple)):
         return X
     # One pass for the usual case, plain texts.
-    if not any(type(text) is not str or text[:1] == TEXT for text in X):
+    if not any(type(text) is not str or is_record(text) for text in X):
         return X
     mapping = next((row for row, text in enumerate(X) if isinstance(text, Mapping)), None)
     if mapping is not None:

@@ -1,16 +1,18 @@
 """Documents with fields: texts such as a title and an abstract, and what a catalogue says of them.
 
 A document with fields is one string, a record, so that everything that splits, batches, hashes or
-stores documents handles records like other texts. The texts come first, each after TEXT and its
-name; then the catalogue fields, each after FIELD and its name, with VALUE before each value. These
-marks are noncharacters, which Unicode reserves for internal use and no text contains; if one does,
-it becomes a space on the way in. A string that does not begin with TEXT is a plain text.
+stores documents handles records like other texts. It begins with START. Then come the texts, each
+after TEXT and its name; then the catalogue fields, each after FIELD and its name; VALUE is before a
+text and before each value of a field. The marks are control characters, so that a text in Latin
+letters stays one byte per character. In texts and values they become spaces on the way in. A string
+that does not begin with START and TEXT is a plain text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,9 @@ from labelgrove.core.strings import StringTable
 from labelgrove.data.frames import frame_rows, is_frame
 from labelgrove.errors import ConfigError, DataError, warn
 
-TEXT, FIELD, VALUE = "\ufdd0", "\ufdd1", "\ufdd2"
+START, TEXT, FIELD, VALUE = "\x02", "\x1c", "\x1d", "\x1f"
+_BEGIN = START + TEXT
 _MARKS = dict.fromkeys(map(ord, (TEXT, FIELD, VALUE)), " ")
-_FIRST_BYTES = np.frombuffer(TEXT.encode(), np.uint8)
 BETWEEN = ": "  # the name of a field and the value, in terms and for people
 
 
@@ -69,7 +71,7 @@ class FieldNames:
 
     def record(self, row: Mapping[str, Any]) -> str:
         """A document from its fields by name; those that are missing or None stay empty."""
-        pieces = []
+        pieces = [START]
         for name in self.texts:
             text = row.get(name)
             if _is_missing(text):
@@ -79,7 +81,7 @@ class FieldNames:
             pieces.append(f"{TEXT}{name}{VALUE}{_clean(text)}")
         for name in self.fields:
             pieces.append(FIELD + name)
-            pieces += [VALUE + _clean(value) for value in field_values(row.get(name), name)]
+            pieces += [VALUE + value for value in field_values(row.get(name), name)]
         return "".join(pieces)
 
     def records(self, rows: Any) -> list[str]:
@@ -142,16 +144,16 @@ def records(rows: Any, *, text: str | Sequence[str], fields: str | Sequence[str]
 
 def is_record(text: str) -> bool:
     """Whether a document has fields."""
-    return text[:1] == TEXT
+    return text[:2] == _BEGIN
 
 
 def has_records(texts: Any) -> bool:
     """Whether any of the documents has fields."""
     if not isinstance(texts, StringTable):
-        return any(isinstance(text, str) and text[:1] == TEXT for text in texts)
+        return any(isinstance(text, str) and text[:2] == _BEGIN for text in texts)
     starts = texts.offsets[:-1]
-    starts = starts[texts.offsets[1:] - starts >= len(_FIRST_BYTES)]
-    for place, byte in enumerate(_FIRST_BYTES):
+    starts = starts[texts.offsets[1:] - starts >= len(_BEGIN)]
+    for place, byte in enumerate(_BEGIN.encode()):
         starts = starts[texts.blob[starts + place] == byte]
     return len(starts) > 0
 
@@ -176,7 +178,8 @@ def words_of(text: str) -> str:
     """The texts of a document, one after the other on lines of their own, without its fields."""
     if not is_record(text):
         return text
-    return "\n".join(part for part in text_parts(text).values() if part)
+    sections = text.partition(FIELD)[0].split(TEXT)[1:]
+    return "\n".join([part for section in sections if (part := section.partition(VALUE)[2])])
 
 
 def plain_texts(texts: Sequence[str]) -> Sequence[str]:
@@ -189,12 +192,18 @@ def plain_texts(texts: Sequence[str]) -> Sequence[str]:
 
 def field_terms(text: str) -> list[str]:
     """What tf-idf counts of a record's fields: every value with its field's name before it."""
+    if not is_record(text):
+        return []
     terms = []
-    for name, values in field_parts(text).items():
-        for value in values:
-            if folded := " ".join(nfc(value).casefold().split()):
-                terms.append(f"{name}{BETWEEN}{folded}")
+    for section in text.split(FIELD)[1:]:
+        name, *values = section.split(VALUE)
+        terms += [_term(name, value) for value in values]
     return terms
+
+
+@lru_cache(1 << 16)  # many documents have the same publisher
+def _term(name: str, value: str) -> str:
+    return f"{name}{BETWEEN}{' '.join(nfc(value).casefold().split())}"
 
 
 def names_in(texts: Iterable[str]) -> FieldNames | None:
@@ -257,7 +266,7 @@ def field_values(given: Any, name: str) -> list[str]:
             raise DataError(f"field {name!r} must be a string, a number or a list, but has {kind}")
         if isinstance(value, (float, np.floating)) and value.is_integer():
             value = int(value)  # pandas makes decimals of whole numbers where some are missing
-        if string := str(value).strip():
+        if string := " ".join(_clean(str(value)).split()):
             strings.append(string)
     return strings
 
@@ -273,6 +282,6 @@ def _names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _clean(text: str) -> str:
-    if text.isascii() or not any(mark in text for mark in (TEXT, FIELD, VALUE)):
+    if not any(mark in text for mark in (TEXT, FIELD, VALUE)):
         return text
     return text.translate(_MARKS)

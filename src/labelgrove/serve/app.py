@@ -16,7 +16,7 @@ from labelgrove.serve.door import Door
 from labelgrove.serve.gate import Gate
 from labelgrove.serve.metrics import CONTENT_TYPE, Metrics
 from labelgrove.serve.problems import Problem, as_json
-from labelgrove.serve.served import ModelFolder, Options
+from labelgrove.serve.served import ModelFolder, Options, Served
 from labelgrove.serve.settings import ServeParams
 
 _ALWAYS = (401, 408, 413, 421, 429, 431, 500, 503)
@@ -88,7 +88,8 @@ def create_app(
             None if request.deny is None else tuple(request.deny),
             request.explain,
         )
-        answered = await batcher.ask(request.texts, options)
+        texts = _as_texts(folder.current, request.texts, params.max_text_chars)
+        answered = await batcher.ask(texts, options)
         metrics.texts.inc(len(request.texts))
         return _json(
             {
@@ -209,6 +210,19 @@ def describe(app: FastAPI, *, token: bool) -> None:
         return plain()
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _as_texts(served: Served, documents: list[Any], most: int) -> list[str]:
+    """Documents with fields as the model reads them, before they share a batch with others."""
+    if not any(isinstance(document, dict) for document in documents):
+        return documents
+    texts: list[str] = served.model.documents(documents)
+    for number, text in enumerate(texts):
+        if len(text) > most:
+            raise Problem(
+                "invalid-request", f"texts[{number}]: a document may have {most:,} characters"
+            )
+    return texts
 
 
 def _json(value: Any) -> Response:

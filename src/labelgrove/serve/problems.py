@@ -187,7 +187,8 @@ def _field(location: Sequence[Any]) -> str:
     """A path such as texts[3]."""
     path = ""
     for step in location[1:]:
-        if step in ("float", "literal['auto']"):  # the kind of threshold that was tried
+        # The kind of threshold, or of document, that was tried.
+        if step in ("float", "literal['auto']", "-text", "-fields"):
             continue
         path += f"[{step}]" if isinstance(step, int) else f".{step}"
     return path.lstrip(".") or str(location[0])

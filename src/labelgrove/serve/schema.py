@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from labelgrove.serve.settings import ServeParams
 
@@ -13,6 +13,16 @@ def _whole(value: Any) -> Any:
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
+
+
+def _document(text: Any) -> Any:
+    """A text or, for a model that reads fields, an object of them, which the model checks."""
+    return Annotated[
+        Annotated[text, Tag("-text")] | Annotated[dict[str, Any], Tag("-fields")],
+        Discriminator(lambda given: "-fields" if isinstance(given, dict) else "-text"),
+    ]
+
+
 Threshold = float | Literal["auto"] | None
 
 
@@ -21,7 +31,7 @@ class RequestFields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
-    texts: list[str]
+    texts: list[Any]
     k: Whole = 5
     threshold: Threshold = None
     allow: list[str] | None = None
@@ -31,14 +41,16 @@ class RequestFields(BaseModel):
 
 def limited_request(params: ServeParams) -> type[RequestFields]:
     """The request with the limits of a service."""
-    Text = Annotated[str, Field(max_length=params.max_text_chars)]
+    Document = _document(Annotated[str, Field(max_length=params.max_text_chars)])
     most = params.max_labels
 
     class PredictRequest(RequestFields):
         """Texts, and which labels to answer with."""
 
-        texts: list[Text] = Field(
-            min_length=1, max_length=params.max_texts, description="plain texts, each on its own"
+        texts: list[Document] = Field(
+            min_length=1,
+            max_length=params.max_texts,
+            description="plain texts, each on its own, or objects with the model's fields",
         )
         k: Whole = Field(
             default=min(5, params.max_k), ge=1, le=params.max_k, description="labels per text"
@@ -136,6 +148,9 @@ class ModelResponse(BaseModel):
     supports: dict[str, bool] = Field(description="which optional fields of a request it supports")
     score_kind: Literal["margin", "product", "probability"]
     calibration: CalibrationFacts | None
+    fields: dict[str, list[str]] | None = Field(
+        description="names of the texts and catalogue fields of documents with fields"
+    )
     trees: list[str] = Field(description="label trees that GET /v1/tree can show, by name")
     held_out: dict[str, dict[str, float]] = Field(
         description="metrics on documents held out of training, of this method and of others"

@@ -174,6 +174,7 @@ class Served:
     def facts(self) -> dict[str, Any]:
         """The answer to GET /v1/model."""
         self.check_files()
+        fields = self.model.facts_.fields
         return {
             "id": self.id,
             "method": self.method,
@@ -187,6 +188,7 @@ class Served:
             "supports": self.supports,
             "score_kind": self.score_kind,
             "calibration": _calibration_facts(self.model.calibration_),
+            "fields": None if fields is None else fields.to_dict(),
             "trees": list(self._trees),
             "held_out": held_out_metrics(self.model.report_),
             "dev": self.model.dev_metrics_ or {},
@@ -281,9 +283,12 @@ class ModelFolder:
         self._failed: list[tuple[Any, ...]] | None = None  # the files that could not be loaded
         self.current = Served.load(self._path, **self._how)
         if train is not None:
-            from labelgrove.formats import read_corpus
+            from labelgrove.formats import ReadOptions, read_corpus
 
-            self.current.documents = read_corpus(train, index=self.current.model.index_)
+            model, options = self.current.model, ReadOptions()
+            if (names := model.facts_.fields) is not None:
+                options = ReadOptions(text_field=names.texts, fields=names.fields)
+            self.current.documents = read_corpus(train, index=model.index_, options=options)
 
     async def watch(self, seconds: float, metrics: Metrics) -> None:
         """Looks for a new model every ``seconds`` (0: never); keeps the old one if that fails."""

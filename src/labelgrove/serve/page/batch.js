@@ -47,7 +47,7 @@ export function createBatch(app, body, { problem, look }) {
     try {
       for (const portion of portions(state, app.model().limits)) {
         const rows = await patiently(
-          portion.map((number) => state.texts[number].text),
+          portion.map((number) => state.texts[number].document),
           state,
         );
         portion.forEach((number, place) => (state.answers[number] = rows[place]));
@@ -224,8 +224,8 @@ function* portions({ texts, answers }, limits) {
   let size = 0;
   for (let number = 0; number < texts.length; number += 1) {
     if (answers[number]) continue;
-    const { text } = texts[number];
-    const own = bytes(text);
+    const { document, text } = texts[number];
+    const own = bytes(typeof document === "string" ? document : JSON.stringify(document));
     if (text.length > limits.max_text_chars || own > limits.max_body) {
       answers[number] = Object.assign([], { refused: "longer than the service takes; not sent" });
       continue;

@@ -14,7 +14,7 @@ const ID_NAMES = ["id", "identifier", "key", "number"];
 
 // What several dropped files hold: {name, columns, rows, header?, text}. A column of null means
 // that every row is a text itself.
-export async function readFiles(files) {
+export async function readFiles(files, lists) {
   if (files.length > 1 || /\.txt$/i.test(files[0].name)) {
     const wrong = files.find((file) => !/\.txt$/i.test(file.name));
     if (wrong) throw fault(`Several files at once must all be .txt files; ${wrong.name} is not.`);
@@ -25,7 +25,7 @@ export async function readFiles(files) {
   }
   const [file] = files;
   const content = await decoded(file);
-  if (/\.(jsonl|ndjson)$/i.test(file.name)) return jsonLines(file.name, content);
+  if (/\.(jsonl|ndjson)$/i.test(file.name)) return jsonLines(file.name, content, lists);
   if (/\.(csv|tsv)$/i.test(file.name)) return table(file.name, content);
   throw fault(`${file.name}: this page reads .txt, .csv, .tsv and .jsonl files.`);
 }
@@ -44,7 +44,8 @@ async function decoded(file) {
   }
 }
 
-function jsonLines(name, content) {
+// Columns in ``lists`` may hold several values.
+function jsonLines(name, content, lists) {
   const rows = [];
   const columns = new Map();
   content.split(/\r?\n/).forEach((line, number) => {
@@ -63,9 +64,10 @@ function jsonLines(name, content) {
     }
     const row = [];
     for (const [key, field] of Object.entries(value)) {
-      if (typeof field !== "string" && typeof field !== "number") continue;
+      const several = lists.has(key) && Array.isArray(field);
+      if (!several && typeof field !== "string" && typeof field !== "number") continue;
       if (!columns.has(key)) columns.set(key, columns.size);
-      row[columns.get(key)] = String(field);
+      row[columns.get(key)] = several ? field : String(field);
     }
     rows.push(row);
   });

@@ -32,6 +32,8 @@ function facts(model) {
       "Training documents",
       model.training_documents === null ? null : count(model.training_documents),
     ],
+    ["Texts", model.fields === null ? null : model.fields.texts.join(", ")],
+    ["Catalogue fields", model.fields === null ? null : model.fields.fields.join(", ") || "none"],
     ["Scores", MEANING[model.score_kind]],
     ["Trained", when(model.created)],
     ["Loaded", when(model.loaded)],

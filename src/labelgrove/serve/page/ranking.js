@@ -6,7 +6,7 @@ import { whyPanel } from "./why.js";
 
 let rankings = 0;
 
-export function createRanking(app, { text, labels, kind, timing, leaveOut }) {
+export function createRanking(app, { given, labels, kind, timing, leaveOut }) {
   const prefix = `label-${(rankings += 1)}`;
   const largest = Math.max(...labels.map((label) => Math.abs(label.score)), 1e-9);
   const share = (value) =>
@@ -63,7 +63,7 @@ export function createRanking(app, { text, labels, kind, timing, leaveOut }) {
     panel.replaceChildren(h("p", { class: "muted", "aria-busy": "true" }, "Looking for reasons…"));
     // Only this label: explaining takes longer than predicting, and few labels are opened.
     const { supports, limits } = app.model();
-    const request = { texts: [text], explain: true };
+    const request = { texts: [given.document], explain: true };
     if (supports.allow) Object.assign(request, { k: 1, allow: [label.id] });
     else request.k = Math.min(labels.length, limits.max_explained);
     try {
@@ -74,7 +74,7 @@ export function createRanking(app, { text, labels, kind, timing, leaveOut }) {
         { class: "muted" },
         "The service explains only the first labels of this model.",
       );
-      panel.replaceChildren(...(found ? whyPanel(text, found.why) : [none]), links(label));
+      panel.replaceChildren(...(found ? whyPanel(given.text, found.why) : [none]), links(label));
     } catch (error) {
       delete panel.dataset.filled;
       const place = h("div", { class: "problem", role: "alert" });

@@ -14,6 +14,7 @@ import {
   score,
   showProblem,
 } from "./dom.js";
+import { createFields } from "./fields.js";
 import { readFiles } from "./files.js";
 import { createPicker } from "./picker.js";
 import { createRanking } from "./ranking.js";
@@ -26,6 +27,7 @@ export function startTry(app) {
   const body = byId("results-body");
   let file = null; // what was dropped, in place of the typed text
   let asking = null;
+  const fields = createFields(app.model().fields);
 
   text.value ||= sessionStorage.getItem(DRAFT) ?? ""; // somebody may have typed already
   const picked = () => {
@@ -67,18 +69,24 @@ export function startTry(app) {
 
   function texts() {
     if (file !== null) {
+      const whole = fields.isIn(file.columns);
+      const document = (row) =>
+        whole ? fields.ofRow(file.columns, row) : (row[file.textColumn] ?? "");
       return file.rows.map((row) => ({
-        text: row[file.textColumn] ?? "",
+        document: document(row),
+        text: fields.words(document(row)),
         id: file.idColumn === null ? null : (row[file.idColumn] ?? null),
       }));
     }
-    const typed = text.value;
+    const document = fields.typed(text.value);
+    const typed = fields.words(document);
     if (!typed.trim()) throw sentence("Type or paste a text first, or drop a file.", text);
-    if (form.elements.holds.value === "one") return [{ text: typed, id: null }];
+    if (form.elements.holds.value === "one" || typeof document !== "string")
+      return [{ document, text: typed, id: null }];
     return typed
       .split(/\r?\n/)
       .filter((line) => line.trim())
-      .map((line) => ({ text: line, id: null }));
+      .map((line) => ({ document: line, text: line, id: null }));
   }
 
   async function find() {
@@ -97,7 +105,7 @@ export function startTry(app) {
     asking = new AbortController();
     const many = given.length > 1 || (file !== null && file.rows.length > 1);
     if (many) await batch.run(given, wanted);
-    else await one(given[0].text, wanted, asking);
+    else await one(given[0], wanted, asking);
   }
 
   async function one(given, wanted, control, back = null) {
@@ -105,11 +113,11 @@ export function startTry(app) {
     const button = byId("find");
     const busy = setTimeout(() => button.setAttribute("aria-busy", "true"), 150);
     try {
-      const answer = await post("v1/predict", { texts: [given], ...wanted }, control.signal);
+      const answer = await post("v1/predict", { texts: [given.document], ...wanted }, control.signal);
       byId("try-columns").classList.remove("wide");
       const labels = answer.predictions[0];
       const ranking = createRanking(app, {
-        text: given,
+        given,
         labels,
         kind: answer.score_kind,
         timing: answer.timing,
@@ -140,7 +148,7 @@ export function startTry(app) {
     look: (given, wanted, back) => {
       asking?.abort();
       asking = new AbortController();
-      return one(given.text, wanted, asking, back);
+      return one(given, wanted, asking, back);
     },
   });
 
@@ -153,7 +161,7 @@ export function startTry(app) {
   async function take(files) {
     hideProblem(byId("ask-problem"));
     try {
-      const read = await readFiles(files);
+      const read = await readFiles(files, fields.lists);
       const single = read.rows.length === 1 && /\.txt$/i.test(read.name);
       if (single) {
         drop();
