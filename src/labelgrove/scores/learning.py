@@ -8,7 +8,7 @@ fitted together, so that the labels of the held-out documents become as likely a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,13 @@ from labelgrove.core.late import expit
 from labelgrove.core.part import Part
 from labelgrove.core.topk import merge_lists
 from labelgrove.errors import DataError
-from labelgrove.scores.merging import check_lists, list_arrays, precision_rows, true_pairs
+from labelgrove.scores.merging import (
+    MEASURED_AT,
+    check_lists,
+    list_arrays,
+    precision_rows,
+    true_pairs,
+)
 from labelgrove.scores.predictions import Predictions
 
 Float64 = npt.NDArray[np.float64]
@@ -160,32 +166,14 @@ def learn_merge(
     held-out documents. If the merge is not better on documents that it has not seen than the best
     member (by the mean of P@1, P@3 and P@5), that member is taken alone.
     """
-    check_lists(found)
-    truth = as_csr(truth, name="truth")
-    bins = frequency_bins(frequencies)
-    if bins.shape != (len(found[0].index),):
-        raise DataError(
-            f"frequencies: {bins.shape} numbers for {len(found[0].index):,} labels; give the "
-            "training documents of each label"
-        )
-    if truth.shape != (len(found[0]), len(bins)):
-        raise DataError(
-            f"the true labels are {truth.shape}, the predictions {(len(found[0]), len(bins))}: "
-            "documents x labels"
-        )
-    rows = np.concatenate(
-        [
-            precision_rows(_fitted(others, bins)(own.found, k=5, threads=threads), own.truth)
-            for own, others in _halves(Lists(list(found), truth))
-        ]
-    )
-    alone = [precision_rows(part, truth).mean(axis=0) for part in found]
+    lists, bins = _checked(found, truth, frequencies)
+    unseen = cross_fitted(found, truth, frequencies, k=max(MEASURED_AT), threads=threads)
+    precision = precision_rows(unseen, lists.truth).mean(axis=0)
+    alone = [precision_rows(part, lists.truth).mean(axis=0) for part in found]
     best = int(np.argmax([values.sum() for values in alone]))
-    precision = rows.mean(axis=0)
     if len(found) > 1 and precision.sum() > alone[best].sum():
-        merge = _fitted(Lists(list(found), truth), bins)
-        return replace(merge, precision=tuple(precision.tolist()))
-    one = _fitted(Lists([found[best]], truth), np.zeros_like(bins))
+        return replace(_fitted(lists, bins), precision=tuple(precision.tolist()))
+    one = _fitted(Lists([found[best]], lists.truth), np.zeros_like(bins))
     exponents = np.zeros((len(found), one.weights.shape[1]))
     weights = np.full_like(exponents, -LARGEST_POWER)  # next to nothing
     weights[best], exponents[best] = one.weights[0], one.exponents[0]
@@ -199,21 +187,54 @@ def learn_merge(
     )
 
 
+def cross_fitted(
+    found: Sequence[Predictions],
+    truth: Any,
+    frequencies: npt.ArrayLike,
+    *,
+    k: int,
+    threads: int | None = None,
+) -> Predictions:
+    """The k best labels, each half of the documents merged by what the other half teaches.
+
+    Measure a learnt merge by these: on documents that it learnt from, it looks better than it is.
+    """
+    lists, bins = _checked(found, truth, frequencies)
+    halves = [np.arange(first, len(found[0]), 2) for first in (0, 1)]
+    merged = [
+        _fitted(lists.of(others), bins)(lists.of(own).found, k=k, threads=threads)
+        for own, others in (halves, halves[::-1])
+    ]
+    return Predictions.concat(merged).of_rows(np.argsort(np.concatenate(halves)))
+
+
 class Lists(NamedTuple):
     """Predictions of several models, and the true labels."""
 
     found: list[Predictions]
     truth: CSR
 
-    def of(self, rows: npt.NDArray[np.bool_]) -> Lists:
+    def of(self, rows: npt.NDArray[np.int64]) -> Lists:
         return Lists([part.of_rows(rows) for part in self.found], self.truth[rows])
 
 
-def _halves(lists: Lists) -> Iterator[tuple[Lists, Lists]]:
-    """Each half of the documents, with the other one."""
-    even = np.arange(lists.truth.shape[0]) % 2 == 0
-    for rows in (even, ~even):
-        yield lists.of(rows), lists.of(~rows)
+def _checked(
+    found: Sequence[Predictions], truth: Any, frequencies: npt.ArrayLike
+) -> tuple[Lists, npt.NDArray[np.int8]]:
+    """The lists with their truth, and the bin of each label; refuses what does not fit."""
+    check_lists(found)
+    matrix, bins = as_csr(truth, name="truth"), frequency_bins(frequencies)
+    if bins.shape != (len(found[0].index),):
+        raise DataError(
+            f"frequencies: {bins.shape} numbers for {len(found[0].index):,} labels; give the "
+            "training documents of each label"
+        )
+    if matrix.shape != (len(found[0]), len(bins)):
+        raise DataError(
+            f"the true labels are {matrix.shape}, the predictions {(len(found[0]), len(bins))}: "
+            "documents x labels"
+        )
+    return Lists(list(found), matrix), bins
 
 
 class _Entries(NamedTuple):
