@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,17 @@ import pytest
 
 pytest.importorskip("torch")
 
+import labelgrove
 from labelgrove.benching.config import Bench
 from labelgrove.core.params import read_toml
+from labelgrove.disk.run_folder import RunFolder
 from labelgrove.methods import create
 from labelgrove.methods.defaults import RULES
-from test_contract import planted, tiny_training
+from test_contract import planted, same, tiny_training
 
 ROOT = Path(__file__).parent.parent
-CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
+BEST = ROOT / "configs" / "best.toml"  # an ensemble that follows the corpus
+CONFIGS = sorted(set((ROOT / "configs").glob("*.toml")) - {BEST})
 # Settings of one model are in a folder of their own.
 BENCHES = sorted(
     set((ROOT / "benchmarks").rglob("*.toml")) - set((ROOT / "benchmarks" / "settings").iterdir())
@@ -37,6 +41,31 @@ def test_a_config_trains(path: Path) -> None:
     model = create(method, made_small(method, config)).fit(texts, labels)
     assert model.story_["steps"] == 10
     assert model.predict(texts[:3], k=3).counts.tolist() == [3, 3, 3]
+
+
+@pytest.mark.slow
+def test_the_best_config_trains_and_its_members_share(tmp_path: Path) -> None:
+    config = read_toml(BEST)
+    method, tiny = config.pop("method"), tiny_training()
+    config["encoder"]["encoder"] = tiny["encoder"]["encoder"]
+    config |= {"training": {"max_steps": 5, "batch_size": 8, "precision": "fp32"}, "device": "cpu"}
+    texts, labels = planted(120)
+    heard: list[str] = []
+    with RunFolder(tmp_path / "run") as run:
+        model = create(method, config).fit(
+            texts, labels, run=run, callbacks=[lambda e: heard.append(e.values.get("text", ""))]
+        )
+        lines = map(json.loads, (run.path / "log.jsonl").read_text().splitlines())
+        made = Counter(line["stage"] for line in lines if line["kind"] == "stage_computing")
+    names = ["linear", "neighbours", "cascadexml", "cascadexml", "xrtransformer", "lightxml"]
+    assert [member.method for member in model.members_] == names
+    assert made["tfidf"] == made["tokens"] == 1  # of six members
+    assert all(member.facts_.documents == 114 for member in model.members_)
+    assert "members did not learn from the 6 held-out documents" in heard
+    assert model.score(texts, labels) > 0.9
+    model.save(tmp_path / "model")
+    loaded = labelgrove.load(tmp_path / "model")
+    assert same(loaded.predict(texts[:9], k=3), model.predict(texts[:9], k=3))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

@@ -55,3 +55,45 @@ def round_robin(lists: Lists, places: int) -> dict[int, float]:
                 turn = (len(lists) - number) / (len(lists) + 1)
                 result[entries[position][0]] = places - position + turn
     return result
+
+
+def learnt(
+    lists: Lists,
+    weights: Sequence[Sequence[float]],
+    exponents: Sequence[Sequence[float]],
+    sharpness: float,
+    bins: Sequence[int],
+    margins: Sequence[bool],
+) -> dict[int, float]:
+    """The probability of every label that some list has, by a learnt merge.
+
+    ``weights`` (as logarithms) and ``exponents`` are members x bins; ``margins`` says of each
+    member whether its scores are logarithms of odds already.
+    """
+    strengths: dict[int, float] = {}
+    for member, entries in enumerate(lists):
+        for label, score in entries:
+            unit = min(max(score, 1e-9), 1 - 1e-5)
+            odds = math.exp(score) if margins[member] else unit / (1 - unit)
+            weight = math.exp(weights[member][bins[label]])
+            strength = weight * odds ** exponents[member][bins[label]]
+            strengths[label] = strengths.get(label, 0.0) + strength
+    return {label: s**sharpness / (1 + s**sharpness) for label, s in strengths.items()}
+
+
+def learnt_loss(
+    documents: Sequence[Lists],
+    true: Sequence[set[int]],
+    weights: Sequence[Sequence[float]],
+    exponents: Sequence[Sequence[float]],
+    sharpness: float,
+    bins: Sequence[int],
+    margins: Sequence[bool],
+) -> float:
+    """Minus the logarithm of the likelihood of the documents' labels, without a penalty."""
+    loss = 0.0
+    for lists, labels in zip(documents, true, strict=True):
+        chances = learnt(lists, weights, exponents, sharpness, bins, margins)
+        for label, chance in chances.items():
+            loss -= math.log(chance if label in labels else 1 - chance)
+    return loss

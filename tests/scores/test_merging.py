@@ -12,11 +12,11 @@ from labelgrove import LabelIndex
 from labelgrove.core.arrays import as_csr
 from labelgrove.core.topk import merge_lists
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.scores.merging import WEIGHTED, cross_fitted, learn_weights, merge, precision_of
+from labelgrove.scores.merging import merge, precision_of
 from labelgrove.scores.predictions import Predictions
 from reference import ensemble as reference
 
-RULES = (*WEIGHTED, "round-robin")
+RULES = ("mean", "rank", "softmax", "sigmoid", "round-robin")
 LABELS = 9
 INDEX = LabelIndex([f"l{n}" for n in range(LABELS)])
 KINDS = {"product": st.floats(0, 1, width=32), "margin": st.floats(-8, 8, width=32)}
@@ -158,61 +158,6 @@ def test_any_number_of_threads_gives_the_same_bits() -> None:
         assert one.scores.tobytes() == three.scores.tobytes()
 
 
-def test_learnt_weights_silence_a_member_that_guesses() -> None:
-    random = np.random.default_rng(0)
-    index = LabelIndex([str(n) for n in range(30)])
-    truth = as_csr((random.random((400, 30)) < 0.15).astype(np.float32))
-    noise = [random.random((400, 30)) for _ in range(3)]
-    good = [0.6 * truth.toarray() + 0.7 * n for n in noise[:2]]
-    found = [Predictions.from_scores(s / 2, k=30, index=index) for s in (*good, noise[2])]
-    learnt = learn_weights(found, truth)
-    equal = precision_of(merge(found, k=5, rule=learnt.rule), truth)
-    assert learnt.weights[2] < min(learnt.weights[:2])
-    assert sum(learnt.precision) > sum(equal)
-    assert sum(learnt.precision) > max(sum(precision_of(part, truth)) for part in found)
-    merged = merge(found, k=5, rule=learnt.rule, weights=learnt.weights)
-    assert precision_of(merged, truth) == learnt.precision
-    assert learn_weights(found, truth) == learnt  # nothing in it is left to chance
-
-
-def test_cross_fitted_precision_does_not_reward_what_was_fitted_to_noise() -> None:
-    random = np.random.default_rng(0)
-    index = LabelIndex([str(n) for n in range(30)])
-    truth = as_csr((random.random((40, 30)) < 0.15).astype(np.float32))
-    guesses = [Predictions.from_scores(random.random((40, 30)), k=30, index=index) for _ in "abcde"]
-    learnt, honest = learn_weights(guesses, truth), cross_fitted(guesses, truth)
-    # Nothing can be learnt from guesses, but weights can be found under which they look good.
-    assert sum(learnt.precision) > sum(honest) + 0.1
-    assert sum(honest) == pytest.approx(3 * 0.15, abs=0.2)
-    # By hand: each half merged by what the other one chose.
-    halves = [np.arange(40) % 2 == n for n in (0, 1)]
-    rows: list[float] = []
-    for own, other in (halves, halves[::-1]):
-        picks, measured = (
-            [Predictions(p.columns[h], p.scores[h], p.counts[h], index) for p in guesses]
-            for h in (other, own)
-        )
-        best = learn_weights(picks, truth[other])
-        merged = merge(measured, k=5, rule=best.rule, weights=best.weights)
-        rows.append(precision_of(merged, truth[own])[2])
-    assert honest[2] == pytest.approx(np.mean(rows))
-    one = predictions([[(0, 0.5), (1, 0.2)]])
-    assert cross_fitted([one, one], as_csr(np.eye(1, LABELS, dtype=np.float32)))[0] == 1.0
-
-
-def test_equal_weights_stay_where_others_are_not_better() -> None:
-    one = predictions([[(0, 0.5), (1, 0.2)], [(1, 0.5), (0, 0.1)]])
-    truth = as_csr(np.eye(2, LABELS, dtype=np.float32))
-    learnt = learn_weights([one, one], truth)
-    assert (learnt.rule, learnt.weights) == ("mean", (1.0, 1.0))
-    assert learn_weights([one], truth).weights == (1.0,)
-    # Where there is no mean, the other rules remain.
-    margins = predictions([[(0, 5.0)], [(1, 5.0)]], "margin")
-    assert learn_weights([one, margins], truth).rule == "rank"
-    with pytest.raises(ConfigError, match="none of those"):
-        learn_weights([one, margins], truth, rules=["mean"])
-
-
 def test_precision_is_the_one_of_the_metrics() -> None:
     from labelgrove import evaluate
 
@@ -228,16 +173,6 @@ def test_precision_is_the_one_of_the_metrics() -> None:
         1.0,
         1.0,
     )
-
-
-def test_weights_are_learnt_from_all_measured_ranks() -> None:
-    """Both members have rank 1 right; only ranks 2 to 5 tell the good one from the bad one."""
-    good = predictions([[(0, 0.9), (1, 0.5), (2, 0.4), (3, 0.3), (4, 0.2)]])
-    bad = predictions([[(0, 0.9), (5, 0.6), (6, 0.5), (7, 0.4), (8, 0.3)]])
-    truth = as_csr(np.array([[1, 1, 1, 1, 1, 0, 0, 0, 0]], np.float32))
-    learnt = learn_weights([bad, good], truth, rules=["mean"])
-    assert learnt.precision == (1.0, 1.0, 1.0)
-    assert learnt.weights[0] < learnt.weights[1]
 
 
 def test_a_member_without_any_label_counts_for_nothing() -> None:

@@ -131,6 +131,12 @@ class Predictions:
             counts=np.minimum(self.counts, np.int32(k)),
         )
 
+    def of_rows(self, rows: npt.NDArray[Any]) -> Predictions:
+        """Only some documents: their numbers, or a mask."""
+        return replace(
+            self, columns=self.columns[rows], scores=self.scores[rows], counts=self.counts[rows]
+        )
+
     def with_scores(self, scores: npt.NDArray[Any]) -> Predictions:
         """The same labels with other scores (n x k), in the order of these."""
         values: npt.NDArray[np.float32] = np.where(self.used, scores, -np.inf).astype(np.float32)

@@ -150,11 +150,13 @@ def test_both_members_of_an_ensemble_learn_from_all_documents(
     monkeypatch.setattr(module, "_has_gpu", lambda device: True)
     monkeypatch.setattr("labelgrove.methods.auto.trials._difference", lambda *_: (1.0, 0.0))
     monkeypatch.setattr(
-        Ensemble, "_learn", lambda self, held_out: (_learnt(), {"1 linear": [1.0, 1.0, 1.0]})
+        Ensemble,
+        "_learn",
+        lambda self, _: (_learnt(len(self.index_)), {"1 linear": [1.0, 1.0, 1.0]}),
     )
     model = create("auto", {"encoder": tiny_training()["encoder"]}).fit(texts, labels)
     chosen = model.chosen_
-    assert isinstance(chosen, Ensemble) and chosen.weights_ == [1.0, 2.0]
+    assert isinstance(chosen, Ensemble) and chosen.weights_ == [0.25, 0.75]
     linear = Linear().fit(texts, labels)
     assert same(chosen.members_[0].predict(texts, k=3), linear.predict(texts, k=3))
     assert chosen.facts_.documents == 200
@@ -164,10 +166,13 @@ def test_both_members_of_an_ensemble_learn_from_all_documents(
     assert same(loaded.predict(texts, k=3), model.predict(texts, k=3))
 
 
-def _learnt() -> Any:
-    from labelgrove.scores.merging import Learnt
+def _learnt(labels: int) -> Any:
+    import numpy as np
 
-    return Learnt("rank", (1.0, 2.0), (1.0, 1.0, 1.0))
+    from labelgrove.scores.learning import LearntMerge
+
+    values, bins = np.ones((2, 1)), np.zeros(labels, np.int8)
+    return LearntMerge(values, values, 1.0, bins, (0.25, 0.75), (1.0, 1.0, 1.0))
 
 
 def test_a_network_that_is_too_slow_gets_fewer_epochs_or_none(

@@ -36,15 +36,8 @@ from labelgrove.methods.estimator import Estimator
 from labelgrove.model.interface import Model
 from labelgrove.model.settings import check_count, check_settings
 from labelgrove.nn.encoders.files import EncoderParams
-from labelgrove.scores.merging import (
-    MEASURED_AT,
-    Learnt,
-    Rule,
-    cross_fitted,
-    learn_weights,
-    merge,
-    precision_of,
-)
+from labelgrove.scores.learning import LearntMerge, learn_merge
+from labelgrove.scores.merging import MEASURED_AT, Rule, merge, precision_of
 from labelgrove.scores.predictions import Predictions
 
 MEMBERS = "members"  # the folder of the members' own model folders, numbered from 1
@@ -55,9 +48,10 @@ class Ensemble(Estimator):
     """Several models that predict together, trained by ``fit`` or given to :meth:`join`.
 
     ``rule`` is mean, rank, softmax, sigmoid or round-robin (see ``merging.merge``), with optional
-    ``weights`` per member. With "learnt", rule and weights are those that do best on ``held_out``,
-    a share of the documents that no member learns from. Each member gives ``candidates`` labels,
-    or k if that is more. Parameters of a member have its number: ``members__1__ranker__C``.
+    ``weights`` per member. With "learnt", the merge is learnt from ``held_out``, a share of the
+    documents that no member learns from, and scores are probabilities (see ``learning``). Each
+    member gives ``candidates`` labels, or k if that is more. Parameters of a member have its
+    number: ``members__1__ranker__C``.
     :meth:`score_labels` gives the scores of :meth:`predict` restricted to these labels.
 
     >>> from labelgrove import Linear, TfidfParams
@@ -137,7 +131,10 @@ class Ensemble(Estimator):
                     learnt_from, callbacks=[prefixed(name, c) for c in callbacks], run=shared
                 )
                 timings |= {f"{name}: {stage}": t for stage, t in member.timings_.items()}
-        self._take(members, held_out, Reporter(callbacks))
+        reporter = Reporter(callbacks)
+        self._take(members, held_out, reporter)
+        if held_out is not None:
+            reporter.message(f"members did not learn from the {len(held_out):,} held-out documents")
         self._remember(corpus, timings)
         return self
 
@@ -186,7 +183,7 @@ class Ensemble(Estimator):
         )
 
     def _take(self, members: list[Model], held_out: Corpus | None, reporter: Reporter) -> None:
-        """Sets the fitted members, the rule and the weights."""
+        """Sets the fitted members, the rule, and the weights or the learnt merge."""
         first = members[0].index_
         for number, member in enumerate(members[1:], 2):
             check_same_labels(first, member.index_, f"member {number} ({member.method})")
@@ -196,27 +193,28 @@ class Ensemble(Estimator):
         self.dev_metrics_ = None
         self.report_ = {}
         # If nothing can be learnt, use ranks, which can be merged for all kinds of scores.
-        self.rule_: Rule = "rank" if self.rule == "learnt" else self.rule
+        self.rule_: Rule | Literal["learnt"] = "rank" if self.rule == "learnt" else self.rule
+        self.merge_: LearntMerge | None = None
         weights = [1.0] * len(members) if self.weights is None else self.weights
         self.weights_ = [float(weight) for weight in weights]
         if self.rule == "learnt" and held_out is None:
             reporter.message("too few documents to learn weights from; using rank, equal weights")
         elif self.rule == "learnt" and held_out is not None:
-            learnt, reached = self._learn(held_out)
-            self.rule_, self.weights_ = learnt.rule, list(learnt.weights)
+            self.merge_, reached = self._learn(held_out)
+            self.rule_, self.weights_ = "learnt", list(self.merge_.shares)
             self.report_ = {"held_out": len(held_out)} | reached
-            reporter.message(_sentence(learnt, reached))
+            reporter.message(_sentence(self.merge_, reached))
 
-    def _learn(self, held_out: Corpus) -> tuple[Learnt, dict[str, Any]]:
-        """The rule and the weights; what the ensemble and each member reach.
+    def _learn(self, held_out: Corpus) -> tuple[LearntMerge, dict[str, Any]]:
+        """The learnt merge; what the ensemble and each member reach.
 
-        The ensemble is measured with weights that the other half of the documents chose.
+        The ensemble is measured by a merge that the other half of the documents taught.
         """
         ranks, truth = self._ranks(1), held_out.labels
         lists = [member.predict(held_out, k=ranks) for member in self.members_]
-        options: dict[str, Any] = {"places": ranks, "threads": self.n_jobs}
-        learnt = learn_weights(lists, truth, **options)
-        reached = {"ensemble": list(cross_fitted(lists, truth, **options))}
+        frequencies = self.members_[0].facts_.frequencies
+        learnt = learn_merge(lists, truth, frequencies, threads=self.n_jobs)
+        reached = {"ensemble": list(learnt.precision)}
         for number, (member, part) in enumerate(zip(self.members_, lists, strict=True), 1):
             reached[f"{number} {member.method}"] = list(precision_of(part, truth))
         return learnt, reached
@@ -268,6 +266,9 @@ class Ensemble(Estimator):
             own_dense = dense if member.reads_dense else None
             lists.append(member.predict(X, k=ranks, threads=threads, allow=mask, dense=own_dense))
         weights = [weight for weight in self.weights_ if weight]
+        if self.merge_ is not None:
+            return self.merge_.of_needed()(lists, k=k, threads=threads)
+        assert self.rule_ != "learnt"
         if self.rule_ == "round-robin":
             return merge(lists, k=k, rule=self.rule_, places=ranks, threads=threads)
         return merge(lists, k=k, rule=self.rule_, weights=weights, places=ranks, threads=threads)
@@ -278,9 +279,10 @@ class Ensemble(Estimator):
         return max(int(member.estimate_memory(corpus)) for member in self.members)
 
     def parts(self) -> dict[str, Part]:
-        """Rule and weights; the members have their own folders."""
+        """Rule, weights and the learnt merge; the members have their own folders."""
         report = dict(self.report_)
-        return {"ensemble": Part({"rule": self.rule_, "weights": self.weights_, "report": report})}
+        parts = {"ensemble": Part({"rule": self.rule_, "weights": self.weights_, "report": report})}
+        return parts if self.merge_ is None else parts | {"merge": self.merge_.state()}
 
     def _write_files(self, folder: Path) -> None:
         for number, member in enumerate(self.members_, 1):
@@ -292,6 +294,12 @@ class Ensemble(Estimator):
         if len(self.weights_) != len(self.members):
             raise ModelFormatError(f"{folder}: its weights do not fit its members")
         self.report_ = config["report"]
+        self.merge_ = None
+        if self.rule_ == "learnt":
+            self.merge_ = LearntMerge.from_state(parts["merge"])
+            shape = (len(self.merge_.weights), len(self.merge_.bins))
+            if shape != (len(self.members), len(self.index_)):
+                raise ModelFormatError(f"{folder}: its merge is for other members or labels")
         numbers = range(1, len(self.members) + 1)
         for number in numbers:  # a member may be a link that leads out of the folder
             regular_size(folder, f"{MEMBERS}/{number}/{MANIFEST}")
@@ -350,12 +358,15 @@ def check_rule(rule: Any, weights: Any, members: int) -> None:
         raise ConfigError(f"weights: must not be negative, nor all 0, got {weights!r}")
 
 
-def _sentence(learnt: Learnt, reached: Mapping[str, Sequence[float]]) -> str:
+def _sentence(learnt: LearntMerge, reached: Mapping[str, Sequence[float]]) -> str:
     def figures(values: Sequence[float]) -> str:
         return "/".join(f"{100 * value:.2f}" for value in values)
 
     where = "/".join(map(str, MEASURED_AT))
-    weights = ", ".join(f"{weight:g}" for weight in learnt.weights)
     first, *others = (f"{name} {figures(values)}" for name, values in reached.items())
-    how = f"rule {learnt.rule}, weights {weights}; measured with those of the other half"
+    if all(learnt.needed):
+        shares = ", ".join(f"{share:.0%}" for share in learnt.shares)
+        how = f"shares {shares}; measured by what the other half taught"
+    else:
+        how = f"member {learnt.needed.index(True) + 1} alone, which the merge does not exceed"
     return f"held-out P@{where}: {first} ({how}), {', '.join(others)}"
