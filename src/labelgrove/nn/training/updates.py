@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from labelgrove.errors import ConfigError
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.heads.full import FullHead, full_heads
+from labelgrove.nn.heads.full import ONE_PROCESS, FullHead, full_heads
 from labelgrove.nn.heads.full_descent import FullDescent
 from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
 from labelgrove.nn.training.averaging import Average
@@ -54,9 +54,7 @@ class Updates:
         device = workers.device
         self.tables, self.full = row_tables(model), full_heads(model)
         if self.full and workers.count > 1:
-            raise ConfigError(
-                "heads.full: a full head learns in one process; start one, or use heads.full=false"
-            )
+            raise ConfigError(ONE_PROCESS)
         learns = self.tables or self.full or any(p.requires_grad for p in model.parameters())
         if not learns:
             raise ConfigError("the model has nothing to train: no parameter requires a gradient")
