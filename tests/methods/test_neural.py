@@ -90,6 +90,12 @@ def test_a_full_head_says_its_size_and_takes_no_memory_for_gradients() -> None:
     assert plain - full == 2 * 5 * 4 * 512 * 100  # gradients and two moments, but a mean
 
 
+def test_a_full_head_is_refused_in_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labelgrove.methods.lightxml.method.process_count", lambda: 2)
+    with pytest.raises(ConfigError, match=r"heads\.full: .* one process; start one, or"):
+        brief("lightxml", heads={"full": True}).fit(*planted(20))
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_memory_counts_the_vectors_that_a_reranker_learns_from(method: str) -> None:
     corpus = Corpus.from_lists(["red hat"] * 50_000, [["hats"]] * 50_000)

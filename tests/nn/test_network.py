@@ -142,3 +142,14 @@ def test_labels_are_ranked_within_a_mask_and_their_recall_is_counted(network: Ne
 def test_one_document_is_no_sample(network: Network) -> None:
     Runner(network, device=torch.device("cpu"), precision="fp32").standardise(words(network, 1))
     assert (network.mean == 0).all() and (network.scale == 1).all()
+
+
+def test_bfloat16_weights_of_a_head_are_stored_as_such(network: Network) -> None:
+    params = LightXmlParams(layers=2, full=True)
+    heads = LightXmlNet(WIDTH, 3, params=params)
+    heads.full.weight = heads.full.weight.bfloat16()  # as on a GPU
+    part = network_part(Network(network.encoder, heads, (2, 3)), {})
+    assert part.arrays["bf16:heads/full.weight"].itemsize == 2
+    loaded = network_from_part(part, lambda *_: (LightXmlNet(WIDTH, 3, params=params), (2, 3)))
+    assert loaded.heads.full.weight.dtype == torch.float32
+    assert torch.equal(loaded.heads.full.weight, heads.full.weight.float())

@@ -49,7 +49,7 @@ def test_several_steps_are_those_of_dense_logits(chunk: int, scale: float, costl
         ours, theirs = text.clone().requires_grad_(), text.clone().requires_grad_()
         options = {"lr": 0.1 / (step + 1), "weight_decay": 0.2}
         weights = None if costs is None else costs[truth.clamp(max=LABELS - 1)]
-        head.change = partial(descent.change, **options)
+        head.change = partial(descent.change, update=step + 1, **options)
         loss = head.loss(ours, truth, weights=weights, scale=scale)
         expected = dense.loss(theirs, rows, costs=costs, scale=scale)
         assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
@@ -67,7 +67,7 @@ def test_batches_of_one_update_are_steps_by_weighted_gradients() -> None:
     descent = FullDescent(head)
     for number, share in enumerate((0.75, 0.25)):
         text, rows, truth = documents(number)
-        head.change = partial(descent.change, lr=0.1, share=share)
+        head.change = partial(descent.change, lr=0.1, update=number + 1, share=share)
         head.loss(text.requires_grad_(), truth)
         dense.learn(share * dense.loss(text, rows), lr=0.1)
     assert torch.allclose(head.weight, dense.weight, atol=1e-5)
@@ -79,7 +79,7 @@ def test_it_changes_only_where_gradients_are_wanted() -> None:
     before = head.weight.clone()
     text, _, truth = documents(0)
     plain = head.loss(text.requires_grad_(), truth)  # nobody teaches it
-    head.change = partial(FullDescent(head).change, lr=0.1)
+    head.change = partial(FullDescent(head).change, lr=0.1, update=1)
     with torch.no_grad():
         assert head.loss(text, truth) == plain
     assert torch.equal(head.weight, before)
@@ -128,7 +128,7 @@ def test_logits_of_all_labels_are_never_stored() -> None:
 
     torch.manual_seed(0)
     head = FullHead(WIDTH, 4000, chunk=100)
-    head.change = partial(FullDescent(head).change, lr=0.1)
+    head.change = partial(FullDescent(head).change, lr=0.1, update=1)
     text, _, truth = documents(0)
     with Sizes():
         head.loss(text.requires_grad_(), truth).backward()
@@ -137,22 +137,21 @@ def test_logits_of_all_labels_are_never_stored() -> None:
 
 
 def test_bfloat16_learns_from_changes_too_small_for_it() -> None:
-    """Plain rounding would leave a weight of 1 as it is: half of a 256th would be needed."""
-    head = FullHead(64, 50, chunk=20)
-    head.weight = torch.ones(50, 64, dtype=torch.bfloat16)
-    descent = FullDescent(head)
-    gradient, bias = torch.ones(50, 64), torch.ones(50)
-    for step in range(400):  # the n-th step is lr / sqrt(n)
-        descent.change(slice(0, 50), gradient, bias, lr=5e-3, seed=step)
-    moved = 1 - head.weight.float().mean()
-    expected = 5e-3 * sum(n**-0.5 for n in range(1, 401))
-    assert float(moved) == pytest.approx(expected, rel=0.05)
-    again = FullHead(64, 50, chunk=20)
-    again.weight = torch.ones(50, 64, dtype=torch.bfloat16)
-    descent = FullDescent(again)
-    for step in range(400):
-        descent.change(slice(0, 50), gradient, bias, lr=5e-3, seed=step)
-    assert torch.equal(head.weight, again.weight)  # the seed alone decides
+    """Plain rounding would leave a weight of 1 as it is: a 512th would be needed below it."""
+
+    def after(steps: int) -> torch.Tensor:
+        head = FullHead(64, 50, chunk=20)
+        head.weight = torch.ones(50, 64, dtype=torch.bfloat16)
+        descent = FullDescent(head)
+        for step in range(steps):  # each is as long as the rate
+            gradients = torch.ones(50, 64), torch.ones(50)
+            options = {"lr": 2.5e-4, "update": step + 1, "seed": step}
+            descent.change(slice(0, 50), *gradients, **options)
+        return head.weight
+
+    weight = after(400)
+    assert 1 - float(weight.float().mean()) == pytest.approx(0.1, rel=0.05)
+    assert torch.equal(weight, after(400))  # the seed alone decides
 
 
 def test_rounding_keeps_the_mean_and_what_is_exact() -> None:

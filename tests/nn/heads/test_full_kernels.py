@@ -14,36 +14,38 @@ from support.triton_stand_in import interpreted  # noqa: E402
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ROWS, WIDTH = 30, 40
-OPTIONS = {"lr": 0.05, "share": 0.5, "eps": 1e-8}
+OPTIONS = {"lr": 0.05, "share": 0.5, "beta2": 0.9, "correction": 1.0, "eps": 1e-8}
 
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return interpreted(monkeypatch, "labelgrove.nn.heads.full_kernels", "_adagrad_row")
+    return interpreted(monkeypatch, "labelgrove.nn.heads.full_kernels", "_change_row")
 
 
 def test_rows_change_as_in_float32_up_to_rounding(kernels: Any) -> None:
     torch.manual_seed(0)
     head = FullHead(WIDTH, ROWS)  # float32, on the CPU
-    descent = FullDescent(head)
+    descent = FullDescent(head, beta2=0.9)
     weight = head.weight.bfloat16().to(DEVICE)
     head.weight.copy_(weight)
-    sums = torch.zeros(ROWS, device=DEVICE)
+    squares = torch.zeros(ROWS, device=DEVICE)
     for step in range(3):
         gradient = torch.randn(ROWS, WIDTH).bfloat16()
         before = weight.float().cpu()
         head.weight.copy_(before)  # rounding does not add up
-        options = OPTIONS | {"kept": 1 - 0.05 * 0.2, "seed": 2**40 + step}
-        assert kernels.adagrad_rows(weight, sums, gradient.to(DEVICE), **options)
+        correction = (1 - 0.9 ** (step + 1)) ** -0.5
+        options = OPTIONS | {"kept": 0.99, "correction": correction, "seed": 2**40 + step}
+        assert kernels.change_rows(weight, squares, gradient.to(DEVICE), **options)
         descent.change(
             slice(0, ROWS),
             gradient.float(),
             torch.zeros(ROWS),
             lr=0.05,
+            update=step + 1,
             share=0.5,
             weight_decay=0.2,
         )
-        assert torch.allclose(sums.cpu(), descent.state()["weight"], rtol=1e-4)
+        assert torch.allclose(squares.cpu(), descent.state()["weight"], rtol=1e-4)
         off = (weight.float().cpu() - head.weight).abs()
         assert (off <= head.weight.abs() * 2**-7 + 1e-30).all()
         assert (off > 0).any() and not torch.equal(weight.float().cpu(), before)
@@ -52,26 +54,27 @@ def test_rows_change_as_in_float32_up_to_rounding(kernels: Any) -> None:
 def test_rounding_keeps_the_mean(kernels: Any) -> None:
     weight = torch.ones(200, WIDTH, dtype=torch.bfloat16, device=DEVICE)
     gradient = torch.full_like(weight, -1.0)
-    sums = torch.zeros(200, device=DEVICE)
+    squares = torch.zeros(200, device=DEVICE)
     step = 0.3 / 128  # a third of the distance to the next number
-    options = {"lr": step, "share": 1.0, "kept": 1.0, "eps": 0.0, "seed": 7}
-    assert kernels.adagrad_rows(weight, sums, gradient, **options)
+    options = {"lr": step, "share": 1.0, "kept": 1.0, "beta2": 0.0, "correction": 1.0}
+    options |= {"eps": 0.0, "seed": 7}
+    assert kernels.change_rows(weight, squares, gradient, **options)
     assert sorted(weight.float().unique().tolist()) == [1.0, 1 + 1 / 128]
     assert float((weight.float() - 1).mean() * 128) == pytest.approx(0.3, abs=0.03)
     other = torch.ones_like(weight)
-    assert kernels.adagrad_rows(other, torch.zeros_like(sums), gradient, **options)
+    assert kernels.change_rows(other, torch.zeros_like(squares), gradient, **options)
     assert torch.equal(weight, other)
-    assert kernels.adagrad_rows(other.fill_(1), sums.zero_(), gradient, **options | {"seed": 8})
+    assert kernels.change_rows(other.fill_(1), squares.zero_(), gradient, **options | {"seed": 8})
     assert not torch.equal(weight, other)
 
 
 def test_other_tensors_are_left_alone(kernels: Any) -> None:
-    weight, sums = torch.ones(4, 3, device=DEVICE), torch.zeros(4, device=DEVICE)
+    weight, squares = torch.ones(4, 3, device=DEVICE), torch.zeros(4, device=DEVICE)
     options = OPTIONS | {"kept": 1.0, "seed": 0}
-    assert not kernels.adagrad_rows(weight, sums, weight.clone(), **options)
+    assert not kernels.change_rows(weight, squares, weight.clone(), **options)
     half = weight.bfloat16()
-    assert not kernels.adagrad_rows(half, sums, half.T.contiguous().T, **options)
-    assert weight.eq(1).all() and half.eq(1).all() and not sums.any()
+    assert not kernels.change_rows(half, squares, half.T.contiguous().T, **options)
+    assert weight.eq(1).all() and half.eq(1).all() and not squares.any()
 
 
 def test_a_kernel_that_cannot_be_built_is_given_up_with_a_warning(
@@ -85,6 +88,6 @@ def test_a_kernel_that_cannot_be_built_is_given_up_with_a_warning(
     monkeypatch.setattr(kernels, "_reachable", lambda weight: True)
     half = torch.ones(4, 3, dtype=torch.bfloat16)
     options = OPTIONS | {"kept": 1.0, "seed": 0}
-    assert not kernels.adagrad_rows(half, torch.zeros(4), half.clone(), **options)
+    assert not kernels.change_rows(half, torch.zeros(4), half.clone(), **options)
     assert "no C compiler" in caplog.text
     assert kernels._kernel is None

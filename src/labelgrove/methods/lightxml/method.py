@@ -10,9 +10,10 @@ import torch
 
 from labelgrove.core.memory import format_size
 from labelgrove.core.part import Part
+from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.stages import Made, Stages
-from labelgrove.errors import UnsupportedError
+from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.defaults import Needs
 from labelgrove.methods.lightxml.net import OF_GROUPS, LightXmlNet, LightXmlParams, two_levels
@@ -33,7 +34,7 @@ from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline, expected_widths
 from labelgrove.model.settings import group
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.heads.full import weight_type
+from labelgrove.nn.heads.full import ONE_PROCESS, weight_type
 from labelgrove.nn.network import MakeHeads, Network, network_part
 from labelgrove.nn.training.devices import choose_device
 
@@ -49,6 +50,11 @@ class LightXML(NetworkEstimator):
     needs: ClassVar[Needs] = Needs(dropouts=(0.3, 0.5))
 
     heads: LightXmlParams = group(LightXmlParams)
+
+    def _check(self) -> None:
+        super()._check()
+        if self.heads.full and process_count() > 1:
+            raise ConfigError(ONE_PROCESS)
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
         grouped = self.heads.groups_labels(len(corpus.index))

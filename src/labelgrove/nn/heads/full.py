@@ -18,6 +18,8 @@ from torch.nn import functional
 from labelgrove.nn.heads.candidates import first_occurrences, valid_nodes
 from labelgrove.nn.heads.layers import TopLabels, top_labels
 
+ONE_PROCESS = "heads.full: a full head learns in one process; start one, or set heads.full=false"
+
 # What learns from a chunk: its rows, the gradient of its weights and that of its biases.
 Change = Callable[[slice, Tensor, Tensor], None]
 

@@ -1,4 +1,4 @@
-"""Adagrad on the rows of a full head as one GPU kernel, if Triton is installed.
+"""Changes the rows of a full head by one GPU kernel, if Triton is installed.
 
 With torch, changing bfloat16 rows and rounding them at random moves ten times as many bytes, and
 rows are changed in every update. The kernel reads each number once and writes it once.
@@ -24,18 +24,20 @@ except ImportError:
 _LOGGER = logging.getLogger(__name__)
 
 
-def adagrad_rows(
+def change_rows(
     weight: Tensor,
-    sums: Tensor,
+    squares: Tensor,
     gradient: Tensor,
     *,
     lr: float,
     share: float,
     kept: float,
+    beta2: float,
+    correction: float,
     eps: float,
     seed: int,
 ) -> bool:
-    """Changes bfloat16 rows and their sums in place, as ``FullDescent.change`` describes it.
+    """Changes bfloat16 rows and their mean squares in place, as ``FullDescent.change`` does.
 
     ``kept`` is what decay leaves of the weights. Returns False and changes nothing if there is no
     kernel for these tensors.
@@ -51,11 +53,13 @@ def adagrad_rows(
         with torch.cuda.device(weight.device) if weight.is_cuda else contextlib.nullcontext():
             _kernel[(len(weight),)](
                 weight,
-                sums,
+                squares,
                 gradient,
                 lr * share,
-                share * share / width,
                 kept,
+                beta2,
+                share * share * (1 - beta2) / width,
+                correction,
                 eps,
                 seed,
                 WIDTH=width,
@@ -73,13 +77,15 @@ def _reachable(weight: Tensor) -> bool:
     return weight.is_cuda or type(_kernel).__name__ == "InterpretedFunction"
 
 
-def _adagrad_row(  # type: ignore[no-untyped-def]  # Triton reads annotations as code
+def _change_row(  # type: ignore[no-untyped-def]  # Triton reads annotations as code
     weight,
-    sums,
+    squares,
     gradient,
     rate,
-    square_rate,
-    kept,
+    kept_weight,
+    kept_square,
+    new_square,
+    correction,
     eps,
     seed,
     WIDTH: tl.constexpr,
@@ -91,13 +97,13 @@ def _adagrad_row(  # type: ignore[no-untyped-def]  # Triton reads annotations as
     places = row.to(tl.int64) * WIDTH + columns
     g = tl.load(gradient + places, mask=inside, other=0.0).to(tl.float32)
     w = tl.load(weight + places, mask=inside, other=0.0).to(tl.float32)
-    total = tl.load(sums + row) + tl.sum(g * g, 0) * square_rate
-    tl.store(sums + row, total)
-    w = w * kept - g * (rate / (tl.sqrt(total) + eps))
+    square = tl.load(squares + row) * kept_square + tl.sum(g * g, 0) * new_square
+    tl.store(squares + row, square)
+    w = w * kept_weight - g * (rate / (tl.sqrt(square) * correction + eps))
     # Random bits below those that bfloat16 keeps carry over as often as what is cut off is large.
     noise = tl.randint(seed, row * WIDTH + columns).to(tl.int32, bitcast=True) & 0xFFFF
     bits = ((w.to(tl.int32, bitcast=True) + noise) >> 16) << 16
     tl.store(weight + places, bits.to(tl.float32, bitcast=True).to(tl.bfloat16), mask=inside)
 
 
-_kernel: Any = None if triton is None else triton.jit(_adagrad_row)
+_kernel: Any = None if triton is None else triton.jit(_change_row)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from labelgrove.errors import ConfigError
 from labelgrove.nn.encoders.encoder import Encoder
-from labelgrove.nn.heads.full import FullHead, full_heads
+from labelgrove.nn.heads.full import ONE_PROCESS, FullHead, full_heads
 from labelgrove.nn.heads.full_descent import FullDescent
 from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
 from labelgrove.nn.training.averaging import Average
@@ -54,9 +54,7 @@ class Updates:
         device = workers.device
         self.tables, self.full = row_tables(model), full_heads(model)
         if self.full and workers.count > 1:
-            raise ConfigError(
-                "heads.full: a full head learns in one process; start one, or use heads.full=false"
-            )
+            raise ConfigError(ONE_PROCESS)
         learns = self.tables or self.full or any(p.requires_grad for p in model.parameters())
         if not learns:
             raise ConfigError("the model has nothing to train: no parameter requires a gradient")
@@ -78,7 +76,11 @@ class Updates:
             beta2=params.beta2,
             eps=params.eps,
         )
-        self.descents = {n: FullDescent(head, eps=params.eps) for n, head in self.full.items()}
+        self.descents = {
+            name: FullDescent(head, beta2=params.beta2, eps=params.eps)
+            for name, head in self.full.items()
+        }
+        self.full_updates = 0
         self.scale = LossScale() if self.precision == "fp16" else None
         self.average = _average(model, {**self.tables, **self.full}, params, total)
         self.loss_sum = torch.zeros((), device=device)
@@ -127,6 +129,7 @@ class Updates:
         scale = self.scale or LossScale()
         return {
             "table_updates": self.rows.updates,
+            "full_updates": self.full_updates,
             "samples": 0 if self.average is None else self.average.samples,
             "scale": scale.value,
             "good_at_scale": scale.good,
@@ -141,6 +144,7 @@ class Updates:
         fill(self._full_state(), tensors["full"], what)
         fill({"sum": self.loss_sum}, tensors["loss"], what)
         self.rows.updates = numbers["table_updates"]
+        self.full_updates = numbers.get("full_updates", 0)
         if self.average is not None:
             self.average.load(tensors["average"], numbers["samples"])
         if self.scale is not None:
@@ -178,12 +182,14 @@ class Updates:
 
         Their gradients are never stored, so they cannot wait for the other batches of an update:
         with ``accumulate``, a full head takes a step for each batch, by its weighted gradient. For
-        the same reason ``clip_norm`` does not limit them (the rates of Adagrad hardly depend on the
-        size of gradients), fp16's scale does not reach them, and an update that is skipped because
+        the same reason ``clip_norm`` does not limit them (a row's step hardly depends on the size
+        of its gradient), fp16's scale does not reach them, and an update that is skipped because
         the encoder's gradients overflowed has already changed them.
         """
+        self.full_updates += 1
         options = {
             "lr": self._head_rate(step),
+            "update": self.full_updates,
             "share": weight,
             "weight_decay": self.params.head_weight_decay,
             "seed": derived_seed(self.seed, step, number),
