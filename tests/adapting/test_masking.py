@@ -136,6 +136,17 @@ def test_what_is_hidden_does_not_depend_on_the_batch(encoders: dict[str, Encoder
     assert shown("bert", 40) == shown("bert", 1000) == shown("distilbert", 64)
 
 
+def test_a_tokenizer_that_pads(encoders: dict[str, Encoder]) -> None:
+    tokens, bert = documents([20] * 5), encoders["bert"]
+    plain = next(iter(MaskedBatches(tokens, bert, masking(), 200, views=True).epoch(0)))
+    try:
+        bert.tokenizer.enable_padding(length=16)
+        padding = next(iter(MaskedBatches(tokens, bert, masking(), 200, views=True).epoch(0)))
+    finally:
+        bert.tokenizer.no_padding()
+    assert padding.batch.ids.equal(plain.batch.ids) and len(padding.pairs) == 5
+
+
 def test_an_epoch_can_begin_in_the_middle(encoders: dict[str, Encoder]) -> None:
     batches = MaskedBatches(documents([20] * 9), encoders["bert"], masking(), 64, views=True)
     whole, rest = list(batches.epoch(3)), list(batches.epoch(3, start=1))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from labelgrove.adapting.pieces import without_length
 from labelgrove.core.arrays import Int64, offsets
 from labelgrove.nn.batches.packing import PackedBatch, PackedBatches
 from labelgrove.nn.batches.padded import Batch, Batches, Movable
@@ -31,7 +32,10 @@ _PADDING = -1
 
 @dataclass(frozen=True)
 class Masking:
-    """Which tokens are hidden, and by what: ``special`` ones never, neither as a replacement."""
+    """Which tokens are hidden, and by what.
+
+    ``special`` tokens are never hidden, and they never replace another token.
+    """
 
     share: float
     mask_id: int
@@ -125,7 +129,6 @@ class MaskedBatches:
             "seed": masking.seed,
             "max_tokens": max(batch_tokens, places.longest),
         }
-        self._places = places
         self._batches: Batches | PackedBatches
         if encoder.packs:
             self._batches = PackedBatches(places, len(places), **common)
@@ -190,5 +193,5 @@ class MaskedBatches:
 
 def _frames(tokenizer: Any) -> tuple[int, int]:
     """How many special tokens are before and after a text."""
-    marks = tokenizer.encode("a").special_tokens_mask
+    marks = without_length(tokenizer).encode("a").special_tokens_mask
     return marks.index(0), marks[::-1].index(0)

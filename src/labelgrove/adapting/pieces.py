@@ -22,7 +22,7 @@ from labelgrove.core.part import Part
 from labelgrove.errors import ConfigError, MissingExtraError
 
 FEWEST_USES = 20  # of a piece: a row of the table learns little from less
-MOST_TEXTS = 200_000  # to learn pieces from; more texts hardly change them
+MOST_TEXTS = 30_000  # to learn pieces from, evenly spread; more texts hardly change them
 MULTIPLE, MANY = 8, 100  # of the number of tokens, if many are new: products are faster on GPUs
 _TEXTS_PER_CHUNK = 4096
 
@@ -121,9 +121,7 @@ class Speller:
 def token_counts(texts: Sequence[str], tokenizer: Any) -> Int64:
     """How often each token occurs in whole texts, special tokens that frame a text excluded."""
     counts = np.zeros(next_number(tokenizer), np.int64)
-    reader = _tokenizers().Tokenizer.from_str(tokenizer.to_str())
-    reader.no_truncation()  # some come with a length
-    reader.no_padding()
+    reader = without_length(tokenizer)
     encode = getattr(reader, "encode_batch_fast", reader.encode_batch)
     for chunk in _chunks(texts):
         numbers = array("q")
@@ -131,6 +129,14 @@ def token_counts(texts: Sequence[str], tokenizer: Any) -> Int64:
             numbers.extend(encoding.ids)
         counts += np.bincount(np.asarray(numbers, np.int64), minlength=len(counts))
     return counts
+
+
+def without_length(tokenizer: Any) -> Any:
+    """A copy of a tokenizer that neither cuts nor pads texts, as some do by their files."""
+    copy = _tokenizers().Tokenizer.from_str(tokenizer.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    return copy
 
 
 def _trained(texts: Sequence[str], tokenizer: Any, size: int) -> set[str]:

@@ -125,7 +125,7 @@ def adapt(
         )
     about = Adapted(
         folder=os.fspath(out),
-        encoder=name,
+        encoder=Path(name).name if Path(name).is_dir() else name,
         texts=len(learnt),
         held_out=len(held_out),
         tokens=int(tokens.value.lengths.sum()),

@@ -69,7 +69,8 @@ def adapt(
             report = ReadReport()
             with common.spinner(console, f"reading {path}"):
                 texts += [d.text for d in iter_documents(path, options=how, report=report)]
-            report.without_labels, report.notes = 0, []  # labels are not used
+            report.without_labels = 0  # labels are not used
+            report.notes = [note for note in report.notes if "label" not in note]
             console.print(f"{path}: {report}")
         with RichProgress() as progress:
             adapted = adapt(
