@@ -19,7 +19,13 @@ from labelgrove.calibrating.thresholds import Target, best_threshold, check_targ
 from labelgrove.core.arrays import Float32
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.inputs import check_k, check_known_labels, documents_of, labelled_corpus
+from labelgrove.data.inputs import (
+    check_k,
+    check_known_labels,
+    documents_of,
+    labelled_corpus,
+    with_fields,
+)
 from labelgrove.errors import ConfigError, DataError, warn
 from labelgrove.scores.predictions import Predictions, Predictor, ScoreKind, check_fitted
 
@@ -168,7 +174,7 @@ def calibrate(
     _check_choice("by", by, ("none", "rank", "level", "frequency"))
     if y is None and not isinstance(X, Corpus):
         raise DataError("calibrate needs the true labels of the documents")
-    X = model.documents(X)
+    X = with_fields(X, model.facts_.fields)
     documents = labelled_corpus(X, y, None if y is None else model.index_)
     corpus = documents if documents.index == model.index_ else documents.reindex(model.index_)
     truth, unknown = corpus.labels, corpus.unknown

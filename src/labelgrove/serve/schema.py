@@ -15,12 +15,8 @@ def _whole(value: Any) -> Any:
 Whole = Annotated[int, BeforeValidator(_whole)]
 
 
-def _document(text: Any) -> Any:
-    """A text or, for a model that reads fields, an object of them, which the model checks."""
-    return Annotated[
-        Annotated[text, Tag("-text")] | Annotated[dict[str, Any], Tag("-fields")],
-        Discriminator(lambda given: "-fields" if isinstance(given, dict) else "-text"),
-    ]
+def _kind(document: Any) -> str:
+    return "-fields" if isinstance(document, dict) else "-text"
 
 
 Threshold = float | Literal["auto"] | None
@@ -41,7 +37,9 @@ class RequestFields(BaseModel):
 
 def limited_request(params: ServeParams) -> type[RequestFields]:
     """The request with the limits of a service."""
-    Document = _document(Annotated[str, Field(max_length=params.max_text_chars)])
+    Text = Annotated[str, Field(max_length=params.max_text_chars), Tag("-text")]
+    # The model checks the values of fields.
+    Document = Annotated[Text | Annotated[dict[str, Any], Tag("-fields")], Discriminator(_kind)]
     most = params.max_labels
 
     class PredictRequest(RequestFields):

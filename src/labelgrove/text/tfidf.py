@@ -253,6 +253,7 @@ class Tfidf:
             vocabulary = StringTable(*counter.terms())
         fields = None
         if names is not None:
+            assert isinstance(texts, Sequence)
             fields = FieldTerms.fit(texts, names, params, threads=self._threads)
         self._fitted = _Fitted.make(params, analyzer, vocabulary, idf, fields)
         return counter, texts

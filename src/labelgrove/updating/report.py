@@ -109,7 +109,12 @@ def unknown_terms(vectorizer: Tfidf, texts: Sequence[str]) -> float | None:
         return None
     step = -(-len(texts) // SAMPLED_TEXTS)
     sample = [texts[row] for row in range(0, len(texts), step)]
-    unlimited = {"min_df": 1, "max_df": 1.0, "max_features": None, "field_weights": {}}
+    unlimited: dict[str, Any] = {
+        "min_df": 1,
+        "max_df": 1.0,
+        "max_features": None,
+        "field_weights": {},
+    }
     params = TfidfParams(**vectorizer.fitted_params.get_params() | unlimited)
     try:
         every = Tfidf(params, analyzer=vectorizer.analyzer).fit_transform(sample).nnz
