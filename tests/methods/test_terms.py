@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from labelgrove import Corpus, Linear
+from labelgrove import Corpus, Linear, records
 from labelgrove.core.callbacks import Reporter
 from labelgrove.data.features import Features
 from labelgrove.disk.run_folder import RunFolder
@@ -102,3 +102,16 @@ def test_both_and_a_dense_block() -> None:
     assert model.predict(corpus(dense=True), k=1).counts.tolist() == [1, 1, 1]
     with pytest.raises(DataError, match="dense"):
         model.predict(corpus(), k=1)
+
+
+def test_fields_whose_values_are_all_rare_are_told_of() -> None:
+    rows = [{"t": "a book", "by": f"person {n % 2}", "number": str(n)} for n in range(6)]
+    documents = records(rows, text="t", fields=["by", "number"])
+    said: list[str] = []
+    Linear(tfidf=TfidfParams(min_df=2)).fit(
+        documents, [["x"], ["y"]] * 3, callbacks=[lambda e: said.append(e.values.get("text", ""))]
+    )
+    assert [text for text in said if text.startswith("fields:")] == [
+        "fields: values that became terms: by 2, number 0; no value of number is in enough "
+        "documents (tfidf.min_df)"
+    ]

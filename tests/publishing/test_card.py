@@ -122,3 +122,10 @@ def test_what_people_write_is_no_template(folder: Path) -> None:
     text = card(folder, name="me/{{ card_data }}", description="{% raw %}\n---\nlicense: mit")
     assert "# me/{{ card_data }}\n\n{% raw %} --- license: mit\n\nThe model" in text
     assert ModelCard(text).data.license is None
+
+
+def test_the_fields_of_documents_are_named(tmp_path: Path) -> None:
+    rows = [{"title": "red shoe", "by|whom": "Ada"}, {"title": "blue hat", "by|whom": "Ben"}]
+    documents = labelgrove.records(rows, text="title", fields=["by|whom"])
+    labelgrove.Linear().fit(documents, [["a"], ["b"]]).save(tmp_path / "model")
+    assert "| documents have | the texts title; fields by\\|whom |" in card(tmp_path / "model")

@@ -116,14 +116,15 @@ def with_fields_of(model: Model, path: Path | str, options: ReadOptions) -> Read
     return replace(options, text_field=texts, fields=fields)
 
 
-def given_document(text: str, model: Model) -> Any:
+def given_document(text: str, model: Model) -> str:
     """A document that was typed: a text, or a JSON object of the fields that the model reads."""
     if model.facts_.fields is None or not text.lstrip().startswith("{"):
         return text
     try:
-        return dict(json.loads(text))
+        fields = json.loads(text)
     except ValueError as error:
         raise DataError(f"the document begins like a JSON object, but is none: {error}") from error
+    return str(model.documents([fields])[0])
 
 
 def read_dense(path: Path) -> Any:

@@ -71,15 +71,14 @@ def explain(
         how = common.with_fields_of(loaded, train, how)
         given["corpus"] = common.read_corpus(train, how, index=loaded.index_)
     read: Any = common.given_document(document, loaded)
+    document = words_of(read)
     if features is not None:
         matrix = read_matrix(features, n_features=loaded.facts_.given or None)
-        read = Documents([document], as_features(matrix))
+        read = Documents([read], as_features(matrix))
     if label:
         explanations = [explain(loaded, read, name, **given) for name in label]
     else:
         explanations = explain_best(loaded, read, k, **given)
-    if isinstance(read, dict):
-        document = words_of(loaded.documents([read])[0])
     if as_json:
         plain = [explanation.to_dict() for explanation in explanations]
         common.print_json({"text": document, "explanations": plain})

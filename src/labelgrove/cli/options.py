@@ -141,7 +141,7 @@ class Reading:
         return ReadOptions(
             format=self.input_format,
             text_field=self.text_field,
-            fields=None if self.field is None else ",".join(self.field).split(","),
+            fields=None if self.field is None else ",".join(self.field),
             labels_field=self.labels_field,
             id_field=self.id_field,
             skip_bad=self.skip_bad,

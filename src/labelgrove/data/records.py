@@ -123,7 +123,7 @@ def records(rows: Any, *, text: str | Sequence[str], fields: str | Sequence[str]
     >>> model.predict([{"title": "autumn", "by": "Wiley"}], k=1).names()
     [['b']]
     """
-    names = FieldNames(_names(text), _names(fields))
+    names = FieldNames(listed(text), listed(fields))
     wanted = (*names.texts, *names.fields)
     if is_frame(rows):
         rows = frame_rows(rows)
@@ -140,6 +140,12 @@ def records(rows: Any, *, text: str | Sequence[str], fields: str | Sequence[str]
     for name in empty_fields(documents):
         warn(f"no document has a value in the field {name!r}")
     return documents
+
+
+def listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of fields, given as a list or with commas between them."""
+    given = names.split(",") if isinstance(names, str) else names
+    return tuple(name.strip() for name in given if name.strip())
 
 
 def is_record(text: str) -> bool:
@@ -274,11 +280,6 @@ def field_values(given: Any, name: str) -> list[str]:
 def _is_missing(value: Any) -> bool:
     nan = isinstance(value, (float, np.floating)) and np.isnan(value)
     return value is None or nan or type(value).__name__ in ("NAType", "NaTType")  # of pandas
-
-
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    listed = names.split(",") if isinstance(names, str) else names
-    return tuple(name.strip() for name in listed if name.strip())
 
 
 def _clean(text: str) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from labelgrove.data.records import FieldNames
+from labelgrove.data.records import FieldNames, listed
 from labelgrove.errors import ConfigError, DataError
 
 MAX_EXAMPLES = 5
@@ -39,7 +39,7 @@ class ReadOptions:
     format: str | None = None  # a key of FORMATS; None: detect it from the file
     part: str = "train"  # which part of a data set folder
     text_field: str | Sequence[str] = "text"
-    fields: Sequence[str] | None = None
+    fields: str | Sequence[str] | None = None
     labels_field: str = "labels"
     weights_field: str = "weights"
     id_field: str = "id"
@@ -57,19 +57,20 @@ class ReadOptions:
         """Names of the text fields; ``default`` if the option was not set."""
         if self.text_field == "text":
             return tuple(default)
-        names = self.text_field
-        if isinstance(names, str):
-            names = names.split(",")
-        fields = tuple(name.strip() for name in names if name.strip())
+        fields = listed(self.text_field)
         if not fields:
             raise ConfigError("text_field: must name at least one field")
         return fields
 
     def names(self, default: Sequence[str] = ("text",)) -> FieldNames | None:
-        """The names of all fields of a record; None for plain texts."""
+        """The names of all fields of a record; None for plain texts.
+
+        >>> ReadOptions(text_field="title", fields="creator,series").names()
+        FieldNames(texts=('title',), fields=('creator', 'series'))
+        """
         if self.fields is None:
             return None
-        names = FieldNames(self.text_fields(default), tuple(self.fields))
+        names = FieldNames(self.text_fields(default), listed(self.fields))
         for other in (self.labels_field, self.weights_field, self.id_field):
             if other in names.fields:
                 raise ConfigError(

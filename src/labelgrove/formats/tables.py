@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from labelgrove.data.records import listed
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport
 from labelgrove.formats.files import STDIN, check_encoding, lines, refuse
@@ -224,7 +225,7 @@ def parse_record(
     labels = record.get(options.labels_field)
     if isinstance(labels, str):
         labels = split_labels(labels, separator)
-    for name in options.fields or ():
+    for name in listed(options.fields or ()):
         if isinstance(cell := record.get(name), str):
             record[name] = split_labels(cell, separator)  # several values, as of labels
     return Document(

@@ -7,6 +7,7 @@ says what the ranker reads: that matrix, tf-idf of the texts by itself, or both.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -131,6 +132,9 @@ def terms_stage(
     own: Made[Terms] | None = None
     if source != "given":
         own = stages("tfidf", fit_terms, texts=corpus.texts, params=params, threads=threads)
+        assert own.value.reader.tfidf is not None
+        if counts := own.value.reader.tfidf.field_counts():
+            stages.reporter.message(_said(counts))
     if source == "own" and own is not None:
         return own
     matrix = given_matrix(corpus)
@@ -143,6 +147,14 @@ def terms_stage(
 
     judged = None if held_out is None else given_matrix(held_out)
     return stages.derive(make, terms=own, given=matrix, held_out=judged)
+
+
+def _said(counts: Mapping[str, int]) -> str:
+    """A sentence about the terms of fields, and about fields that have none."""
+    terms = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    none = [name for name, count in counts.items() if not count]
+    why = f"; no value of {', '.join(none)} is in enough documents (tfidf.min_df)" if none else ""
+    return f"fields: values that became terms: {terms}{why}"
 
 
 def fit_terms(texts: Any, params: TfidfParams, *, threads: int | None) -> Terms:

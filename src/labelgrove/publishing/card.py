@@ -98,9 +98,7 @@ def _facts(stored: StoredModel, size: int) -> dict[str, str]:
         facts["features"] = f"a matrix of {given:,} columns, which predictions need"
     if "fields" in stored.parts["training"].config:
         names = FieldNames.from_dict(stored.parts["training"].config["fields"])
-        facts["documents"] = f"texts {', '.join(names.texts)}"
-        if names.fields:
-            facts["documents"] += f"; catalogue fields {', '.join(names.fields)}"
+        facts["documents have"] = _one_line(f"the texts {names}").replace("|", "\\|")
     calibrated = "calibration" in stored.parts
     return facts | {
         "labels": f"{len(stored.parts['labels'].arrays['ids.offsets']) - 1:,}",

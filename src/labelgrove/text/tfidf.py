@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,14 @@ from labelgrove import _native
 from labelgrove.core.arrays import CSR, CsrParts, Float32, narrow_csr
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
-from labelgrove.data.records import FieldNames, field_terms, has_records, names_in, plain_texts
+from labelgrove.data.records import (
+    BETWEEN,
+    FieldNames,
+    field_terms,
+    has_records,
+    names_in,
+    plain_texts,
+)
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
 from labelgrove.text.feeding import (
     BUILT_IN_ANALYZERS,
@@ -145,6 +153,14 @@ class Tfidf:
         if column < len(words) or fields is None:
             return words[column]
         return fields.vocabulary[column - len(words)]
+
+    def field_counts(self) -> dict[str, int]:
+        """How many values of each field have a column."""
+        fields = self._get_fitted().fields
+        if fields is None:
+            return {}
+        found = Counter(term.partition(BETWEEN)[0] for term in fields.vocabulary)
+        return {name: found[name] for name in fields.names.fields}
 
     def field_columns(self, text: str) -> dict[int, str]:
         """The known values of a document's fields by their columns."""

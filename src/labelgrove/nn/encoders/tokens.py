@@ -31,7 +31,7 @@ _LARGEST_GAP = 1 << 20
 _SEPARATORS = ("[SEP]", "</s>", "<sep>")
 _CHARACTERS_PER_TOKEN = 8  # generous: most languages with spaces have 4 to 5
 
-_Prepared: TypeAlias = tuple[Any, Callable[[str], str]]
+_Prepared: TypeAlias = tuple[Any, Callable[[str], str], str]
 _CACHE: WeakKeyDictionary[Any, dict[int, _Prepared]] = WeakKeyDictionary()
 
 
@@ -107,8 +107,7 @@ def tokenize(
     """
     if isinstance(texts, (str, bytes)):
         raise DataError(f"texts is one {type(texts).__name__}; give a list of strings: [text]")
-    cutter, shorten = _prepared(tokenizer, max_tokens)
-    separator = _separator(cutter)
+    cutter, shorten, separator = _prepared(tokenizer, max_tokens)
     total = len(texts) if isinstance(texts, Sized) else 0
     ids, offsets = bytearray(), array("q", [0])  # one growing block each, no pieces to join
     source, done = iter(texts), 0
@@ -138,7 +137,7 @@ def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, lis
 
     Places count characters and exclude white space around a token.
     """
-    cutter, _ = _prepared(tokenizer, max_tokens)
+    cutter, _, separator = _prepared(tokenizer, max_tokens)
     ids = tokenize([text], tokenizer, max_tokens, threads=1).row(0)
     if nfc(text) != text:
         composed, origins = nfc_places(text)
@@ -150,9 +149,8 @@ def token_places(text: str, tokenizer: Any, max_tokens: int) -> tuple[Int32, lis
             for place in places
         ]
     with _rayon(1):
-        encoding = cutter.encode(
-            _read(text, tokenizer, _separator(cutter)).encode("utf-8", "replace").decode()
-        )
+        read = _read(text, tokenizer, separator)
+        encoding = cutter.encode(read.encode("utf-8", "replace").decode())
     marks = zip(encoding.offsets, encoding.word_ids, encoding.special_tokens_mask, strict=True)
     places = []
     for (start, end), word, special in marks:
@@ -198,7 +196,7 @@ def reading_of(text: str, tokenizer: Any) -> tuple[str, list[tuple[int, Section]
     """The string that is cut into tokens, and where its sections begin; none of a plain text."""
     if not is_record(text):
         return text, []
-    separator, start = _separator(_prepared(tokenizer, tokenizer.max_tokens)[0]), 0
+    separator, start = _prepared(tokenizer, tokenizer.max_tokens)[2], 0
     pieces = []
     for section in sections(text, tokenizer.fields):
         pieces.append((start, section))
@@ -228,7 +226,7 @@ def _read(text: str, tokenizer: Any, separator: str) -> str:
 
 
 def _prepared(tokenizer: Any, max_tokens: int) -> _Prepared:
-    """A tokenizer that cuts at ``max_tokens``, and a function that shortens texts for it.
+    """A tokenizer that cuts at ``max_tokens``, a function that shortens texts for it, a separator.
 
     Making one takes a tenth of a second, too long for a single text, so an Encoder's are cached.
     """
@@ -262,7 +260,7 @@ def _prepare(tokenizer: Any, max_tokens: int) -> _Prepared:
         )
     cutter.no_padding()
     cutter.enable_truncation(max_tokens)
-    return cutter, _shortener(cutter, max_tokens)
+    return cutter, _shortener(cutter, max_tokens), _separator(cutter)
 
 
 def _check_numbers(tokenizer: Any) -> None:
