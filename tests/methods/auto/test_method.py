@@ -5,16 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import labelgrove
-from labelgrove import Auto, Corpus, Ensemble, Linear
+from labelgrove import Auto, Corpus, Ensemble, Linear, Neighbours
 from labelgrove.core.callbacks import Event
+from labelgrove.data.inputs import hold_out
 from labelgrove.datasets.shop import shop_corpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.methods import create
 from labelgrove.methods.auto import method as module
+from labelgrove.methods.auto.growing import Growing, Named
+from labelgrove.methods.auto.trials import Clock, Trials
+from labelgrove.scores.learning import LearntMerge, cross_fitted
+from labelgrove.scores.merging import precision_of
 from test_contract import planted, same, tiny_training
 
 
@@ -148,15 +154,10 @@ def test_both_members_of_an_ensemble_learn_from_all_documents(
     """The planted problem is too easy for an ensemble to win, so here it wins by decree."""
     texts, labels = planted(200)
     monkeypatch.setattr(module, "_has_gpu", lambda device: True)
-    monkeypatch.setattr("labelgrove.methods.auto.trials._difference", lambda *_: (1.0, 0.0))
-    monkeypatch.setattr(
-        Ensemble,
-        "_learn",
-        lambda self, _: (_learnt(len(self.index_)), {"1 linear": [1.0, 1.0, 1.0]}),
-    )
+    win_by_decree(monkeypatch)
     model = create("auto", {"encoder": tiny_training()["encoder"]}).fit(texts, labels)
     chosen = model.chosen_
-    assert isinstance(chosen, Ensemble) and chosen.weights_ == [0.25, 0.75]
+    assert isinstance(chosen, Ensemble) and chosen.weights_ == [0.5, 0.5]
     linear = Linear().fit(texts, labels)
     assert same(chosen.members_[0].predict(texts, k=3), linear.predict(texts, k=3))
     assert chosen.facts_.documents == 200
@@ -166,13 +167,87 @@ def test_both_members_of_an_ensemble_learn_from_all_documents(
     assert same(loaded.predict(texts, k=3), model.predict(texts, k=3))
 
 
-def _learnt(labels: int) -> Any:
-    import numpy as np
+def win_by_decree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every model is better than the ones before, and an ensemble takes all its members."""
 
-    from labelgrove.scores.learning import LearntMerge
+    def learn(self: Ensemble, _: Corpus) -> Any:
+        count = len(self.members_)
+        values, bins = np.ones((count, 1)), np.zeros(len(self.index_), np.int8)
+        merge = LearntMerge(values, values, 1.0, bins, (1 / count,) * count, (1.0, 1.0, 1.0))
+        return merge, {"1 linear": [1.0, 1.0, 1.0]}
 
-    values, bins = np.ones((2, 1)), np.zeros(labels, np.int8)
-    return LearntMerge(values, values, 1.0, bins, (0.25, 0.75), (1.0, 1.0, 1.0))
+    monkeypatch.setattr("labelgrove.methods.auto.trials._difference", lambda *_: (1.0, 0.0))
+    monkeypatch.setattr(Ensemble, "_learn", learn)
+
+
+def test_a_budget_joins_more_linear_models(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    win_by_decree(monkeypatch)
+    said = Messages()
+    model = Auto(budget="1h").fit(corpus, callbacks=[said])
+    members = model.submodels()
+    assert [member.method for member in members] == ["linear", "neighbours", "linear", "linear"]
+    assert members[2].ranker.label_weights == "propensity"
+    assert members[3].tfidf.analyzer == "char_wb"
+    assert all(member.facts_.documents == 400 for member in members)  # the judges, too
+    assert names(model)[-3].endswith(" and neighbours")
+    assert names(model)[-1].endswith("linear for rare labels and linear on parts of words")
+    assert sum("held-out documents" in text for text in said) == 6  # a sentence for each step
+    model.save(tmp_path / "model")
+    loaded = labelgrove.load(tmp_path / "model")
+    assert same(loaded.predict(corpus, k=3), model.predict(corpus, k=3))
+
+
+def test_members_are_added_only_while_there_is_time(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    win_by_decree(monkeypatch)
+    spent = iter([0.0] * 4 + [1e6] * 99)  # trees, names, neighbours and rare labels have time
+    monkeypatch.setattr(Clock, "spent", property(lambda self: next(spent)))
+    model = Auto(budget="1h").fit(corpus)
+    assert [member.method for member in model.submodels()] == ["linear", "neighbours", "linear"]
+    verdicts = {trial["name"]: trial["verdict"] for trial in model.tried_}
+    assert "the budget is spent" in verdicts["linear on parts of words"]
+    assert all(member.facts_.documents == 320 for member in model.submodels())
+
+
+def test_without_a_budget_nothing_is_joined_on_a_cpu(corpus: Corpus) -> None:
+    assert not any("neighbours" in name for name in names(Auto().fit(corpus)))
+
+
+def test_an_ensemble_is_judged_by_lists_that_are_cross_fitted(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    learnt_from, judges = hold_out(corpus, 0.25, 0)
+    assert judges is not None
+    with RunFolder(tmp_path / "run") as run:
+        trials = Trials(judges, Clock(None), [], run)
+    first, second = Linear().fit(learnt_from), Neighbours().fit(learnt_from)
+    trials.judge("linear", first, 1.0)
+    Growing(trials, [Named("linear", first, 1.0)], None).add(Named("neighbours", second, 1.0))
+    lists = [model.predict(judges, k=30) for model in (first, second)]
+    merged = cross_fitted(lists, judges.labels, first.facts_.frequencies, k=5)
+    record = trials.records[-1]
+    assert record["name"] == "linear and neighbours"
+    assert record["P@5"] == pytest.approx(precision_of(merged, judges.labels)[2], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_budget_joins_more_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, labels = planted(200)
+    win_by_decree(monkeypatch)
+    monkeypatch.setattr(module, "_has_gpu", lambda device: True)
+    tiny = tiny_training()["encoder"]
+    model = create("auto", {"encoder": tiny, "budget": "1h"}).fit(texts, labels)
+    methods = ["linear", "cascadexml", "neighbours", "cascadexml", "lightxml", "xrtransformer"]
+    members = model.submodels()
+    assert [member.method for member in members] == methods
+    assert [members[1].random_state, members[3].random_state] == [0, 1]
+    assert {member.encoder.encoder for member in members[3:]} == {tiny["encoder"]}
+    # What is quick learns from the judges in the end, and networks held the same ones out.
+    assert [members[n].facts_.documents for n in (0, 2)] == [200, 200]
+    assert len({member.held_out for member in (members[1], *members[3:])}) == 1
 
 
 def test_a_network_that_is_too_slow_gets_fewer_epochs_or_none(

@@ -2,7 +2,8 @@
 
 It starts with the quick thing, one linear tree, so that there is a model whenever it ends. On a CPU
 it then tries several trees and the names of labels as documents; on a GPU it trains a network with
-tf-idf and joins it with linear. Documents that are held out decide what is kept.
+tf-idf and joins it with linear. With a budget it goes on and joins more models, one by one.
+Documents that are held out decide what is kept.
 """
 
 from __future__ import annotations
@@ -34,12 +35,20 @@ from labelgrove.labels.documents import labels_with_words
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods import create, load_folder
+from labelgrove.methods.auto.growing import (
+    Growing,
+    Named,
+    more_linear,
+    more_networks,
+    neighbours,
+)
 from labelgrove.methods.auto.trials import AFTERWARDS, Clock, OutOfTimeError, Trials, pace
 from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
 from labelgrove.methods.ensemble.members import stages_in
 from labelgrove.methods.ensemble.method import Ensemble
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.linear.method import Linear
+from labelgrove.methods.neighbours.method import Neighbours
 from labelgrove.methods.terms import choose_features
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.interface import Model, Pieces
@@ -129,10 +138,12 @@ class Auto(Estimator):
                 if judges is not None:
                     if network is not None:
                         trials.say(f"{NETWORK}: {why}")
-                        plain._join(trials, network, corpus)
+                        plain._join(trials, network, corpus, learnt_from)
                     else:
                         trials.skip(NETWORK, why)
                         plain._add_trees_and_names(trials, learnt_from, given)
+                        if budget is not None and not given and not corpus.width:
+                            plain._join_linear(trials, learnt_from)
                     plain._give_back(trials, corpus, given)
             except KeyboardInterrupt:
                 assert trials.best is not None
@@ -212,8 +223,11 @@ class Auto(Estimator):
         settings["held_out"] = self._share(len(corpus))
         return network.set_params(**settings), f"reads with {encoder.encoder}: {reason}"
 
-    def _join(self, trials: Trials, network: Model, corpus: Corpus) -> None:
-        """Trains the network in the time that is left, and joins it with linear."""
+    def _join(self, trials: Trials, network: Model, corpus: Corpus, learnt_from: Corpus) -> None:
+        """Trains the network in the time that is left, and joins it with linear.
+
+        With a budget, more members follow.
+        """
         assert trials.best is not None
         linear = trials.best
         try:
@@ -224,14 +238,24 @@ class Auto(Estimator):
         if trained is None:
             return
         trials.judge(NETWORK, *trained)
-        network, seconds = trained
-        joined = Ensemble([linear.model, network], rule="learnt", n_jobs=self.n_jobs)
-        both = joined.join(trials.judges)
-        if all(both.weights_):
-            trials.judge(f"linear and {NETWORK}", both, linear.seconds + seconds)
-        else:
-            alone = both.members_[0 if both.weights_[0] else 1].method
-            trials.skip(f"linear and {NETWORK}", f"its best weights leave {alone} alone")
+        growing = Growing(trials, [Named("linear", linear.model, linear.seconds)], self.n_jobs)
+        growing.add(Named(NETWORK, *trained))
+        if self.budget is None:
+            return
+        if trials.best is not None and trials.best.name == NETWORK:  # linear adds nothing to it
+            growing.members = [Named(NETWORK, *trained)]
+        memory = neighbours(linear.model, learnt_from, trials.first_seconds)
+        growing.try_all([memory, *more_networks(network, corpus, trained[1])])
+
+    def _join_linear(self, trials: Trials, learnt_from: Corpus) -> None:
+        """Joins the best linear model with others, in the time that is left."""
+        best = trials.best
+        assert best is not None
+        growing = Growing(trials, [Named(best.name, best.model, best.seconds)], self.n_jobs)
+        candidates = [neighbours(best.model, learnt_from, trials.first_seconds)]
+        if learnt_from.texts is not None:
+            candidates += more_linear(best.model, learnt_from, trials.first_seconds)
+        growing.try_all(candidates)
 
     def _in_time(
         self, trials: Trials, network: Model, corpus: Corpus
@@ -252,24 +276,27 @@ class Auto(Estimator):
         return trials.fit(NETWORK, network, corpus)
 
     def _give_back(self, trials: Trials, corpus: Corpus, given: dict[str, Any]) -> None:
-        """Trains what is linear again, on the held-out documents, too."""
+        """Trains what is quick again, on the held-out documents, too."""
         assert trials.best is not None
         best = trials.best
-        members = best.model.submodels() or [best.model]
-        linear = next((m for m in members if isinstance(m, Linear)), None)
-        if linear is None:
-            return
-        name = "linear on all documents"
-        if not trials.affords(name, linear.n_trees * trials.first_seconds):
-            return
-        unfitted = Linear.from_config(linear.to_config())
-        again, _ = trials.fit(name, unfitted, corpus, **given)
-        if not isinstance(best.model, Ensemble):
-            trials.best = replace(best, model=again)
-            return
-        again.index_ = best.model.index_
-        best.model.members = best.model.members_ = [again, *best.model.members_[1:]]
-        best.model._remember(corpus, {})
+        for position, model in enumerate(best.model.submodels() or [best.model]):
+            if not isinstance(model, Linear | Neighbours):
+                continue
+            name = f"{model.method} on all documents"
+            trees = model.n_trees if isinstance(model, Linear) else 1
+            seconds = max(trees * trials.first_seconds, trials.took.get(id(model), 0.0))
+            if not trials.affords(name, seconds):
+                continue
+            unfitted = type(model).from_config(model.to_config())
+            again, _ = trials.fit(name, unfitted, corpus, **given)
+            if not isinstance(best.model, Ensemble):
+                trials.best = replace(best, model=again)
+                return
+            again.index_ = best.model.index_
+            best.model.members_[position] = again
+        if isinstance(best.model, Ensemble):
+            best.model.members = best.model.members_
+            best.model._remember(corpus, {})
 
     def _take(self, trials: Trials) -> None:
         """Says what was tried, and becomes the chosen model for all that a fitted one is asked."""

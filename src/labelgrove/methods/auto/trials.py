@@ -20,6 +20,7 @@ from labelgrove.model.interface import Model
 from labelgrove.scores.merging import MEASURED_AT, precision_rows
 
 M = TypeVar("M", bound=Model)
+Rows = npt.NDArray[np.float64]  # P@1, P@3 and P@5 of each document
 # Speed is measured from the first progress on, for at least so many seconds; ranking, measuring and
 # saving take this share of a training besides.
 PACE_SECONDS, AFTERWARDS = 8.0, 0.3
@@ -56,7 +57,7 @@ class Trial:
 
     name: str
     model: Model
-    rows: npt.NDArray[np.float64] | None
+    rows: Rows | None
     seconds: float
 
     @property
@@ -80,6 +81,7 @@ class Trials:
         self.reporter = Reporter(callbacks)
         self.best: Trial | None = None
         self.first_seconds = 0.0  # of the first model
+        self.took: dict[int, float] = {}  # seconds of each training, by the model's id
         self.records: list[dict[str, Any]] = []
         self.timings: dict[str, Timing] = {}
 
@@ -93,12 +95,24 @@ class Trials:
             callbacks.append(watch)
         model.fit(corpus, callbacks=callbacks, run=self.run, **given)
         self.timings |= {f"{name}: {stage}": t for stage, t in model.timings_.items()}
-        return model, time.monotonic() - start
+        self.took[id(model)] = time.monotonic() - start
+        return model, self.took[id(model)]
 
-    def judge(self, name: str, model: Model, seconds: float, *, noise: float = NOISE) -> Trial:
-        """Measures a model; it becomes the best one if it is better by ``noise`` errors."""
-        rows, best = None, self.best
-        if self.judges is not None:
+    def judge(
+        self,
+        name: str,
+        model: Model,
+        seconds: float,
+        *,
+        noise: float = NOISE,
+        rows: Rows | None = None,
+    ) -> Trial:
+        """Measures a model; it becomes the best one if it is better by ``noise`` errors.
+
+        ``rows`` are given for a model that learnt from the judges.
+        """
+        best = self.best
+        if self.judges is not None and rows is None:
             found = model.predict(self.judges, k=max(MEASURED_AT))
             rows = precision_rows(found, self.judges.labels)
         trial = Trial(name, model, rows, seconds)
@@ -142,9 +156,7 @@ class Trials:
         self.reporter.message(text)
 
 
-def _difference(
-    rows: npt.NDArray[np.float64], others: npt.NDArray[np.float64]
-) -> tuple[float, float]:
+def _difference(rows: Rows, others: Rows) -> tuple[float, float]:
     """The mean difference of two models over the same documents, and its standard error."""
     change = rows.mean(axis=1) - others.mean(axis=1)
     return float(change.mean()), float(change.std() / math.sqrt(max(1, len(change))))

@@ -206,10 +206,7 @@ class Ensemble(Estimator):
             reporter.message(_sentence(self.merge_, reached))
 
     def _learn(self, held_out: Corpus) -> tuple[LearntMerge, dict[str, Any]]:
-        """The learnt merge; what the ensemble and each member reach.
-
-        The ensemble is measured by a merge that the other half of the documents taught.
-        """
+        """The learnt merge; what the ensemble, cross-fitted, and each member reach."""
         ranks, truth = self._ranks(1), held_out.labels
         lists = [member.predict(held_out, k=ranks) for member in self.members_]
         frequencies = self.members_[0].facts_.frequencies
@@ -366,7 +363,7 @@ def _sentence(learnt: LearntMerge, reached: Mapping[str, Sequence[float]]) -> st
     first, *others = (f"{name} {figures(values)}" for name, values in reached.items())
     if all(learnt.needed):
         shares = ", ".join(f"{share:.0%}" for share in learnt.shares)
-        how = f"shares {shares}; measured by what the other half taught"
+        how = f"shares {shares}; cross-fitted"
     else:
         how = f"member {learnt.needed.index(True) + 1} alone, which the merge does not exceed"
     return f"held-out P@{where}: {first} ({how}), {', '.join(others)}"

@@ -1,0 +1,152 @@
+"""An ensemble that gets one more member after the other, as long as the budget lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from labelgrove.data.corpus import Corpus
+from labelgrove.errors import LabelgroveError
+from labelgrove.methods import create, method_class
+from labelgrove.methods.auto.trials import OutOfTimeError, Rows, Trials, pace
+from labelgrove.methods.ensemble.method import Ensemble
+from labelgrove.model.interface import Model
+from labelgrove.scores.learning import cross_fitted
+from labelgrove.scores.merging import MEASURED_AT, precision_rows
+
+COMMON = ("tfidf", "features", "random_state", "n_jobs")  # settings of all members
+# How many times longer than one tree on words, and than one network, these take, roughly.
+PARTS_OF_WORDS, PER_LEVEL = 20, 2
+TWICE = 2  # what is linear is trained once more in the end, on all documents
+
+
+class Named(NamedTuple):
+    """A fitted member, and the seconds of its training."""
+
+    name: str
+    model: Model
+    seconds: float
+
+
+class Candidate(NamedTuple):
+    """A model that may become a member, and the seconds that its training will take, roughly."""
+
+    name: str
+    make: Callable[[], Model]
+    corpus: Corpus  # networks hold documents out by themselves
+    seconds: float
+
+
+class Growing:
+    """The members of an ensemble, which grows by those that held-out documents prefer."""
+
+    def __init__(self, trials: Trials, members: Sequence[Named], n_jobs: int | None) -> None:
+        self.trials, self.members, self.n_jobs = trials, list(members), n_jobs
+
+    def add(self, member: Named) -> None:
+        """Joins one more model with the members, and judges the ensemble."""
+        trials, members = self.trials, [*self.members, member]
+        assert trials.judges is not None
+        *others, last = (each.name for each in members)
+        name = f"{', '.join(others)} and {last}"
+        models = [each.model for each in members]
+        joined = Ensemble(models, rule="learnt", n_jobs=self.n_jobs).join(trials.judges)
+        if not all(joined.weights_):
+            trials.skip(name, f"it is not better than {members[joined.weights_.index(1.0)].name}")
+            return
+        trial = trials.judge(
+            name,
+            joined,
+            sum(each.seconds for each in members),
+            rows=self._unseen(joined),
+        )
+        if trials.best is trial:
+            self.members = members
+
+    def _unseen(self, joined: Ensemble) -> Rows:
+        """P@1, P@3 and P@5 of each judge, merged by what other judges teach."""
+        judges = self.trials.judges
+        assert judges is not None
+        lists = [member.predict(judges, k=joined._ranks(1)) for member in joined.members_]
+        merged = cross_fitted(
+            lists,
+            judges.labels,
+            joined.members_[0].facts_.frequencies,
+            k=max(MEASURED_AT),
+            threads=self.n_jobs,
+        )
+        return precision_rows(merged, judges.labels)
+
+    def try_all(self, candidates: Sequence[Candidate]) -> None:
+        """Trains the candidates for which there is time, and adds them one by one."""
+        for candidate in candidates:
+            if not self.trials.affords(candidate.name, candidate.seconds):
+                continue
+            try:
+                model, seconds = self.trials.fit(
+                    candidate.name,
+                    candidate.make(),
+                    candidate.corpus,
+                    pace(self.trials.clock, "network"),
+                )
+            except OutOfTimeError as slow:
+                self.trials.skip(candidate.name, f"it {slow}, more than the budget has")
+            except (LabelgroveError, RuntimeError) as error:  # too little memory on the GPU, say
+                self.trials.skip(candidate.name, f"its training failed: {error}")
+            else:
+                self.add(Named(candidate.name, model, seconds))
+
+
+def neighbours(linear: Model, corpus: Corpus, seconds: float) -> Candidate:
+    """A memory of the documents; it shares linear's tf-idf and takes less time.
+
+    ``seconds`` are those of one linear tree, here and below.
+    """
+    settings = {name: linear.to_config()[name] for name in COMMON}
+    return Candidate("neighbours", lambda: create("neighbours", settings), corpus, TWICE * seconds)
+
+
+def more_linear(linear: Model, corpus: Corpus, seconds: float) -> list[Candidate]:
+    """Linear models that err elsewhere: one for rare labels, one that reads parts of words."""
+    config = linear.to_config() | {"n_trees": 1}
+
+    def other(group: str, **changes: Any) -> Model:
+        return create("linear", config | {group: config[group] | changes})
+
+    return [
+        Candidate(
+            "linear for rare labels",
+            lambda: other("ranker", label_weights="propensity"),
+            corpus,
+            TWICE * seconds,
+        ),
+        Candidate(
+            "linear on parts of words",
+            lambda: other("tfidf", analyzer="char_wb", ngram_range=(3, 5), max_features=300_000),
+            corpus,
+            TWICE * PARTS_OF_WORDS * seconds,
+        ),
+    ]
+
+
+def more_networks(first: Model, corpus: Corpus, seconds: float) -> list[Candidate]:
+    """Networks with the first one's encoder; ``seconds`` is what its training took."""
+    config = first.to_config()
+    seed = config["random_state"] + 1
+
+    def other(method: str, **changes: Any) -> Model:
+        names = method_class(method)._get_param_names()
+        shared = (*COMMON, "encoder", "held_out", "baseline", "device")
+        settings = {name: config[name] for name in shared if name in names}
+        return create(method, settings | changes)
+
+    return [
+        Candidate(
+            f"{first.method} (seed {seed})",
+            lambda: other(first.method, random_state=seed),
+            corpus,
+            seconds,
+        ),
+        Candidate("lightxml", lambda: other("lightxml"), corpus, seconds),
+        Candidate("xrtransformer", lambda: other("xrtransformer"), corpus, PER_LEVEL * seconds),
+    ]
