@@ -186,6 +186,9 @@ class Updates:
         of its gradient), fp16's scale does not reach them, and an update that is skipped because
         the encoder's gradients overflowed has already changed them.
         """
+        if not self.full:
+            yield
+            return
         self.full_updates += 1
         options = {
             "lr": self._head_rate(step),
