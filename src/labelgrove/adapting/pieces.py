@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -162,7 +162,8 @@ def _spread(count: int, most: int) -> Int64:
 
 def next_number(tokenizer: Any) -> int:
     """The number after the last token."""
-    return max(tokenizer.get_vocab(True).values()) + 1
+    numbers: Iterable[int] = tokenizer.get_vocab(True).values()
+    return max(numbers) + 1
 
 
 def _chunks(texts: Sequence[str]) -> Iterator[list[str]]:
