@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas
 import pyarrow
 import pytest
@@ -121,7 +122,14 @@ def test_fields_that_nobody_reads_are_refused() -> None:
     with pytest.raises(DataError, match="document 0 is a mapping of fields, and the model was"):
         plain.predict([{"title": "red"}])
     record = NAMES.record(ROW)
-    for texts in ([record], StringTable.from_strings([record])):
+    column = pandas.Series([record])
+    for texts in (
+        [record],
+        (record,),
+        StringTable.from_strings([record]),
+        column,
+        np.array([record]),
+    ):
         with pytest.raises(DataError, match="trained on plain texts"):
             plain.predict(texts)
     with pytest.raises(DataError, match=r"labelgrove\.records"):
@@ -133,6 +141,8 @@ def test_fields_that_nobody_reads_are_refused() -> None:
         model.predict([{"title": "x", "creater": "Ada"}])
     with pytest.raises(DataError, match="document 0 has no text"):
         model.predict([{"creator": "Ada"}])
+    with pytest.raises(DataError, match="document 1 is int, not a string"):
+        model.predict([*records([ROW], text="title", fields="creator"), 5])
     check_names(["plain"], None)
 
 

@@ -173,6 +173,8 @@ def with_fields(X: Any, names: FieldNames | None) -> Any:
     if isinstance(X, StringTable):
         check_names(X, names)
         return X
+    if getattr(X, "ndim", 0) == 1:  # an array or a column of a frame
+        X = list(X)
     if not isinstance(X, (list, tuple)):
         return X
     # One pass for the usual case, plain texts.

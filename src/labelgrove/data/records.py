@@ -85,7 +85,7 @@ class FieldNames:
         return "".join(pieces)
 
     def records(self, rows: Any) -> list[str]:
-        """Records of mappings or of a frame's rows; plain strings among them are first texts."""
+        """Records of mappings or of a frame's rows; strings among them stay as they are."""
         records = []
         for number, row in enumerate(frame_rows(rows) if is_frame(rows) else rows):
             if isinstance(row, str):
@@ -220,7 +220,7 @@ def names_in(texts: Iterable[str]) -> FieldNames | None:
     in_fields: dict[str, None] = {}
     heads: set[tuple[str, ...]] = set()  # most documents have the same fields
     for text in texts:
-        if is_record(text):
+        if isinstance(text, str) and is_record(text):
             head = tuple(section.partition(VALUE)[0] for section in text.split(FIELD)[1:])
             if head not in heads:
                 heads.add(head)
