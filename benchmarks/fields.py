@@ -20,13 +20,13 @@ from typing import Any
 from common import arguments, cpu_seconds, report
 
 METRICS = ("P@1", "P@3", "P@5", "R@10", "nDCG@20", "F1@5")
-TEXTS = ("title", "abstract")
 FIELDS = "creators,series,publisher,place"
 
 
 def main() -> None:
     parser = arguments(__doc__ or "", corpus="tibkat")
     parser.add_argument("--out", type=Path, help="folder for the corpus as JSON lines")
+    parser.add_argument("--texts", default="title,abstract", help="text fields to learn from")
     parser.add_argument("--fields", default=FIELDS, help="catalogue fields to learn from")
     parser.add_argument("--weights", default="1", help="weights of the fields to try")
     parser.set_defaults(repeats=1)
@@ -35,19 +35,21 @@ def main() -> None:
     train, dev = (list(islice(rows(folder, part), options.limit)) for part in ("train", "dev"))
     if options.out is not None:
         write(options.out, folder, train=train, dev=dev)
-    fields = options.fields.split(",")
+    texts, fields = options.texts.split(","), options.fields.split(",")
     print(f"{options.corpus}: {len(train):,} documents, {len(dev):,} to measure on")
     print(
         f"{'':24}" + "".join(f"{name:>9}" for name in (*METRICS, "train s", "docs/s")), flush=True
     )
-    runs = {"texts": measured(train, dev, [], 1.0, options.repeats)}
+    runs = {"texts": measured(train, dev, texts, [], 1.0, options.repeats)}
     show("texts", runs["texts"])
     for weight in map(float, options.weights.split(",")):
         name = f"with fields, weight {weight:g}"
-        runs[name] = measured(train, dev, fields, weight, options.repeats)
+        runs[name] = measured(train, dev, texts, fields, weight, options.repeats)
         show(name, runs[name])
     sizes = {"corpus": options.corpus, "documents": len(train), "measured_on": len(dev)}
-    report("fields", sizes | {"fields": fields, "runs": runs}, save=not options.no_save)
+    report(
+        "fields", sizes | {"texts": texts, "fields": fields, "runs": runs}, save=not options.no_save
+    )
 
 
 def rows(folder: Path, part: str) -> Iterator[dict[str, Any]]:
@@ -60,6 +62,8 @@ def rows(folder: Path, part: str) -> Iterator[dict[str, Any]]:
             document, fields = json.loads(line), json.loads(more)
             text, end = document["text"], fields.pop("title_chars")
             texts = {"title": text[:end].strip(), "abstract": text[end:].strip()}
+            if "alternative" in fields:  # other titles, which are texts
+                fields["alternative"] = "\n".join(fields["alternative"])
             yield {**texts, **fields, "labels": document["labels"]}
 
 
@@ -75,6 +79,7 @@ def write(out: Path, source: Path, **parts: list[dict[str, Any]]) -> None:
 def measured(
     train: list[dict[str, Any]],
     dev: list[dict[str, Any]],
+    texts: list[str],
     fields: list[str],
     weight: float,
     repeats: int,
@@ -84,10 +89,10 @@ def measured(
 
     def corpus(documents: list[dict[str, Any]], **how: Any) -> Corpus:
         if fields:
-            texts = records(documents, text=TEXTS, fields=fields)
+            read = records(documents, text=texts, fields=fields)
         else:
-            texts = ["\n".join(row[name] for name in TEXTS if row[name]) for row in documents]
-        return Corpus.from_lists(texts, [row["labels"] for row in documents], **how)
+            read = ["\n".join(row[n] for n in texts if row.get(n)) for row in documents]
+        return Corpus.from_lists(read, [row["labels"] for row in documents], **how)
 
     known = corpus(train)
     truth = corpus(dev, index=known.index)
