@@ -506,6 +506,37 @@ def test_unknown_labels_at_evaluation_count_as_misses(kind: str) -> None:
     assert recall["R@5"] == pytest.approx(0.5)
 
 
+def test_labels_without_documents_do_no_harm(kind: str, tmp_path: Path) -> None:
+    texts, labels = planted()
+    index = LabelIndex(["age old", *LabelIndex.from_label_lists(labels).ids, "kind sundial"])
+    model = shortened(new(kind), updates=30).fit(texts[:100], labels[:100], index=index)
+    assert model.facts_.frequencies[[0, -1]].tolist() == [0, 0]
+    predictions = model.predict(texts[100:], k=len(index))
+    assert predictions.counts.tolist() == [len(index)] * 20
+    assert np.isfinite(predictions.scores).all()
+    truth, unknown = index.encode(labels[100:])
+    values = labelgrove.evaluate(
+        predictions,
+        truth,
+        unknown=unknown,
+        metrics=["PSP@1"],
+        train_frequencies=model.facts_.frequencies,
+        n_train=100,
+    )
+    assert np.isfinite(values["PSP@1"])
+    labelgrove.calibrate(model, texts[100:], labels[100:], k=5)
+    model.save(tmp_path / "model")
+    loaded = labelgrove.load(tmp_path / "model")
+    assert same(loaded.predict(texts, k=4), model.predict(texts, k=4))
+    if grows(model):
+        assert model.update(["an item that is a sundial"] * 3, [["kind sundial"]] * 3).added == ()
+        assert model.facts_.frequencies[-1] == 3
+
+
+def grows(model: Any) -> bool:
+    return model.method not in ("lightxml", "cascadexml", "neighbours")
+
+
 def test_strange_label_names_come_back_unchanged(kind: str, tmp_path: Any) -> None:
     texts = [f"word{n} text" for n in range(len(STRANGE_NAMES))]
     model = new(kind).fit(texts, [[name] for name in STRANGE_NAMES])
@@ -580,13 +611,12 @@ def test_grows_or_says_what_to_do_instead(kind: str, tmp_path: Any) -> None:
     early = [row for row in range(120) if row not in late]
     mentioned = [f"{texts[r]} in a bottle" for r in early[:9]]  # so that the word is known
     model = new(kind)
-    grows = model.method not in ("lightxml", "cascadexml", "neighbours")
-    if not grows:
+    if not grows(model):
         shortened(model)
     model.fit([*mentioned, *(texts[r] for r in early[9:])], [labels[r] for r in early])
     ids = list(model.index_.ids)
     documents = [texts[r] for r in late], [labels[r] for r in late]
-    if not grows:
+    if not grows(model):
         for call in (lambda: model.update(*documents), lambda: model.add_labels(["x"])):
             with pytest.raises(UnsupportedError, match="Train it again"):
                 call()
