@@ -20,7 +20,7 @@ from labelgrove.core.late import expit
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
-from labelgrove.methods.matcher.names import Float64, Names
+from labelgrove.methods.matcher.names import Float64, Names, Reading
 
 TEXTS_AT_ONCE = 1000
 FOLDS = 10
@@ -95,9 +95,8 @@ class Counts(NamedTuple):
     wrong: Float64
 
 
-def find_candidates(names: Names, texts: Sequence[str]) -> tuple[Candidates, Int64]:
-    """The labels of which the texts have a name, and in how many texts each stem is."""
-    reading = names.read(texts)
+def find_candidates(names: Names, reading: Reading) -> Candidates:
+    """The labels of which the texts have a name."""
     found = names.find(reading)
     labels = int(names.labels.max(initial=0)) + 1
     codes = found.text * labels + names.labels[found.name]
@@ -114,7 +113,7 @@ def find_candidates(names: Names, texts: Sequence[str]) -> tuple[Candidates, Int
 
     likeness = found.likeness[order]
     lead = start < reading.leads[found.text[order]]
-    candidates = Candidates(
+    return Candidates(
         text,
         label,
         found.name[order][begins],
@@ -127,7 +126,6 @@ def find_candidates(names: Names, texts: Sequence[str]) -> tuple[Candidates, Int
         np.bincount(text, minlength=len(reading.leads))[text],
         np.diff(reading.starts)[text],
     )
-    return candidates, names.stem_texts(reading)
 
 
 @dataclass
@@ -240,9 +238,10 @@ def learn_evidence(
     kept: list[Candidates] = []
     for first in range(0, count, TEXTS_AT_ONCE):
         block = [texts[row] for row in range(first, min(first + TEXTS_AT_ONCE, count))]
-        found, occurrences = find_candidates(names, block)
+        reading = names.read(block)
+        found = find_candidates(names, reading)
         found = found._replace(text=found.text + first)
-        stem_texts += occurrences
+        stem_texts += names.stem_texts(reading)
         is_right = _contains(truth, found.text * width + found.label)
         for counts, chosen in ((right, is_right), (wrong, ~is_right)):
             np.add.at(counts, (fold[found.text[chosen]], found.label[chosen]), 1)

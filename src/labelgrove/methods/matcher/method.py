@@ -129,7 +129,7 @@ class Matcher(Estimator):
         threads: int | None,
     ) -> TopK:
         """The best of the labels that are found and of the frequent ones."""
-        found, _ = find_candidates(self.names_, texts)
+        found = find_candidates(self.names_, self.names_.read(texts))
         chances = self.evidence_.chances(self.names_, found)
         if mask is not None:
             chances[~mask.allowed[found.label]] = -np.inf  # never taken
@@ -153,7 +153,7 @@ class Matcher(Estimator):
         from labelgrove.model import explanation
 
         text, column = question.text, question.column
-        found, _ = find_candidates(self.names_, [text])
+        found = find_candidates(self.names_, self.names_.read([text]))
         entry = np.flatnonzero(found.label == column)
         reasons: tuple[explanation.Reason, ...] = ()
         if len(entry):

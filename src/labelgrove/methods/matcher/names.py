@@ -23,6 +23,7 @@ Bool = npt.NDArray[np.bool_]
 
 MOST_WORDS = 12  # longer names are not looked for
 MOST_ALTERNATIVE_WORDS = 6  # a longer part of a label's text is a description, not a name
+COMPARED = 24  # letters of a word that decide how alike two words are
 LEAST_STEM = 3  # characters that an ending must leave
 
 _WORD = re.compile(r"[^\W_]+")
@@ -128,6 +129,7 @@ class Names:
         for word in self.vocabulary:
             self.stem_numbers.setdefault(stem(word, letters), len(self.stem_numbers))
         self.stems = self._stems_of(self.vocabulary)[self.words]
+        self.letters_of_words = letters_of(self.vocabulary)
         self._grow()
 
     def _grow(self) -> None:
@@ -204,19 +206,15 @@ class Names:
     def _likeness(self, reading: Reading, start: Int64, name: Int64) -> Float64:
         """How much the least similar word of the text resembles that of the name."""
         known = np.array([self.word_numbers.get(w, -1) for w in reading.words] + [-1], np.int64)
+        read_letters, own_letters = letters_of(reading.words), self.letters_of_words
         result = np.ones(len(start))
         for place in range(self.words.shape[1]):
             entries = np.flatnonzero(self.lengths[name] > place)
             read = reading.tokens[start[entries] + place]
             own = self.words[name[entries], place]
             differs = known[read] != own
-            entries, count = entries[differs], len(reading.words)
-            pairs, number = np.unique(own[differs] * count + read[differs], return_inverse=True)
-            shares = [
-                likeness(self.vocabulary[pair // count], reading.words[pair % count])
-                for pair in pairs.tolist()
-            ]
-            result[entries] = np.minimum(result[entries], np.array(shares)[number])
+            shares = likeness(own_letters[own[differs]], read_letters[read[differs]])
+            result[entries[differs]] = np.minimum(result[entries[differs]], shares)
         return result
 
     def _inside(self, start: Int64, length: Int64, tokens: int) -> Bool:
@@ -231,18 +229,22 @@ class Names:
         return over[start] > length
 
 
-def likeness(first: str, second: str) -> float:
-    """The share of two words that their common beginning is.
+def letters_of(words: Sequence[str]) -> npt.NDArray[np.uint32]:
+    """The first letters of words, a row each, filled up with zeros."""
+    rows = np.array(words, f"U{COMPARED}").reshape(-1, 1)
+    return rows.view(np.uint32) if rows.size else np.zeros((0, COMPARED), np.uint32)
 
-    >>> likeness("maps", "map"), likeness("haus", "haus")
-    (0.857..., 1.0)
+
+def likeness(first: npt.NDArray[np.uint32], second: npt.NDArray[np.uint32]) -> Float64:
+    """The share of two words that their common beginning is, for rows of letters.
+
+    >>> likeness(letters_of(["maps", "haus"]), letters_of(["map", "haus"])).round(2).tolist()
+    [0.86, 1.0]
     """
-    common = 0
-    for a, b in zip(first, second, strict=False):
-        if a != b:
-            break
-        common += 1
-    return 2 * common / (len(first) + len(second))
+    lengths = np.count_nonzero(first, axis=1), np.count_nonzero(second, axis=1)
+    common = np.cumprod(first == second, axis=1, dtype=np.int8).sum(axis=1)
+    common = np.minimum(common, np.minimum(*lengths))  # zeros at the ends are equal, too
+    return np.asarray(2 * common / (lengths[0] + lengths[1]))
 
 
 def matched_words(names: Names, text: str, label: int) -> dict[str, list[tuple[int, int]]]:
