@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
     from labelgrove.disk.run_folder import RunFolder, RunStatus
     from labelgrove.methods.estimator import Estimator
+    from labelgrove.model.interface import Model
     from labelgrove.planning.plan import Plan
 
 MOST_STAGES = 8  # that a summary for people names
@@ -181,7 +182,7 @@ def _check_extras(model: Estimator, documents: options.Documents, label_tree: Pa
 
 
 def _say_never_predicted(
-    model: Estimator, data: Corpus, console: Console, documents: options.Documents
+    model: Model, data: Corpus, console: Console, documents: options.Documents
 ) -> None:
     """Says which labels --all-labels adds in vain."""
     if not documents.all_labels or model.learns_names():
@@ -190,8 +191,8 @@ def _say_never_predicted(
     if count:
         console.print(
             f"labels: {count:,} labels have no document, and {model.method} with these settings "
-            "learns from documents only, so it never predicts them; train linear with "
-            "--set label_texts=names"
+            "learns from documents only, so it never predicts them; train matcher, or linear "
+            "with --set label_texts=names"
         )
 
 

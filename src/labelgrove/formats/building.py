@@ -118,10 +118,10 @@ def build_corpus(
         if merged := merged_labels(number_of):
             report.merged_labels = True
             report.note(f"{source}: {merged}")
-        ids = set(map(nfc, number_of))
-        unused = {nfc(row.id) for row in names or ()} - ids
+        occurring = set(map(nfc, number_of))
+        unused = {nfc(row.id) for row in names or ()} - occurring
         report.unused_names += len(unused)
-        index = index_with_names(sorted(ids | unused if all_labels else ids), names)
+        index = index_with_names(sorted(occurring | unused if all_labels else occurring), names)
     matrix, unknown = _to_columns(matrix, list(number_of), index)
     if given:
         report.unknown_labels += int(unknown.sum())

@@ -92,6 +92,16 @@ def test_names_inside_longer_ones_and_other_inflections() -> None:
     assert entries[0, 4] == (1.0, False)
 
 
+def test_qualifiers_in_the_text() -> None:
+    names = ["Ring (Mathematik, Algebra)", "ring", "Ring <Motiv>"]
+    table = Names(LabelIndex(names), 8)
+    reading = table.read(["ein ring", "ring der algebra", "motive"])
+    text, label = np.array([0, 1, 1, 1, 2]), np.array([0, 0, 1, 2, 2])
+    counts, present = table.qualified(reading, text, label)
+    assert counts.tolist() == [2, 2, 0, 1, 1]
+    assert present.tolist() == [False, True, False, False, True]
+
+
 def test_labels_that_share_a_name_are_counted() -> None:
     index = LabelIndex(["1", "2", "3"], names=["Mercury (planet)", "mercury (metal)", "moon"])
     assert Names(index, 8).sharing.tolist() == [2, 2, 1]

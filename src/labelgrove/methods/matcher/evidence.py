@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from labelgrove.core.late import expit
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
-from labelgrove.methods.matcher.names import Float64, Names, Reading
+from labelgrove.methods.matcher.names import Float64, Names, Reading, contains
 
 TEXTS_AT_ONCE = 1000
 FOLDS = 10
@@ -45,6 +45,8 @@ OF_MATCH = (
     "inside a longer name",
     "names found in the text",
     "length of the text",
+    "a qualifier",
+    "its words in the text",
 )
 OF_LABEL = (
     "training documents of the label",
@@ -85,6 +87,12 @@ class Candidates(NamedTuple):
     inside: Int64
     others: Int64  # candidates of the text
     length: Int64  # words of the text
+    qualifiers: Int64  # words in the parentheses of the name
+    qualified: npt.NDArray[np.bool_]  # the text has one of them
+
+    def of(self, entries: npt.NDArray[Any]) -> Candidates:
+        """Those of the entries, which are numbers or a mask."""
+        return self._make(values[entries] for values in self)
 
 
 class Counts(NamedTuple):
@@ -108,7 +116,7 @@ def find_candidates(names: Names, reading: Reading) -> Candidates:
     text, label = codes[begins] // labels, codes[begins] % labels
     start = found.start[order] - reading.starts[found.text[order]]
 
-    def joined(how: np.ufunc, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    def joined(how: np.ufunc, values: npt.NDArray[Any]) -> Any:
         return how.reduceat(values, begins) if len(begins) else values[:0]
 
     likeness = found.likeness[order]
@@ -125,6 +133,7 @@ def find_candidates(names: Names, reading: Reading) -> Candidates:
         joined(np.minimum, found.inside[order].astype(np.int64)),
         np.bincount(text, minlength=len(reading.leads))[text],
         np.diff(reading.starts)[text],
+        *names.qualified(reading, text, label),
     )
 
 
@@ -167,6 +176,8 @@ class Evidence:
                 found.inside,
                 np.log(found.others),
                 np.log(found.length),
+                found.qualifiers > 0,
+                found.qualified,
                 np.log1p(known.documents),
                 known.documents == 0,
                 np.log((known.right + PRIOR) / (seen + 1)),
@@ -181,7 +192,7 @@ class Evidence:
 
     def chances(self, names: Names, found: Candidates) -> Float64:
         """How probable it is that each candidate is right."""
-        return expit(self.contributions(self.rows(names, found)).sum(axis=1))
+        return np.asarray(expit(self.contributions(self.rows(names, found)).sum(axis=1)))
 
     def unmatched(self) -> Float64:
         """How probable each label is where none of its names is in the text."""
@@ -242,35 +253,28 @@ def learn_evidence(
         found = find_candidates(names, reading)
         found = found._replace(text=found.text + first)
         stem_texts += names.stem_texts(reading)
-        is_right = _contains(truth, found.text * width + found.label)
+        is_right = contains(truth, found.text * width + found.label)
         for counts, chosen in ((right, is_right), (wrong, ~is_right)):
             np.add.at(counts, (fold[found.text[chosen]], found.label[chosen]), 1)
         used = fitted_on[found.text]
-        kept.append(Candidates(*(values[used] for values in found)))
-    sample = Candidates(*(np.concatenate(values) for values in zip(*kept, strict=True)))
-    counts = Counts(*(values.sum(axis=0) for values in (documents, right, wrong)))
+        kept.append(found.of(used))
+    sample = Candidates._make(np.concatenate(values) for values in zip(*kept, strict=True))
+    totals = Counts(*(values.sum(axis=0) for values in (documents, right, wrong)))
     own = fold[sample.text], sample.label
     known = Counts(
         *(
             total[sample.label] - part[own]
-            for total, part in zip(counts, (documents, right, wrong), strict=True)
+            for total, part in zip(totals, (documents, right, wrong), strict=True)
         )
     )
     blank = np.zeros(len(COLUMNS))
-    evidence = Evidence(stem_texts, count, counts, np.append(blank, 0.0), blank, blank + 1)
+    evidence = Evidence(stem_texts, count, totals, np.append(blank, 0.0), blank, blank + 1)
     if not len(sample.text):
         return evidence
     rows = evidence.rows(names, sample, known)
-    targets = _contains(truth, sample.text * width + sample.label).astype(np.float64)
+    targets = contains(truth, sample.text * width + sample.label).astype(np.float64)
     evidence.centre = rows.mean(axis=0)
     evidence.scale = np.maximum(rows.std(axis=0), LEAST_SPREAD)
     scaled = np.column_stack([(rows - evidence.centre) / evidence.scale, np.ones(len(rows))])
     evidence.weights = fit_logistic(scaled, targets, params.ridge)
     return evidence
-
-
-def _contains(sorted_codes: Int64, codes: Int64) -> npt.NDArray[np.bool_]:
-    if not len(sorted_codes):
-        return np.zeros(len(codes), bool)
-    place = np.minimum(np.searchsorted(sorted_codes, codes), len(sorted_codes) - 1)
-    return np.asarray(sorted_codes[place] == codes)

@@ -26,7 +26,6 @@ from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.matcher.evidence import (
     OF_MATCH,
     TEXTS_AT_ONCE,
-    Candidates,
     Evidence,
     MatchingParams,
     find_candidates,
@@ -157,7 +156,7 @@ class Matcher(Estimator):
         entry = np.flatnonzero(found.label == column)
         reasons: tuple[explanation.Reason, ...] = ()
         if len(entry):
-            own = Candidates(*(values[entry] for values in found))
+            own = found.of(entry)
             rows = self.evidence_.rows(self.names_, own)
             parts = self.evidence_.contributions(rows)[0]
             of_match = float(parts[: len(OF_MATCH)].sum())

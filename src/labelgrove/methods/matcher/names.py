@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from labelgrove.core.arrays import Int64, offsets
 from labelgrove.data.corpus import LabelIndex
+from labelgrove.model.explanation import Span
 
 Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
@@ -128,9 +129,30 @@ class Names:
         self.stem_numbers: dict[str, int] = {}
         for word in self.vocabulary:
             self.stem_numbers.setdefault(stem(word, letters), len(self.stem_numbers))
+        self._add_qualifiers(index)
         self.stems = self._stems_of(self.vocabulary)[self.words]
         self.letters_of_words = letters_of(self.vocabulary)
         self._grow()
+
+    def _add_qualifiers(self, index: LabelIndex) -> None:
+        """The stems of what each label's name has in parentheses."""
+        numbers, counts = [], []
+        for name in index.names:
+            parts = " ".join(map("".join, _QUALIFIER.findall(name)))
+            stems = {stem(word, self.letters): None for word in words_of(parts)}
+            numbers += [self.stem_numbers.setdefault(s, len(self.stem_numbers)) for s in stems]
+            counts.append(len(stems))
+        self.qualifiers, self.qualifiers_at = np.array(numbers, np.int64), offsets(counts)
+
+    def qualified(self, reading: Reading, text: Int64, label: Int64) -> tuple[Int64, Bool]:
+        """How many words qualify the name of each label, and whether its text has one of them."""
+        width = len(self.stem_numbers)
+        codes = np.sort((reading.texts * width + reading.stems)[reading.stems >= 0])
+        counts = np.diff(self.qualifiers_at)[label]
+        entries = np.repeat(np.arange(len(label)), counts)
+        wanted = self.qualifiers[ranges(self.qualifiers_at[label], counts)]
+        hits = contains(codes, text[entries] * width + wanted)
+        return counts, np.bincount(entries, hits, minlength=len(label)) > 0
 
     def _grow(self) -> None:
         """The trie: sorted codes (node, stem) of its edges, and the names that end at each node."""
@@ -177,9 +199,8 @@ class Names:
             known = self.edges[edge] == code
             start, node, length = start[known], edge[known] + 1, length + 1
             first, counts = self.ends_at[node], np.diff(self.ends_at)[node]
-            place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
             starts.append(np.repeat(start, counts))
-            names.append(self.ending[np.repeat(first, counts) + place])
+            names.append(self.ending[ranges(first, counts)])
             more = start + length < limits[start]
             more[more] = tokens[start[more] + length] != unknown
             start, node = start[more], node[more]
@@ -229,6 +250,24 @@ class Names:
         return over[start] > length
 
 
+def ranges(first: Int64, counts: Int64) -> Int64:
+    """The numbers first, first + 1 and so on, as many as ``counts`` says, one after another.
+
+    >>> ranges(np.array([5, 9]), np.array([3, 1])).tolist()
+    [5, 6, 7, 9]
+    """
+    before = np.cumsum(counts) - counts
+    return np.asarray(np.arange(counts.sum()) + np.repeat(first - before, counts))
+
+
+def contains(sorted_codes: Int64, codes: Int64) -> Bool:
+    """Which of the codes are among the sorted ones."""
+    if not len(sorted_codes):
+        return np.zeros(len(codes), bool)
+    place = np.minimum(np.searchsorted(sorted_codes, codes), len(sorted_codes) - 1)
+    return np.asarray(sorted_codes[place] == codes)
+
+
 def letters_of(words: Sequence[str]) -> npt.NDArray[np.uint32]:
     """The first letters of words, a row each, filled up with zeros."""
     rows = np.array(words, f"U{COMPARED}").reshape(-1, 1)
@@ -247,7 +286,7 @@ def likeness(first: npt.NDArray[np.uint32], second: npt.NDArray[np.uint32]) -> F
     return np.asarray(2 * common / (lengths[0] + lengths[1]))
 
 
-def matched_words(names: Names, text: str, label: int) -> dict[str, list[tuple[int, int]]]:
+def matched_words(names: Names, text: str, label: int) -> dict[str, list[Span]]:
     """The words of a text that belong to a name of the label, and where they stand in it."""
     reading = names.read([text])
     found = names.find(reading)
@@ -258,10 +297,10 @@ def matched_words(names: Names, text: str, label: int) -> dict[str, list[tuple[i
         for place in range(int(start), int(start + length))
     }
     pieces = [(match, words_of(match.group())) for match in _WORD.finditer(text)]
-    spans = [match.span() for match, words in pieces for _ in words]
+    spans = [Span(*match.span()) for match, words in pieces for _ in words]
     # Decomposed accents break words of the text as it is, but not as it is compared.
     aligned = len(spans) == len(reading.tokens)
-    words: dict[str, list[tuple[int, int]]] = {}
+    words: dict[str, list[Span]] = {}
     for place in sorted(places):
         positions = words.setdefault(reading.words[reading.tokens[place]], [])
         if aligned:
