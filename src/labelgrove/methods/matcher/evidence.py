@@ -92,7 +92,7 @@ class Candidates(NamedTuple):
 
     def of(self, entries: npt.NDArray[Any]) -> Candidates:
         """Those of the entries, which are numbers or a mask."""
-        return self._make(values[entries] for values in self)
+        return Candidates._make(values[entries] for values in self)
 
 
 class Counts(NamedTuple):
