@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import labelgrove
-from labelgrove import Linear, Neighbours
+from labelgrove import Linear
 from labelgrove.errors import DataError, LabelgroveError, ModelFormatError
+from labelgrove.methods import create
 from support.forging import forge_manifest, forge_settings
 
 TESTS = Path(__file__).parent
@@ -20,12 +21,12 @@ MODELS = TESTS / "fixtures" / "models"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["linear", "neighbours", "ensemble"])
+@pytest.mark.parametrize("method", ["linear", "neighbours", "matcher", "ensemble"])
 def test_forged_folders_give_our_own_errors(method: str, tmp_path: Path) -> None:
-    if method == "neighbours":  # there is no model of an earlier version
+    if method in ("neighbours", "matcher"):  # there is no model of an earlier version
         texts = ["red hat", "blue lamp", "red lamp", "blue hat with a lamp"]
         labels = [["hats", "red"], ["lamps"], ["lamps", "red"], ["hats", "lamps"]]
-        Neighbours().fit(texts, labels).save(tmp_path / "model")
+        create(method).fit(texts, labels).save(tmp_path / "model")
     else:
         with zipfile.ZipFile(MODELS / f"{method}.zip") as archive:
             archive.extractall(tmp_path / "model")

@@ -27,6 +27,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "support.md"
 METHODS = [
     "linear",
     "neighbours",
+    "matcher",
     "linear-vectors",
     "lightxml",
     "cascadexml",
@@ -40,7 +41,7 @@ ROWS = np.tile(np.eye(4, dtype=np.float32), (15, 1))
 
 def quick(method: str) -> Any:
     """A new model that is trained in a moment; what it has learnt plays no part here."""
-    if method not in ("linear", "neighbours", "ensemble"):
+    if method not in ("linear", "neighbours", "matcher", "ensemble"):
         pytest.importorskip("torch")
     model = contract.new(method)
     if hasattr(model, "training"):

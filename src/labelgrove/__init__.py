@@ -25,6 +25,7 @@ _HOME = {
     "Ensemble": "labelgrove.methods.ensemble.method",
     "Features": "labelgrove.data.features",
     "Linear": "labelgrove.methods.linear.method",
+    "Matcher": "labelgrove.methods.matcher.method",
     "Neighbours": "labelgrove.methods.neighbours.method",
     "Predictions": "labelgrove.scores.predictions",
     "RankerParams": "labelgrove.ranking.solver",
@@ -57,6 +58,7 @@ __all__ = [
     "Ensemble",
     "Features",
     "Linear",
+    "Matcher",
     "Neighbours",
     "Predictions",
     "RankerParams",
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
     from labelgrove.methods.auto.method import Auto
     from labelgrove.methods.ensemble.method import Ensemble
     from labelgrove.methods.linear.method import Linear
+    from labelgrove.methods.matcher.method import Matcher
     from labelgrove.methods.neighbours.method import Neighbours
     from labelgrove.metrics import evaluate, scorer
     from labelgrove.publishing.hub import push

@@ -33,6 +33,23 @@ def test_a_thesaurus_becomes_the_tree(run: Any, folder: Path, tmp_path: Path) ->
     assert set(model.predict(["red shoe"], k=2).ids()[0]) == set(labels)
 
 
+def test_labels_that_only_the_table_has(run: Any, folder: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.tsv"
+    table.write_text("c:red\tred\nk:sundial\tsundial of a garden\nk:anvil\tanvil\n")
+    train = ["train", folder / "train.jsonl", "--method", "linear", "--labels", table]
+    done = run(*train, "--out", tmp_path / "known")
+    assert "2 labels of the label table have no document and are left out; --all-l" in done.stderr
+    assert "k:anvil" not in labelgrove.load(tmp_path / "known").index_.ids
+    done = run(*train, "--all-labels", "--out", tmp_path / "all")
+    assert "left out" not in done.stderr
+    assert "2 labels have no document, and linear with these settings" in done.stderr
+    names = ["--all-labels", "--set", "label_texts=names", "--set", "tfidf.min_df=1"]
+    done = run(*train, *names, "--out", tmp_path / "names")
+    assert "have no document" not in done.stderr
+    model = labelgrove.load(tmp_path / "names")
+    assert model.predict(["a sundial"], k=1).ids() == [["k:sundial"]]
+
+
 @pytest.mark.parametrize(
     ("content", "flags", "message"),
     [

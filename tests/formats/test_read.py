@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from labelgrove.data.corpus import LabelIndex
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.formats import LabelRow, ReadOptions, ReadReport, iter_documents, read_corpus
 from labelgrove.formats.read import source_files
 
@@ -28,6 +31,34 @@ def test_names_come_from_a_table_rows_or_an_index(tmp_path):
     assert list(read_corpus(path, labels=index).index.texts) == ["purring"]
     assert read_corpus(path, labels=LabelIndex(["a"])).index.texts is None
     assert read_corpus(path, labels=False).index.names == read_corpus(path, labels=False).index.ids
+
+
+def test_labels_that_only_the_table_has(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(LINE % "x")
+    with pytest.raises(ConfigError, match="all_labels: there is no label table"):
+        read_corpus(path, all_labels=True)
+    (tmp_path / "labels.tsv").write_text("b\tbees\na\tants\n")
+    report = ReadReport()
+    assert list(read_corpus(path, report=report).index.ids) == ["a"]
+    assert report.unused_names == 1
+    corpus = read_corpus(path, all_labels=True)
+    assert list(corpus.index.ids) == ["a", "b"]
+    assert list(corpus.index.names) == ["ants", "bees"]
+    assert corpus.label_lists() == [["a"]]
+    with pytest.raises(ConfigError, match="given index are fixed"):
+        read_corpus(path, index=corpus.index, all_labels=True)
+
+
+def test_numbered_formats_have_all_their_labels(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("1 2 3\n1 0:1\n")
+    (tmp_path / "labels.tsv").write_text("0\tants\n2\tbees\n")
+    corpus = read_corpus(path, all_labels=True)
+    assert list(corpus.index.names) == ["ants", "1", "bees"]
+    (tmp_path / "labels.tsv").write_text("7\tants\n")
+    with pytest.raises(DataError, match="label '7' of the label table is not among the 3"):
+        read_corpus(path, all_labels=True)
 
 
 def test_a_report_is_filled_and_then_nothing_is_logged(tmp_path, caplog):

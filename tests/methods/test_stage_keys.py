@@ -26,6 +26,7 @@ from labelgrove.methods import create
 METHODS = [
     "linear",
     "neighbours",
+    "matcher",
     "linear-vectors",
     "lightxml",
     "cascadexml in three levels",
@@ -65,7 +66,7 @@ UNREAD: dict[str, set[str]] = {
 
 @cache
 def small(method: str) -> Any:
-    pytest.importorskip("torch") if method not in ("linear", "neighbours") else None
+    pytest.importorskip("torch") if method not in ("linear", "neighbours", "matcher") else None
     return contract.new(method)
 
 

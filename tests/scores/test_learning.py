@@ -80,7 +80,7 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits() -> None:
     found, truth = drawn(8, [1.0, 2.0], k=6)
     found[1] = as_margins(found[1])
     bins = frequency_bins(FREQUENCIES)
-    entries, middles, scales = learning._entries(learning.Lists(found, truth), bins, 5)
+    entries, middles, scales = learning._entries(learning.Lists(found, truth), bins, 6)
     random = np.random.default_rng(0)
     start = np.concatenate([np.zeros(10), np.ones(10), [0.0]])
     values = start + 0.3 * random.normal(size=21)

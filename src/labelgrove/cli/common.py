@@ -64,6 +64,7 @@ def read_corpus(
     *,
     labels: Path | None = None,
     index: LabelIndex | None = None,
+    all_labels: bool = False,
     dense: Path | None = None,
     features: Path | None = None,
     console: Console | None = None,
@@ -76,7 +77,9 @@ def read_corpus(
     report = report or ReadReport()
     with spinner(console, f"reading {path}"):
         how = options if features is None else replace(options, features=features)
-        corpus = read_corpus(path, labels=labels, index=index, options=how, report=report)
+        corpus = read_corpus(
+            path, labels=labels, index=index, all_labels=all_labels, options=how, report=report
+        )
     console.print(f"{path}: {report}")
     if dense is None:
         return corpus

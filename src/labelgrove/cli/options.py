@@ -195,6 +195,14 @@ class Documents:
     dense: Dense = None
     dev_dense: Annotated[Path | None, Option(help="The vectors of the documents in --dev.")] = None
     labels: Labels = None
+    all_labels: Annotated[
+        bool,
+        Option(
+            "--all-labels",
+            help="Also the labels of the label table that no document has. Methods that learn "
+            "names can predict them.",
+        ),
+    ] = False
 
     def check(self) -> None:
         """Raises an error, before the work, if the flags do not fit each other."""
@@ -215,16 +223,24 @@ class Documents:
     def read(self, path: Path, reading: Reading, console: Console) -> tuple[Corpus, Corpus | None]:
         """The training corpus and the held-out corpus."""
         from labelgrove.data.records import empty_fields
+        from labelgrove.formats import ReadReport
 
-        how = reading.options()
+        how, report = reading.options(), ReadReport()
         corpus = common.read_corpus(
             path,
             how,
             labels=self.labels,
+            all_labels=self.all_labels,
             dense=self.dense,
             features=self.features,
             console=console,
+            report=report,
         )
+        if report.unused_names and not self.all_labels:
+            console.print(
+                f"labels: {report.unused_names:,} labels of the label table have no document and "
+                "are left out; --all-labels lets a method learn them by their names"
+            )
         if corpus.labels.nnz == 0:
             raise DataError(
                 f"no document has a label in the field {reading.labels_field!r}; "

@@ -22,8 +22,10 @@ from labelgrove.errors import ConfigError, DataError, StorageError, UnsupportedE
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from labelgrove.data.corpus import Corpus
     from labelgrove.disk.run_folder import RunFolder, RunStatus
     from labelgrove.methods.estimator import Estimator
+    from labelgrove.model.interface import Model
     from labelgrove.planning.plan import Plan
 
 MOST_STAGES = 8  # that a summary for people names
@@ -115,6 +117,7 @@ def train(
                         f"{documents.dev}: {known:,} of {len(held_out):,} texts are also in "
                         f"{corpus}, so its metrics are too good"
                     )
+        _say_never_predicted(model, data, console, documents)
         given: dict[str, Any] = {}
         if label_tree is not None:
             from labelgrove.labels.given_trees import read_label_groups, read_label_tree
@@ -145,6 +148,7 @@ def train(
             model.fit(data, callbacks=[] if quiet else [progress], run=run, **given)
         if isinstance(model, Auto):
             model = model.chosen_
+            _say_never_predicted(model, data, console, documents)
         wait_for_all(where)  # from here on only the first process needs the run folder
         if not is_first_process():
             return
@@ -175,6 +179,21 @@ def _check_extras(model: Estimator, documents: options.Documents, label_tree: Pa
                 "leave it out or train linear"
             )
     documents.check()
+
+
+def _say_never_predicted(
+    model: Model, data: Corpus, console: Console, documents: options.Documents
+) -> None:
+    """Says which labels --all-labels adds in vain."""
+    if not documents.all_labels or model.learns_names():
+        return
+    count = len(data.index) - len(set(data.labels.indices.tolist()))
+    if count:
+        console.print(
+            f"labels: {count:,} labels have no document, and {model.method} with these settings "
+            "learns from documents only, so it never predicts them; train matcher, or linear "
+            "with --set label_texts=names"
+        )
 
 
 @contextmanager

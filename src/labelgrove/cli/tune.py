@@ -92,7 +92,8 @@ def tune(
     train = [common.command_name(), "train", str(corpus), "--config", str(out), "--out", "model"]
     # Stages of a search on a part of TRAIN are of no use to training on all of it.
     reuse = [] if held_out is None else ["--run", str(folder / "stages")]
-    command = shlex.join(train + reuse)
+    table = ["--all-labels"] if documents.all_labels else []
+    command = shlex.join(train + table + reuse)
     if as_json:
         common.print_json(result.to_json() | {"config": str(out), "next": [command]})
         return

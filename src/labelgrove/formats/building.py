@@ -74,8 +74,12 @@ def build_corpus(
     report: ReadReport,
     index: LabelIndex | None = None,
     names: LabelTable | None = None,
+    all_labels: bool = False,
 ) -> Corpus:
-    """A corpus of all documents; columns are those of ``index``, or the sorted labels."""
+    """A corpus of all documents; columns are those of ``index``, or the sorted labels.
+
+    With ``all_labels``, labels that only ``names`` has are among them.
+    """
     texts, ids = TableBuilder(), TableBuilder()
     id_hashes = array("q")
     number_of: dict[str, int] = {}
@@ -116,7 +120,10 @@ def build_corpus(
         if merged := merged_labels(number_of):
             report.merged_labels = True
             report.note(f"{source}: {merged}")
-        index = index_with_names(sorted(set(map(nfc, number_of))), names)
+        occurring = set(map(nfc, number_of))
+        unused = {nfc(row.id) for row in names or ()} - occurring
+        report.unused_names += len(unused)
+        index = index_with_names(sorted(occurring | unused if all_labels else occurring), names)
     matrix, unknown = _to_columns(matrix, list(number_of), index)
     if given:
         report.unknown_labels += int(unknown.sum())

@@ -98,6 +98,7 @@ class ReadReport:
     duplicate_ids: int = 0
     duplicate_labels: int = 0  # the same label twice on one document; it counts once
     unknown_labels: int = 0  # occurrences of labels that the given index does not have
+    unused_names: int = 0  # labels of the label table that no document has
     merged_labels: bool = False  # labels that differed only in the spelling of accents; a note
     notes: list[str] = field(default_factory=list)
     empty_fields: dict[str, str] = field(default_factory=dict)  # sentences by catalogue field

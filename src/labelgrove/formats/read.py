@@ -63,6 +63,7 @@ def read_corpus(
     *,
     labels: LabelSource | None = None,
     index: LabelIndex | None = None,
+    all_labels: bool = False,
     options: ReadOptions | None = None,
     report: ReadReport | None = None,
 ) -> Corpus:
@@ -71,8 +72,9 @@ def read_corpus(
     Columns are the sorted ids that occur. Formats that number their labels (repository files,
     label-feature and PECOS folders) have a column for every number. ``labels`` gives names and
     texts: a label table, its path, or False for none; the default is ``labels.tsv`` in the same
-    folder. With ``index``, as in evaluation, columns are those of the index, and
-    ``Corpus.unknown`` counts per document the labels that it does not have.
+    folder. With ``all_labels``, labels of the table that no document has get columns, too; only
+    methods that learn names can predict them. With ``index``, as in evaluation, columns are those
+    of the index, and ``Corpus.unknown`` counts per document the labels that it does not have.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -87,14 +89,29 @@ def read_corpus(
     report = report or ReadReport()
     source, format = _source(path, options)
     names = None if index is not None else _names(source, labels)
+    if all_labels and names is None:
+        raise ConfigError(
+            "all_labels: needs a label table, and the columns of a given index are fixed"
+            if index is not None
+            else "all_labels: there is no label table; put labels.tsv beside the corpus, or give it"
+        )
     if format in ("xc", "svmlight", "pecos", "lf"):
         corpus = _read_numbered(Path(source), format, options, report, names)
         if index is not None:
             corpus = corpus.reindex(index)
             report.unknown_labels += int(corpus.unknown.sum())
+        if all_labels:
+            _check_all_numbered(corpus.index, names, source)
     else:
         documents = DOCUMENT_READERS[format](source, options, report)
-        corpus = build_corpus(documents, source=source, report=report, index=index, names=names)
+        corpus = build_corpus(
+            documents,
+            source=source,
+            report=report,
+            index=index,
+            names=names,
+            all_labels=all_labels,
+        )
     if not isinstance(options.features, bool):
         corpus = with_matrix(corpus, Path(options.features), options.n_features)
     elif corpus.texts is not None and (matrix := _matrix_of(source, format, options)) is not None:
@@ -177,6 +194,17 @@ def _read_numbered(
             return corpus
         return replace(corpus, index=index_with_names(corpus.index.ids, names))
     return read_xc(path, options, report, has_header=format == "xc", names=names)
+
+
+def _check_all_numbered(index: LabelIndex, names: LabelTable | None, source: Path | str) -> None:
+    """Numbered labels have all their columns; a table cannot add others."""
+    for row in names or ():
+        if index.get(row.id) is None:
+            raise DataError(
+                f"all_labels: label {row.id!r} of the label table is not among the "
+                f"{len(index):,} labels that this format numbers; correct the table",
+                file=source,
+            )
 
 
 def _names(source: Path | str, labels: LabelSource | None) -> LabelTable | None:

@@ -78,6 +78,11 @@ METHODS: dict[str, MethodEntry] = {
         "Neighbours",
         "the nearest training documents vote for labels; nothing is trained",
     ),
+    "matcher": MethodEntry(
+        "labelgrove.methods.matcher.method",
+        "Matcher",
+        "labels whose names the text has, also those without documents; how far is learnt",
+    ),
     "linear-vectors": MethodEntry(
         "labelgrove.methods.linear.vectors",
         "LinearVectors",

@@ -283,6 +283,10 @@ class Model(Parameters):
         """The cluster of each label in the first tree of a fitted model."""
         return label_clusters(next(iter(self.trees().values()), None), self.method)
 
+    def learns_names(self) -> bool:
+        """Whether labels without documents are learnt, from what they are called."""
+        return self.get_params(deep=False).get("label_texts") is not None
+
     def _training_corpus(self, X: Any, y: Any, index: Any, *, dense: Any = None) -> Corpus:
         """What ``fit`` was given, checked; says when weights in it are not used."""
         corpus = training_corpus(X, y, index, dense=dense)

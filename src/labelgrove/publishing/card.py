@@ -26,6 +26,7 @@ _ABOUT = {
     "linear-vectors": "linear classifiers over a label tree, on text vectors",
     "linear": "linear classifiers over a label tree, on tf-idf features",
     "neighbours": "a memory of training documents; the nearest by tf-idf vote for labels",
+    "matcher": "a matcher of label names, whose matches a small learnt model weighs",
     "ensemble": "an ensemble of several methods",
 }
 

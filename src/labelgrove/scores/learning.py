@@ -33,7 +33,7 @@ Float64 = npt.NDArray[np.float64]
 
 # Labels have a weight and an exponent in common if their training documents are at least as many as
 # one of these numbers and fewer than the next. Scores of rare labels mean something else.
-BIN_STARTS = (3, 10, 30, 100)
+BIN_STARTS = (1, 3, 10, 30, 100)
 FIRST_RANKS = 15  # of each list are learnt from; hits are rare after them
 LEAST, MOST = 1e-9, 1 - 1e-5  # scores outside, such as 0 and 1, have no finite odds
 # How strongly a member's values are drawn to those it starts with, and a bin's to the member's.
@@ -148,7 +148,7 @@ def frequency_bins(frequencies: npt.ArrayLike) -> npt.NDArray[np.int8]:
     """The bin of each label by its number of training documents.
 
     >>> frequency_bins([0, 2, 3, 50, 1000]).tolist()
-    [0, 0, 1, 3, 4]
+    [0, 1, 2, 4, 5]
     """
     return np.asarray(np.digitize(np.asarray(frequencies), BIN_STARTS), np.int8)
 

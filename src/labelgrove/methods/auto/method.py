@@ -347,6 +347,10 @@ class Auto(Estimator):
         plain.planned_ = [self._linear(), settled]
         return plain
 
+    def learns_names(self) -> bool:
+        """Before training: names are tried; after it: whether the model that was kept does."""
+        return self.chosen_.learns_names() if self.fitted else True
+
     def submodels(self) -> list[Model]:
         """The members of the chosen model; before ``fit``, what will be tried."""
         return self.chosen_.submodels() if self.fitted else list(self.planned_)

@@ -220,6 +220,10 @@ class Ensemble(Estimator):
         """The number of labels to ask each member for."""
         return min(max(k, self.candidates), len(self.index_))
 
+    def learns_names(self) -> bool:
+        """Whether a member does."""
+        return any(member.learns_names() for member in self.submodels())
+
     def submodels(self) -> list[Model]:
         """The members, fitted or not."""
         return list(self.members_ if self.fitted else self.members)

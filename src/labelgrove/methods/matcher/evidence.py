@@ -1,0 +1,280 @@
+"""What speaks for a label whose name a text has, as numbers, and the model that weighs them.
+
+Some numbers come from the label's own training documents: how many there are, and how often a match
+of its name was right. While the weights are fitted, these are counted without the tenth of the
+documents that the match is in. So labels that have documents in one tenth alone are seen there as
+labels without documents, and the model learns how far a name by itself is to be trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.core.arrays import CSR, Int64, entry_rows
+from labelgrove.core.late import expit
+from labelgrove.core.logistic import fit_logistic
+from labelgrove.core.params import Params, param
+from labelgrove.core.part import Part
+from labelgrove.methods.matcher.names import Float64, Names, Reading, contains
+
+TEXTS_AT_ONCE = 1000
+FOLDS = 10
+LEAST_SPREAD = 1e-3  # a column that varies less is as good as constant
+PRIOR = 0.03  # the share of matches that are right, before any is seen
+# The columns of Evidence.rows: what speaks for a match, and what training knows of its label.
+OF_MATCH = (
+    "likeness of the words",
+    "the same words",
+    "two words",
+    "more words",
+    "length of the name",
+    "rarity of the rarest word",
+    "mean rarity of the words",
+    "rarity of the commonest word",
+    "labels with this name",
+    "first place",
+    "first place as a share of the text",
+    "places",
+    "places with the same words",
+    "in the title or first sentence",
+    "inside a longer name",
+    "names found in the text",
+    "length of the text",
+    "a qualifier",
+    "its words in the text",
+)
+OF_LABEL = (
+    "training documents of the label",
+    "no training document",
+    "share of right matches in training",
+    "wrong matches in training",
+)
+COLUMNS = OF_MATCH + OF_LABEL
+
+
+@dataclass
+class MatchingParams(Params):
+    """How matches are weighed."""
+
+    letters: int = param(
+        8,
+        ge=3,
+        le=64,
+        help="letters of each word's stem that are compared; fewer find more, also wrong names",
+    )
+    documents: int = param(
+        6000, ge=1, help="training documents whose matches the weights are fitted on"
+    )
+    ridge: float = param(1.0, gt=0, help="penalty of the squared weights")
+
+
+class Candidates(NamedTuple):
+    """Labels of which a name was found: one entry per text and label, sorted by both."""
+
+    text: Int64
+    label: Int64
+    name: Int64  # the one that comes first
+    likeness: Float64
+    first: Int64
+    places: Int64
+    same: Int64  # places with the very words of the name
+    lead: Int64
+    inside: Int64
+    others: Int64  # candidates of the text
+    length: Int64  # words of the text
+    qualifiers: Int64  # words in the parentheses of the name
+    qualified: npt.NDArray[np.bool_]  # the text has one of them
+
+    def of(self, entries: npt.NDArray[Any]) -> Candidates:
+        """Those of the entries, which are numbers or a mask."""
+        return Candidates._make(values[entries] for values in self)
+
+
+class Counts(NamedTuple):
+    """What training knows of labels: arrays with an entry per label (or per tenth and label)."""
+
+    documents: Float64
+    right: Float64
+    wrong: Float64
+
+
+def find_candidates(names: Names, reading: Reading) -> Candidates:
+    """The labels of which the texts have a name."""
+    found = names.find(reading)
+    labels = int(names.labels.max(initial=0)) + 1
+    codes = found.text * labels + names.labels[found.name]
+    order = np.lexsort((found.start, codes))
+    codes = codes[order]
+    new = np.ones(len(codes), bool)
+    new[1:] = codes[1:] != codes[:-1]
+    begins = np.flatnonzero(new)
+    text, label = codes[begins] // labels, codes[begins] % labels
+    start = found.start[order] - reading.starts[found.text[order]]
+
+    def joined(how: np.ufunc, values: npt.NDArray[Any]) -> Any:
+        return how.reduceat(values, begins) if len(begins) else values[:0]
+
+    likeness = found.likeness[order]
+    lead = start < reading.leads[found.text[order]]
+    return Candidates(
+        text,
+        label,
+        found.name[order][begins],
+        joined(np.maximum, likeness),
+        start[begins],
+        np.diff(np.append(begins, len(codes))),
+        joined(np.add, (likeness == 1).astype(np.int64)),
+        joined(np.maximum, lead.astype(np.int64)),
+        joined(np.minimum, found.inside[order].astype(np.int64)),
+        np.bincount(text, minlength=len(reading.leads))[text],
+        np.diff(reading.starts)[text],
+        *names.qualified(reading, text, label),
+    )
+
+
+@dataclass
+class Evidence:
+    """The learnt model: what is known of stems and labels, and the weights."""
+
+    stem_texts: Int64  # training texts with each stem
+    n_texts: int
+    counts: Counts
+    weights: Float64  # of the columns, scaled, and of a constant
+    centre: Float64
+    scale: Float64
+
+    def rows(self, names: Names, found: Candidates, known: Counts | None = None) -> Float64:
+        """The numbers in ``COLUMNS``, a row per candidate; ``known`` has a row for each, too."""
+        rarity = np.log((self.n_texts + 1) / (self.stem_texts + 1.0))
+        stems, lengths = names.stems[found.name], names.lengths[found.name]
+        used = stems >= 0
+        rarities = np.where(used, rarity[stems], 0.0) if stems.size else np.zeros(stems.shape)
+        if known is None:
+            known = Counts(*(values[found.label] for values in self.counts))
+        seen = known.right + known.wrong
+        return np.column_stack(
+            [
+                found.likeness,
+                found.likeness == 1,
+                lengths == 2,
+                lengths > 2,
+                np.log(names.characters[found.name]),
+                rarities.max(axis=1, initial=0.0),
+                rarities.sum(axis=1) / lengths,
+                np.where(used, rarities, np.inf).min(axis=1, initial=np.inf),
+                np.log(names.sharing[found.name]),
+                np.log1p(found.first),
+                found.first / found.length,
+                np.log(found.places),
+                np.log1p(found.same),
+                found.lead,
+                found.inside,
+                np.log(found.others),
+                np.log(found.length),
+                found.qualifiers > 0,
+                found.qualified,
+                np.log1p(known.documents),
+                known.documents == 0,
+                np.log((known.right + PRIOR) / (seen + 1)),
+                np.log1p(known.wrong),
+            ]
+        ).astype(np.float64)
+
+    def contributions(self, rows: Float64) -> Float64:
+        """What each column, and at last the constant, adds to the margin of each candidate."""
+        scaled = (rows - self.centre) / self.scale
+        return np.column_stack([scaled, np.ones(len(rows))]) * self.weights
+
+    def chances(self, names: Names, found: Candidates) -> Float64:
+        """How probable it is that each candidate is right."""
+        return np.asarray(expit(self.contributions(self.rows(names, found)).sum(axis=1)))
+
+    def unmatched(self) -> Float64:
+        """How probable each label is where none of its names is in the text."""
+        documents, right, wrong = self.counts
+        return (documents - right + 0.01) / (self.n_texts - right - wrong + 1)
+
+    def check(self, labels: int, stems: int) -> None:
+        """Raises ValueError if this was learnt for other names."""
+        if len(self.stem_texts) != stems:
+            raise ValueError(f"{len(self.stem_texts)} stems, but the names have {stems}")
+        if any(values.shape != (labels,) for values in self.counts):
+            raise ValueError(f"counts of labels do not fit the {labels} of the index")
+
+    def state(self) -> Part:
+        """For the model folder."""
+        arrays = {f"counts.{name}": values for name, values in self.counts._asdict().items()}
+        for name in ("stem_texts", "weights", "centre", "scale"):
+            arrays[name] = getattr(self, name)
+        return Part({"n_texts": self.n_texts}, arrays)
+
+    @classmethod
+    def from_state(cls, part: Part) -> Evidence:
+        """From the model folder."""
+        arrays = part.arrays
+        counts = Counts(*(arrays[f"counts.{name}"] for name in Counts._fields))
+        width = len(COLUMNS)
+        for name, size in (("weights", width + 1), ("centre", width), ("scale", width)):
+            if arrays[name].shape != (size,):
+                raise ValueError(f"{name}: {size} numbers expected, got {arrays[name].shape}")
+        return cls(
+            arrays["stem_texts"],
+            int(part.config["n_texts"]),
+            counts,
+            arrays["weights"],
+            arrays["centre"],
+            arrays["scale"],
+        )
+
+
+def learn_evidence(
+    names: Names, texts: Sequence[str], labels: CSR, params: MatchingParams, seed: int
+) -> Evidence:
+    """Counts the matches in the training texts, and fits the weights on those of some of them."""
+    random = np.random.default_rng(seed)
+    count, width = labels.shape
+    fold = random.permutation(count) % FOLDS
+    fitted_on = np.zeros(count, bool)
+    fitted_on[random.permutation(count)[: params.documents]] = True
+    truth = np.sort(entry_rows(labels) * width + labels.indices)
+    right, wrong = np.zeros((FOLDS, width)), np.zeros((FOLDS, width))
+    documents = np.zeros((FOLDS, width))
+    np.add.at(documents, (fold[entry_rows(labels)], labels.indices), 1)
+    stem_texts = np.zeros(len(names.stem_numbers), np.int64)
+    kept: list[Candidates] = []
+    for first in range(0, count, TEXTS_AT_ONCE):
+        block = [texts[row] for row in range(first, min(first + TEXTS_AT_ONCE, count))]
+        reading = names.read(block)
+        found = find_candidates(names, reading)
+        found = found._replace(text=found.text + first)
+        stem_texts += names.stem_texts(reading)
+        is_right = contains(truth, found.text * width + found.label)
+        for counts, chosen in ((right, is_right), (wrong, ~is_right)):
+            np.add.at(counts, (fold[found.text[chosen]], found.label[chosen]), 1)
+        used = fitted_on[found.text]
+        kept.append(found.of(used))
+    sample = Candidates._make(np.concatenate(values) for values in zip(*kept, strict=True))
+    totals = Counts(*(values.sum(axis=0) for values in (documents, right, wrong)))
+    own = fold[sample.text], sample.label
+    known = Counts(
+        *(
+            total[sample.label] - part[own]
+            for total, part in zip(totals, (documents, right, wrong), strict=True)
+        )
+    )
+    blank = np.zeros(len(COLUMNS))
+    evidence = Evidence(stem_texts, count, totals, np.append(blank, 0.0), blank, blank + 1)
+    if not len(sample.text):
+        return evidence
+    rows = evidence.rows(names, sample, known)
+    targets = contains(truth, sample.text * width + sample.label).astype(np.float64)
+    evidence.centre = rows.mean(axis=0)
+    evidence.scale = np.maximum(rows.std(axis=0), LEAST_SPREAD)
+    scaled = np.column_stack([(rows - evidence.centre) / evidence.scale, np.ones(len(rows))])
+    evidence.weights = fit_logistic(scaled, targets, params.ridge)
+    return evidence

@@ -1,0 +1,212 @@
+"""The method matcher: labels whose names the text has, weighed by a small learnt model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+
+import numpy as np
+
+from labelgrove.core.arrays import Int64, offsets
+from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.late import sparse
+from labelgrove.core.part import Part
+from labelgrove.core.strings import StringTable
+from labelgrove.core.topk import TopK, top_k
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.features import Features
+from labelgrove.data.inputs import check_texts_alone, checked_inputs
+from labelgrove.data.records import words_of
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.disk.stages import Stages
+from labelgrove.errors import DataError, UnsupportedError
+from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.estimator import Estimator
+from labelgrove.methods.matcher.evidence import (
+    OF_MATCH,
+    TEXTS_AT_ONCE,
+    Evidence,
+    MatchingParams,
+    find_candidates,
+    learn_evidence,
+)
+from labelgrove.methods.matcher.names import Float64, Names, matched_words
+from labelgrove.methods.terms import choose_features
+from labelgrove.model.settings import check_settings, group
+from labelgrove.scores.predictions import Predictions
+
+if TYPE_CHECKING:
+    from labelgrove.model.explanation import Paths, Question
+
+ENTRIES_AT_ONCE = 1 << 21  # scores of labels that are held at a time
+BASE_BYTES = 160 << 20
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Matcher(Estimator):
+    """Labels whose names the text has; also those that no training document has.
+
+    How far a match is to be trusted is learnt from the training documents: by how rare the words
+    are, where the name stands, how often it was right, and so on. Scores are probabilities. Put it
+    into an ``Ensemble`` with ``Linear``, which finds labels that a text does not name.
+
+    >>> texts = ["a red shoe", "hats and shoes", "a blue hat", "hats of straw", "blue shoes"]
+    >>> labels = [["shoe"], ["hat", "shoe"], ["hat"], ["hat"], ["shoe"]]
+    >>> index = LabelIndex(["hat", "scarf", "shoe"])
+    >>> Matcher().fit(texts, labels, index=index).predict(["a woollen scarf"], k=1).names()
+    [['scarf']]
+    """
+
+    method: ClassVar[str] = "matcher"
+
+    matching: MatchingParams = group(MatchingParams)
+    random_state: int = 0
+    n_jobs: int | None = None
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        index: LabelIndex | None = None,
+        callbacks: Sequence[Callback] = (),
+        run: RunFolder | None = None,
+    ) -> Self:
+        """Learns how far matches can be trusted. With a ``run`` folder, this is reused."""
+        check_settings(self)
+        stages = Stages(Reporter(callbacks), run)
+        corpus = self._training_corpus(X, y, index)
+        check_texts_alone(self.method, corpus)
+        choice = choose_features("own", corpus)
+        if choice.message:
+            stages.reporter.message(choice.message)
+        corpus = choice.corpus
+        evidence = stages(
+            "matches",
+            _learn,
+            corpus=corpus,
+            params=self.matching,
+            seed=self.random_state,
+        )
+        self.names_ = Names(corpus.index, self.matching.letters)
+        self.evidence_ = evidence.value
+        self._remember(corpus, stages.reporter.timings)
+        return self
+
+    def _best_labels(
+        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        texts = checked_inputs(X)
+        if isinstance(texts, Features):
+            raise DataError("matcher reads texts, and these documents have features only")
+        rest = self.evidence_.unmatched()
+        allowed = rest if mask is None else np.where(mask.allowed, rest, -np.inf)
+        # The most frequent labels complete every list; they are the best of those without a match.
+        best = top_k(allowed[None], k, threads=1)
+        frequent = np.sort(best.columns[0, : best.counts[0]]).astype(np.int64)
+        step = max(1, min(TEXTS_AT_ONCE, ENTRIES_AT_ONCE // max(1, len(frequent))))
+        blocks = [
+            self._best_of(texts[first : first + step], k, frequent, rest, mask, threads)
+            for first in range(0, max(1, len(texts)), step)
+        ]
+        width = len(frequent)  # so many labels has every list
+        return Predictions(
+            np.concatenate([block.columns[:, :width] for block in blocks]),
+            np.concatenate([block.scores[:, :width] for block in blocks]),
+            np.concatenate([block.counts for block in blocks]),
+            self.index_,
+        )
+
+    def _best_of(
+        self,
+        texts: Sequence[str],
+        k: int,
+        frequent: Int64,
+        rest: Float64,
+        mask: LabelMask | None,
+        threads: int | None,
+    ) -> TopK:
+        """The best of the labels that are found and of the frequent ones."""
+        found = find_candidates(self.names_, self.names_.read(texts))
+        chances = self.evidence_.chances(self.names_, found)
+        if mask is not None:
+            chances[~mask.allowed[found.label]] = -np.inf  # never taken
+        count, width = len(texts), len(self.index_)
+        codes = (np.arange(count)[:, None] * width + frequent).ravel()
+        codes = np.concatenate([found.text * width + found.label, codes])
+        values = np.concatenate([chances, np.tile(rest[frequent], count)])
+        codes, entries = np.unique(codes, return_index=True)  # of two entries the first: the match
+        scores = sparse.csr_array(
+            (values[entries], codes % width, offsets(np.bincount(codes // width, minlength=count))),
+            shape=(count, width),
+        )
+        return top_k(scores, k, threads=threads)
+
+    def learns_names(self) -> bool:
+        """Names are all that it looks for."""
+        return True
+
+    def paths(self, question: Question) -> Paths:
+        """The words that match; what training knows of the label is the bias."""
+        from labelgrove.model import explanation
+
+        text, column = words_of(question.text), question.column
+        found = find_candidates(self.names_, self.names_.read([text]))
+        entry = np.flatnonzero(found.label == column)
+        reasons: tuple[explanation.Reason, ...] = ()
+        if len(entry):
+            own = found.of(entry)
+            rows = self.evidence_.rows(self.names_, own)
+            parts = self.evidence_.contributions(rows)[0]
+            of_match = float(parts[: len(OF_MATCH)].sum())
+            margin, bias = float(parts.sum()), float(parts.sum()) - of_match
+            score = float(self.evidence_.chances(self.names_, own)[0])
+            words = matched_words(self.names_, text, column)
+            reasons = tuple(
+                explanation.Reason(word, of_match / len(words), spans=tuple(spans))
+                for word, spans in words.items()
+            )
+        else:
+            score = margin = bias = float(self.evidence_.unmatched()[column])
+        step = explanation.Step(
+            1, column, len(self.index_), margin, score, bias=bias, reasons=reasons
+        )
+        return explanation.Paths([explanation.Path("names", 1.0, score, (step,))], "product")
+
+    def growth(self) -> NoReturn:
+        """Refused."""
+        raise UnsupportedError(
+            "a matcher cannot take new labels or documents. Train it again with the old and the "
+            "new ones, which takes a minute or two"
+        )
+
+    def search_space(self) -> dict[str, Any]:
+        """What counts as the same word."""
+        return {"matching.letters": {"low": 5, "high": 12}}
+
+    def parts(self) -> dict[str, Part]:
+        """What was learnt; the names are those of the label index."""
+        return {"evidence": self.evidence_.state()}
+
+    def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        self.evidence_ = Evidence.from_state(parts["evidence"])
+        self.names_ = Names(self.index_, self.matching.letters)
+        self.evidence_.check(len(self.index_), len(self.names_.stem_numbers))
+
+    def estimate_memory(self, corpus: Corpus) -> int:
+        """Texts, names, and the matches of the documents that the weights are fitted on."""
+        texts = () if corpus.texts is None else corpus.texts
+        text_bytes = texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
+        # About a match per ten characters of text, and a row of numbers in double precision, twice.
+        share = min(1.0, self.matching.documents / max(1, len(corpus)))
+        matches = share * text_bytes / 10
+        return BASE_BYTES + text_bytes + int(matches * 8 * 60) + 1000 * len(corpus.index)
+
+
+def _learn(corpus: Corpus, params: MatchingParams, seed: int) -> Evidence:
+    """A stage: what the training documents teach of the names of their labels."""
+    assert corpus.texts is not None
+    names = Names(corpus.index, params.letters)
+    return learn_evidence(names, corpus.texts, corpus.labels, params, seed)
