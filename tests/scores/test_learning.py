@@ -20,7 +20,7 @@ from reference import ensemble as reference
 
 LABELS = 30
 INDEX = LabelIndex([str(n) for n in range(LABELS)])
-FREQUENCIES = np.repeat([1, 5, 20, 50, 500], 6)
+FREQUENCIES = np.repeat([0, 1, 5, 20, 50, 500], 5)
 
 
 def drawn(documents: int, noises: list[float], *, seed: int = 0, k: int = LABELS) -> Any:
@@ -49,7 +49,7 @@ def test_a_merge_is_the_literal_one(data: Any) -> None:
     members = data.draw(st.integers(1, 3))
     number = st.floats(-2, 2)
     random = np.random.default_rng(data.draw(st.integers(0, 100)))
-    weights, exponents = random.normal(size=(2, members, 5))
+    weights, exponents = random.normal(size=(2, members, 6))
     sharpness = data.draw(st.floats(0.2, 3))
     margins = [data.draw(st.booleans()) for _ in range(members)]
     found, _ = drawn(3, [abs(data.draw(number)) for _ in range(members)], k=7)
@@ -82,18 +82,18 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits() -> None:
     bins = frequency_bins(FREQUENCIES)
     entries, middles, scales = learning._entries(learning.Lists(found, truth), bins, 6)
     random = np.random.default_rng(0)
-    start = np.concatenate([np.zeros(10), np.ones(10), [0.0]])
-    values = start + 0.3 * random.normal(size=21)
+    start = np.concatenate([np.zeros(12), np.ones(12), [0.0]])
+    values = start + 0.3 * random.normal(size=25)
 
     def loss(values: Any) -> float:
-        return learning._objective(values, entries, start, (4, 5))[0]
+        return learning._objective(values, entries, start, (4, 6))[0]
 
     def gradient(values: Any) -> Any:
-        return learning._objective(values, entries, start, (4, 5))[1]
+        return learning._objective(values, entries, start, (4, 6))[1]
 
     assert check_grad(loss, gradient, values) < 1e-3
-    exponents = values[10:20].reshape(2, 5) / scales[:, None]
-    weights = values[:10].reshape(2, 5) - exponents * middles[:, None]
+    exponents = values[12:24].reshape(2, 6) / scales[:, None]
+    weights = values[:12].reshape(2, 6) - exponents * middles[:, None]
     literal = reference.learnt_loss(
         [as_lists(found, row) for row in range(8)],
         [set(truth[[row]].indices.tolist()) for row in range(8)],
@@ -103,7 +103,7 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits() -> None:
         bins.tolist(),
         [False, True],
     )
-    away = (values - start)[:-1].reshape(4, 5)
+    away = (values - start)[:-1].reshape(4, 6)
     common = away.mean(axis=1)
     penalty = (common**2).sum() + values[-1] ** 2 + 10 * ((away - common[:, None]) ** 2).sum()
     assert loss(values) == pytest.approx(literal + penalty / 2)
