@@ -39,8 +39,8 @@ def iter_parquet(path: Path | str, options: ReadOptions, report: ReadReport) -> 
             names = file.schema_arrow.names
             text_fields = check_columns(names, path, options, report)
             text_of = text_reader(options, report, text_fields)
-            fields = (options.labels_field, options.weights_field, options.id_field)
-            fields += listed(options.fields or ())
+            others = (options.labels_field, options.weights_field, options.id_field)
+            fields = (*others, *listed(options.fields or ()))
             columns = [name for name in dict.fromkeys((*text_fields, *fields)) if name in names]
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=columns):
                 if separator is None:
