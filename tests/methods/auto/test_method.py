@@ -210,6 +210,7 @@ def test_members_are_added_only_while_there_is_time(
     verdicts = {trial["name"]: trial["verdict"] for trial in model.tried_}
     assert "the budget is spent" in verdicts["linear on parts of words"]
     assert all(member.facts_.documents == 320 for member in model.submodels())
+    assert model.facts_.documents == 320
 
 
 def test_without_a_budget_nothing_is_joined_on_a_cpu(corpus: Corpus) -> None:
@@ -321,3 +322,15 @@ def test_several_processes_are_refused(corpus: Corpus, monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "process_count", lambda: 2)
     with pytest.raises(UnsupportedError, match="name a neural method"):
         Auto().fit(corpus)
+
+
+def test_more_networks_keep_the_epochs_that_the_budget_left() -> None:
+    from labelgrove.methods.auto.growing import more_networks
+
+    texts, labels = planted(40)
+    corpus = Corpus.from_lists(texts, labels)
+    first = create("cascadexml", {"training": {"epochs": 2.5}, "held_out": 0.1})
+    models = [candidate.make() for candidate in more_networks(first, corpus, 60.0)]
+    assert [model.training.epochs for model in models] == [2.5] * 3
+    assert [model.held_out for model in models] == [0.1] * 3
+    assert models[0].random_state == 1

@@ -180,6 +180,18 @@ def test_weights_of_fitted_members_are_learnt_from_what_join_is_given(tmp_path: 
     assert same(loaded.predict(texts, k=3), model.predict(texts, k=3))
 
 
+def test_an_ensemble_that_learnt_a_rule_and_weights_predicts_as_before(tmp_path: Path) -> None:
+    """What ``rule="learnt"`` saved before there were learnt merges."""
+    texts, labels = planted()
+    model = two(rule="sigmoid", weights=[2.0, 0.5]).fit(texts, labels)
+    model.set_params(rule="learnt", weights=None).save(tmp_path / "m")
+    loaded = labelgrove.load(tmp_path / "m")
+    assert (loaded.rule, loaded.rule_, loaded.weights_) == ("learnt", "sigmoid", [2.0, 0.5])
+    lists = [member.predict(texts, k=11) for member in model.members_]
+    expected = merge(lists, k=4, rule="sigmoid", weights=[2.0, 0.5], places=11)
+    assert same(loaded.predict(texts, k=4), expected)
+
+
 def test_what_members_have_in_common_is_made_once(tmp_path: Path) -> None:
     texts, labels = planted()
     members = [Linear(ranker=RankerParams(C=c)) for c in (0.5, 1.0, 2.0)]

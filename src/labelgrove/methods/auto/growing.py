@@ -134,16 +134,18 @@ def more_networks(first: Model, corpus: Corpus, seconds: float) -> list[Candidat
     config = first.to_config()
     seed = config["random_state"] + 1
 
-    def other(method: str, **changes: Any) -> Model:
+    def other(method: str) -> Model:
         names = method_class(method)._get_param_names()
         shared = (*COMMON, "encoder", "held_out", "baseline", "device")
         settings = {name: config[name] for name in shared if name in names}
-        return create(method, settings | changes)
+        # The budget may have limited the epochs.
+        settings["training"] = {"epochs": config["training"]["epochs"]}
+        return create(method, settings)
 
     return [
         Candidate(
             f"{first.method} (seed {seed})",
-            lambda: other(first.method, random_state=seed),
+            lambda: create(first.method, config | {"random_state": seed}),
             corpus,
             seconds,
         ),

@@ -278,7 +278,7 @@ class Auto(Estimator):
     def _give_back(self, trials: Trials, corpus: Corpus, given: dict[str, Any]) -> None:
         """Trains what is quick again, on the held-out documents, too."""
         assert trials.best is not None
-        best = trials.best
+        best, changed = trials.best, False
         for position, model in enumerate(best.model.submodels() or [best.model]):
             if not isinstance(model, Linear | Neighbours):
                 continue
@@ -293,8 +293,8 @@ class Auto(Estimator):
                 trials.best = replace(best, model=again)
                 return
             again.index_ = best.model.index_
-            best.model.members_[position] = again
-        if isinstance(best.model, Ensemble):
+            best.model.members_[position], changed = again, True
+        if isinstance(best.model, Ensemble) and changed:
             best.model.members = best.model.members_
             best.model._remember(corpus, {})
 

@@ -369,5 +369,5 @@ def _sentence(learnt: LearntMerge, reached: Mapping[str, Sequence[float]]) -> st
         shares = ", ".join(f"{share:.0%}" for share in learnt.shares)
         how = f"shares {shares}; cross-fitted"
     else:
-        how = f"member {learnt.needed.index(True) + 1} alone, which the merge does not exceed"
+        how = f"member {learnt.needed.index(True) + 1} alone; the merge is not better"
     return f"held-out P@{where}: {first} ({how}), {', '.join(others)}"
