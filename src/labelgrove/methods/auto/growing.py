@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import LabelgroveError
+from labelgrove.labels.documents import labels_with_words
 from labelgrove.methods import create, method_class
-from labelgrove.methods.auto.trials import OutOfTimeError, Rows, Trials, pace
+from labelgrove.methods.auto.trials import NOISE, OutOfTimeError, Rows, Trials, pace
 from labelgrove.methods.ensemble.method import Ensemble
 from labelgrove.model.interface import Model
 from labelgrove.scores.learning import cross_fitted
@@ -43,7 +44,7 @@ class Growing:
     def __init__(self, trials: Trials, members: Sequence[Named], n_jobs: int | None) -> None:
         self.trials, self.members, self.n_jobs = trials, list(members), n_jobs
 
-    def add(self, member: Named) -> None:
+    def add(self, member: Named, *, noise: float = NOISE) -> None:
         """Joins one more model with the members, and judges the ensemble."""
         trials, members = self.trials, [*self.members, member]
         assert trials.judges is not None
@@ -58,6 +59,7 @@ class Growing:
             name,
             joined,
             sum(each.seconds for each in members),
+            noise=noise,
             rows=self._unseen(joined),
         )
         if trials.best is trial:
@@ -77,7 +79,7 @@ class Growing:
         )
         return precision_rows(merged, judges.labels)
 
-    def try_all(self, candidates: Sequence[Candidate]) -> None:
+    def try_all(self, candidates: Sequence[Candidate], *, noise: float = NOISE) -> None:
         """Trains the candidates for which there is time, and adds them one by one."""
         for candidate in candidates:
             if not self.trials.affords(candidate.name, candidate.seconds):
@@ -94,7 +96,7 @@ class Growing:
             except (LabelgroveError, RuntimeError) as error:  # too little memory on the GPU, say
                 self.trials.skip(candidate.name, f"its training failed: {error}")
             else:
-                self.add(Named(candidate.name, model, seconds))
+                self.add(Named(candidate.name, model, seconds), noise=noise)
 
 
 def neighbours(linear: Model, corpus: Corpus, seconds: float) -> Candidate:
@@ -104,6 +106,14 @@ def neighbours(linear: Model, corpus: Corpus, seconds: float) -> Candidate:
     """
     settings = {name: linear.to_config()[name] for name in COMMON}
     return Candidate("neighbours", lambda: create("neighbours", settings), corpus, TWICE * seconds)
+
+
+def matcher(linear: Model, corpus: Corpus, seconds: float) -> list[Candidate]:
+    """What finds the names of labels in texts, if labels have names and documents only texts."""
+    if corpus.texts is None or corpus.features is not None or not labels_with_words(corpus.index):
+        return []
+    settings = {name: linear.to_config()[name] for name in ("random_state", "n_jobs")}
+    return [Candidate("matcher", lambda: create("matcher", settings), corpus, TWICE * seconds)]
 
 
 def more_linear(linear: Model, corpus: Corpus, seconds: float) -> list[Candidate]:

@@ -2,7 +2,8 @@
 
 It starts with the quick thing, one linear tree, so that there is a model whenever it ends. On a CPU
 it then tries several trees and the names of labels as documents; on a GPU it trains a network with
-tf-idf and joins it with linear. With a budget it goes on and joins more models, one by one.
+tf-idf and joins it with linear. What finds the names of labels in texts joins either, if labels
+have names. With a budget it goes on and joins more models, one by one.
 Documents that are held out decide what is kept.
 """
 
@@ -38,6 +39,7 @@ from labelgrove.methods import create, load_folder
 from labelgrove.methods.auto.growing import (
     Growing,
     Named,
+    matcher,
     more_linear,
     more_networks,
     neighbours,
@@ -48,6 +50,7 @@ from labelgrove.methods.ensemble.members import stages_in
 from labelgrove.methods.ensemble.method import Ensemble
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.linear.method import Linear
+from labelgrove.methods.matcher.method import Matcher
 from labelgrove.methods.neighbours.method import Neighbours
 from labelgrove.methods.terms import choose_features
 from labelgrove.model.explanation import Paths, Question
@@ -63,7 +66,7 @@ from labelgrove.updating import update as updating
 from labelgrove.updating.report import Growth
 
 TREES = 3
-SURELY = 2.0  # standard errors; several trees take as many times longer to predict
+SURELY = 2.0  # standard errors; several trees and a matcher take several times longer to predict
 # Documents that judge, of small corpora: so many, but not more than this share, or none at all.
 ENOUGH_JUDGES, LARGEST_SHARE, FEWEST_JUDGES = 100, 0.2, 20
 NETWORK = "cascadexml"
@@ -142,7 +145,7 @@ class Auto(Estimator):
                     else:
                         trials.skip(NETWORK, why)
                         plain._add_trees_and_names(trials, learnt_from, given)
-                        if budget is not None and not given and not corpus.width:
+                        if not given and not corpus.width:
                             plain._join_linear(trials, learnt_from)
                     plain._give_back(trials, corpus, given)
             except KeyboardInterrupt:
@@ -224,7 +227,7 @@ class Auto(Estimator):
         return network.set_params(**settings), f"reads with {encoder.encoder}: {reason}"
 
     def _join(self, trials: Trials, network: Model, corpus: Corpus, learnt_from: Corpus) -> None:
-        """Trains the network in the time that is left, and joins it with linear.
+        """Trains the network in the time that is left, and joins it with linear and a matcher.
 
         With a budget, more members follow.
         """
@@ -240,18 +243,22 @@ class Auto(Estimator):
         trials.judge(NETWORK, *trained)
         growing = Growing(trials, [Named("linear", linear.model, linear.seconds)], self.n_jobs)
         growing.add(Named(NETWORK, *trained))
-        if self.budget is None:
-            return
         if trials.best is not None and trials.best.name == NETWORK:  # linear adds nothing to it
             growing.members = [Named(NETWORK, *trained)]
+        growing.try_all(matcher(linear.model, learnt_from, trials.first_seconds), noise=SURELY)
+        if self.budget is None:
+            return
         memory = neighbours(linear.model, learnt_from, trials.first_seconds)
         growing.try_all([memory, *more_networks(network, corpus, trained[1])])
 
     def _join_linear(self, trials: Trials, learnt_from: Corpus) -> None:
-        """Joins the best linear model with others, in the time that is left."""
+        """Joins the best linear model with a matcher and, if there is a budget, with others."""
         best = trials.best
         assert best is not None
         growing = Growing(trials, [Named(best.name, best.model, best.seconds)], self.n_jobs)
+        growing.try_all(matcher(best.model, learnt_from, trials.first_seconds), noise=SURELY)
+        if self.budget is None:
+            return
         candidates = [neighbours(best.model, learnt_from, trials.first_seconds)]
         if learnt_from.texts is not None:
             candidates += more_linear(best.model, learnt_from, trials.first_seconds)
@@ -280,7 +287,7 @@ class Auto(Estimator):
         assert trials.best is not None
         best, changed = trials.best, False
         for position, model in enumerate(best.model.submodels() or [best.model]):
-            if not isinstance(model, Linear | Neighbours):
+            if not isinstance(model, Linear | Neighbours | Matcher):
                 continue
             name = f"{model.method} on all documents"
             trees = model.n_trees if isinstance(model, Linear) else 1
@@ -332,7 +339,7 @@ class Auto(Estimator):
         network, why = self._network(corpus)
         plain = copy.copy(self)
         if network is None:
-            what = f"linear, then {TREES} trees and label names"
+            what = f"linear, then {TREES} trees, label names and a matcher"
             plain.derived_ = {"method": (what, f"without {NETWORK}: {why}")}
             plain.derived_ |= choose_features(self.features, corpus).derived
             # As much work as what is tried in all: one tree, two more, names, and all documents.
@@ -340,7 +347,7 @@ class Auto(Estimator):
             return plain
         settled = network.settled(corpus)
         plain.derived_ = {
-            "method": (f"linear, {NETWORK}, both", "there is a GPU"),
+            "method": (f"linear, {NETWORK}, both and a matcher", "there is a GPU"),
             "encoder.encoder": (settled.encoders()[0].encoder, why),
             **settled.derived_,
         }
