@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import labelgrove
-from labelgrove import Auto, Corpus, Ensemble, Linear, Neighbours
+from labelgrove import Auto, Corpus, Ensemble, LabelIndex, Linear, Neighbours
 from labelgrove.core.callbacks import Event
 from labelgrove.data.inputs import hold_out
 from labelgrove.datasets.shop import shop_corpus
@@ -39,16 +39,18 @@ def names(model: Any) -> list[str]:
     return [trial["name"] for trial in model.tried_]
 
 
-def test_without_a_gpu_it_tries_one_tree_several_trees_and_names(corpus: Corpus) -> None:
+def test_without_a_gpu_it_tries_trees_names_and_a_matcher(corpus: Corpus) -> None:
     said = Messages()
     model = Auto().fit(corpus, callbacks=[said])
     tried = names(model)
     assert tried[:3] == ["linear", "cascadexml", "linear with 3 trees"] and "names" in tried[3]
+    assert tried[4].endswith(" and matcher")
     assert sum(trial["chosen"] for trial in model.tried_) == 1
-    assert "there is no GPU" in said[1] and len(said) == 4
-    # The kept settings learn from all documents, and predict like a model of that kind.
-    plain = Linear.from_config(model.chosen_.to_config()).fit(corpus)
-    assert same(model.predict(corpus, k=5), plain.predict(corpus, k=5))
+    assert "there is no GPU" in said[1] and len(said) == 5
+    # The kept settings learn from all documents, and predict like models of that kind.
+    for member in model.submodels():
+        plain = type(member).from_config(member.to_config()).fit(corpus)
+        assert same(member.predict(corpus, k=5), plain.predict(corpus, k=5))
     assert model.facts_.documents == 400
     assert "linear on all documents: ranker" in model.timings_
 
@@ -61,9 +63,19 @@ def test_what_is_better_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = Corpus.from_lists([*texts, *["nothing"] * 60], [*others, *nothing])
     judges = Corpus.from_lists(texts, nothing, index=corpus.index)
     monkeypatch.setattr(module, "hold_out", lambda *_: (corpus, judges))
+    monkeypatch.setattr(module, "matcher", lambda *_: [])  # it would find the names, too
     model = Auto().fit(corpus)
     assert isinstance(model.chosen_, Linear) and model.chosen_.label_texts == "names"
     assert model.tried_[-1]["chosen"] and model.tried_[-1]["P@3"] > model.tried_[0]["P@3"] + 0.2
+
+
+def test_a_matcher_is_joined_where_labels_have_names_that_texts_use(corpus: Corpus) -> None:
+    model = Auto().fit(corpus)
+    assert [member.method for member in model.submodels()] == ["linear", "matcher"]
+    assert all(member.facts_.documents == 400 for member in model.submodels())
+    numbers = LabelIndex([str(number) for number in range(len(corpus.index))])
+    coded = Auto().fit(Corpus(corpus.texts, corpus.labels, numbers))
+    assert not any("matcher" in name for name in names(coded))
 
 
 def test_few_documents_get_linear_without_a_comparison() -> None:
@@ -84,9 +96,13 @@ def test_a_budget_leaves_the_first_model(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", ["linear with 3 trees: ranker-1", "linear on all documents: tfidf"]
+    ("where", "kept"),
+    [
+        ("linear with 3 trees: ranker-1", "linear"),
+        ("linear on all documents: tfidf", "linear and matcher"),
+    ],
 )
-def test_an_interrupt_keeps_the_best_so_far(corpus: Corpus, where: str) -> None:
+def test_an_interrupt_keeps_the_best_so_far(corpus: Corpus, where: str, kept: str) -> None:
     said = Messages()
 
     def interrupt(event: Event) -> None:
@@ -94,7 +110,7 @@ def test_an_interrupt_keeps_the_best_so_far(corpus: Corpus, where: str) -> None:
             raise KeyboardInterrupt
 
     model = Auto().fit(corpus, callbacks=[said, interrupt])
-    assert said[-1] == "auto: interrupted; linear is kept"
+    assert said[-1] == f"auto: interrupted; {kept} is kept"
     assert model.chosen_.facts_.documents == 320
     assert same(model.predict(corpus, k=5), model.chosen_.predict(corpus, k=5))
 
@@ -110,7 +126,8 @@ def test_an_interrupt_of_the_first_model_ends_the_training(corpus: Corpus) -> No
 
 def test_settings_of_linear_reach_it_and_others_are_explained(corpus: Corpus) -> None:
     model = create("auto", {"ranker": {"C": 0.5}, "random_state": 3}).fit(corpus)
-    assert model.chosen_.ranker.C == 0.5 and model.chosen_.random_state == 3
+    first = model.submodels()[0]
+    assert first.ranker.C == 0.5 and first.random_state == 3
     with pytest.raises(ConfigError, match="n_trees: auto chooses it; name the method linear"):
         create("auto", {"n_trees": 2})
 
@@ -157,7 +174,8 @@ def test_both_members_of_an_ensemble_learn_from_all_documents(
     win_by_decree(monkeypatch)
     model = create("auto", {"encoder": tiny_training()["encoder"]}).fit(texts, labels)
     chosen = model.chosen_
-    assert isinstance(chosen, Ensemble) and chosen.weights_ == [0.5, 0.5]
+    assert isinstance(chosen, Ensemble) and chosen.weights_ == [1 / 3] * 3
+    assert [member.method for member in chosen.members_] == ["linear", "cascadexml", "matcher"]
     linear = Linear().fit(texts, labels)
     assert same(chosen.members_[0].predict(texts, k=3), linear.predict(texts, k=3))
     assert chosen.facts_.documents == 200
@@ -187,13 +205,14 @@ def test_a_budget_joins_more_linear_models(
     said = Messages()
     model = Auto(budget="1h").fit(corpus, callbacks=[said])
     members = model.submodels()
-    assert [member.method for member in members] == ["linear", "neighbours", "linear", "linear"]
-    assert members[2].ranker.label_weights == "propensity"
-    assert members[3].tfidf.analyzer == "char_wb"
+    methods = ["linear", "matcher", "neighbours", "linear", "linear"]
+    assert [member.method for member in members] == methods
+    assert members[3].ranker.label_weights == "propensity"
+    assert members[4].tfidf.analyzer == "char_wb"
     assert all(member.facts_.documents == 400 for member in members)  # the judges, too
     assert names(model)[-3].endswith(" and neighbours")
     assert names(model)[-1].endswith("linear for rare labels and linear on parts of words")
-    assert sum("held-out documents" in text for text in said) == 6  # a sentence for each step
+    assert sum("held-out documents" in text for text in said) == 7  # a sentence for each step
     model.save(tmp_path / "model")
     loaded = labelgrove.load(tmp_path / "model")
     assert same(loaded.predict(corpus, k=3), model.predict(corpus, k=3))
@@ -203,10 +222,12 @@ def test_members_are_added_only_while_there_is_time(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     win_by_decree(monkeypatch)
-    spent = iter([0.0] * 4 + [1e6] * 99)  # trees, names, neighbours and rare labels have time
+    # Trees, names, the matcher, neighbours and rare labels have time.
+    spent = iter([0.0] * 5 + [1e6] * 99)
     monkeypatch.setattr(Clock, "spent", property(lambda self: next(spent)))
     model = Auto(budget="1h").fit(corpus)
-    assert [member.method for member in model.submodels()] == ["linear", "neighbours", "linear"]
+    methods = ["linear", "matcher", "neighbours", "linear"]
+    assert [member.method for member in model.submodels()] == methods
     verdicts = {trial["name"]: trial["verdict"] for trial in model.tried_}
     assert "the budget is spent" in verdicts["linear on parts of words"]
     assert all(member.facts_.documents == 320 for member in model.submodels())
@@ -241,14 +262,14 @@ def test_a_budget_joins_more_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_has_gpu", lambda device: True)
     tiny = tiny_training()["encoder"]
     model = create("auto", {"encoder": tiny, "budget": "1h"}).fit(texts, labels)
-    methods = ["linear", "cascadexml", "neighbours", "cascadexml", "lightxml", "xrtransformer"]
+    quick, networks = ["matcher", "neighbours"], ["cascadexml", "lightxml", "xrtransformer"]
     members = model.submodels()
-    assert [member.method for member in members] == methods
-    assert [members[1].random_state, members[3].random_state] == [0, 1]
-    assert {member.encoder.encoder for member in members[3:]} == {tiny["encoder"]}
+    assert [member.method for member in members] == ["linear", "cascadexml", *quick, *networks]
+    assert [members[1].random_state, members[4].random_state] == [0, 1]
+    assert {member.encoder.encoder for member in members[4:]} == {tiny["encoder"]}
     # What is quick learns from the judges in the end, and networks held the same ones out.
-    assert [members[n].facts_.documents for n in (0, 2)] == [200, 200]
-    assert len({member.held_out for member in (members[1], *members[3:])}) == 1
+    assert [members[n].facts_.documents for n in (0, 2, 3)] == [200] * 3
+    assert len({member.held_out for member in (members[1], *members[4:])}) == 1
 
 
 def test_a_network_that_is_too_slow_gets_fewer_epochs_or_none(
