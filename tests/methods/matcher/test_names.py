@@ -34,6 +34,11 @@ def found(names: list[str], text: str, letters: int = 8, **given: list[str]) -> 
         ("(Motiv)", "das Motiv", True),  # nothing but a qualifier is the name
         ("???", "???", False),
         ("a b c", "a b", False),
+        (
+            "one two three four five six seven eight nine ten eleven twelve end (Ring)",
+            "ring",
+            False,
+        ),
         ("cafe\u0301", "caf\u00e9", True),
     ],
 )
