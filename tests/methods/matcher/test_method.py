@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -65,6 +67,14 @@ def test_counts_of_the_own_tenth_are_left_out() -> None:
     assert evidence.counts.right[:288].tolist() == [1] * 288
     assert evidence.weights[right] <= 0
     assert abs(evidence.weights[COLUMNS.index("first place")]) > 0.1
+
+
+def test_what_was_never_seen_in_training_is_not_extrapolated() -> None:
+    """All labels have about as many documents, so nothing is known of labels without any."""
+    texts = [f"About {w}. Unlike {o}" for w, o in pairwise(WORDS[:4])] * 20
+    model = Matcher().fit(texts, [[word] for word in WORDS[:3]] * 20, index=INDEX)
+    scores = model.score_labels(["About zuzo", f"About {WORDS[0]}"], ["zuzo", WORDS[0]])
+    assert scores[0, 0] < scores[1, 1]
 
 
 def test_labels_without_a_match_follow_by_frequency() -> None:
