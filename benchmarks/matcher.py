@@ -48,7 +48,7 @@ def main() -> None:
 
     def show(name: str, predictions: Predictions, seconds: float | None = None) -> None:
         values = evaluate(predictions, dev, metrics=METRICS)
-        row = {metric: round(100 * float(values[metric]), 2) for metric in METRICS}
+        row: dict[str, Any] = {metric: round(100 * float(values[metric]), 2) for metric in METRICS}
         unseen = with_values(predictions.top(5).to_csr(), 1.0)[:, frequencies == 0]
         true = dev.labels[:, frequencies == 0]
         row["unseen"] = [int(unseen.nnz), int(unseen.multiply(true).sum()), int(true.nnz)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -40,6 +42,7 @@ def test_labels_without_documents_are_found() -> None:
 
 def test_a_name_that_is_never_right_is_not_trusted() -> None:
     data = corpus()
+    assert data.texts is not None
     texts = [f"{text} and about" for text in data.texts]
     index = LabelIndex([*INDEX.ids, "about"])
     model = Matcher().fit(Corpus.from_lists(texts, data.label_lists(), index=index))
@@ -59,11 +62,19 @@ def test_counts_of_the_own_tenth_are_left_out() -> None:
     """Each label has one document: with its own counts, the weights would rely on them."""
     texts = [f"{word} and {WORDS[(n + 7) % 288]}" for n, word in enumerate(WORDS)]
     data = Corpus.from_lists(texts, [[word] for word in WORDS], index=INDEX)
-    evidence = learn_evidence(Names(INDEX, 8), data.texts, data.labels, MatchingParams(), seed=0)
+    evidence = learn_evidence(Names(INDEX, 8), texts, data.labels, MatchingParams(), seed=0)
     right = COLUMNS.index("share of right matches in training")
     assert evidence.counts.right[:288].tolist() == [1] * 288
     assert evidence.weights[right] <= 0
     assert abs(evidence.weights[COLUMNS.index("first place")]) > 0.1
+
+
+def test_what_was_never_seen_in_training_is_not_extrapolated() -> None:
+    """All labels have about as many documents, so nothing is known of labels without any."""
+    texts = [f"About {w}. Unlike {o}" for w, o in pairwise(WORDS[:4])] * 20
+    model = Matcher().fit(texts, [[word] for word in WORDS[:3]] * 20, index=INDEX)
+    scores = model.score_labels(["About zuzo", f"About {WORDS[0]}"], ["zuzo", WORDS[0]])
+    assert scores[0, 0] < scores[1, 1]
 
 
 def test_labels_without_a_match_follow_by_frequency() -> None:

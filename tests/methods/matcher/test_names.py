@@ -9,9 +9,8 @@ from labelgrove import LabelIndex
 from labelgrove.methods.matcher.names import Names, matched_words, words_of
 
 
-def found(names: list[str], text: str, letters: int = 8, **given: list[str]) -> set[str]:
-    index = LabelIndex(names, **given)
-    table = Names(index, letters)
+def found(names: list[str], text: str, *, texts: list[str] | None = None) -> set[str]:
+    table = Names(LabelIndex(names, texts=texts), 8)
     matches = table.find(table.read([text]))
     return {names[label] for label in table.labels[matches.name]}
 
@@ -34,6 +33,11 @@ def found(names: list[str], text: str, letters: int = 8, **given: list[str]) -> 
         ("(Motiv)", "das Motiv", True),  # nothing but a qualifier is the name
         ("???", "???", False),
         ("a b c", "a b", False),
+        (
+            "one two three four five six seven eight nine ten eleven twelve end (Ring)",
+            "ring",
+            False,
+        ),
         ("cafe\u0301", "caf\u00e9", True),
     ],
 )

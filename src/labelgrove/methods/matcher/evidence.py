@@ -147,6 +147,8 @@ class Evidence:
     weights: Float64  # of the columns, scaled, and of a constant
     centre: Float64
     scale: Float64
+    least: Float64  # of each column where the weights were fitted; others count as these
+    most: Float64
 
     def rows(self, names: Names, found: Candidates, known: Counts | None = None) -> Float64:
         """The numbers in ``COLUMNS``, a row per candidate; ``known`` has a row for each, too."""
@@ -187,7 +189,7 @@ class Evidence:
 
     def contributions(self, rows: Float64) -> Float64:
         """What each column, and at last the constant, adds to the margin of each candidate."""
-        scaled = (rows - self.centre) / self.scale
+        scaled = (np.clip(rows, self.least, self.most) - self.centre) / self.scale
         return np.column_stack([scaled, np.ones(len(rows))]) * self.weights
 
     def chances(self, names: Names, found: Candidates) -> Float64:
@@ -209,7 +211,7 @@ class Evidence:
     def state(self) -> Part:
         """For the model folder."""
         arrays = {f"counts.{name}": values for name, values in self.counts._asdict().items()}
-        for name in ("stem_texts", "weights", "centre", "scale"):
+        for name in ("stem_texts", "weights", "centre", "scale", "least", "most"):
             arrays[name] = getattr(self, name)
         return Part({"n_texts": self.n_texts}, arrays)
 
@@ -219,7 +221,8 @@ class Evidence:
         arrays = part.arrays
         counts = Counts(*(arrays[f"counts.{name}"] for name in Counts._fields))
         width = len(COLUMNS)
-        for name, size in (("weights", width + 1), ("centre", width), ("scale", width)):
+        columns = ("centre", "scale", "least", "most")
+        for name, size in (("weights", width + 1), *((name, width) for name in columns)):
             if arrays[name].shape != (size,):
                 raise ValueError(f"{name}: {size} numbers expected, got {arrays[name].shape}")
         return cls(
@@ -227,8 +230,7 @@ class Evidence:
             int(part.config["n_texts"]),
             counts,
             arrays["weights"],
-            arrays["centre"],
-            arrays["scale"],
+            *(arrays[name] for name in columns),
         )
 
 
@@ -268,13 +270,15 @@ def learn_evidence(
         )
     )
     blank = np.zeros(len(COLUMNS))
-    evidence = Evidence(stem_texts, count, totals, np.append(blank, 0.0), blank, blank + 1)
+    nothing = np.append(blank, 0.0), blank, blank + 1, blank, blank
+    evidence = Evidence(stem_texts, count, totals, *nothing)
     if not len(sample.text):
         return evidence
     rows = evidence.rows(names, sample, known)
     targets = contains(truth, sample.text * width + sample.label).astype(np.float64)
     evidence.centre = rows.mean(axis=0)
     evidence.scale = np.maximum(rows.std(axis=0), LEAST_SPREAD)
+    evidence.least, evidence.most = rows.min(axis=0), rows.max(axis=0)
     scaled = np.column_stack([(rows - evidence.centre) / evidence.scale, np.ones(len(rows))])
     evidence.weights = fit_logistic(scaled, targets, params.ridge)
     return evidence

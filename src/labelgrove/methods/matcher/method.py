@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
-from labelgrove.core.arrays import Int64, offsets
+from labelgrove.core.arrays import CSR, Int64, offsets
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
@@ -86,7 +86,9 @@ class Matcher(Estimator):
         evidence = stages(
             "matches",
             _learn,
-            corpus=corpus,
+            index=corpus.index,
+            texts=corpus.texts,
+            labels=corpus.labels,
             params=self.matching,
             seed=self.random_state,
         )
@@ -199,14 +201,14 @@ class Matcher(Estimator):
         """Texts, names, and the matches of the documents that the weights are fitted on."""
         texts = () if corpus.texts is None else corpus.texts
         text_bytes = texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
-        # About a match per ten characters of text, and a row of numbers in double precision, twice.
+        # About a match per eight characters of text, and a few copies of its row of numbers.
         share = min(1.0, self.matching.documents / max(1, len(corpus)))
-        matches = share * text_bytes / 10
-        return BASE_BYTES + text_bytes + int(matches * 8 * 60) + 1000 * len(corpus.index)
+        matches = share * text_bytes / 8
+        return BASE_BYTES + text_bytes + int(matches * 8 * 110) + 1000 * len(corpus.index)
 
 
-def _learn(corpus: Corpus, params: MatchingParams, seed: int) -> Evidence:
+def _learn(
+    index: LabelIndex, texts: Sequence[str], labels: CSR, params: MatchingParams, seed: int
+) -> Evidence:
     """A stage: what the training documents teach of the names of their labels."""
-    assert corpus.texts is not None
-    names = Names(corpus.index, params.letters)
-    return learn_evidence(names, corpus.texts, corpus.labels, params, seed)
+    return learn_evidence(Names(index, params.letters), texts, labels, params, seed)

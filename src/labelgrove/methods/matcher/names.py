@@ -169,7 +169,8 @@ class Names:
         self.edges = np.concatenate(codes)  # sorted, since deeper nodes have larger numbers
         self.ending = np.argsort(node, kind="stable")
         self.ends_at = offsets(np.bincount(node, minlength=count))
-        self.sharing = np.diff(self.ends_at)[node]  # names that are found wherever this one is
+        self.ending_counts = np.diff(self.ends_at)
+        self.sharing = self.ending_counts[node]  # names that are found wherever this one is
 
     def read(self, texts: Iterable[str]) -> Reading:
         """Texts as numbers."""
@@ -194,12 +195,12 @@ class Names:
         start = np.flatnonzero(tokens != unknown)
         node, length = np.zeros(len(start), np.int64), 0
         starts, names = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        while len(start):
+        while len(start) and len(self.edges):
             code = node * len(self.stem_numbers) + tokens[start + length]
             edge = np.minimum(np.searchsorted(self.edges, code), len(self.edges) - 1)
             known = self.edges[edge] == code
             start, node, length = start[known], edge[known] + 1, length + 1
-            first, counts = self.ends_at[node], np.diff(self.ends_at)[node]
+            first, counts = self.ends_at[node], self.ending_counts[node]
             starts.append(np.repeat(start, counts))
             names.append(self.ending[ranges(first, counts)])
             more = start + length < limits[start]
