@@ -57,9 +57,17 @@ def test_the_best_config_trains_and_its_members_share(tmp_path: Path) -> None:
         )
         lines = map(json.loads, (run.path / "log.jsonl").read_text().splitlines())
         made = Counter(line["stage"] for line in lines if line["kind"] == "stage_computing")
-    names = ["linear", "neighbours", "cascadexml", "cascadexml", "xrtransformer", "lightxml"]
+    names = [
+        "linear",
+        "neighbours",
+        "matcher",
+        "cascadexml",
+        "cascadexml",
+        "xrtransformer",
+        "lightxml",
+    ]
     assert [member.method for member in model.members_] == names
-    assert made["tfidf"] == made["tokens"] == 1  # of six members
+    assert made["tfidf"] == made["tokens"] == 1  # of seven members
     assert all(member.facts_.documents == 114 for member in model.members_)
     assert "members did not learn from the 6 held-out documents" in heard
     assert model.score(texts, labels) > 0.9

@@ -121,7 +121,8 @@ def more_linear(linear: Model, corpus: Corpus, seconds: float) -> list[Candidate
     config = linear.to_config() | {"n_trees": 1}
 
     def other(group: str, **changes: Any) -> Model:
-        return create("linear", config | {group: config[group] | changes})
+        model: Model = create("linear", config | {group: config[group] | changes})
+        return model
 
     return [
         Candidate(
@@ -150,7 +151,8 @@ def more_networks(first: Model, corpus: Corpus, seconds: float) -> list[Candidat
         settings = {name: config[name] for name in shared if name in names}
         # The budget may have limited the epochs.
         settings["training"] = {"epochs": config["training"]["epochs"]}
-        return create(method, settings)
+        model: Model = create(method, settings)
+        return model
 
     return [
         Candidate(

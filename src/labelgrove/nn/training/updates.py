@@ -190,7 +190,7 @@ class Updates:
             yield
             return
         self.full_updates += 1
-        options = {
+        options: dict[str, Any] = {
             "lr": self._head_rate(step),
             "update": self.full_updates,
             "share": weight,
