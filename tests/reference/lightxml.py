@@ -11,9 +11,13 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import softplus
 
+from reference.zlpr import zlpr
 
-def binary_cross_entropy(logits, targets, reduction, costs=None):
-    """-log p for each positive, times its cost, and -log(1 - p) for each negative."""
+
+def list_loss(logits, targets, reduction, costs=None):
+    """-log p for each positive, times its cost, and -log(1 - p) for each negative; or ZLPR."""
+    if reduction == "zlpr":
+        return zlpr(logits, targets, costs)
     costs = [1.0] * len(targets) if costs is None else costs
     total = sum(
         cost * softplus(-z) if y else softplus(z)
@@ -74,7 +78,7 @@ def document_loss(
     )
     logits = label_logits(vector, weights, listed, bottleneck_sigmoid=bottleneck_sigmoid)
     targets = [label in positives for label in listed]
-    return binary_cross_entropy(group_logits, group_targets, reduction) + binary_cross_entropy(
+    return list_loss(group_logits, group_targets, reduction) + list_loss(
         logits, targets, reduction, None if costs is None else [costs[label] for label in listed]
     )
 
@@ -83,7 +87,7 @@ def full_document_loss(states, positives, weights, *, reduction="mean", costs=No
     """The form for small label sets: every label is its own group."""
     logits = weights["full.weight"] @ torch.cat(states) + weights["full.bias"]
     targets = [c in positives for c in range(len(logits))]
-    return binary_cross_entropy(logits, targets, reduction, costs)
+    return list_loss(logits, targets, reduction, costs)
 
 
 def predict(states, groups, weights, k, *, groups_kept, bottleneck_sigmoid=False, score="weighted"):

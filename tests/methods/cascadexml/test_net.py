@@ -46,6 +46,8 @@ FORMS = [
     pytest.param({"logits": "union"}, id="union"),
     pytest.param({"layers": [5, 8, 12], "truth": "joined"}, id="the paper's layers"),
     pytest.param({"layers": [3, [7, 8, 9], [11, 12]]}, id="layers joined below"),
+    pytest.param({"loss": "zlpr"}, id="zlpr"),
+    pytest.param(PROPENSITY | {"loss": "zlpr"}, id="zlpr where rare labels cost more"),
     pytest.param(PROPENSITY, id="rare labels cost more"),
     pytest.param(PROPENSITY | {"truth": "joined", "reduction": "sum"}, id="rare in sums"),
 ]
@@ -102,7 +104,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
             tables_of(net),
             kept=net.kept,
             truth=net.params.truth,
-            reduction=net.params.reduction,
+            reduction="zlpr" if net.params.loss == "zlpr" else net.params.reduction,
             rescale=net.params.rescale,
             level_weights=net.params.level_weights,
             costs=costs,

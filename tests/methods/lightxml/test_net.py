@@ -38,6 +38,8 @@ FORMS = [
     pytest.param({"logits": "full"}, id="full"),
     pytest.param({"logits": "union"}, id="union"),
     pytest.param({"groups_kept": 100}, id="all groups"),
+    pytest.param({"loss": "zlpr"}, id="zlpr"),
+    pytest.param(PROPENSITY | {"loss": "zlpr"}, id="zlpr where rare labels cost more"),
     pytest.param(PROPENSITY, id="rare labels cost more"),
     pytest.param(PROPENSITY | {"reduction": "mean", "max_candidates": 6}, id="rare and limited"),
 ]
@@ -93,7 +95,7 @@ def test_loss_and_gradients_are_those_of_the_equations(switches, seed):
             weights,
             groups_kept=net.params.groups_kept,
             truth=net.params.truth,
-            reduction=net.params.reduction,
+            reduction="zlpr" if net.params.loss == "zlpr" else net.params.reduction,
             bottleneck_sigmoid=net.params.bottleneck_sigmoid,
             most=net.params.max_candidates,
             costs=costs,
@@ -116,11 +118,12 @@ def test_defaults_are_what_did_better_on_tibkat():
 
 
 @pytest.mark.parametrize("weights", [{}, PROPENSITY], ids=["plain", "propensity"])
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "zlpr"])
 @pytest.mark.parametrize("tree", [None, LabelTree([np.zeros(LABELS)], np.arange(LABELS))])
 def test_full_head(reduction, tree, weights):
     rng = np.random.default_rng(0)
-    params = LightXmlParams(layers=2, dropout=0.0, reduction=reduction, **weights)
+    form = {"loss": "zlpr"} if reduction == "zlpr" else {"reduction": reduction}
+    params = LightXmlParams(layers=2, dropout=0.0, **form, **weights)
     net = LightXmlNet(WIDTH, LABELS, tree, params)
     randomise(net, rng)
     rows, states = random_labels(rng, 4, LABELS, 5), random_states(rng, 2, 4, WIDTH)
@@ -177,6 +180,11 @@ def test_a_full_head_in_chunks_is_the_same_head(reduction, weights):
         assert np.array_equal(one, other)
     assert torch.equal(plain.path(states, 8)[0].logit, full.path(states, 8)[0].logit)
     assert plain.text_width == full.text_width == 2 * WIDTH
+
+
+def test_a_full_head_in_chunks_refuses_a_loss_over_all_labels():
+    with pytest.raises(ConfigError, match=r"heads.loss: a full head .* set heads.full=false"):
+        LightXmlParams(full=True, loss="zlpr").validate("heads")
 
 
 @pytest.mark.parametrize("kept", [1, 3])

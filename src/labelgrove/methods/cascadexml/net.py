@@ -143,7 +143,12 @@ class CascadeNet(nn.Module):
             weights = label_weights(costs, nodes, targets)
             losses.append(
                 document_losses(
-                    level.logits, targets, mask=mask, weights=weights, reduction=reduction
+                    level.logits,
+                    targets,
+                    mask=mask,
+                    weights=weights,
+                    kind=self.params.loss,
+                    reduction=reduction,
                 )
             )
             sizes.append(mask.sum(1))
@@ -154,7 +159,8 @@ class CascadeNet(nn.Module):
                 stats[f"recall.{number + 1}"] = hits / true.clamp(min=1)
         fewest = torch.stack(sizes).amin(0).clamp(min=1)
         total = torch.zeros_like(losses[0])
-        rescaled = self.params.rescale and reduction == "mean"
+        means = self.params.loss == "bce" and reduction == "mean"
+        rescaled = self.params.rescale and means
         for factor, size, values in zip(self.weights, sizes, losses, strict=True):
             total = total + factor * (values * (size / fewest) if rescaled else values)
         mean = total.mean()

@@ -11,7 +11,7 @@ from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import TreeParams
 from labelgrove.nn.heads.layers import LogitForm
-from labelgrove.nn.heads.params import LabelHeadParams
+from labelgrove.nn.heads.params import LIST_LOSS, LabelHeadParams, ListLoss
 
 LABELS_PER_CLUSTER, APART = 10, 8
 FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
@@ -53,6 +53,7 @@ class CascadeParams(LabelHeadParams):
         help="forced: true clusters are always kept (code); joined: true nodes are added to the "
         "children of the best clusters (paper)",
     )
+    loss: ListLoss = param("bce", help=LIST_LOSS)
     reduction: Literal["mean", "sum"] = param("mean", help="of the losses over candidates")
     rescale: bool = param(
         True,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ from labelgrove.nn.heads.layers import (
     top_labels,
 )
 from labelgrove.nn.heads.losses import document_losses, full_losses, label_weights
-from labelgrove.nn.heads.params import LabelHeadParams
+from labelgrove.nn.heads.params import LIST_LOSS, LabelHeadParams, ListLoss
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
 
@@ -86,6 +86,7 @@ class LightXmlParams(LabelHeadParams):
         help="forced: true groups are always among the best (code); joined: true labels are added "
         "to those of the best groups (paper)",
     )
+    loss: ListLoss = param("bce", help=LIST_LOSS)
     reduction: Literal["mean", "sum"] = param(
         "sum", help="how losses over groups, and over labels, add up: mean (code), sum (paper)"
     )
@@ -100,6 +101,17 @@ class LightXmlParams(LabelHeadParams):
         "groups and labels in the end, static-two: with one for each",
     )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
+
+    def validate(self, path: str = "") -> Self:
+        """Also checks fields against each other."""
+        super().validate(path)
+        where = f"{path}." if path else ""
+        if self.full and self.loss != "bce":
+            raise ConfigError(
+                f"{where}loss: a full head learns chunk by chunk, and {self.loss} needs the scores "
+                f"of all labels at once; set {where}full=false or {where}loss=bce"
+            )
+        return self
 
     def groups_labels(self, labels: int) -> bool:
         """Whether a label set of this size gets groups."""
@@ -329,15 +341,19 @@ class LightXmlNet(nn.Module):
         return logits, *best(logits, mask, max(self.params.groups_kept, at_least))
 
     def _full_loss(self, text: Tensor, truth: Tensor, weights: Tensor | None) -> Tensor:
-        reduction = self.params.reduction
         if isinstance(self.full, FullHead):
-            scale = 1.0 if reduction == "sum" else 1 / self.full.out_features
+            scale = 1.0 if self.params.reduction == "sum" else 1 / self.full.out_features
             return self.full.loss(text, truth, weights=weights, scale=scale)
-        logits = self.full(text)
-        return full_losses(logits, truth, positive_weights=weights, reduction=reduction).mean()
+        return self._loss_of_all(self.full(text), truth, weights)
 
     def _group_loss(self, logits: Tensor, groups: Tensor) -> Tensor:
-        return full_losses(logits, groups, reduction=self.params.reduction).mean()
+        return self._loss_of_all(logits, groups, None)
+
+    def _loss_of_all(self, logits: Tensor, truth: Tensor, weights: Tensor | None) -> Tensor:
+        kind, reduction = self.params.loss, self.params.reduction
+        return full_losses(
+            logits, truth, positive_weights=weights, kind=kind, reduction=reduction
+        ).mean()
 
     def _label_loss(
         self, text: Tensor, kept: Tensor, kept_mask: Tensor, truth: Sequence[Tensor]
@@ -352,6 +368,7 @@ class LightXmlNet(nn.Module):
             listed.targets,
             mask=listed.mask,
             weights=label_weights(self.costs, listed.ids, listed.targets),
+            kind=params.loss,
             reduction=params.reduction,
         )
         return losses.mean(), listed.mask.sum(1).float().mean()

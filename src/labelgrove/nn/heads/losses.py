@@ -1,11 +1,12 @@
 """Losses per document, over a shortlist with padding or over all labels; always in float32.
 
-A document's loss is the sum or the mean over the labels it was scored on. Neither counts padding,
-so a document's loss does not depend on its batch.
+A document's loss is the sum or the mean over the labels it was scored on, or one number for all of
+them (ZLPR). None counts padding, so a document's loss does not depend on its batch.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Literal, TypeAlias
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from labelgrove.nn.heads.candidates import first_occurrences, valid_nodes
+from labelgrove.nn.heads.params import ListLoss
 
 LossKind: TypeAlias = Literal["bce", "squared_hinge"]
 Reduction: TypeAlias = Literal["mean", "sum"]
@@ -24,17 +26,24 @@ def document_losses(
     *,
     mask: Tensor | None = None,
     weights: Tensor | None = None,
-    kind: LossKind = "bce",
+    kind: LossKind | ListLoss = "bce",
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Loss of each row of ``logits`` against boolean ``targets``; ``mask`` is false for padding.
 
     ``weights`` multiply the loss of single entries, for example by XR-Transformer's relevance
-    costs. The mean divides by the number of entries, whatever their weights.
+    costs. The mean divides by the number of entries, whatever their weights; ``zlpr`` knows no
+    reduction.
     """
     scores = logits.float()
     if mask is not None:  # before the loss, too: then even nan in padding has a gradient of 0
         scores = scores.masked_fill(~mask, 0.0)
+    if kind == "zlpr":
+        powers = torch.where(targets, -scores, scores)
+        if weights is not None:
+            powers = powers + weights.float().log()
+        real = torch.ones_like(targets) if mask is None else mask
+        return _log_one_plus(powers, real & ~targets) + _log_one_plus(powers, real & targets)
     values = entry_loss(torch.where(targets, scores, -scores), kind)
     if weights is not None:
         values = values * weights.float()
@@ -50,7 +59,7 @@ def full_losses(
     *,
     positive_weights: Tensor | None = None,
     negative_weight: float = 1.0,
-    kind: LossKind = "bce",
+    kind: LossKind | ListLoss = "bce",
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Loss of each row over all its columns; ``truth`` lists the true ones, sorted and padded.
@@ -61,6 +70,14 @@ def full_losses(
     scores = logits.float()
     counts = valid_nodes(truth) & first_occurrences(truth)
     picked = scores.gather(1, truth.masked_fill(~counts, 0))
+    if kind == "zlpr":
+        powers = -picked if positive_weights is None else positive_weights.float().log() - picked
+        # One more column for the zero, and one that padding points to.
+        negatives = functional.pad(scores + math.log(negative_weight), (0, 2))
+        places = truth.masked_fill(~counts, scores.shape[1] + 1)
+        negatives[:, -1] = -torch.inf
+        negatives.scatter_(1, places, -torch.inf)
+        return negatives.logsumexp(1) + _log_one_plus(powers, counts)
     as_positive = entry_loss(picked, kind)
     if positive_weights is not None:
         as_positive = as_positive * positive_weights.float()
@@ -89,6 +106,11 @@ def label_weights(costs: Tensor | None, nodes: Tensor, targets: Tensor) -> Tenso
     if costs is None:
         return None
     return torch.where(targets, costs[nodes.masked_fill(~targets, 0)], 1.0)
+
+
+def _log_one_plus(powers: Tensor, chosen: Tensor) -> Tensor:
+    """log(1 + the sum of e to the chosen powers) for each row."""
+    return functional.pad(powers.masked_fill(~chosen, -torch.inf), (0, 1)).logsumexp(1)
 
 
 def entry_loss(logits: Tensor, kind: LossKind) -> Tensor:

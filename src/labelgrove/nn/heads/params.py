@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, Self, TypeAlias
 
 from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.params import Params, param
 from labelgrove.ranking.relevance import Frequencies, label_costs
 from labelgrove.ranking.solver import refuse_idle_propensity
 
+ListLoss: TypeAlias = Literal["bce", "zlpr"]
+# For the losses of networks that score lists of candidates or all labels.
+LIST_LOSS = (
+    "bce: cross-entropy of each label; zlpr: one loss for all labels of a document, which wants "
+    "true labels to score above 0.5 and others below; losses are not added up, so reduction has no "
+    "effect"
+)
 # For stages whose loss has labels in it.
 LABEL_WEIGHTS = ("label_weights", "propensity_a", "propensity_b")
 
