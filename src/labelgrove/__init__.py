@@ -34,7 +34,7 @@ _HOME = {
     "TfidfParams": "labelgrove.text.tfidf",
     "TreeParams": "labelgrove.labels.tree",
     "adapt": "labelgrove.adapting.run",
-    "calibrate": "labelgrove.calibrating.calibration",
+    "calibrate": "labelgrove.calibrating.learning",
     "evaluate": "labelgrove.metrics",
     "export": "labelgrove.exporting.write",
     "from_pretrained": "labelgrove.loading",
@@ -85,7 +85,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from labelgrove.adapting.run import adapt
-    from labelgrove.calibrating.calibration import calibrate
+    from labelgrove.calibrating.learning import calibrate
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.data.documents import Documents
     from labelgrove.data.features import Features

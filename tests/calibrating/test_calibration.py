@@ -10,8 +10,9 @@ from scipy import sparse
 
 import labelgrove
 from labelgrove import Corpus, Ensemble, LabelIndex, Linear, calibrate
-from labelgrove.calibrating.calibration import Calibration, _check_distinct
+from labelgrove.calibrating.calibration import Calibration
 from labelgrove.calibrating.curves import Curve, Scale
+from labelgrove.calibrating.learning import _check_distinct
 from labelgrove.calibrating.reliability import reliability
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.datasets import shop_corpus
@@ -188,15 +189,89 @@ def test_thresholds_per_label_help_where_labels_differ() -> None:
     assert model.predict(["1"], k=9, min_score="auto").counts[0] <= 9
 
 
-def test_state_keeps_everything() -> None:
+TARGETS: dict[Any, str] = {
+    "micro-F1": "micro-F1@set",
+    "macro-F1": "macro-F1@set",
+    "document-F1": "F1@set",
+}
+
+
+def test_every_target_gets_the_best_sets_by_its_own_metric() -> None:
+    # Documents differ in how good their best labels are, and rare labels are seldom right.
+    random = np.random.default_rng(3)
+    model = Planted(squared, rows=6000)
+    model.scores *= random.uniform(0.2, 1.0, (6000, 1)).astype(np.float32)
+    rare = np.where(np.arange(LABELS) < 15, 1.0, 0.2)
+    model.hits = random.random(model.scores.shape) < model.scores * rare
+    texts, truth = model.half(False)
+    values = {}
+    for target in TARGETS:
+        found = calibrate(model, *model.half(True), k=LABELS, by="frequency", target=target)
+        sets = model.predict(texts, k=LABELS, min_score="auto")
+        values[target] = labelgrove.evaluate(sets, truth, metrics=list(TARGETS.values()))
+        assert found.report is not None
+        for name, key in zip(TARGETS.values(), ("f1", "macro_f1", "document_f1"), strict=True):
+            reported = found.report["at_threshold"][key]
+            assert reported == pytest.approx(values[target][name], abs=0.03)
+    for target, metric in TARGETS.items():
+        others = [values[other][metric] for other in TARGETS if other != target]
+        assert values[target][metric] > max(others) + 0.003
+
+
+def test_a_document_gets_its_set_whatever_k_is() -> None:
     model = Planted(squared)
-    found = calibrate(model, *model.half(True), by="frequency", per_label=True)
+    calibrate(model, *model.half(True), k=10, target="document-F1")
+    texts, _ = model.half(False)
+    sets = model.predict(texts, k=10, min_score="auto")
+    assert sets.counts.min() >= 1 and len(np.unique(sets.counts)) > 3
+    for k in (2, 25):
+        other = model.predict(texts, k=k, min_score="auto")
+        assert np.array_equal(other.counts, np.minimum(sets.counts, k))
+        assert other.ids() == [row[:k] for row in sets.ids()]
+    few = model.predict(texts, k=10, min_score="auto", allow=["l0", "l1"])
+    assert 1 <= few.counts.min() <= few.counts.max() <= 2
+
+
+def test_sets_by_document_follow_curves_that_change_the_order() -> None:
+    model = Planted(lambda s, c: np.where(c < 15, s, s**3))
+    found = calibrate(model, *model.half(True), k=10, by="frequency", target="document-F1")
+    assert found.report is not None
+    texts, truth = model.half(False)
+    sets = model.predict(texts, k=10, min_score="auto")
+    measured = labelgrove.evaluate(sets, truth, metrics=["F1@set"])["F1@set"]
+    assert measured == pytest.approx(found.report["at_threshold"]["document_f1"], abs=0.03)
+    every = model.predict(texts, k=10)
+    assert sets.ids() == [row[:n] for row, n in zip(every.ids(), sets.counts, strict=True)]
+
+
+def test_few_documents_per_label_are_told_where_labels_count_the_same() -> None:
+    model = Planted(lambda s, c: np.full(s.shape, 0.03), rows=60)
+    texts, truth = model.half(True)
+    with pytest.warns(UserWarning, match=r"macro-F1: the labels .* have [12]\.\d documents"):
+        found = calibrate(model, texts, truth, k=LABELS, target="macro-F1")
+    assert found.report is not None and len(found.report["notes"]) == 1
+    assert calibrate(model, texts, truth, k=LABELS).report["notes"] == []  # type: ignore[index]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_state_keeps_everything(target: Any) -> None:
+    model = Planted(squared)
+    own = target != "document-F1"
+    found = calibrate(model, *model.half(True), by="frequency", per_label=own, target=target)
     again = Calibration.from_state(found.state())
     texts, _ = model.half(False)
     raw = model.predict(texts, k=9, raw=True)
     assert np.array_equal(again(raw).scores, found(raw).scores)
     assert np.array_equal(again.minimum(), found.minimum())
+    assert again.choose(again(raw)).ids() == found.choose(found(raw)).ids()
     assert again.report == found.report
+
+
+def test_states_from_before_there_were_sets_by_document_load() -> None:
+    model = Planted(squared)
+    state = calibrate(model, *model.half(True)).state()
+    del state.config["by_document"]
+    assert not Calibration.from_state(state).by_document
 
 
 def test_what_cannot_be_calibrated_is_refused() -> None:
@@ -210,6 +285,10 @@ def test_what_cannot_be_calibrated_is_refused() -> None:
         calibrate(model, texts, np.zeros_like(truth))
     with pytest.raises(ConfigError, match="kind: must be one of"):
         calibrate(model, texts, truth, kind="platt")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="target: must be micro-F1, macro-F1, document-F1 or"):
+        calibrate(model, texts, truth, target="example-F1")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"per_label: document-F1 .* has no thresholds"):
+        calibrate(model, texts, truth, target="document-F1", per_label=True)
     with pytest.raises(ConfigError, match="auto needs a calibrated model"):
         model.predict(texts, min_score="auto")
     calibrate(model, texts, truth)

@@ -55,12 +55,46 @@ def test_json_info_and_another_folder(run: Any, folder: Path, model: Path, tmp_p
     assert "calibration" not in json.loads(run("info", model, "--json").stdout)
 
 
+def test_sets_for_a_target_and_their_evaluation(
+    run: Any, folder: Path, model: Path, tmp_path: Path
+) -> None:
+    dev, out = folder / "dev.jsonl", tmp_path / "sets"
+    done = run("calibrate", model, "--data", dev, "--target", "document-F1", "--out", out)
+    assert "sets by document" in done.stderr and "document-F1" in done.stderr
+    assert json.loads(run("info", out, "--json").stdout)["target"] == "document-F1"
+    file = tmp_path / "chosen.jsonl"
+    run("predict", out, dev, "--threshold", "auto", "--k", 20, "--out", file)
+    names = ["micro-F1@set", "macro-F1@set", "F1@set"]
+    from_file = run("evaluate", file, dev, "--metrics", ",".join(names), "--json")
+    from_model = json.loads(run("evaluate", out, dev, "--json").stdout)
+    assert from_model["P@1"] == json.loads(run("evaluate", model, dev, "--json").stdout)["P@1"]
+    expected = json.loads(from_file.stdout)
+    assert {name: from_model[name] for name in names} == {name: expected[name] for name in names}
+    assert from_model["F1@set"] > 80  # two labels per document, and the corpus is easy
+    only = run("evaluate", out, dev, "--metrics", "F1@set", "--intervals", 20, "--json")
+    assert list(json.loads(only.stdout)["intervals"]) == ["F1@set"]
+
+
+def test_predict_tells_when_k_may_cut_sets(run: Any, folder: Path, calibrated: Path) -> None:
+    dev = folder / "dev.jsonl"
+    done = run("predict", calibrated, dev, "--threshold", "auto", "--k", 1)
+    assert "documents have 1 labels" in done.stderr and "--k 5 returns all" in done.stderr
+    whole = run("predict", calibrated, dev, "--threshold", "auto", "--k", 5)
+    assert "returns all" not in whole.stderr
+
+
 def test_mistakes_are_told(folder: Path, model: Path) -> None:
     dev = ["--data", str(folder / "dev.jsonl")]
     for command, message in (
         (["calibrate", model, *dev, "--kind", "platt"], "kind: must be one of auto, isotonic"),
         (["calibrate", model, *dev, "--precision", "2"], "target: must be"),
         (["calibrate", model, *dev, "--out", model], "exists"),
+        (["calibrate", model, *dev, "--target", "F1"], "target: must be micro-F1"),
+        (
+            ["calibrate", model, *dev, "--target", "macro-F1", "--precision", "0.9"],
+            "--precision and --target exclude each other",
+        ),
+        (["evaluate", model, dev[1], "--metrics", "P@1,F1@set"], "F1@set: the model must be calib"),
         (["predict", model, "-", "--threshold", "auto"], "calibrated model"),
         (["predict", model, "-", "--threshold", "high"], "must be a number or auto"),
     ):

@@ -17,6 +17,8 @@ def test_aliases_and_thresholds():
     assert parse_metric("macro-f1@T=.5") == Metric("macro-F1", threshold=0.5)
     assert str(parse_metric("micro-P@t=1")) == "micro-P@t=1"
     assert str(parse_metric("F1@t=-2")) == "F1@t=-2"
+    assert parse_metric("micro-f1@SET").of_set and not parse_metric("F1@t=0").of_set
+    assert str(parse_metric("micro-f1@Set")) == "micro-F1@set"
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,7 @@ def test_aliases_and_thresholds():
         ("P@1.5", "as in P@5"),
         ("P@²", "as in P@5"),
         ("nDCG@t=0.5", "only F1, micro-P.* can have a threshold"),
+        ("P@set", "only F1, micro-P.* can have a threshold or a set"),
         ("F1@t=high", "must be a number, got 'high'"),
         ("F1@t=nan", "must be a number"),
         ("F1@t=inf", "must be a number"),

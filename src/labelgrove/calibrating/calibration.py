@@ -13,31 +13,16 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.calibrating.curves import Curve, CurveKind, Scale, fit_curve
-from labelgrove.calibrating.reliability import Reliability, reliability
-from labelgrove.calibrating.thresholds import Target, best_threshold, check_target, label_thresholds
+from labelgrove.calibrating.curves import Curve, CurveKind, Scale
+from labelgrove.calibrating.thresholds import expected_sizes
 from labelgrove.core.arrays import Float32
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus
-from labelgrove.data.inputs import (
-    check_k,
-    check_known_labels,
-    documents_of,
-    labelled_corpus,
-    with_fields,
-)
-from labelgrove.errors import ConfigError, DataError, warn
-from labelgrove.scores.predictions import Predictions, Predictor, ScoreKind, check_fitted
+from labelgrove.errors import ConfigError
+from labelgrove.scores.predictions import Predictions, Predictor, ScoreKind
 
 By = Literal["none", "rank", "level", "frequency"]
-Kind = Literal["auto", "isotonic", "beta"]
 
 RANK_STARTS = (0, 1, 2, 3, 5, 10)  # ranks 1, 2, 3, 4-5, 6-10, 11 and later
-FEWEST_PAIRS, FEWEST_OF_EACH = 200, 10  # of a group, for its own curve
-FEWEST_DOCUMENTS = 10
-FOLDS = 5
-SEED = 0
-FIRST_RANKS = 5  # whose scores must stay distinct
 _STORED = ("kind", "by", "score_kind", "places", "threshold", "report")
 
 
@@ -58,6 +43,7 @@ class Calibration:
     groups: npt.NDArray[np.int32] | None = None
     threshold: float = 0.0
     label_thresholds: Float32 | None = None
+    by_document: bool = False  # sets with the best expected F1 instead of thresholds
     report: dict[str, Any] | None = None
 
     @property
@@ -81,13 +67,21 @@ class Calibration:
     def chances(self, predictions: Predictions) -> npt.NDArray[np.float64]:
         """Probabilities in the order of the scores; meaningless in the padding."""
         units = self.scale(predictions.scores)
-        return _through(self.curves, units, _groups_of(predictions, self.by, self.groups))
+        return _through(self.curves, units, groups_of(predictions, self.by, self.groups))
 
     def label_chances(self, scores: Any, columns: Any) -> Float32:
         """Probabilities of single scores of given label columns, whatever their ranks."""
         units = self.scale(scores)
         groups = None if self.groups is None else self.groups[columns]
         return _through(self.curves, units, groups).astype(np.float32)
+
+    def choose(self, predictions: Predictions) -> Predictions:
+        """The labels to return among predictions with probabilities, as the target demands."""
+        if not self.by_document:
+            return predictions.above(self.minimum())
+        predictions = predictions.top(self.places)
+        chances = np.where(predictions.used, predictions.scores, 0.0)
+        return predictions.first(expected_sizes(chances))
 
     def minimum(self) -> float | Float32:
         """The chosen threshold, or one per label if labels have their own."""
@@ -107,7 +101,7 @@ class Calibration:
             arrays["groups"] = self.groups
         if self.label_thresholds is not None:
             arrays["label_thresholds"] = self.label_thresholds
-        config = {name: getattr(self, name) for name in _STORED}
+        config = {name: getattr(self, name) for name in (*_STORED, "by_document")}
         return Part(config | {"scale": self.scale, "curves": len(self.curves)}, arrays)
 
     @classmethod
@@ -123,6 +117,7 @@ class Calibration:
             ),
             groups=arrays.get("groups"),
             label_thresholds=arrays.get("label_thresholds"),
+            by_document=config.get("by_document", False),  # there were only thresholds
             **{name: config[name] for name in _STORED},
         )
         # What is damaged should fail when the model is loaded, not at the first request.
@@ -133,177 +128,6 @@ class Calibration:
         _through(calibration.curves, units, None)
         calibration.minimum()
         return calibration
-
-
-def calibrate(
-    model: Predictor,
-    X: Any,
-    y: Any = None,
-    *,
-    kind: Kind = "auto",
-    by: By = "none",
-    k: int = 20,
-    target: Target = "f1",
-    per_label: bool = False,
-    fewest: int = 10,
-    threads: int | None = None,
-) -> Calibration:
-    """Learns a fitted model's probabilities from documents that it was not trained on.
-
-    From now on the model's ``predict`` returns probabilities (``raw=True``: the scores as before),
-    and ``min_score="auto"`` returns the labels that reach the chosen threshold: the one with the
-    best F1 over all labels, or with the precision given as ``target``. With ``per_label``, labels
-    with at least ``fewest`` of the documents get their own thresholds. ``kind="auto"`` takes the
-    kind of curve that does better on documents that it was not fitted to. The ``k`` best labels of
-    each document count. The result's ``report`` compares scores before with probabilities after,
-    the latter measured by cross-fitting.
-
-    >>> from labelgrove import Linear
-    >>> texts, labels = ["red shoe", "blue hat"] * 20, [["shoes"], ["hats"]] * 20
-    >>> model = Linear().fit(texts, labels)
-    >>> calibrate(model, texts, labels).kind in ("isotonic", "beta")
-    True
-    >>> model.predict(["a red shoe"], k=1).score_kind
-    'probability'
-    """
-    from labelgrove.metrics.ranking import judge  # every prediction loads this module
-
-    check_fitted(model)
-    check_target(target)
-    _check_choice("kind", kind, ("auto", "isotonic", "beta"))
-    _check_choice("by", by, ("none", "rank", "level", "frequency"))
-    if y is None and not isinstance(X, Corpus):
-        raise DataError("calibrate needs the true labels of the documents")
-    X = with_fields(X, model.facts_.fields)
-    documents = labelled_corpus(X, y, None if y is None else model.index_)
-    corpus = documents if documents.index == model.index_ else documents.reindex(model.index_)
-    truth, unknown = corpus.labels, corpus.unknown
-    if len(documents) < FEWEST_DOCUMENTS:
-        raise DataError(
-            f"calibration needs at least {FEWEST_DOCUMENTS} documents, got {len(documents)}"
-        )
-    check_known_labels(truth, unknown)
-    notes = [note for note in [model.facts_.warning(corpus)] if note]
-    for note in notes:
-        warn(note)
-    inputs = X if isinstance(X, Corpus) else documents_of(documents).plain
-    predictions = model.predict(inputs, k=check_k(k), raw=True, threads=threads)
-    judged = judge(predictions, truth, unknown=unknown)
-    groups = label_groups(model, by)
-    true = int(judged.sizes.sum())
-    own = fewest if per_label else None
-    scale = Scale.of(predictions.scores[predictions.used], predictions.score_kind)
-    data = _Data(predictions, judged.hits, judged.truth, true, scale, by, groups, target, own)
-    if not 0 < data.hits[data.used].sum() < data.used.sum():
-        raise DataError(
-            "the predicted labels of these documents are all true or all wrong, so there is "
-            "nothing to learn from them; give more documents"
-        )
-    kinds: tuple[CurveKind, ...] = ("isotonic", "beta") if kind == "auto" else (kind,)
-    trials = {name: _crossfit(data, name) for name in kinds}
-    best = min(kinds, key=lambda name: trials[name][0].brier)
-    after, quality = trials[best]
-    calibration = _fit(data, best, np.ones(len(predictions), bool))
-    _check_distinct(calibration, predictions)
-    units = scale(predictions.scores)
-    report = {
-        "documents": len(predictions),
-        "labels_per_document": predictions.k,
-        "target": target,
-        "before": reliability(units[data.used], data.hits[data.used]).to_json(),
-        "after": after.to_json(),
-        "at_threshold": quality,
-        "own_curves": sum(curve is not None for curve in calibration.curves[1:]),
-        "notes": notes,
-    }
-    calibration = replace(calibration, report=report)
-    model.calibration_ = calibration
-    return calibration
-
-
-@dataclass(frozen=True)
-class _Data:
-    """Predictions of documents with known labels, and how to choose thresholds."""
-
-    predictions: Predictions
-    hits: npt.NDArray[np.bool_]
-    truth: Any
-    true: int  # labels of the documents, known to the model or not
-    scale: Scale
-    by: By
-    groups: npt.NDArray[np.int32] | None
-    target: Target
-    fewest: int | None  # documents of a label with its own threshold; None: no label has one
-
-    @property
-    def used(self) -> npt.NDArray[np.bool_]:
-        return self.predictions.used
-
-
-def _fit(data: _Data, kind: CurveKind, rows: npt.NDArray[np.bool_]) -> Calibration:
-    """Curves and thresholds from some of the documents."""
-    predictions = data.predictions
-    chosen = data.used & rows[:, None]
-    units = data.scale(predictions.scores)[chosen]
-    hits = data.hits[chosen]
-    curves: list[Curve | None] = [fit_curve(units, hits, kind)]
-    group = _groups_of(predictions, data.by, data.groups)
-    if group is not None:
-        member = group[chosen]
-        for number in range(int(group.max()) + 1):
-            here = member == number
-            pairs, right = here.sum(), hits[here].sum()
-            enough = pairs >= FEWEST_PAIRS and FEWEST_OF_EACH <= right <= pairs - FEWEST_OF_EACH
-            curves.append(fit_curve(units[here], hits[here], kind) if enough else None)
-    calibration = Calibration(
-        kind,
-        data.by,
-        predictions.score_kind,
-        predictions.k,
-        data.scale,
-        tuple(curves),
-        groups=data.groups,
-    )
-    scores = calibration.chances(predictions)[chosen]
-    threshold = best_threshold(scores, hits, round(data.true * rows.sum() / len(rows)), data.target)
-    own = None
-    if data.fewest is not None:
-        truth = data.truth[rows]
-        own = label_thresholds(
-            predictions.columns[chosen],
-            scores,
-            hits,
-            np.bincount(truth.indices, minlength=truth.shape[1]),
-            data.target,
-            shared=threshold,
-            fewest=data.fewest,
-        )
-    return replace(calibration, threshold=threshold, label_thresholds=own)
-
-
-def _crossfit(data: _Data, kind: CurveKind) -> tuple[Reliability, dict[str, float]]:
-    """The quality of probabilities and thresholds on documents that they were not fitted to."""
-    rows = len(data.predictions)
-    fold = np.random.default_rng(SEED).permutation(rows) % FOLDS
-    chances = np.zeros(data.hits.shape)
-    given = right = 0
-    for number in range(FOLDS):
-        inside = fold == number
-        fitted = _fit(data, kind, ~inside)
-        chances[inside] = fitted.chances(data.predictions)[inside]
-        least = fitted.minimum()
-        limits = least if isinstance(least, float) else least[data.predictions.columns]
-        reached = data.used & inside[:, None] & (chances >= limits)
-        given += int(reached.sum())
-        right += int((reached & data.hits).sum())
-    quality = {
-        "precision": right / max(given, 1),
-        "recall": right / max(data.true, 1),
-        "f1": 2 * right / max(given + data.true, 1),
-        "labels_per_document": given / rows,
-    }
-    rounded = {name: round(value, 6) for name, value in quality.items()}
-    return reliability(chances[data.used], data.hits[data.used]), rounded
 
 
 def _through(
@@ -337,21 +161,7 @@ def _falling(predictions: Predictions, chances: npt.NDArray[np.float64]) -> Floa
     return np.where(used, np.maximum(scores, 0), np.float32(-np.inf))
 
 
-def _check_distinct(calibration: Calibration, predictions: Predictions) -> None:
-    """Refuses curves that give most neighbours in a ranking the same probability."""
-    first, used = predictions.scores[:, :FIRST_RANKS], predictions.used[:, :FIRST_RANKS]
-    chances = calibration.chances(predictions)[:, :FIRST_RANKS].astype(np.float32)
-    differ = used[:, 1:] & (first[:, 1:] < first[:, :-1])
-    collapsed = differ & (chances[:, 1:] == chances[:, :-1])
-    if collapsed.sum() * 2 > differ.sum():
-        raise DataError(
-            f"calibration would give {collapsed.sum():,} of {differ.sum():,} neighbouring labels "
-            f"with different scores ({predictions.score_kind}) the same probability; the model "
-            "stays as it was. Are its scores almost all equal?"
-        )
-
-
-def _groups_of(
+def groups_of(
     predictions: Predictions, by: By, groups: npt.NDArray[np.int32] | None
 ) -> npt.NDArray[np.int32] | None:
     if by == "rank":
@@ -372,8 +182,3 @@ def label_groups(model: Predictor, by: By) -> npt.NDArray[np.int32] | None:
     if tree is None:
         raise ConfigError(f"by: this {model.method} model has no label tree, so no levels")
     return tree.label_depths()
-
-
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{name}: must be one of {', '.join(choices)}, got {value!r}")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from labelgrove.metrics import Evaluation
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
+SET_METRICS = ["micro-F1@set", "macro-F1@set", "F1@set"]  # of calibrated models
 SLICE = 2048  # documents between two moves of a progress bar
 
 
@@ -45,7 +46,9 @@ def evaluate(
     """Evaluate a model or a predictions file.
 
     Propensities come from the training frequencies, which are saved with the model. Labels that
-    training never saw count in the denominators. Values are percentages.
+    training never saw count in the denominators. Values are percentages. Metrics with @set, such as
+    micro-F1@set, measure the sets that predict --threshold auto returns; in a predictions file, all
+    labels of a document.
 
     Example: labelgrove evaluate model test.jsonl --json
     """
@@ -131,10 +134,20 @@ def evaluate_model(
     if corpus.labels.nnz == 0 and not corpus.unknown.any():
         raise DataError("cannot evaluate: no document of the corpus has a label")
     check_known_labels(corpus.labels, corpus.unknown)
-    names = metrics or METRICS
+    calibration = model.calibration_
+    names = metrics or [*METRICS, *(SET_METRICS if calibration is not None else [])]
+    of_sets = [name for name in names if parse_metric(name).of_set]
+    of_lists = [name for name in names if name not in of_sets]
+    if of_sets and calibration is None:
+        raise ConfigError(
+            f"{of_sets[0]}: the model must be calibrated to return sets of labels: "
+            "labelgrove calibrate MODEL --data DEV"
+        )
     # Filtered pairs make room for the labels behind them: ask for a few more.
     spare = 0 if settings.get("filter_pairs") is None else 10
-    k = max(parse_metric(name).k or 100 for name in names) + spare
+    k = max((parse_metric(name).k or 100 for name in of_lists), default=1) + spare
+    if calibration is not None and of_sets:
+        k = max(k, calibration.places)
     # All threads by default: the number that training was given says nothing about prediction.
     threads = threads or 0
     # The first call maps files and starts libraries; speeds are those of the calls after it.
@@ -143,8 +156,20 @@ def evaluate_model(
     predictions = _predicted(model, corpus, k, threads)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     settings |= {"train_frequencies": model.facts_.frequencies, "n_train": model.facts_.documents}
-    unknown = corpus.unknown
-    evaluation = evaluate(predictions, corpus.labels, unknown=unknown, metrics=names, **settings)
+    settings["unknown"] = corpus.unknown
+    measured = []
+    if of_lists:
+        measured.append(evaluate(predictions, corpus.labels, metrics=of_lists, **settings))
+    if calibration is not None and of_sets:
+        sets = calibration.choose(predictions.top(calibration.places))
+        measured.append(evaluate(sets, corpus.labels, metrics=of_sets, **settings))
+    evaluation = measured[0]
+    for other in measured[1:]:
+        evaluation = replace(
+            evaluation,
+            values=evaluation.values | other.values,
+            intervals=evaluation.intervals | other.intervals,
+        )
     if note := model.facts_.warning(corpus):
         evaluation = replace(evaluation, notes=(note, *evaluation.notes))
     return TimedEvaluation(evaluation, wall, cpu)
@@ -292,7 +317,12 @@ def calibrate(
         str, Option(help="One curve for all (none), or one per rank, level or frequency of labels.")
     ] = "none",
     k: Annotated[int, Option("--k", "-k", min=1, help="Labels per document to learn from.")] = 20,
-    precision: Annotated[float | None, Option(help="Precision to reach. Default: best F1.")] = None,
+    target: Annotated[
+        str, Option(help="What sets of labels are best at: micro-F1, macro-F1 or document-F1.")
+    ] = "micro-F1",
+    precision: Annotated[
+        float | None, Option(help="Precision to reach, instead of a --target.")
+    ] = None,
     per_label: Annotated[
         bool, Option("--per-label", help="Give labels with enough documents their own thresholds.")
     ] = False,
@@ -306,18 +336,22 @@ def calibrate(
     """Turn a model's scores into probabilities.
 
     After this, predict and the Python API return probabilities; predict --raw returns the original
-    scores. predict --threshold auto returns the labels that reach the chosen threshold.
+    scores. predict --threshold auto returns sets of labels: those that reach the best threshold
+    over all pairs of documents and labels (micro-F1), that of labels with about as many training
+    documents (macro-F1), or as many labels as are best for each document (document-F1).
 
-    Example: labelgrove calibrate model --data dev.jsonl --precision 0.9
+    Example: labelgrove calibrate model --data dev.jsonl --target document-F1
     """
-    from labelgrove.calibrating.calibration import calibrate as learn
+    from labelgrove.calibrating.learning import calibrate as learn
 
     if out is not None and out.exists():
         raise ConfigError(f"{out} already exists; choose another --out")
+    if precision is not None and target != "micro-F1":
+        raise ConfigError("--precision and --target exclude each other; give one of them")
     loaded = common.load_model(model, machine.device, dense, features)
     how, index = reading.options("dev"), loaded.index_
     corpus = common.read_for(loaded, data, how, index=index, dense=dense, features=features)
-    curve: Any = {"kind": kind, "by": by, "target": "f1" if precision is None else precision}
+    curve: Any = {"kind": kind, "by": by, "target": target if precision is None else precision}
     calibration = learn(
         loaded, corpus, k=k, per_label=per_label, threads=machine.threads or 0, **curve
     )
@@ -334,13 +368,18 @@ def calibrate(
         common.print_json(facts | figures)
         return
     console, at = common.stderr_console(), figures["at_threshold"]
+    sets = f"threshold {calibration.threshold:.4f}"
+    if calibration.by_document:
+        sets = "sets by document"
+    elif calibration.label_thresholds is not None:
+        sets = "thresholds by label"
     console.print(
         f"{calibration.kind} curve from {figures['documents']:,} documents: expected calibration "
         f"error {100 * figures['before']['ece']:.2f} % before, "
         f"{100 * figures['after']['ece']:.2f} % after\n"
-        f"threshold {calibration.threshold:.4f}: precision {100 * at['precision']:.1f} %, recall "
-        f"{100 * at['recall']:.1f} %, F1 {100 * at['f1']:.1f} %, "
-        f"{at['labels_per_document']:.2f} labels per document"
+        f"{sets}: precision {100 * at['precision']:.1f} %, recall {100 * at['recall']:.1f} %, "
+        f"micro-F1 {100 * at['f1']:.1f} %, macro-F1 {100 * at['macro_f1']:.1f} %, document-F1 "
+        f"{100 * at['document_f1']:.1f} %, {at['labels_per_document']:.2f} labels per document"
     )
     if precision is not None and at["precision"] < precision:
         console.print(f"note: no threshold reaches {100 * precision:g} % precision on this corpus")

@@ -94,6 +94,7 @@ def _facts(stored: StoredModel) -> dict[str, Any]:
         facts["calibration"] = config["kind"]
         facts["calibration_error"] = config["report"]["after"]["ece"]
         facts["threshold"] = config["threshold"]
+        facts["target"] = config["report"].get("target")
     return facts
 
 

@@ -33,9 +33,7 @@ def predict(
     out: Annotated[str, Option(help="Output file; - for standard output.")] = "-",
     threshold: Annotated[
         str | None,
-        Option(
-            "--threshold", "--min-score", help="Minimum score. auto: the threshold of calibrate."
-        ),
+        Option("--threshold", "--min-score", help="Minimum score. auto: the sets of calibrate."),
     ] = None,
     raw: Annotated[bool, Option("--raw", help="Return uncalibrated scores.")] = False,
     allow: Annotated[
@@ -104,7 +102,7 @@ def predict(
     target = nullcontext(sys.stdout.buffer) if out == "-" else replacing(out)
     # A progress bar and answers on one terminal would mix.
     callbacks = [] if out == "-" and sys.stdout.isatty() else [RichProgress()]
-    documents_seen = labels_found = 0
+    documents_seen = labels_found = full = 0
     with target as file, Reporter(callbacks).stage("predicting") as progress:
         for rows, ids, vectors in _with_vectors(inputs, dense):
             predictions = loaded.predict(rows, k=k, **request, **vectors)
@@ -113,6 +111,13 @@ def predict(
             progress.advance(len(ids))
             documents_seen += len(ids)
             labels_found += int(predictions.counts.sum())
+            full += int((predictions.counts == k).sum())
+    calibration = loaded.calibration_
+    if threshold == "auto" and full and calibration is not None and k < calibration.places:
+        warn(
+            f"--k {k}: {full:,} documents have {k} labels, and their sets may have more; "
+            f"--k {calibration.places} returns all of them"
+        )
     if documents_seen and not labels_found and threshold is not None:
         warn(f"--threshold {threshold}: no label of any document reaches it")
     if k > len(loaded.index_):

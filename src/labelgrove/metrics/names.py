@@ -1,4 +1,4 @@
-"""Metric names, such as ``P@5``, ``micro-F1@t=0.3`` and ``tail-R@5``."""
+"""Metric names, such as ``P@5``, ``micro-F1@t=0.3``, ``macro-F1@set`` and ``tail-R@5``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _ALIASES = {"precision": "P", "recall": "R", "r-precision": "RP"}
 
 @dataclass(frozen=True)
 class Metric:
-    """What to measure, over the ``k`` best labels or those that reach a score of ``threshold``."""
+    """What to measure, over the ``k`` best labels or those that reach a score of ``threshold``.
+
+    All labels of the predictions (``@set``) reach a threshold of minus infinity.
+    """
 
     family: str
     k: int | None = None
@@ -33,7 +36,14 @@ class Metric:
     @property
     def cutoff(self) -> str:
         """The part of the name after the @."""
+        if self.of_set:
+            return "set"
         return f"t={self.threshold:g}" if self.k is None else str(self.k)
+
+    @property
+    def of_set(self) -> bool:
+        """Whether all labels of the predictions count, however many a document has."""
+        return self.threshold == -math.inf
 
     def __str__(self) -> str:
         return f"{self.family}@{self.cutoff}"
@@ -49,12 +59,13 @@ def parse_metric(name: str) -> Metric:
     family = _ALIASES.get(written) or _BY_LOWER_NAME.get(written)
     if family is None:
         raise ConfigError(_unknown(name, written, cutoff))
-    if cutoff.startswith("t="):
+    if cutoff == "set" or cutoff.startswith("t="):
         if family not in _WITH_THRESHOLD:
             raise ConfigError(
-                f"metric {name!r}: only {', '.join(_WITH_THRESHOLD)} can have a threshold"
+                f"metric {name!r}: only {', '.join(_WITH_THRESHOLD)} can have a threshold or a set"
             )
-        return Metric(family, threshold=_threshold(name, cutoff[2:]))
+        least = -math.inf if cutoff == "set" else _threshold(name, cutoff[2:])
+        return Metric(family, threshold=least)
     if not (cutoff.isascii() and cutoff.isdigit() and int(cutoff) >= 1):
         raise ConfigError(f"metric {name!r}: add the number of labels, as in {family}@5")
     return Metric(family, k=int(cutoff))

@@ -38,7 +38,7 @@ class Request:
     k: int
     ranks: int
     mask: LabelMask | None
-    min_score: float | npt.NDArray[np.float32] | None
+    min_score: MinScore
     diversity: float
     calibration: Calibration | None
 
@@ -56,14 +56,16 @@ class Request:
     ) -> Request:
         """The request of the arguments of ``predict``, checked."""
         k = ranks = check_k(k)
-        least: float | npt.NDArray[np.float32] | None = None
+        least: MinScore = None
         if min_score == "auto":
             if calibration is None:
                 raise ConfigError(
                     "min_score: auto needs a calibrated model and no raw scores; calibrate it "
                     "first: labelgrove calibrate MODEL --data DEV"
                 )
-            least = calibration.minimum()
+            least = "auto"
+            if calibration.by_document:
+                ranks = max(ranks, calibration.places)
         elif min_score is not None:
             least = _number("min_score", min_score)
         if calibration is not None and calibration.reorders:
@@ -80,7 +82,10 @@ class Request:
         """The predictions as requested."""
         if self.calibration is not None:
             predictions = self.calibration(predictions)
-        if self.min_score is not None:
+        if self.min_score == "auto":
+            assert self.calibration is not None
+            predictions = self.calibration.choose(predictions)
+        elif self.min_score is not None:
             _check_reachable(self.min_score, predictions.score_kind)
             predictions = predictions.above(self.min_score)
         if self.diversity:
@@ -88,8 +93,8 @@ class Request:
         return predictions if predictions.k <= self.k else predictions.top(self.k)
 
 
-def _check_reachable(least: float | npt.NDArray[np.float32], kind: ScoreKind) -> None:
-    if isinstance(least, float) and least > 1 and kind != "margin":
+def _check_reachable(least: float, kind: ScoreKind) -> None:
+    if least > 1 and kind != "margin":
         raise ConfigError(
             f"min_score: no label can reach {least:g}, for the scores of this model are at most 1 "
             f"({kind})"

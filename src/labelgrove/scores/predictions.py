@@ -131,6 +131,10 @@ class Predictions:
             counts=np.minimum(self.counts, np.int32(k)),
         )
 
+    def first(self, counts: npt.NDArray[Any]) -> Predictions:
+        """Only the best labels of each document, as many as ``counts`` says for it."""
+        return self._only(self.used & (np.arange(self.k) < counts[:, None]))
+
     def of_rows(self, rows: npt.NDArray[Any]) -> Predictions:
         """Only some documents: their numbers, or a mask."""
         return replace(

@@ -55,7 +55,7 @@ def limited_request(params: ServeParams) -> type[RequestFields]:
         )
         threshold: Threshold = Field(
             default=None,
-            description="only labels with at least this score; auto: the thresholds of a "
+            description="only labels with at least this score; auto: the sets of a "
             "calibrated model",
         )
         allow: list[str] | None = Field(

@@ -137,8 +137,9 @@ function calibration(model) {
   if (model.calibration === null) return null;
   const { threshold, report: measured } = model.calibration;
   const percent = (value) => score(value, "probability");
-  const rows = [["Best threshold", percent(threshold)]];
-  const { documents, before, after, at_threshold: there } = measured ?? {};
+  const { documents, before, after, target, at_threshold: there } = measured ?? {};
+  const sets = ["macro-F1", "document-F1"].includes(target);
+  const rows = [sets ? ["Sets for the best", target] : ["Best threshold", percent(threshold)]];
   if (there)
     rows.push(
       ["Precision there", percent(there.precision)],
