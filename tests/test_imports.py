@@ -57,7 +57,7 @@ FLOORS = (
     ("methods",),
     ("importers", "exporting"),
     ("loading",),
-    ("planning", "tuning", "adapting", "benching", "report"),
+    ("planning", "tuning", "adapting", "distilling", "benching", "report"),
     ("serve",),
     ("cli",),
     ("", "__main__"),

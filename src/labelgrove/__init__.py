@@ -35,6 +35,7 @@ _HOME = {
     "TreeParams": "labelgrove.labels.tree",
     "adapt": "labelgrove.adapting.run",
     "calibrate": "labelgrove.calibrating.learning",
+    "distil": "labelgrove.distilling.run",
     "evaluate": "labelgrove.metrics",
     "export": "labelgrove.exporting.write",
     "from_pretrained": "labelgrove.loading",
@@ -69,6 +70,7 @@ __all__ = [
     "__version__",
     "adapt",
     "calibrate",
+    "distil",
     "evaluate",
     "export",
     "from_pretrained",
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
     from labelgrove.data.documents import Documents
     from labelgrove.data.features import Features
     from labelgrove.data.records import records
+    from labelgrove.distilling.run import distil
     from labelgrove.exporting.write import export
     from labelgrove.formats import read_corpus, write_corpus
     from labelgrove.labels.masks import LabelMask

@@ -17,6 +17,7 @@ _FILES = {
     "train": "train",
     "update": "update",
     "adapt": "adapt",
+    "distil": "distil",
     "predict": "predict",
     "evaluate": "evaluate",
     "explain": "explain",

@@ -48,7 +48,6 @@ def adapt(
     from labelgrove.adapting.run import adapt
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.core.params import merge_settings
-    from labelgrove.formats import ReadReport, iter_documents
     from labelgrove.formats.files import existing
     from labelgrove.nn.encoders.files import find_encoder
 
@@ -64,14 +63,7 @@ def adapt(
         if str(path) != "-":
             existing(path)
     with training_run(out, run_folder, resume=resume, force=force, device=machine.device) as run:
-        texts: list[str] = []
-        for path in corpora:
-            report = ReadReport()
-            with common.spinner(console, f"reading {path}"):
-                texts += [d.text for d in iter_documents(path, options=how, report=report)]
-            report.without_labels = 0  # labels are not used
-            report.notes = [note for note in report.notes if "label" not in note]
-            console.print(f"{path}: {report}")
+        texts = common.read_texts(corpora, [how] * len(corpora), console)
         with RichProgress() as progress:
             adapted = adapt(
                 encoder,

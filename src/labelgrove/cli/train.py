@@ -337,7 +337,7 @@ def _print_summary(
     held_out = facts.get("held_out", {})
     if held_out:
         show("metrics in percent on the held-out documents, which chose checkpoint or weights:")
-        for line in _metric_lines(held_out):
+        for line in metric_lines(held_out):
             show(f"  {line}")
         if _is_worse_than_linear(held_out, facts["method"]):
             show("  the linear method is better here: use it, train longer, or change the rates")
@@ -352,7 +352,7 @@ def _print_summary(
     show("next:\n" + "\n".join(f"  {command}" for command in facts["next"]))
 
 
-def _metric_lines(held_out: Mapping[str, Mapping[str, float]]) -> list[str]:
+def metric_lines(held_out: Mapping[str, Mapping[str, float]]) -> list[str]:
     """A table with a row per method."""
     metrics = [m for m in METRICS if any(m in values for values in held_out.values())]
     width = max(map(len, held_out))

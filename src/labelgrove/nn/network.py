@@ -116,9 +116,9 @@ class LabelledBatches:
 
 
 def labels_of(labels: CSR, rows: Any) -> RaggedLabels:
-    """The label columns of some documents."""
+    """The label columns of some documents, and their weights."""
     places, counts = children_of(rows, labels.indptr)
-    return RaggedLabels.from_arrays(offsets(counts), labels.indices[places])
+    return RaggedLabels.from_arrays(offsets(counts), labels.indices[places], labels.data[places])
 
 
 class Runner:

@@ -32,6 +32,7 @@ from labelgrove.nn.heads.candidates import (
     favour,
     found_labels,
     shortlist,
+    values_at,
 )
 from labelgrove.nn.heads.layers import (
     LabelTable,
@@ -112,6 +113,7 @@ class CascadeNet(nn.Module):
         On the first level every document is scored on every node. Below it, a node is scored where
         its parent is kept, so in an average share of the documents, and where it is true.
         """
+        self.params.check_targets(labels)
         costs = self.params.positive_costs(labels)
         if costs is not None:
             self.costs = torch.from_numpy(costs[self.index.leaf_labels.cpu().numpy()])
@@ -119,7 +121,8 @@ class CascadeNet(nn.Module):
             return
         kept = [1.0] + [k / w for k, w in zip(self.kept, self.index.widths, strict=False)]
         tables: Any = self.tables
-        for table, bearers, share in zip(tables, self.index.bearers(labels), kept, strict=True):
+        counts = self.index.bearers(labels, soft=self.params.soft_targets)
+        for table, bearers, share in zip(tables, counts, kept, strict=True):
             scored = np.maximum(min(share, 1.0) * labels.shape[0], bearers)
             table.bias.copy_(log_odds(bearers, scored))
 
@@ -133,6 +136,7 @@ class CascadeNet(nn.Module):
         without them.
         """
         truth = self.index.true_nodes(positives)
+        soft = self.index.true_values(positives, truth) if self.params.soft_targets else None
         levels = self._levels(states, truth, dropout=self.training)
         reduction = self.params.reduction
         stats: dict[str, Tensor] = {}
@@ -141,6 +145,8 @@ class CascadeNet(nn.Module):
             nodes, mask, _, targets = level.listed
             costs = self.costs if number == len(self.kept) else None
             weights = label_weights(costs, nodes, targets)
+            if soft is not None:
+                targets = values_at(truth[number], soft[number], nodes)
             losses.append(
                 document_losses(
                     level.logits,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from labelgrove.core.arrays import CSR, offsets
 from labelgrove.labels.tree import LabelTree, nodes_needed
 from labelgrove.nn.heads.ragged import NO_NODE, RaggedLabels, round_up
-from labelgrove.ranking.relevance import targets
+from labelgrove.ranking.relevance import lift, targets
 
 
 class Candidates(NamedTuple):
@@ -74,8 +74,13 @@ class TreeIndex(nn.Module):
         """Per cluster level, how many nodes to keep so that at least k labels are below them."""
         return nodes_needed([np.diff(starts) for starts in self.starts[1:]], k)
 
-    def bearers(self, labels: CSR) -> list[Any]:
-        """Per level, the number of documents (rows of ``labels``) with a label below each node."""
+    def bearers(self, labels: CSR, *, soft: bool = False) -> list[Any]:
+        """Per level, the number of documents (rows of ``labels``) with a label below each node.
+
+        If values of labels are ``soft`` targets, a document counts as the largest below the node.
+        """
+        if soft:
+            return [level.sum(axis=0) for level in lift(labels, self._tree, combine="max")]
         levels = targets(labels, self._tree)
         return [np.bincount(level.indices, minlength=level.shape[1]) for level in levels]
 
@@ -85,17 +90,25 @@ class TreeIndex(nn.Module):
         Column j is the same label on all levels, so upper levels repeat a node that several labels
         share. Rows end with ``NO_NODE``.
         """
-        columns = positives.padded()
-        real = valid_nodes(columns)
-        leaves = self.leaf_positions[columns.masked_fill(~real, 0)].masked_fill(~real, NO_NODE)
         # Parents ascend with their children, so rows sorted at the leaves are sorted everywhere.
-        levels = [leaves.sort(dim=1).values]
+        levels = [self._leaves(positives).sort(dim=1).values]
         for level in range(len(self.widths) - 1, 0, -1):
             nodes = levels[-1]
             valid = valid_nodes(nodes)
             above = self.parents(level)[nodes.masked_fill(~valid, 0)]
             levels.append(above.masked_fill(~valid, NO_NODE))
         return levels[::-1]
+
+    def true_values(self, positives: RaggedLabels, truth: Sequence[Tensor]) -> list[Tensor]:
+        """The weights of :meth:`true_nodes` (``truth``): of a cluster, the largest below it."""
+        values = positives.padded_values().gather(1, self._leaves(positives).argsort(dim=1))
+        same = [nodes[:, :, None] == nodes[:, None, :] for nodes in truth]
+        return [(each * values[:, None, :]).amax(2) for each in same]
+
+    def _leaves(self, positives: RaggedLabels) -> Tensor:
+        columns = positives.padded()
+        real = valid_nodes(columns)
+        return self.leaf_positions[columns.masked_fill(~real, 0)].masked_fill(~real, NO_NODE)
 
     def below(self, level: int, kept: Tensor, kept_mask: Tensor) -> Candidates:
         """All nodes of ``level`` below the ``kept`` nodes, in the order of those."""
@@ -215,6 +228,12 @@ def contains(rows: Tensor, values: Tensor) -> Tensor:
     """Which values are in the sorted row of the same number; ``NO_NODE`` never is."""
     places = torch.searchsorted(rows, values.contiguous()).clamp(max=rows.shape[1] - 1)
     return (rows.gather(1, places) == values) & valid_nodes(values)
+
+
+def values_at(truth: Tensor, values: Tensor, ids: Tensor) -> Tensor:
+    """The values of ``ids`` in their sorted row of true nodes; 0 for those that are not in it."""
+    places = torch.searchsorted(truth, ids.contiguous()).clamp(max=truth.shape[1] - 1)
+    return values.gather(1, places) * (truth.gather(1, places) == ids)
 
 
 def valid_nodes(truth: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ def document_losses(
 ) -> Tensor:
     """Loss of each row of ``logits`` against boolean ``targets``; ``mask`` is false for padding.
 
+    A target between 0 and 1 is the share of the loss of a positive; the rest is a negative's.
     ``weights`` multiply the loss of single entries, for example by XR-Transformer's relevance
     costs. The mean divides by the number of entries, whatever their weights; ``zlpr`` knows no
     reduction.
@@ -44,7 +45,10 @@ def document_losses(
             powers = powers + weights.float().log()
         real = torch.ones_like(targets) if mask is None else mask
         return _log_one_plus(powers, real & ~targets) + _log_one_plus(powers, real & targets)
-    values = entry_loss(torch.where(targets, scores, -scores), kind)
+    if targets.is_floating_point():
+        values = targets * entry_loss(scores, kind) + (1 - targets) * entry_loss(-scores, kind)
+    else:
+        values = entry_loss(torch.where(targets, scores, -scores), kind)
     if weights is not None:
         values = values * weights.float()
     if mask is None:

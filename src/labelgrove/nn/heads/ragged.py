@@ -19,7 +19,7 @@ WIDTH_MULTIPLE = 8  # widths of lists are multiples of this, so that shapes repe
 
 @dataclass(frozen=True)
 class RaggedLabels(Movable):
-    """The label columns of a batch of documents, row after row.
+    """The label columns of a batch of documents, row after row; ``values`` are their weights.
 
     ``width`` is at least the length of the longest row. It is computed on the CPU, where the batch
     is made, so that nobody has to ask the device for it.
@@ -28,6 +28,7 @@ class RaggedLabels(Movable):
     indptr: Tensor
     indices: Tensor
     width: int
+    values: Tensor | None = None
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int]]) -> RaggedLabels:
@@ -41,15 +42,24 @@ class RaggedLabels(Movable):
         return cls.from_arrays(matrix.indptr, matrix.indices)
 
     @classmethod
-    def from_arrays(cls, indptr: Any, indices: Any) -> RaggedLabels:
-        """From the two arrays of a CSR matrix."""
+    def from_arrays(cls, indptr: Any, indices: Any, values: Any = None) -> RaggedLabels:
+        """From the arrays of a CSR matrix."""
         pointers = np.asarray(indptr, np.int64)
         longest = int(np.diff(pointers).max(initial=1))
         columns = torch.from_numpy(np.asarray(indices, np.int64))
-        return cls(torch.from_numpy(pointers), columns, round_up(longest))
+        weights = None if values is None else torch.from_numpy(np.asarray(values, np.float32))
+        return cls(torch.from_numpy(pointers), columns, round_up(longest), weights)
 
     def padded(self) -> Tensor:
         """Documents x width: the columns in the order of their row, then ``NO_NODE``."""
+        return self._padded(self.indices, NO_NODE)
+
+    def padded_values(self) -> Tensor:
+        """The weights in the places of :meth:`padded`, then 0."""
+        assert self.values is not None
+        return self._padded(self.values, 0)
+
+    def _padded(self, entries: Tensor, padding: int) -> Tensor:
         starts, documents = self.indptr[:-1], len(self.indptr) - 1
         rows = torch.repeat_interleave(
             torch.arange(documents, device=starts.device),
@@ -57,8 +67,8 @@ class RaggedLabels(Movable):
             output_size=len(self.indices),
         )
         places = torch.arange(len(self.indices), device=starts.device) - starts[rows]
-        out = starts.new_full((documents, self.width), NO_NODE)
-        out[rows, places] = self.indices
+        out = entries.new_full((documents, self.width), padding)
+        out[rows, places] = entries
         return out
 
 

@@ -1,0 +1,1 @@
+"""Distilling: one model learns from the scores of another, usually of an ensemble."""
