@@ -114,6 +114,11 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "refined": SMALL_LEAVES,
         },
     ),
+    "neighbours by vectors": (
+        "neighbours",
+        {"vectors": "encoder", "encoder": {"pooling": "mean"}},
+    ),
+    "neighbours by both": ("neighbours", {"vectors": "both"}),
 }
 
 # One name per class, and one for each way to make vectors; the other names are settings of these.
@@ -179,9 +184,12 @@ def kind(request: pytest.FixtureRequest) -> str:
 def new(method: str, **settings: Any) -> Any:
     if method in NEURAL or method in NEURAL_VARIANTS:
         name, variant = NEURAL_VARIANTS.get(method, (method, NEURAL.get(method, {})))
+        shared = tiny_training()
+        if name == "neighbours":  # nothing is trained
+            shared = {key: shared[key] for key in ("encoder", "device")}
         if "encoder" in variant:  # only what differs
-            variant = variant | {"encoder": tiny_training()["encoder"] | variant["encoder"]}
-        return create(name, tiny_training() | variant | settings)
+            variant = variant | {"encoder": shared["encoder"] | variant["encoder"]}
+        return create(name, shared | variant | settings)
     name, variant = VARIANTS.get(method, (method, QUICK.get(method, {})))
     return create(name, variant | settings)
 

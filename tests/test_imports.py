@@ -24,6 +24,7 @@ NEEDS_EXTRA = (
     "labelgrove.methods.cascadexml.",
     "labelgrove.methods.lightxml.",
     "labelgrove.methods.linear.vectors",
+    "labelgrove.methods.neighbours.reading",
     "labelgrove.methods.networks",
     "labelgrove.methods.neural",
     "labelgrove.methods.preparation",

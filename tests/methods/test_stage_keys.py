@@ -26,6 +26,7 @@ from labelgrove.methods import create
 METHODS = [
     "linear",
     "neighbours",
+    "neighbours by both",
     "matcher",
     "linear-vectors",
     "lightxml",
@@ -39,7 +40,9 @@ RUNS_ONLY = {"n_jobs", "device", "encoder.convert_weights"}
 LOOP = {f"training.{name}" for name in ("log_every", "checkpoint_minutes", "compile", "graphs")}
 UNREAD: dict[str, set[str]] = {
     "linear": {"search.last_level"},
-    "neighbours": {"voting", "random_state"},  # votes are counted by predictions; nothing is drawn
+    # Votes are counted by predictions; nothing is drawn, and tf-idf needs no encoder.
+    "neighbours": {"voting", "random_state", "encoder"},
+    "neighbours by both": {"voting", "random_state"},
     # Word vectors need no encoder, and nothing is fine-tuned.
     "linear-vectors": {
         *("encoder", "heads", "indexing", "training", "held_out", "search.last_level"),

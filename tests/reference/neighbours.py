@@ -40,3 +40,23 @@ def label_scores(
         votes += prior**power * (frequency + 1) / (len(documents) + 1)
         scores.append(votes / max(1, frequency) ** rarity / total)
     return scores
+
+
+def joined_scores(by_terms: list[float], by_vectors: list[float], share: float) -> list[float]:
+    """Scores by tf-idf and by text vectors as one: their mean, with this share of the vectors."""
+    return [(1 - share) * a + share * b for a, b in zip(by_terms, by_vectors, strict=True)]
+
+
+def standardised(states: list[list[float]]) -> list[dict[int, float]]:
+    """States of an encoder as rows {column: value}: each column with mean 0 and deviation 1."""
+    rows: list[dict[int, float]] = [{} for _ in states]
+    means = [sum(column) / len(column) for column in zip(*states, strict=True)]
+    spreads = [
+        math.sqrt(sum((value - mean) ** 2 for value in column) / (len(column) - 1))
+        for column, mean in zip(zip(*states, strict=True), means, strict=True)
+    ]
+    least = max(0.02, math.sqrt(sum(s**2 for s in spreads) / len(spreads)) / 10)
+    for row, state in zip(rows, states, strict=True):
+        for column, value in enumerate(state):
+            row[column] = (value - means[column]) / max(spreads[column], least)
+    return rows

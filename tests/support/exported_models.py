@@ -41,6 +41,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         FEW | {"tree": SMALL_LEAVES | {"top_width": None}, "refined": SMALL_LEAVES},
     ),
     "vectors of a pretrained encoder": ("parabel-pretrained-tfidf", {}),
+    "neighbours by vectors": ("neighbours", {"vectors": "encoder"}),
+    "neighbours by both": ("neighbours", {"vectors": "both"}),
     "vectors of a fine-tuned encoder": ("parabel-finetuned-tfidf", FEW | {"n_trees": 2}),
 }
 
@@ -50,7 +52,10 @@ def trained(name: str) -> Any:
     """A model that has seen eight batches: exporting does not care what it learnt."""
     method, settings = MODELS[name]
     texts, labels = planted(60)
-    return create(method, tiny_training() | settings).fit(texts, labels)
+    shared = tiny_training()
+    if method == "neighbours":  # nothing is trained
+        shared = {key: shared[key] for key in ("encoder", "device")}
+    return create(method, shared | settings).fit(texts, labels)
 
 
 class TorchSession:

@@ -101,7 +101,7 @@ def vector_paths(
             for level, node in enumerate(node_path(ranker.tree, question.column))
         ]
         shares = iter(reading.products(np.stack(weights)).shares)
-        steps = [[_traced(reading, step, next(shares)) for step in own] for own in steps]
+        steps = [[traced_step(reading, step, next(shares)) for step in own] for own in steps]
         kind = "noop" if search.last_level == "noop" else search.post_processor
         return [weighted(own, kind) for own in steps]
 
@@ -247,10 +247,10 @@ def label_step(
         terms=named_terms(reading.text, terms),
         examples=lambda columns: (),
     )[-1]
-    return _traced(reading, step, shares)
+    return traced_step(reading, step, shares)
 
 
-def _traced(reading: Reading, step: Step, shares: Rows) -> Step:
+def traced_step(reading: Reading, step: Step, shares: Rows) -> Step:
     """The step with the text vector's contribution traced back to words."""
     words, others = reading.words(shares)
     total = sum(reason.contribution for reason in words) + others

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from labelgrove.core.arrays import csr_parts
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.documents import Documents
@@ -19,6 +20,8 @@ from labelgrove.labels.features import l2_normalised
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.inputs import beside_terms
+from labelgrove.methods.neighbours.memory import Memory, Queries
+from labelgrove.methods.neighbours.voting import VotingParams
 from labelgrove.methods.reranking import Reranker, RerankParams
 from labelgrove.methods.xtransformer import ranking
 from labelgrove.ranking.beam import SearchParams
@@ -113,7 +116,30 @@ class VectorEngine:
         return Predictions(*best, self.index, params.score_kind)
 
 
-Engine: TypeAlias = NetworkEngine | MatcherEngine | VectorEngine
+@dataclass(frozen=True)
+class NeighboursEngine:
+    """Neighbours by text vectors, or by these and tf-idf."""
+
+    encoder: OnnxEncoder
+    memory: Memory
+    voting: VotingParams
+    vectorizer: Tfidf | None
+    index: LabelIndex
+    tree: None = None
+
+    def predict(
+        self, texts: Any, k: int, mask: LabelMask | None, threads: int | None
+    ) -> Predictions:
+        """Scores are shares of the votes."""
+        vectorizer = self.vectorizer
+        terms = None if vectorizer is None else csr_parts(vectorizer.transform(texts))
+        vectors = self.encoder.vectors(self.encoder.tokens(texts, threads=threads), threads=threads)
+        queries = Queries(terms, l2_normalised(vectors).dense)
+        best = self.memory.best_labels(queries, k, self.voting, mask=mask, threads=threads)
+        return Predictions(*best, self.index)
+
+
+Engine: TypeAlias = NetworkEngine | MatcherEngine | VectorEngine | NeighboursEngine
 
 
 def make_engine(
@@ -138,6 +164,11 @@ def make_engine(
         )
         heads = heads_from_part(parts["heads"], None)
         return MatcherEngine(encoder, heads, ranker, Tfidf.from_state(parts["tfidf"]), index)
+    if method == "neighbours":
+        vectorizer = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
+        memory = Memory.from_state(parts["memory"], terms=vectorizer is not None, vectors=True)
+        voting = VotingParams(**params["voting"])
+        return NeighboursEngine(encoder, memory, voting, vectorizer, index)
     if method not in ("xrtransformer", "linear-vectors"):
         raise ModelFormatError(f"an exported {method!r} model is not known to this labelgrove")
     rankers = [Ranker.from_state(parts[f"ranker-{n}"]) for n in range(params.get("n_trees", 1))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -20,7 +19,6 @@ from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import check_texts_alone, hold_out
-from labelgrove.data.records import names_in
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
@@ -42,7 +40,9 @@ from labelgrove.methods.preparation import (
     Examples,
     Prepared,
     baseline_stage,
+    check_fields,
     held_out_measures,
+    situation,
     tokens_stage,
     warn_of_held_out,
 )
@@ -55,13 +55,9 @@ from labelgrove.nn.encoders.encoder import Encoder, load_encoder
 from labelgrove.nn.encoders.files import (
     EncoderContent,
     EncoderParams,
-    layer_count,
-    longest_text,
     parameter_count,
     states_width,
-    trained_pooling,
 )
-from labelgrove.nn.encoders.lengths import LengthSample
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
 from labelgrove.nn.training.devices import choose_device, choose_precision, derived_seed
@@ -109,7 +105,7 @@ class NeuralEstimator(Estimator):
         check_settings(self)
         check_label_texts(self.label_texts)
         corpus = self._training_corpus(X, y, index)
-        self._check_fields(corpus)
+        check_fields(self.encoder, corpus)
         plain = self.settled(corpus)
         plain._check()
         with closing(Stages(Reporter(callbacks), run)) as stages:
@@ -127,13 +123,6 @@ class NeuralEstimator(Estimator):
         else:  # the arguments stay as they came, and what was fitted is this model's
             vars(self).update({n: v for n, v in vars(plain).items() if n.endswith("_")})
         return self
-
-    def _check_fields(self, corpus: Corpus) -> None:
-        names = None if corpus.texts is None else names_in(corpus.texts)
-        known = () if names is None else names.fields
-        if unknown := [name for name in self.encoder.fields if name not in known]:
-            have = f"have the fields {', '.join(known)}" if known else "have no fields"
-            raise ConfigError(f"encoder.fields: {unknown[0]!r} is no field: documents {have}")
 
     def settled(self, corpus: Corpus) -> Self:
         """A copy with values for settings that are "auto", or the model itself if none are."""
@@ -171,22 +160,9 @@ class NeuralEstimator(Estimator):
         return ()
 
     def _situation(self, corpus: Corpus) -> Situation:
-        folder = self.encoder.folder()
-        kind = choose_device(self.device).type
-        sample = LengthSample(corpus.texts, self.encoder, self.n_jobs)
-        return Situation(
-            documents=len(corpus),
-            labels=len(corpus.index),
-            clusters=self._clusters(len(corpus.index)),
-            width=states_width(folder),
-            layers=layer_count(folder),
-            parameters=parameter_count(folder),
-            positions=longest_text(folder),
-            pooling=trained_pooling(folder),
-            gpu=kind != "cpu",
-            compiles=kind == "cuda" and importlib.util.find_spec("triton") is not None,
-            processes=process_count(),
-            lengths=sample.lengths,
+        clusters = self._clusters(len(corpus.index))
+        return situation(
+            corpus, self.encoder, device=self.device, threads=self.n_jobs, clusters=clusters
         )
 
     def _check(self) -> None:

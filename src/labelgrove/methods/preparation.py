@@ -5,6 +5,7 @@ Each step is a stage of the run folder, and a repeated fit takes what is there a
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,19 +14,32 @@ from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
+from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
+from labelgrove.data.records import names_in
 from labelgrove.data.splits import repeated_texts
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.defaults import Situation
 from labelgrove.methods.inputs import tree_stages
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.terms import Terms
 from labelgrove.metrics import evaluate
 from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.encoders.files import (
+    EncoderParams,
+    layer_count,
+    longest_text,
+    parameter_count,
+    states_width,
+    trained_pooling,
+)
+from labelgrove.nn.encoders.lengths import LengthSample
 from labelgrove.nn.encoders.tokens import Tokens, tokenize
+from labelgrove.nn.training.devices import choose_device
 from labelgrove.scores.predictions import Predictions
 
 # The checkpoint is chosen by the mean of the first three; all are reported for held-out documents.
@@ -145,6 +159,42 @@ class Prepared:
                 "features=own or both"
             )
         return reader.of_texts(texts)
+
+
+def situation(
+    corpus: Corpus,
+    encoder: EncoderParams,
+    *,
+    device: str,
+    threads: int | None,
+    clusters: tuple[int, ...] = (),
+) -> Situation:
+    """What settings are derived from, for an encoder that reads the texts of a corpus."""
+    folder = encoder.folder()
+    kind = choose_device(device).type
+    return Situation(
+        documents=len(corpus),
+        labels=len(corpus.index),
+        clusters=clusters,
+        width=states_width(folder),
+        layers=layer_count(folder),
+        parameters=parameter_count(folder),
+        positions=longest_text(folder),
+        pooling=trained_pooling(folder),
+        gpu=kind != "cpu",
+        compiles=kind == "cuda" and importlib.util.find_spec("triton") is not None,
+        processes=process_count(),
+        lengths=LengthSample(corpus.texts, encoder, threads).lengths,
+    )
+
+
+def check_fields(encoder: EncoderParams, corpus: Corpus) -> None:
+    """Refuses fields to read that the documents do not have."""
+    names = None if corpus.texts is None else names_in(corpus.texts)
+    known = () if names is None else names.fields
+    if unknown := [name for name in encoder.fields if name not in known]:
+        have = f"have the fields {', '.join(known)}" if known else "have no fields"
+        raise ConfigError(f"encoder.fields: {unknown[0]!r} is no field: documents {have}")
 
 
 def warn_of_held_out(

@@ -1,4 +1,4 @@
-"""The inverted index and the votes give what comparing with every document gives."""
+"""The search and the votes give what comparing with every document gives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from labelgrove.core.arrays import as_csr, csr_parts
 from labelgrove.core.part import Part
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.neighbours import memory as module
-from labelgrove.methods.neighbours.memory import Memory, VotingParams
+from labelgrove.methods.neighbours import voting
+from labelgrove.methods.neighbours.memory import Memory, Queries, Terms, Vectors
+from labelgrove.methods.neighbours.voting import VotingParams
 from reference import neighbours as reference
 
 DOCUMENTS, TERMS, LABELS = 60, 25, 12
@@ -43,49 +45,81 @@ def problem() -> tuple[Any, Any, Any]:
     return as_csr(rows), as_csr(draws.astype(np.float32)), as_csr(queries)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"neighbours": 3, "power": 1.0},
-        {"neighbours": 500, "power": 0.0, "prior": 1.0},
-        {"neighbours": 8, "power": 6.0, "rarity": 0.5, "prior": 0.001},
-    ],
-)
+@pytest.fixture(scope="module")
+def vectors(problem: tuple[Any, Any, Any]) -> tuple[Any, Any]:
+    """Unit vectors of the documents in half precision (two are equal) and of the queries."""
+    random = np.random.default_rng(4)
+    documents, queries = (
+        random.standard_normal((problem[n].shape[0], 7)).astype(np.float32) for n in (0, 2)
+    )
+    documents[9] = documents[3]
+    documents /= np.linalg.norm(documents, axis=1, keepdims=True)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    return documents.astype(np.float16), queries
+
+
+def dense_dicts(rows: Any) -> list[dict[int, float]]:
+    return [dict(enumerate(row)) for row in rows.astype(np.float64).tolist()]
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"neighbours": 3, "power": 1.0},
+    {"neighbours": 500, "power": 0.0, "prior": 1.0},
+    {"neighbours": 8, "power": 6.0, "rarity": 0.5, "prior": 0.001, "encoder_share": 0.3},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("entries", [1, 1 << 21])
+@pytest.mark.parametrize("kind", ["tfidf", "encoder", "both"])
 def test_scores_are_those_of_the_slow_reference(
     problem: tuple[Any, Any, Any],
+    vectors: tuple[Any, Any],
     settings: dict[str, Any],
     entries: int,
+    kind: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "ENTRIES_AT_ONCE", entries)
+    monkeypatch.setattr(voting, "ENTRIES_AT_ONCE", entries)
+    monkeypatch.setattr(module, "DOCUMENTS_AT_ONCE", 17)
+    monkeypatch.setattr(module, "TEXTS_AT_ONCE", 8)
     rows, labels, queries = problem
     params = VotingParams(**settings)
     own = [set(row) for row in as_dicts(labels)]
-    memory = Memory.of(rows, labels)
+    by_terms, by_vectors = kind != "encoder", kind != "tfidf"
+    memory = Memory.of(
+        labels, terms=rows if by_terms else None, vectors=vectors[0] if by_vectors else None
+    )
+    asked = Queries(csr_parts(queries) if by_terms else None, vectors[1] if by_vectors else None)
+    values = params.get_params()
+    share = values.pop("encoder_share")
+    parts = list(zip(as_dicts(queries), dense_dicts(vectors[1]), strict=True))
     mask = LabelMask.from_columns([1, 4, 5, 11], LABELS)
     for allowed in (None, mask):
-        best = memory.best_labels(csr_parts(queries), 5, params, mask=allowed, threads=2)
-        for number, query in enumerate(as_dicts(queries)):
-            scores = reference.label_scores(
-                query, as_dicts(rows), own, LABELS, **params.get_params()
-            )
+        best = memory.best_labels(asked, 5, params, mask=allowed, threads=2)
+        for number, (query, vector) in enumerate(parts):
+            first = reference.label_scores(query, as_dicts(rows), own, LABELS, **values)
+            second = reference.label_scores(vector, dense_dicts(vectors[0]), own, LABELS, **values)
+            both = reference.joined_scores(first, second, share)
+            scores = {"tfidf": first, "encoder": second, "both": both}[kind]
             columns = range(LABELS) if allowed is None else allowed.columns.tolist()
             expected = sorted(columns, key=lambda column: (-np.float32(scores[column]), column))
             found = best.columns[number].tolist()
             assert len(found) == best.counts[number] == min(5, len(columns))
+            # Cosines by the reference are divided by lengths that half precision made inexact.
+            rtol = 1e-5 if kind == "tfidf" else 5e-3
             np.testing.assert_allclose(
-                best.scores[number], [scores[column] for column in expected[:5]], rtol=1e-5
+                best.scores[number], [scores[column] for column in expected[:5]], rtol=rtol
             )
             np.testing.assert_allclose(
-                best.scores[number], [scores[column] for column in found], rtol=1e-5
+                best.scores[number], [scores[column] for column in found], rtol=rtol
             )
 
 
 def test_neighbours_are_those_of_the_slow_reference(problem: tuple[Any, Any, Any]) -> None:
-    rows, labels, queries = problem
-    near = Memory.of(rows, labels).nearest(csr_parts(queries), 6, threads=1)
+    rows, _, queries = problem
+    near = Terms.of(rows).nearest(csr_parts(queries), 6, threads=1)
     for number, query in enumerate(as_dicts(queries)):
         expected = reference.nearest(query, as_dicts(rows), 6)
         used = near.scores[number] > 0
@@ -95,20 +129,71 @@ def test_neighbours_are_those_of_the_slow_reference(problem: tuple[Any, Any, Any
         )
 
 
+@pytest.mark.parametrize("documents_at_once", [1, 7, 1000])
+@pytest.mark.parametrize("count", [1, 6, 100])
+def test_nearest_vectors_are_those_of_all_documents(
+    vectors: tuple[Any, Any], documents_at_once: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DOCUMENTS_AT_ONCE", documents_at_once)
+    monkeypatch.setattr(module, "TEXTS_AT_ONCE", 6)
+    rows, queries = vectors[0].astype(np.float64), vectors[1]
+    queries = np.concatenate([queries, vectors[0][[3]].astype(np.float32)])
+    near = Vectors(vectors[0]).nearest(queries, count, threads=2)
+    for number, query in enumerate(queries.astype(np.float64)):
+        products = [sum(a * b for a, b in zip(query, row, strict=True)) for row in rows]
+        order = sorted(range(len(rows)), key=lambda row: (-np.float32(products[row]), row))
+        width = min(count, len(rows))
+        assert near.counts[number] == width
+        assert near.columns[number].tolist() == order[:width]
+        cosines = [min(1.0, max(0.0, products[row])) for row in order[:width]]
+        np.testing.assert_allclose(near.scores[number], cosines, atol=1e-6)
+    if count == 6:
+        assert near.columns[-1, :2].tolist() == [3, 9]  # equal ones go by their number
+
+
+def test_torch_finds_the_same_vectors(vectors: tuple[Any, Any]) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Elsewhere(Vectors):
+        """Computes on the CPU as on a GPU."""
+
+        def _on(self, device: Any) -> Any:
+            return torch.from_numpy(self.rows)
+
+    class Device:
+        type = "cuda"
+
+    near = Vectors(vectors[0]).nearest(vectors[1], 9, threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "to", lambda self, device: self)
+        other = Elsewhere(vectors[0]).nearest(vectors[1], 9, threads=1, device=Device())
+    assert np.array_equal(near.columns, other.columns)
+    np.testing.assert_allclose(near.scores, other.scores, atol=1e-6)
+
+
 def test_the_order_of_terms_and_not_threads_decides_the_bits(
     problem: tuple[Any, Any, Any],
 ) -> None:
-    rows, labels, queries = problem
+    rows, _, queries = problem
     many = csr_parts(as_csr(sparse.vstack([queries] * 10)))
-    memory = Memory.of(rows, labels)
+    memory = Terms.of(rows)
     one, four = (memory.nearest(many, 9, threads=threads) for threads in (1, 4))
     assert one.scores.tobytes() == four.scores.tobytes()
     assert np.array_equal(one.columns, four.columns)
 
 
-def test_a_state_whose_parts_do_not_fit_is_refused(problem: tuple[Any, Any, Any]) -> None:
+def test_a_state_whose_parts_do_not_fit_is_refused(
+    problem: tuple[Any, Any, Any], vectors: tuple[Any, Any]
+) -> None:
     rows, labels, _ = problem
-    state, other = Memory.of(rows, labels).state(), Memory.of(rows[:9], labels[:9]).state()
+    state = Memory.of(labels, terms=rows, vectors=vectors[0]).state()
+    other = Memory.of(labels[:9], terms=rows[:9]).state()
     mixed = {name: other.arrays[name] for name in other.arrays if name.startswith("labels")}
     with pytest.raises(ValueError, match="60 documents, but labels of 9"):
         Memory.from_state(Part(state.config, state.arrays | mixed))
+    with pytest.raises(ValueError, match=r"\(60, 7\) for 9 documents"):
+        Memory.from_state(Part(state.config, state.arrays | mixed), terms=False, vectors=True)
+    memory = Memory.from_state(state, vectors=True)
+    memory.check_width(7)
+    with pytest.raises(ValueError, match="vectors of 7 for states of 8"):
+        memory.check_width(8)

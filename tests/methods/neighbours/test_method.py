@@ -10,7 +10,7 @@ import labelgrove
 from labelgrove import Corpus, Ensemble, Linear, Neighbours
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.explaining.explain import explain
-from labelgrove.methods.neighbours.memory import VotingParams
+from labelgrove.methods.neighbours.voting import VotingParams
 
 TEXTS = ["red shoes", "red boots", "red hat", "green hat", "a violet umbrella"]
 LABELS = [["shoes", "red"], ["shoes", "red"], ["hats", "red"], ["hats"], ["umbrellas"]]

@@ -1,15 +1,13 @@
-"""Training documents as an inverted index, and the votes of those that are nearest to a text.
+"""Training documents and what finds those that are nearest to a text.
 
-The score of a label is its share of the votes: the sum of similarity ** power over the neighbours
-that have it, divided by the sum over all of them. All training documents together have one more
-vote, which makes the list complete: labels that no neighbour has follow by their frequency.
+By tf-idf they are an inverted index, by text vectors a matrix that a text is compared with whole.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,79 +15,53 @@ import numpy.typing as npt
 from labelgrove.core.arrays import (
     CSR,
     CsrParts,
-    Int32,
+    Float32,
     as_csr,
     csr_arrays,
     csr_from_arrays,
     csr_parts,
-    entry_rows,
     narrow_csr,
-    offsets,
     with_values,
 )
-from labelgrove.core.late import sparse
-from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
 from labelgrove.core.topk import TopK, nearest_rows, top_k
 from labelgrove.data.features import Features
 from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.neighbours.voting import (
+    Float64,
+    Support,
+    Voters,
+    VotingParams,
+    ballots,
+    joined,
+)
 
-Float64 = npt.NDArray[np.float64]
-ENTRIES_AT_ONCE = 1 << 21  # scores of labels that are held at a time
-
-
-@dataclass
-class VotingParams(Params):
-    """How the nearest training documents vote."""
-
-    neighbours: int = param(50, ge=1, help="nearest training documents that vote")
-    power: float = param(
-        3.0, ge=0, le=16, help="a document's vote is similarity ** power; more = the nearest decide"
-    )
-    rarity: float = param(
-        0.0,
-        ge=0,
-        le=1,
-        help="votes for a label are divided by (its training documents) ** rarity; 0.1 finds more "
-        "rare labels",
-    )
-    prior: float = param(
-        0.1,
-        ge=0.001,
-        le=1,
-        help="the frequencies of labels vote like one document of this similarity",
-    )
+TEXTS_AT_ONCE, DOCUMENTS_AT_ONCE = 1024, 1 << 14  # whose cosines are held at a time
 
 
-class Evidence(NamedTuple):
-    """The parts of a score: what the labels' frequencies give, and each term of the text."""
+class Queries(NamedTuple):
+    """Texts as a memory compares them: by their terms, by unit vectors, or by both."""
 
-    prior: float
-    terms: Float64
+    terms: CsrParts | None = None
+    vectors: Float32 | None = None
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Documents of unit length by their terms, and the labels of each document."""
+class Terms:
+    """Documents of unit length by their terms."""
 
     postings: CsrParts  # terms x documents
-    labels: CSR  # documents x labels, ones
 
     @classmethod
-    def of(cls, rows: CSR, labels: CSR) -> Memory:
-        """From the features of the training documents, a row each, and their labels."""
+    def of(cls, rows: CSR) -> Terms:
+        """From the features of the training documents, a row each."""
         unit: CSR = Features(sparse=rows).normalised().sparse
-        return cls(csr_parts(as_csr(unit.T)), with_values(labels, 1.0))
+        return cls(csr_parts(as_csr(unit.T)))
 
     @property
-    def terms(self) -> int:
+    def columns(self) -> int:
         """Columns of the features."""
         return len(self.postings.indptr) - 1
-
-    @cached_property
-    def frequencies(self) -> npt.NDArray[np.int64]:
-        """Training documents of each label."""
-        return np.bincount(self.labels.indices, minlength=self.labels.shape[1])
 
     def nearest(self, queries: CsrParts, count: int, *, threads: int | None) -> TopK:
         """The nearest documents and their cosines, which are at least 0."""
@@ -101,106 +73,174 @@ class Memory:
         cosines = np.clip(best.scores * scale[:, None], 0, 1)
         return best._replace(scores=cosines.astype(np.float32))
 
-    def best_labels(
-        self,
-        queries: CsrParts,
-        k: int,
-        params: VotingParams,
-        *,
-        mask: LabelMask | None,
-        threads: int | None,
-    ) -> TopK:
-        """The k allowed labels of each query with the largest shares of the votes."""
-        near = self.nearest(queries, params.neighbours, threads=threads)
-        weights = vote_weights(near.scores, params)
-        factors = self._label_factors(params)
-        prior = self._prior(params) * factors
-        totals = weights.sum(axis=1) + params.prior**params.power
-        # The most frequent labels complete every list; they are the best of those without votes.
-        allowed = prior if mask is None else np.where(mask.allowed, prior, -np.inf)
-        best = top_k(allowed[None], k, threads=1)
-        frequent = np.sort(best.columns[0, : best.counts[0]])
-        added = prior.copy()
-        added[frequent] = 0  # they are added to every row, with votes or without
-        step = max(1, ENTRIES_AT_ONCE // (len(frequent) + weights.shape[1]))
-        blocks = []
-        for first in range(0, max(1, len(weights)), step):
-            block = slice(first, first + step)
-            votes = self._votes(near.columns[block], weights[block])
-            votes.data *= factors[votes.indices]
-            if mask is not None:
-                votes.data[~mask.allowed[votes.indices]] = -np.inf  # never taken
-            votes.data += added[votes.indices]
-            votes = votes + _same_rows(frequent, prior, votes.shape)
-            votes.data /= totals[block][entry_rows(votes)]
-            blocks.append(top_k(votes, k, threads=threads))
-        width = len(frequent)  # so many labels has every list
-        return TopK(
-            np.concatenate([block.columns[:, :width] for block in blocks]),
-            np.concatenate([block.scores[:, :width] for block in blocks]),
-            np.concatenate([block.counts for block in blocks]),
-        )
-
-    def evidence(self, query: CsrParts, column: int, params: VotingParams) -> Evidence:
-        """Where the score of a label for one query comes from."""
-        near = self.nearest(query, params.neighbours, threads=1)
-        weights = vote_weights(near.scores, params)[0]
-        scale = self._label_factors(params)[column] / (weights.sum() + params.prior**params.power)
-        has = self.labels[near.columns[0]][:, [column]].toarray()[:, 0] > 0
-        voters = has & (weights > 0)
-        # A vote is divided among the terms as the cosine is.
+    def contributions(self, query: CsrParts, support: Support) -> Float64:
+        """What each term of a text adds to a score: a vote is divided as the cosine is."""
+        length = np.sqrt(np.square(query.data, dtype=np.float64).sum())
         per_product = np.zeros(self.postings.cols)
-        lengths = near.scores[0, voters] * np.sqrt(np.square(query.data, dtype=np.float64).sum())
-        per_product[near.columns[0, voters]] = scale * weights[voters] / lengths
+        per_product[support.documents] = support.per_cosine / length
         contributions = np.zeros(len(query.indices))
         for place, (term, value) in enumerate(zip(query.indices, query.data, strict=True)):
             documents = slice(*self.postings.indptr[term : term + 2])
             shares = per_product[self.postings.indices[documents]]
             contributions[place] = value * (shares @ self.postings.data[documents])
-        return Evidence(float(scale * self._prior(params)[column]), contributions)
+        return contributions
 
-    def _votes(self, documents: Int32, weights: Float64) -> CSR:
-        """The sum of the weights of the documents that have a label, for all labels they have."""
-        used = weights > 0
-        choice = sparse.csr_array(
-            (weights[used], documents[used], offsets(used.sum(axis=1))),
-            shape=(len(weights), self.labels.shape[0]),
+
+@dataclass(frozen=True)
+class Vectors:
+    """Documents by their text vectors: rows of unit length in half precision, perhaps mapped."""
+
+    rows: npt.NDArray[np.float16]
+    _copies: dict[Any, Any] = field(default_factory=dict, repr=False)  # the rows on GPUs
+
+    def nearest(
+        self, queries: Float32, count: int, *, threads: int | None, device: Any = None
+    ) -> TopK:
+        """The nearest documents and their cosines, of all documents; ties go by their number.
+
+        A ``device`` of torch other than the CPU computes the products.
+        """
+        width = min(count, len(self.rows))
+        blocks = []
+        for first in range(0, max(1, len(queries)), TEXTS_AT_ONCE):
+            texts = queries[first : first + TEXTS_AT_ONCE]
+            best = TopK(
+                np.full((len(texts), width), -1, np.int32),
+                np.full((len(texts), width), -np.inf, np.float32),
+                np.zeros(len(texts), np.int32),
+            )
+            for start, products in self._products(texts, device):
+                more = top_k(products, width, threads=threads)
+                # Earlier documents come first, so that equal ones keep their order.
+                scores = np.concatenate([best.scores, more.scores], axis=1)
+                columns = np.concatenate([best.columns, more.columns + start], axis=1)
+                best = top_k(scores, width, threads=threads)
+                best = best._replace(columns=np.take_along_axis(columns, best.columns, axis=1))
+            blocks.append(best)
+        return TopK(
+            np.concatenate([block.columns for block in blocks]),
+            np.clip(np.concatenate([block.scores for block in blocks]), 0, 1),
+            np.concatenate([block.counts for block in blocks]),
         )
-        return choice @ self.labels
 
-    def _label_factors(self, params: VotingParams) -> Float64:
-        """By what the votes for each label are multiplied: less for frequent labels."""
-        return np.maximum(self.frequencies, 1.0) ** -params.rarity
+    def _products(self, texts: Float32, device: Any) -> Iterator[tuple[int, Float32]]:
+        """Products with blocks of documents, each with the number of its first document."""
+        on_gpu = device is not None and device.type != "cpu"
+        rows: Any = self._on(device) if on_gpu else self.rows
+        if on_gpu:
+            import torch
 
-    def _prior(self, params: VotingParams) -> Float64:
-        """The vote of the frequencies; above 0 for every label, so that every label has a rank."""
-        vote = params.prior**params.power
-        shares: Float64 = vote * (self.frequencies + 1) / (self.labels.shape[0] + 1)
-        return shares
+            own: Any = torch.from_numpy(texts).to(device)
+        for start in range(0, len(self.rows), DOCUMENTS_AT_ONCE):
+            block = rows[start : start + DOCUMENTS_AT_ONCE]
+            if on_gpu:
+                yield start, (own @ block.float().T).cpu().numpy()
+            else:
+                yield start, texts @ block.astype(np.float32).T
+
+    def _on(self, device: Any) -> Any:
+        """The rows on a GPU, where they stay."""
+        if device not in self._copies:
+            import torch
+
+            self._copies[device] = torch.from_numpy(np.array(self.rows)).to(device)
+        return self._copies[device]
+
+    def direction(self, support: Support) -> Float64:
+        """The product of a text's unit vector with it is what votes add to a score."""
+        product: Float64 = support.per_cosine @ self.rows[support.documents].astype(np.float64)
+        return product
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"rows": self.rows, "_copies": {}}  # a copy makes its own on the GPU
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Documents by terms, by vectors or by both, and their labels."""
+
+    voters: Voters
+    terms: Terms | None = None
+    vectors: Vectors | None = None
+
+    @classmethod
+    def of(
+        cls, labels: CSR, *, terms: CSR | None, vectors: npt.NDArray[np.float16] | None = None
+    ) -> Memory:
+        """From the labels of the training documents, their features and their unit vectors."""
+        return cls(
+            Voters(with_values(labels, 1.0)),
+            None if terms is None else Terms.of(terms),
+            None if vectors is None else Vectors(vectors),
+        )
+
+    def nearest(
+        self, queries: Queries, count: int, *, threads: int | None, device: Any = None
+    ) -> list[TopK]:
+        """The nearest documents: by terms, if there are any, then by vectors, if there are any."""
+        near = []
+        if self.terms is not None and queries.terms is not None:
+            near.append(self.terms.nearest(queries.terms, count, threads=threads))
+        if self.vectors is not None and queries.vectors is not None:
+            found = self.vectors.nearest(queries.vectors, count, threads=threads, device=device)
+            near.append(found)
+        return near
+
+    def best_labels(
+        self,
+        queries: Queries,
+        k: int,
+        params: VotingParams,
+        *,
+        mask: LabelMask | None,
+        threads: int | None,
+        device: Any = None,
+    ) -> TopK:
+        """The k allowed labels of each query with the largest shares of the votes."""
+        near = self.nearest(queries, params.neighbours, threads=threads, device=device)
+        cast = [ballots(one, params) for one in near]
+        votes = cast[0]
+        if len(cast) > 1:
+            votes = joined(cast, [1 - params.encoder_share, params.encoder_share])
+        return self.voters.best_labels(votes, k, params, mask=mask, threads=threads)
 
     def state(self) -> Part:
         """For the model folder."""
-        indptr, indices, data, documents = self.postings
-        index = narrow_csr(data, indices, indptr, (self.terms, documents))
-        return Part({}, csr_arrays(index, "postings") | csr_arrays(self.labels, "labels"))
+        arrays = csr_arrays(self.voters.labels, "labels")
+        if self.terms is not None:
+            indptr, indices, data, documents = self.terms.postings
+            index = narrow_csr(data, indices, indptr, (self.terms.columns, documents))
+            arrays |= csr_arrays(index, "postings")
+        if self.vectors is not None:
+            arrays["vectors"] = self.vectors.rows
+        return Part({}, arrays)
 
     @classmethod
-    def from_state(cls, part: Part) -> Memory:
-        """From the model folder."""
-        postings = csr_parts(csr_from_arrays(part.arrays, "postings"), name="postings")
+    def from_state(cls, part: Part, *, terms: bool = True, vectors: bool = False) -> Memory:
+        """From the model folder; the settings say what it has."""
         labels = csr_from_arrays(part.arrays, "labels")
-        if postings.cols != labels.shape[0]:
-            raise ValueError(f"{postings.cols} documents, but labels of {labels.shape[0]}")
-        return cls(postings, labels)
+        memory = cls(
+            Voters(labels),
+            Terms(csr_parts(csr_from_arrays(part.arrays, "postings"), name="postings"))
+            if terms
+            else None,
+            Vectors(part.arrays["vectors"]) if vectors else None,
+        )
+        memory._check(labels.shape[0])
+        return memory
 
+    def _check(self, documents: int) -> None:
+        if self.terms is not None and self.terms.postings.cols != documents:
+            raise ValueError(f"{self.terms.postings.cols} documents, but labels of {documents}")
+        if self.vectors is not None:
+            rows = self.vectors.rows
+            if rows.ndim != 2 or rows.dtype != np.float16 or len(rows) != documents:
+                raise ValueError(f"vectors {rows.dtype} {rows.shape} for {documents} documents")
 
-def vote_weights(cosines: npt.NDArray[np.float32], params: VotingParams) -> Float64:
-    """What the vote of a document counts; one that shares no term with the text has none."""
-    return np.where(cosines > 0, cosines.astype(np.float64) ** params.power, 0.0)
-
-
-def _same_rows(columns: Int32, values: Float64, shape: tuple[int, int]) -> CSR:
-    """A matrix whose rows all have the same values, in these columns alone."""
-    rows = shape[0]
-    data, indices = np.tile(values[columns], rows), np.tile(columns, rows)
-    return sparse.csr_array((data, indices, offsets(np.full(rows, len(columns)))), shape=shape)
+    def check_width(self, width: int) -> None:
+        """Refuses vectors that another encoder made."""
+        if self.vectors is not None and self.vectors.rows.shape[1] != width:
+            raise ValueError(f"vectors of {self.vectors.rows.shape[1]} for states of {width}")

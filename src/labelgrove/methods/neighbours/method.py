@@ -1,41 +1,52 @@
-"""The method of neighbours: the nearest training documents by tf-idf vote for their labels."""
+"""The method of neighbours: the nearest training documents vote for their labels."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, get_args
 
-from labelgrove.core.arrays import CsrParts, as_csr
+from labelgrove.core.arrays import CsrParts, Float32, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
+from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import Features
+from labelgrove.data.inputs import check_texts_alone, with_texts
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
-from labelgrove.errors import UnsupportedError
+from labelgrove.errors import ConfigError, MissingExtraError, UnsupportedError
 from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.defaults import MOST_TOKENS
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.inputs import document_parts, features_stage
-from labelgrove.methods.neighbours.memory import Memory, VotingParams
-from labelgrove.methods.terms import choose_features, with_choice
+from labelgrove.methods.neighbours.memory import Memory, Queries
+from labelgrove.methods.neighbours.voting import Support, VotingParams
+from labelgrove.methods.terms import choose_features, given_matrix, without_matrix
+from labelgrove.model.interface import Pieces
 from labelgrove.model.settings import check_settings, group
+from labelgrove.nn.encoders.files import EncoderParams, parameter_count, states_width
 from labelgrove.scores.predictions import Predictions
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 if TYPE_CHECKING:
-    from labelgrove.model.explanation import Paths, Question
+    from labelgrove.methods.neighbours.reading import TextReader
+    from labelgrove.model.explanation import Paths, Question, Step
+
+VectorKind = Literal["tfidf", "encoder", "both"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Neighbours(Estimator):
-    """A memory of the training documents: those nearest to a text by tf-idf vote for labels.
+    """A memory of the training documents: those nearest to a text vote for labels.
 
     Nothing is trained, so a label with one document is found as soon as a text resembles it. Its
     errors differ from those of ``Linear``: put both into an ``Ensemble``. ``X``, ``y`` and
-    ``features`` are as for ``Linear``, without dense rows.
+    ``features`` are as for ``Linear``, without dense rows. ``vectors`` says what is compared:
+    "tfidf", text vectors of the ``encoder``, or "both".
 
     >>> texts = ["red shoes", "blue hat", "red hat"]
     >>> model = Neighbours().fit(texts, [["shoes"], ["hats"], ["hats", "red things"]])
@@ -45,11 +56,22 @@ class Neighbours(Estimator):
 
     method: ClassVar[str] = "neighbours"
 
+    vectors: VectorKind = "tfidf"
+    encoder: EncoderParams = group(EncoderParams)
     tfidf: TfidfParams = group(TfidfParams)
     voting: VotingParams = group(VotingParams)
     features: str = "auto"
+    device: str = "auto"
     random_state: int = 0
     n_jobs: int | None = None
+
+    @property
+    def _reads_terms(self) -> bool:
+        return self.vectors != "encoder"
+
+    @property
+    def _reads_vectors(self) -> bool:
+        return self.vectors != "tfidf"
 
     def fit(
         self,
@@ -60,75 +82,153 @@ class Neighbours(Estimator):
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
     ) -> Self:
-        """Remembers the documents. With a ``run`` folder, tf-idf is reused."""
+        """Remembers the documents. With a ``run`` folder, tf-idf and text vectors are reused."""
         check_settings(self)
+        _check_kind(self.vectors)
         stages = Stages(Reporter(callbacks), run)
-        corpus = _as_sparse(self._training_corpus(X, y, index))
+        corpus = self._training_corpus(X, y, index)
+        if self._reads_vectors:
+            check_texts_alone(self.method, corpus)
+        corpus = _as_sparse(corpus)
+        plain = self.settled(corpus)
         choice = choose_features(self.features, corpus)
         if choice.message:
             stages.reporter.message(choice.message)
-        read = choice.read
-        features, reader = features_stage(stages, read, self.tfidf, None, self.n_jobs)
+        vectors = None
+        self.reader_: TextReader | None = None
+        if self._reads_vectors:
+            self.reader_, vectors = _reading().read_training(
+                stages, choice.corpus, plain.encoder, device=self.device, threads=self.n_jobs
+            )
+        terms = reader = None
+        remembered = choice.corpus
+        if self._reads_terms:
+            features, reader = features_stage(stages, choice.read, self.tfidf, None, self.n_jobs)
+            terms = features.value.sparse
+        elif given_matrix(choice.corpus) is not None:
+            stages.reporter.message("features: text vectors are compared, and no matrix is read")
+            remembered = without_matrix(choice.corpus)
         self.vectorizer_ = None if reader is None else reader.tfidf
-        self.memory_ = Memory.of(features.value.sparse, read.labels)
-        self._remember(choice.corpus, stages.reporter.timings)
-        self.facts_ = replace(self.facts_, from_text=reader is not None)
-        self.derived_ = choice.derived
+        self.memory_ = Memory.of(corpus.labels, terms=terms, vectors=vectors)
+        self._remember(remembered, stages.reporter.timings)
+        from_text = reader is not None or self.reader_ is not None
+        self.facts_ = replace(self.facts_, from_text=from_text)
+        self.derived_ = plain.derived_ if plain is not self else {}
         return self
 
     def settled(self, corpus: Corpus) -> Self:
-        """A copy whose ``derived_`` says which features are used, if there is a choice."""
-        return with_choice(self, self.features, corpus)
+        """A copy whose ``derived_`` says which features are used and how an encoder reads texts."""
+        derived = dict(choose_features(self.features, corpus).derived)
+        read: dict[str, tuple[Any, str]] = {}
+        if self._reads_vectors and corpus.texts is not None:
+            read = _reading().derived_reading(
+                self.encoder, corpus, device=self.device, threads=self.n_jobs
+            )
+        if not derived and not read:
+            return self
+        plain = copy.copy(self)
+        plain.derived_ = derived | read
+        values = {name.removeprefix("encoder."): value for name, (value, _) in read.items()}
+        plain.encoder = replace(self.encoder, **values)
+        return plain
+
+    def encoders(self) -> list[EncoderParams]:
+        """None for tf-idf alone."""
+        return [self.encoder] if self._reads_vectors else []
+
+    def use_device(self, device: str) -> None:
+        """The encoder runs there, and text vectors are compared there."""
+        self.device = device
 
     def _best_labels(
         self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
     ) -> Predictions:
+        queries = self._queries(X, threads)
+        device = None if self.reader_ is None else self.reader_.device(self.device)
         best = self.memory_.best_labels(
-            self._rows(X, threads), k, self.voting, mask=mask, threads=threads
+            queries, k, self.voting, mask=mask, threads=threads, device=device
         )
         return Predictions(*best, self.index_)
 
-    def _rows(self, X: Any, threads: int | None) -> CsrParts:
-        """The features of documents."""
-        rows = document_parts(
-            X,
-            None,
-            reader=self._reader(),
-            terms=self.memory_.terms,
-            width=0,
-            dense_norm=None,
-            threads=threads,
-        )
-        assert isinstance(rows, CsrParts)
-        return rows
+    def _queries(self, X: Any, threads: int | None) -> Queries:
+        """Documents as they are compared."""
+        rows, vectors, terms = None, None, self.memory_.terms
+        if terms is not None:
+            rows = document_parts(
+                X,
+                None,
+                reader=self._reader(),
+                terms=terms.columns,
+                width=0,
+                dense_norm=None,
+                threads=threads,
+            )
+            assert isinstance(rows, CsrParts)
+        if self.reader_ is not None:
+            texts = with_texts(self.method, X).texts
+            vectors = self.reader_.vectors(texts, device=self.device, threads=threads)
+        return Queries(rows, vectors)
 
     def _reader(self) -> TermReader | None:
-        """What reads texts; None for a model of features."""
+        """What reads the terms of texts; None for a model of features."""
         if self.vectorizer_ is None:
             return None
         return TermReader(self.vectorizer_, self.facts_.given)
 
     def paths(self, question: Question) -> Paths:
-        """The votes of the neighbours that have the label, divided among the terms they share."""
-        from labelgrove.explaining.rankers import feature_reason
-        from labelgrove.explaining.spans import named_terms
+        """The votes of the neighbours that have the label, divided among the words of the text.
+
+        A vote by tf-idf is divided among the terms in common, one by vectors among all words.
+        """
         from labelgrove.model import explanation
 
-        row, reader = self._rows(question.documents, 1), self._reader()
+        queries, params = self._queries(question.documents, 1), self.voting
+        near = self.memory_.nearest(queries, params.neighbours, threads=1)
+        supports = [self.memory_.voters.support(one, question.column, params) for one in near]
+        steps = {}
+        if queries.terms is not None:
+            steps["neighbours"] = self._step_by_terms(queries.terms, supports[0], question)
+        if queries.vectors is not None:
+            vector = queries.vectors[0]
+            steps["text vectors"] = self._step_by_vectors(vector, supports[-1], question)
+        share = params.encoder_share
+        weights = [1.0] if len(steps) == 1 else [1 - share, share]
+        paths = [
+            explanation.Path(name, weight, step.margin, (step,))
+            for (name, step), weight in zip(steps.items(), weights, strict=True)
+        ]
+        return explanation.Paths(paths, "product")
+
+    def _step_by_terms(self, row: CsrParts, support: Support, question: Question) -> Step:
+        from labelgrove.explaining.rankers import feature_reason
+        from labelgrove.explaining.spans import named_terms
+
+        assert self.memory_.terms is not None
+        reader = self._reader()
         terms = None if reader is None else named_terms(question.text, reader)
-        prior, contributions = self.memory_.evidence(row, question.column, self.voting)
+        contributions = self.memory_.terms.contributions(row, support)
         entries = zip(row.indices, row.data, contributions, strict=True)
         reasons = tuple(
             feature_reason(int(term), float(value), float(contribution), terms)
             for term, value, contribution in entries
             if contribution
         )
-        score = prior + float(contributions.sum())
-        step = explanation.Step(
-            1, question.column, len(self.index_), score, score, bias=prior, reasons=reasons
-        )
-        path = explanation.Path("neighbours", 1.0, score, (step,))
-        return explanation.Paths([path], "product")
+        return self._step(question, support.prior, float(contributions.sum()), reasons=reasons)
+
+    def _step_by_vectors(self, vector: Float32, support: Support, question: Question) -> Step:
+        assert self.memory_.vectors is not None and self.reader_ is not None
+        direction = self.memory_.vectors.direction(support)
+        product = float(direction @ vector)
+        step = self._step(question, support.prior, product, vector=product)
+        return self.reader_.traced(step, direction, question, device=self.device)
+
+    def _step(self, question: Question, prior: float, votes: float, **parts: Any) -> Step:
+        """The one step of a path: the score of the label itself."""
+        from labelgrove.model import explanation
+
+        score = prior + votes
+        labels = len(self.index_)
+        return explanation.Step(1, question.column, labels, score, score, bias=prior, **parts)
 
     def growth(self) -> NoReturn:
         """Refused."""
@@ -145,25 +245,64 @@ class Neighbours(Estimator):
             "voting.rarity": {"low": 0.0, "high": 0.3},
         }
 
-    def parts(self) -> dict[str, Part]:
-        """The memory, and tf-idf."""
+    def pieces(self) -> Pieces:
+        """The encoder for the graph, if there is one; the memory beside it."""
+        if self.reader_ is None:
+            return super().pieces()
+        return self.reader_.pieces(self._memory_parts())
+
+    def _memory_parts(self) -> dict[str, Part]:
         parts = {"memory": self.memory_.state()}
         if self.vectorizer_ is not None:
             parts["tfidf"] = self.vectorizer_.state()
         return parts
 
+    def parts(self) -> dict[str, Part]:
+        """The memory, tf-idf, and the encoder."""
+        return self._memory_parts() | ({} if self.reader_ is None else self.reader_.parts())
+
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:
+        _check_kind(self.vectors)
         self.vectorizer_ = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
-        self.memory_ = Memory.from_state(parts["memory"])
-        if self.memory_.labels.shape[1] != len(self.index_):
+        self.memory_ = Memory.from_state(
+            parts["memory"], terms=self._reads_terms, vectors=self._reads_vectors
+        )
+        self.reader_ = None
+        if self.memory_.voters.labels.shape[1] != len(self.index_):
             raise ValueError(f"labels of the memory do not fit the {len(self.index_)} of the index")
+        if self._reads_vectors:
+            self.reader_ = _reading().TextReader.from_parts(parts)
+            self.memory_.check_width(self.reader_.encoder.width)
 
     def estimate_memory(self, corpus: Corpus) -> int:
-        """That of the linear method, which holds more beside the same features."""
+        """That of the linear method, which holds more beside the same features, and vectors."""
         from labelgrove.methods.linear.method import Linear
 
         linear = Linear(tfidf=self.tfidf, features=self.features)
-        return linear.estimate_memory(_as_sparse(corpus))
+        bytes_needed = linear.estimate_memory(_as_sparse(corpus))
+        if self._reads_vectors:
+            folder = self.encoder.folder()
+            # Rows in half precision, and the copy that a run folder maps; weights, and what passes
+            # through them.
+            bytes_needed += 4 * states_width(folder) * len(corpus) + 12 * parameter_count(folder)
+            bytes_needed += 4 * fixed(self.encoder.max_tokens, MOST_TOKENS) * len(corpus)
+        return bytes_needed
+
+
+def _reading() -> Any:
+    """What reads texts with an encoder; needs torch."""
+    try:
+        from labelgrove.methods.neighbours import reading
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "transformers", "tokenizers"):
+            raise
+        raise MissingExtraError("torch", "neighbours by text vectors") from error
+    return reading
+
+
+def _check_kind(vectors: object) -> None:
+    if vectors not in get_args(VectorKind):
+        raise ConfigError(f"vectors: must be tfidf, encoder or both, got {vectors!r}")
 
 
 def _as_sparse(corpus: Corpus) -> Corpus:

@@ -1,8 +1,8 @@
 """Which encoder: its settings, and where its files are. Needs no torch.
 
-An encoder comes from a folder in Hugging Face form, from an installed package with weights, or from
-the Hugging Face Hub (its local cache first, so that everything works offline), where ``@`` and a
-revision may follow its name.
+An encoder comes from a folder in Hugging Face form, from a trained model, from an installed package
+with weights, or from the Hugging Face Hub (its local cache first, so that everything works
+offline), where ``@`` and a revision may follow its name.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from labelgrove.nn.encoders.conversion import (
     convert_into,
     has_pickled_weights,
 )
+from labelgrove.nn.encoders.trained import is_model, unpacked_encoder
 
 Pooling = Literal["auto", "first", "last", "mean", "pooler"]
 
@@ -38,7 +39,9 @@ class EncoderParams(Params):
     """Which pretrained encoder reads the texts, and how."""
 
     encoder: str = param(
-        "all-MiniLM-L6-v2", help="a folder, an installed package, or a Hub id (or ID@REVISION)"
+        "all-MiniLM-L6-v2",
+        help="a folder, a trained model's folder, an installed package, or a Hub id (or "
+        "ID@REVISION)",
     )
     max_tokens: AutoInt = param(
         "auto",
@@ -104,11 +107,14 @@ def find_encoder(name: str, *, convert_weights: bool = False) -> Path:
 
     ``name`` is a folder, a package with weights (its own name, or that of an encoder we know), or
     a Hub id, with ``@`` and a revision if it is not the main one. Installed files are preferred to
-    a download. Pickled weights are converted if ``convert_weights`` says so, else refused.
+    a download. Pickled weights are converted if ``convert_weights`` says so, else refused. If the
+    folder holds a trained model, its encoder is unpacked into the cache.
     """
     folder = Path(name).expanduser()
     if folder.is_dir() and name:
         if not _is_encoder(folder):
+            if is_model(folder):
+                return unpacked_encoder(folder, name, cache_folder() / "trained")
             pickled = has_pickled_weights(folder)
             if not (pickled and convert_weights):
                 remedy = f"; {_CONVERTING}" if pickled else ""
@@ -206,6 +212,7 @@ def saved_pooling(folder: Path) -> Pooling | None:
     except (OSError, ValueError):
         return None
     names: dict[str, Pooling] = {"cls": "first", "lasttoken": "last", "mean": "mean"}
+    names["pooler"] = "pooler"  # in folders that we unpack from trained models
     for theirs, ours in names.items():
         # Newer files name the mode; older ones have a switch for each.
         switches = (f"pooling_mode_{theirs}{ending}" for ending in ("", "_token", "_tokens"))

@@ -1,0 +1,144 @@
+"""Text vectors for neighbours: the last states of an encoder, standardised, of unit length.
+
+The states that an encoder gives to different texts are similar, so all cosines would be near 1.
+The training documents give the mean and the spread that are taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from labelgrove.core.arrays import Float32
+from labelgrove.core.part import Part
+from labelgrove.data.corpus import Corpus
+from labelgrove.disk.stages import Stages
+from labelgrove.explaining.networks import Reading, traced_step
+from labelgrove.methods.defaults import Needs, derive
+from labelgrove.methods.neighbours.voting import Float64
+from labelgrove.methods.neural import make_runner
+from labelgrove.methods.preparation import check_fields, situation, tokens_stage
+from labelgrove.methods.xrtransformer.vectors import Standard, network_of, standardise
+from labelgrove.model.explanation import Question, Step
+from labelgrove.model.interface import Pieces
+from labelgrove.nn.encoders.encoder import Encoder, load_encoder
+from labelgrove.nn.encoders.files import EncoderContent, EncoderParams
+from labelgrove.nn.encoders.tokens import Tokens, tokenize
+from labelgrove.nn.network import Network
+from labelgrove.nn.training.devices import choose_device
+
+
+class LastState(nn.Module):
+    """The head of a network that only gives the encoder's last state."""
+
+    def text(self, states: list[Tensor]) -> Tensor:
+        """What is compared."""
+        return states[-1]
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """Reads texts as unit vectors."""
+
+    encoder: Encoder
+    standard: Standard
+
+    def vectors(self, texts: Any, *, device: str, threads: int | None) -> Float32:
+        """A row for each text."""
+        tokens = tokenize(texts, self.encoder, self.encoder.max_tokens, threads=threads)
+        rows = np.zeros((len(tokens), self.encoder.width), np.float32)
+        _embed(self._network(), tokens, rows, device=device)
+        return rows
+
+    def device(self, name: str) -> torch.device:
+        """Where vectors are made and compared."""
+        return choose_device(name)
+
+    def _network(self) -> Network:
+        network = network_of(self.encoder, LastState(), self.standard)
+        return network.train(self.encoder.training)
+
+    def traced(self, step: Step, direction: Float64, question: Question, *, device: str) -> Step:
+        """The step with the vector's contribution, its product with ``direction``, as words."""
+        reading = Reading(self.encoder, self._network(), question, choose_device(device))
+        return traced_step(reading, step, reading.products(direction[None]).shares[0])
+
+    def pieces(self, parts: dict[str, Part]) -> Pieces:
+        """The encoder for the graph, and what else the model needs."""
+        mean, scale = np.asarray(self.standard.mean), np.asarray(self.standard.scale)
+        return Pieces(self.encoder, (-1,), parts, mean, scale)
+
+    def parts(self) -> dict[str, Part]:
+        """For the model folder."""
+        return {"encoder": self.encoder.state(), "standard": self.standard.state()}
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, Part]) -> TextReader:
+        """From the model folder."""
+        encoder = Encoder.from_state(parts["encoder"]).eval()
+        standard = Standard.from_state(parts["standard"])
+        for values in (standard.mean, standard.scale):
+            if values.shape != (1, encoder.width):
+                raise ValueError(f"states of {encoder.width} cannot be scaled by {values.shape}")
+        return cls(encoder, standard)
+
+
+def read_training(
+    stages: Stages, corpus: Corpus, params: EncoderParams, *, device: str, threads: int | None
+) -> tuple[TextReader, npt.NDArray[np.float16]]:
+    """What reads texts, and the unit vectors of the training documents."""
+    check_fields(params, corpus)
+    encoder = load_encoder(params).eval()
+    part = stages(
+        "neighbour-vectors",
+        training_vectors,
+        encoder=stages.derive(lambda: encoder, content=EncoderContent(params)),
+        tokens=tokens_stage(stages, "tokens", corpus.texts, encoder, threads=threads),
+        device=device,
+    ).value
+    return TextReader(encoder, Standard.from_state(part)), part.arrays["vectors"]
+
+
+def training_vectors(
+    encoder: Encoder, tokens: Tokens, *, device: str, progress: Any = None
+) -> Part:
+    """Unit vectors of the training documents, and how their states were standardised."""
+    standard = standardise(encoder, tokens, "auto", device=device)
+    rows = np.zeros((len(tokens), encoder.width), np.float16)
+    network = network_of(encoder, LastState(), standard).train(encoder.training)
+    _embed(network, tokens, rows, device=device, progress=progress)
+    return Part({}, standard.state().arrays | {"vectors": rows})
+
+
+def _embed(
+    network: Network, tokens: Tokens, rows: npt.NDArray[Any], *, device: str, progress: Any = None
+) -> None:
+    """Fills ``rows``; in half precision there is never a second copy of them."""
+    done = 0
+
+    def use(batch: Any, states: list[Tensor]) -> None:
+        nonlocal done
+        rows[batch.rows] = functional.normalize(states[-1].float()).cpu().numpy()
+        done += len(batch.rows)
+        if progress is not None:
+            progress(done, len(tokens))
+
+    make_runner(network, device, "auto").each(tokens, use)
+
+
+def derived_reading(
+    params: EncoderParams, corpus: Corpus, *, device: str, threads: int | None
+) -> dict[str, tuple[Any, str]]:
+    """Values for settings of the encoder that are "auto", with reasons."""
+    settings = {f"encoder.{name}": value for name, value in params.get_params().items()}
+    if "auto" not in (params.max_tokens, params.pooling):
+        return {}
+    case = situation(corpus, params, device=device, threads=threads)
+    return {name: (value, why) for name, (value, why) in derive(settings, case, Needs()).items()}
