@@ -107,7 +107,7 @@ def measured(members: list[Any], truth: Any, facts: Any, k: int) -> dict[str, di
         corpus = truth.take(np.flatnonzero(teaching))
         for by in ("none", "frequency"):
             for name, how in RULES.items():
-                calibration = calibrate(model, corpus, by=by, k=k, **how)
+                calibration = calibrate(model, corpus, kind="isotonic", by=by, k=k, **how)
                 name = name if by == "none" else f"{name}; by={by}"
                 sets.setdefault(name, []).append(calibration.choose(calibration(other)))
     order = np.argsort(np.concatenate([np.flatnonzero(~half), np.flatnonzero(half)]))
