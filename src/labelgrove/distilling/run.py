@@ -145,7 +145,7 @@ def lesson_of(
     texts, found = further
     labels.append(_without_small(_chances(found), params.least))
     # A document without a label would say that it has none, and not that the teacher is unsure.
-    sure = np.flatnonzero(np.diff(labels[1].indptr))
+    sure = np.flatnonzero(np.diff(labels[1].indptr)).tolist()
     labels[1] = labels[1][sure]
     both = chain(own, (texts[row] for row in sure))
     return Corpus(
