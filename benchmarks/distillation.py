@@ -32,8 +32,8 @@ def main() -> None:
     parser.add_argument("--encoder", default="gte-small", help="of cascadexml")
     parser.add_argument("--teacher-scores", type=Path)
     parser.add_argument("--rows", default="", help="only these students, separated by commas")
-    parser.add_argument("--set", action="append", default=[], help="a setting of the student")
-    parser.add_argument("--seed", type=int, default=0, help="of the student")
+    parser.add_argument("--set", action="append", default=[], help="a setting of --method")
+    parser.add_argument("--seed", type=int, default=0, help="of --method")
     options = parser.parse_args()
 
     import numpy as np
@@ -53,7 +53,8 @@ def main() -> None:
     ends = options.train, options.train + options.unlabelled
     train, rest = (full.take(np.sort(rows)) for rows in (order[: ends[0]], order[slice(*ends)]))
     dev = dev.take(np.sort(random.permutation(len(dev))[: options.limit]))
-    network: dict[str, Any] = {"encoder": {"encoder": options.encoder}}
+    # Without held-out documents, as a student has none either.
+    network = {"encoder": {"encoder": options.encoder}, "held_out": 0.0, "baseline": False}
     tables = merge_settings(network if options.method == "cascadexml" else {}, options.set)
     tables["random_state"] = options.seed
 
@@ -64,7 +65,7 @@ def main() -> None:
     def taught() -> dict[str, Predictions]:
         members: list[Any] = [Linear(n_trees=3), Neighbours(), Matcher()]
         if options.method == "cascadexml":
-            members.append(create("cascadexml", {"held_out": 0.0, **network}))
+            members.append(create("cascadexml", tables))
         teacher = Ensemble(members, rule="learnt").fit(train)
         parts = {"dev": dev, "train": train, "rest": rest}
         return {name: teacher.predict(part, k=KEPT) for name, part in parts.items()}

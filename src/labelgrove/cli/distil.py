@@ -64,7 +64,8 @@ def distil(
     common.check_model_folder(out, force=force)
     for path in (corpus, *(unlabelled or ())):
         existing(path)
-    loaded = common.load_model(common.local_model(teacher), machine.device)
+    teacher = existing(common.local_model(teacher))
+    loaded = common.load_model(teacher, machine.device)
     how = reading.options()
     flags = {"share": share, "least": least}
     given = {name: value for name, value in flags.items() if value is not None}

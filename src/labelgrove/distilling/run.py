@@ -74,6 +74,7 @@ def distil(
     learner = soft_learner(student)
     corpus = training_corpus(X, y, None if isinstance(X, Corpus) else teacher.index_)
     corpus = corpus.reindex(teacher.index_)
+    _check_texts(corpus)
     reporter = Reporter(callbacks)
     scores = None
     if params.share < 1:
@@ -137,24 +138,29 @@ def lesson_of(
     [[0.75, 0.4000000059604645]]
     """
     params.validate()
-    if corpus.texts is None or corpus.features is not None:
-        raise UnsupportedError(
-            "distil: teacher and student must read texts alone; leave out features and vectors"
-        )
+    own = _check_texts(corpus)
     labels = [corpus.labels if scores is None else _mixed(corpus.labels, scores, params)]
     if further is None:
         return replace(corpus, labels=labels[0])
     texts, found = further
     labels.append(_without_small(_chances(found), params.least))
     # A document without a label would say that it has none, and not that the teacher is unsure.
-    sure = np.flatnonzero(np.diff(labels[1].indptr))
+    sure = np.flatnonzero(np.diff(labels[1].indptr)).tolist()
     labels[1] = labels[1][sure]
-    both = chain(corpus.texts, (texts[row] for row in sure))
+    both = chain(own, (texts[row] for row in sure))
     return Corpus(
-        StringTable.from_strings(both) if isinstance(corpus.texts, StringTable) else list(both),
+        StringTable.from_strings(both) if isinstance(own, StringTable) else list(both),
         as_csr(sparse.vstack(labels)),
         corpus.index,
     )
+
+
+def _check_texts(corpus: Corpus) -> Sequence[str]:
+    if corpus.texts is None or corpus.features is not None:
+        raise UnsupportedError(
+            "distil: teacher and student must read texts alone; leave out features and vectors"
+        )
+    return corpus.texts
 
 
 def _mixed(truth: CSR, scores: Predictions, params: DistilParams) -> CSR:
