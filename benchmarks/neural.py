@@ -2,7 +2,7 @@
 
     python benchmarks/neural.py --data PATH --corpus eurlex57k
         --config configs/NAME.toml|--method NAME [--encoder FOLDER] [--set training.epochs=3 ...]
-        [--run FOLDER] [--seed N] [--bare] [--keep FILE.npz]
+        [--run FOLDER] [--seed N] [--bare] [--keep FILE.npz] [--names]
 
 The config has the method and its settings; --method is a method with nothing set but the encoder,
 also "linear" or "auto". Tokens per second exclude padding and evaluation;
@@ -10,12 +10,14 @@ also "linear" or "auto". Tokens per second exclude padding and evaluation;
 trained on the same documents for comparison. ``--bare`` times the encoder alone on the same
 batches, in the same precision, compiled if training was. With ``--run``, an interrupted training
 continues. ``--keep`` writes the best labels of the dev part to a file, for ``neural_ensemble.py``.
+``--names`` gives labels the names in labels.tsv, for settings that read them.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--bare", action="store_true", help="time the bare encoder as well")
     parser.add_argument("--keep", type=Path, help="file for the best labels of the dev part")
+    parser.add_argument("--names", action="store_true", help="labels have names, by labels.tsv")
     options = parser.parse_args()
     train = read_part(options.data, options.corpus, "train", options.limit)
     dev = read_part(options.data, options.corpus, "dev", options.limit)
@@ -48,6 +51,7 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
 
     from labelgrove import Corpus
     from labelgrove.disk.run_folder import RunFolder
+    from labelgrove.formats.labels import index_with_names, read_label_table
     from labelgrove.methods import create
 
     config = settings(options)
@@ -56,6 +60,9 @@ def measure(train: Any, dev: Any, options: Any) -> dict[str, Any]:
         raise SystemExit(f"--bare: {name} has no network with an encoder to time")
     model = create(name, config | {"random_state": options.seed})
     learnt = Corpus.from_lists(train.texts, train.labels)
+    if options.names:
+        table = read_label_table(options.data / options.corpus / "labels.tsv")
+        learnt = replace(learnt, index=index_with_names(list(learnt.index.ids), table))
     run = None if options.run is None else RunFolder(options.run)
     start = time.perf_counter()
     printed = Printed()

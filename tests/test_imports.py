@@ -24,6 +24,7 @@ NEEDS_EXTRA = (
     "labelgrove.methods.cascadexml.",
     "labelgrove.methods.lightxml.",
     "labelgrove.methods.linear.vectors",
+    "labelgrove.methods.name_rows",
     "labelgrove.methods.neighbours.reading",
     "labelgrove.methods.networks",
     "labelgrove.methods.neural",

@@ -20,6 +20,7 @@ from labelgrove.errors import ConfigError
 from labelgrove.explaining.networks import network_paths
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
+from labelgrove.methods.name_rows import named_labels
 from labelgrove.methods.neural import (
     NeuralEstimator,
     best_labels,
@@ -129,6 +130,10 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
 
     def _trained(self, data: Prepared, stages: Stages, heads: Any) -> Made[Part]:
         """The trained network, as :meth:`_network` reads it."""
+        more: dict[str, Any] = {}  # other keys stay as they are
+        if heads.params.name_logit:
+            index, encoder = data.corpus.index, data.encoder.value
+            more["names"] = named_labels(stages, index, encoder, threads=self.n_jobs)
         return stages(
             "network",
             train_heads,
@@ -139,6 +144,7 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
             seed=self.random_state,
             device=self.device,
             reporter=stages.reporter,
+            **more,
         )
 
     def _network(self, part: Part, heads: MakeHeads) -> Network:

@@ -35,6 +35,7 @@ from labelgrove.methods.defaults import (
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.label_texts import LabelTexts, check_label_texts, with_label_texts
 from labelgrove.methods.linear.method import Linear
+from labelgrove.methods.name_rows import NamedLabels, start_from_names
 from labelgrove.methods.preparation import (
     CHOSEN_BY,
     Examples,
@@ -275,6 +276,7 @@ def train_heads(
     heads: MakeHeads,
     training: LoopParams,
     seed: int,
+    names: NamedLabels | None = None,
     *,
     device: str,
     reporter: Reporter,
@@ -282,7 +284,8 @@ def train_heads(
 ) -> Part:
     """Trains an encoder with heads on it; gives a ``network_part``.
 
-    The checkpoint with the best mean of P@1, P@3 and P@5 is kept.
+    The checkpoint with the best mean of P@1, P@3 and P@5 is kept. Rows of the output layer start
+    from ``names``, if there are any.
     """
     where = choose_device(device)
     with torch.random.fork_rng([]):
@@ -291,6 +294,9 @@ def train_heads(
     network.heads.start_from(examples.labels)
     if network.heads.params.standardise:
         make_runner(network, device, training.precision).standardise(examples.tokens)
+    if names is not None:
+        runner = make_runner(network, device, training.precision)
+        start_from_names(runner, names, network.heads.params.name_logit)
     batches = make_batches(examples.tokens, encoder, training, where, seed)
     runner = Runner(network, device=where, precision=choose_precision(training.precision, where))
 

@@ -258,6 +258,13 @@ class CascadeNet(nn.Module):
             biases[columns[piece]] = as_numpy(table.bias[piece])
         return weights, biases
 
+    @torch.no_grad()
+    def set_rows(self, columns: Tensor, rows: Tensor) -> None:
+        """Sets the weights of some label columns."""
+        table: Any = self.tables[-1]
+        leaves = self.index.leaf_positions.cpu()[columns].to(table.weight.device)
+        table.weight[leaves] = rows.to(table.weight.device, table.weight.dtype)
+
     def _levels(
         self,
         states: Sequence[Tensor],

@@ -74,6 +74,12 @@ class CascadeParams(LabelHeadParams):
         help="level: the label's probability; weighted: times that of its cluster (public code); "
         "path: times those of all clusters above it",
     )
+    name_logit: float = param(
+        0.0,
+        ge=0,
+        help="above 0, labels' weights start towards the text vectors of their names: a text like "
+        "the name gets this logit; 0 = random weights",
+    )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
     def validate(self, path: str = "") -> Self:

@@ -55,6 +55,11 @@ class LightXML(NetworkEstimator):
         super()._check()
         if self.heads.full and process_count() > 1:
             raise ConfigError(ONE_PROCESS)
+        if self.heads.name_logit and self.heads.negatives != "dynamic":
+            raise ConfigError(
+                "heads.name_logit: trainings with static negatives do not read names; set "
+                "heads.negatives=dynamic, or leave it at 0"
+            )
 
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
         grouped = self.heads.groups_labels(len(corpus.index))

@@ -100,6 +100,12 @@ class LightXmlParams(LabelHeadParams):
         "the paper's ablation) of those of a network trained before, static: with one encoder for "
         "groups and labels in the end, static-two: with one for each",
     )
+    name_logit: float = param(
+        0.0,
+        ge=0,
+        help="above 0, labels' weights start towards the text vectors of their names: a text like "
+        "the name gets this logit; 0 = random weights",
+    )
     logits: LogitForm = param("auto", help="how candidates are scored; all give the same logits")
 
     def validate(self, path: str = "") -> Self:
@@ -320,6 +326,16 @@ class LightXmlNet(nn.Module):
             return as_numpy(self.full.weight), as_numpy(self.full.bias)
         leaves = self.index.leaf_positions
         return as_numpy(self.table.weight[leaves]), np.zeros(len(leaves), np.float32)
+
+    @torch.no_grad()
+    def set_rows(self, columns: Tensor, rows: Tensor) -> None:
+        """Sets the weights of some label columns, except those that stand for their priors."""
+        if self.index is None:
+            weight, places, first = self.full.weight, columns, 0
+        else:
+            weight, places = self.table.weight, self.index.leaf_positions.cpu()[columns]
+            first = int(self.params.priors)  # the bottleneck's first unit is then a constant
+        weight[places.to(weight.device), first:] = rows[:, first:].to(weight.device, weight.dtype)
 
     def _text(self, states: Sequence[Tensor], *, dropout: bool) -> Tensor:
         layers = self.params.layers

@@ -152,9 +152,11 @@ class Neighbours(Estimator):
 
     def _queries(self, X: Any, threads: int | None) -> Queries:
         """Documents as they are compared."""
-        rows, vectors, terms = None, None, self.memory_.terms
+        rows: CsrParts | None = None
+        vectors: Float32 | None = None
+        terms = self.memory_.terms
         if terms is not None:
-            rows = document_parts(
+            read = document_parts(
                 X,
                 None,
                 reader=self._reader(),
@@ -163,7 +165,8 @@ class Neighbours(Estimator):
                 dense_norm=None,
                 threads=threads,
             )
-            assert isinstance(rows, CsrParts)
+            assert isinstance(read, CsrParts)
+            rows = read
         if self.reader_ is not None:
             texts = with_texts(self.method, X).texts
             vectors = self.reader_.vectors(texts, device=self.device, threads=threads)
@@ -239,11 +242,14 @@ class Neighbours(Estimator):
 
     def search_space(self) -> dict[str, Any]:
         """The votes."""
-        return {
+        space: dict[str, Any] = {
             "voting.neighbours": {"low": 10, "high": 200, "log": True},
             "voting.power": {"low": 1.0, "high": 8.0},
             "voting.rarity": {"low": 0.0, "high": 0.3},
         }
+        if self.vectors == "both":
+            space["voting.encoder_share"] = {"low": 0.1, "high": 0.9}
+        return space
 
     def pieces(self) -> Pieces:
         """The encoder for the graph, if there is one; the memory beside it."""
