@@ -40,7 +40,7 @@ from labelgrove.text.tfidf import Tfidf
 if TYPE_CHECKING:  # a model without an encoder needs no torch, and prediction not all the others
     from labelgrove.calibrating.calibration import Calibration
     from labelgrove.model.explanation import Paths, Question
-    from labelgrove.model.growth import GrowthView
+    from labelgrove.model.growth import GrowthView, OwnGrowth
     from labelgrove.model.outline import Outline
     from labelgrove.nn.encoders.encoder import Encoder
     from labelgrove.nn.encoders.files import EncoderParams
@@ -156,7 +156,7 @@ class Model(Parameters):
             "and explain that"
         )
 
-    def growth(self) -> GrowthView:
+    def growth(self) -> GrowthView | OwnGrowth:
         """What updating needs of a fitted model."""
         raise UnsupportedError(
             f"a {self.method} model cannot take new labels or documents: its output layer was "

@@ -107,6 +107,19 @@ class LearntMerge:
             shares=tuple(share for share in self.shares if share > 0),
         )
 
+    def grown(self, frequencies: npt.ArrayLike, changed: npt.ArrayLike) -> LearntMerge:
+        """The same merge for more labels, the new ones at the end.
+
+        ``changed`` are the columns of old labels whose frequency is another one now.
+        """
+        known, own = len(self.bins), frequency_bins(frequencies)
+        bins = np.zeros_like(own)
+        bins[:known] = self.bins
+        if self.bins.any():  # otherwise one weight serves all labels
+            bins[known:] = own[known:]
+            bins[changed] = own[changed]
+        return replace(self, bins=bins)
+
     def state(self) -> Part:
         """For the model folder."""
         names = ("sharpness", "shares", "precision")
