@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, Int64, as_csr
 from labelgrove.core.late import expit
 from labelgrove.core.part import Part
 from labelgrove.core.topk import merge_lists
@@ -107,7 +107,7 @@ class LearntMerge:
             shares=tuple(share for share in self.shares if share > 0),
         )
 
-    def grown(self, frequencies: npt.ArrayLike, changed: npt.ArrayLike) -> LearntMerge:
+    def grown(self, frequencies: npt.ArrayLike, changed: Int64) -> LearntMerge:
         """The same merge for more labels, the new ones at the end.
 
         ``changed`` are the columns of old labels whose frequency is another one now.

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.params import Params, param
 from labelgrove.errors import DataError
@@ -102,7 +100,7 @@ def reported(
 ) -> Growth:
     """What changes in a model that is not an ensemble; ``leaf`` is its largest cluster."""
     known = len(model.index_)
-    new, changed = np.arange(known, len(task.index)), task.changed(known)
+    new, changed = range(known, len(task.index)), task.changed(known).tolist()
     texts = None if task.documents is None else task.documents.texts
     unknown = None
     if model.vectorizer_ is not None and texts is not None:
@@ -112,7 +110,7 @@ def reported(
     if task.documents is not None and not task.complete(model.facts_):
         count = 0 if task.old is None else len(task.old)
         moved = "old labels were adjusted, not retrained"
-        effect = moved if len(changed) else "new labels had few negative documents"
+        effect = moved if changed else "new labels had few negative documents"
         notes.append(
             f"{count:,} of the {model.facts_.documents:,} training documents were given: {effect}; "
             "give all of them as corpus (--corpus) for better labels"
