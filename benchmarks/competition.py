@@ -1,13 +1,15 @@
 """tibkat as its competition measured it: single models with catalogue fields, and learnt merges.
 
     python benchmarks/competition.py --data PATH --method cascadexml --encoder FOLDER
-        [--set heads.full=true ...] [--seed N] [--without-names] [--keep FILE.npz]
+        [--set heads.full=true ...] [--seed N] [--without-names] [--all-labels] [--keep FILE.npz]
     python benchmarks/competition.py --data PATH --merge A.npz B.npz C.npz
 
 The first form trains one model on the train part, with the fields in --fields and the names of
-labels as documents, and measures it on dev. ``--keep`` writes its best labels. The second form
-joins such files by weights and exponents that documents teach; each half of dev is joined by what
-the other half taught. F1@5 and nDCG@20 are the two figures of the competition.
+labels as documents, and measures it on dev. Its labels are those of the train part, with
+``--all-labels`` those of the label table. ``--keep`` writes its best labels. The second form joins
+such files by weights and exponents that documents teach; each fifth of dev is joined by what the
+other fifths taught. The models may know different labels: a label that one of them does not know is
+one that it never proposes. F1@5 and nDCG@20 are the two figures of the competition.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from common import arguments, report
-from fields import TEXTS, rows
+from fields import rows
 from neural import KEPT, keep, settings
-from neural_ensemble import kept
+from neural_ensemble import kept, kept_ids
 
 METRICS = ("F1@5", "nDCG@20", "P@1", "P@3", "P@5", "R@10")
+TEXTS = ("title", "abstract")
 FIELDS = "creators,series,publisher,place,kind,alternative"
 
 
@@ -35,30 +38,32 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="one setting, group.name=value")
     parser.add_argument("--fields", default=FIELDS, help="catalogue fields, or nothing")
     parser.add_argument("--without-names", action="store_true", help="learn no names of labels")
+    parser.add_argument("--all-labels", action="store_true", help="also labels without documents")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="file for the best labels of the dev part")
     options = parser.parse_args()
     folder = options.data / options.corpus
     train, dev = (list(rows(folder, part))[: options.limit] for part in ("train", "dev"))
-    labels = sorted({label for row in train for label in row["labels"]})
     if options.merge:
-        result = merged(options.merge, train, dev, labels)
+        result = merged(options.merge, train, dev)
     else:
-        result = trained(options, folder, train, dev, labels)
+        result = trained(options, folder, train, dev)
     report("competition", {"corpus": options.corpus, **result}, save=not options.no_save)
 
 
-def trained(options: Any, folder: Path, train: Any, dev: Any, labels: list[str]) -> dict[str, Any]:
+def trained(options: Any, folder: Path, train: Any, dev: Any) -> dict[str, Any]:
     from labelgrove import Corpus, records
     from labelgrove.formats.labels import index_with_names, read_label_table
-    from labelgrove.methods import create
+    from labelgrove.methods import create, method_class
 
     options.config = None
     config = settings(options)
     name = config.pop("method")
-    if name != "neighbours" and not options.without_names:
+    if "label_texts" in method_class(name)._get_param_names() and not options.without_names:
         config["label_texts"] = "names"
-    index = index_with_names(labels, read_label_table(folder / "labels.tsv"))
+    table = read_label_table(folder / "labels.tsv")
+    labels = labels_of(train) | {row.id for row in table if options.all_labels}
+    index = index_with_names(sorted(labels), table)
     fields = options.fields.split(",") if options.fields else []
     texts, truth = (
         (records(part, text=TEXTS, fields=fields), index.encode([row["labels"] for row in part]))
@@ -72,19 +77,21 @@ def trained(options: Any, folder: Path, train: Any, dev: Any, labels: list[str])
     if options.keep is not None:
         keep(found, options.keep)
     asked = {"fields": fields, "settings": options.set, "names": not options.without_names}
+    asked |= {"labels": len(index)}
     values = measured(found, *truth[1])
     return {"method": name, "seed": options.seed, **asked, "fit_s": seconds, "dev": values}
 
 
-def merged(files: list[Path], train: Any, dev: Any, labels: list[str]) -> dict[str, Any]:
+def merged(files: list[Path], train: Any, dev: Any) -> dict[str, Any]:
     from labelgrove import LabelIndex
     from labelgrove.scores.learning import cross_fitted
 
-    index = LabelIndex(labels)
+    ids = sorted(labels_of(train))
+    index = LabelIndex(sorted({*ids, *(label for file in files for label in kept_ids(file))}))
     counts = Counter(label for row in train for label in set(row["labels"]))
     truth, unknown = index.encode([row["labels"] for row in dev])
-    members = [kept(file, index) for file in files]
-    joined = cross_fitted(members, truth, [counts[label] for label in labels], k=20)
+    members = [kept(file, index, ids) for file in files]
+    joined = cross_fitted(members, truth, [counts[label] for label in index.ids], k=20)
     values = {
         file.stem: measured(m, truth, unknown) for file, m in zip(files, members, strict=True)
     }
@@ -94,8 +101,12 @@ def merged(files: list[Path], train: Any, dev: Any, labels: list[str]) -> dict[s
     return {"dev": values}
 
 
+def labels_of(documents: Any) -> set[str]:
+    return {label for row in documents for label in row["labels"]}
+
+
 def measured(found: Any, truth: Any, unknown: Any) -> dict[str, float]:
-    """In percent; labels that training lacks count as misses."""
+    """In percent; labels that the index lacks count as misses."""
     from labelgrove import evaluate
 
     values = evaluate(found, truth, unknown=unknown, metrics=METRICS)

@@ -3,16 +3,15 @@
     python benchmarks/matcher.py --corpus tibkat --train 20000 --limit 4000
 
 All labels of the label table are in the index, with documents or without. Documents are random ones
-of each part. The rule and the weights of the merge are learnt on one half of the dev documents and
-measured on the other, both ways. "unseen" are labels without a training document: how many of the
-first five labels are, how many of these are right, and how many true ones there are.
+of each part. The merge is cross-fitted: each fifth of the dev documents is merged by what the other
+fifths teach. "unseen" are labels without a training document: how many of the first five labels
+are, how many of these are right, and how many true ones there are.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 from typing import Any
 
 from common import arguments
@@ -31,7 +30,7 @@ def main() -> None:
     from labelgrove.core.arrays import with_values
     from labelgrove.formats import ReadOptions
     from labelgrove.metrics import evaluate
-    from labelgrove.scores.merging import learn_weights, merge
+    from labelgrove.scores.learning import cross_fitted
 
     random = np.random.default_rng(0)
 
@@ -61,21 +60,7 @@ def main() -> None:
         seconds = round(time.process_time() - start, 1)
         lists.append(model.predict(dev, k=100))
         show(model.method, lists[-1], seconds)
-    half = np.arange(len(dev)) % 2 == 0
-    merged = []
-    for rows in (half, ~half):
-        learnt = learn_weights([some(part, ~rows) for part in lists], dev.labels[~rows])
-        own = [some(part, rows) for part in lists]
-        merged.append(merge(own, k=20, rule=learnt.rule, weights=learnt.weights))
-    order = np.argsort(np.concatenate([np.flatnonzero(half), np.flatnonzero(~half)]))
-    show("both, learnt", some(Predictions.concat(merged), order))
-
-
-def some(part: Any, rows: Any) -> Any:
-    """The predictions of some documents."""
-    return replace(
-        part, columns=part.columns[rows], scores=part.scores[rows], counts=part.counts[rows]
-    )
+    show("both, learnt", cross_fitted(lists, dev.labels, frequencies, k=20))
 
 
 if __name__ == "__main__":

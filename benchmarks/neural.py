@@ -119,7 +119,7 @@ def bare_encoder(model: Any, texts: Any, seed: int) -> float:
     """Tokens without padding per second of forward and backward passes of the encoder alone."""
     import torch
 
-    from labelgrove.methods.neural import make_batches
+    from labelgrove.methods.training import make_batches
     from labelgrove.nn.batches.padded import prefetched
     from labelgrove.nn.encoders.tokens import tokenize
     from labelgrove.nn.training.devices import autocast, choose_device, choose_precision
@@ -182,14 +182,15 @@ def accuracy(predictions: Any, judged: Any, learnt: Any) -> dict[str, float]:
 
 
 def keep(predictions: Any, file: Path) -> None:
-    """Writes columns of the training part's labels, and scores."""
+    """Writes columns, scores, and the ids of the labels that columns stand for."""
     import numpy as np
 
     np.savez_compressed(
         file,
         columns=np.asarray(predictions.columns, np.int32),
-        scores=np.asarray(predictions.scores, np.float16),
+        scores=np.asarray(predictions.scores, np.float32),  # linear's are too small for half of it
         kind=predictions.score_kind,
+        labels=np.array(predictions.index.ids),
     )
 
 

@@ -8,6 +8,7 @@ have the same weight. ``gain`` is in P@5 over the best of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,11 @@ def main() -> None:
     )
 
 
-def kept(file: Path, index: Any) -> Any:
+def kept(file: Path, index: Any, ids: Sequence[str] | None = None) -> Any:
+    """The labels that ``keep`` wrote, as columns of an index that has them all, in its order.
+
+    A file without ids of labels (of an earlier day) has those in ``ids``, or all of the index.
+    """
     import numpy as np
 
     from labelgrove.scores.predictions import Predictions
@@ -58,8 +63,21 @@ def kept(file: Path, index: Any) -> Any:
     with np.load(file) as arrays:
         columns, scores = arrays["columns"], arrays["scores"].astype(np.float32)
         kind = str(arrays["kind"])
+    own = kept_ids(file) or (index.ids if ids is None else ids)
+    if columns.max(initial=-1) >= len(own):
+        raise SystemExit(f"{file}: it has other labels than these documents; write it again")
+    places = np.array([index.get(label) for label in own], np.int32)
+    columns = np.where(columns >= 0, places[columns], -1).astype(np.int32)
     counts = (columns >= 0).sum(1).astype(np.int32)
     return Predictions(columns, scores, counts, index, kind)
+
+
+def kept_ids(file: Path) -> list[str]:
+    """The ids of the labels of a file, if it has them."""
+    import numpy as np
+
+    with np.load(file) as arrays:
+        return list(map(str, arrays["labels"])) if "labels" in arrays else []
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ NEEDS_EXTRA = (
     "labelgrove.methods.networks",
     "labelgrove.methods.neural",
     "labelgrove.methods.preparation",
+    "labelgrove.methods.training",
     "labelgrove.methods.xrtransformer.",
     "labelgrove.methods.xtransformer.matching",
     "labelgrove.methods.xtransformer.method",

@@ -7,7 +7,7 @@ import pytest
 
 from labelgrove import Corpus, LabelIndex, Linear
 from labelgrove.core.strings import StringTable
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, LabelgroveWarning
 from labelgrove.labels.documents import labels_with_words, with_label_documents
 
 TEXTS, LABELS = ["a red shoe", "blue hat"], [["c1"], ["c2"]]
@@ -41,6 +41,22 @@ def test_linear_learns_words_that_no_document_has() -> None:
     assert named.facts_.documents == 6  # labels are not counted as documents
     assert Linear.from_config(named.to_config()).label_texts == "names"
     assert Linear.from_config(plain.to_config()).label_texts is None
+
+
+@pytest.mark.parametrize("names", [None, ["12-34", "2"]])
+def test_names_without_words_teach_nothing_and_it_says_so(names: list[str] | None) -> None:
+    labels, index = [["17"], ["18"]] * 3, LabelIndex(["17", "18"], names=names)
+    with pytest.warns(LabelgroveWarning, match="no label has a name with letters; give names"):
+        named = Linear(label_texts="names").fit(TEXTS * 3, labels, index=index)
+    plain = Linear().fit(TEXTS * 3, labels, index=index)
+    found = [model.predict(TEXTS, k=2).scores for model in (named, plain)]
+    assert np.array_equal(*found)
+
+
+def test_one_name_with_words_is_enough(recwarn: pytest.WarningsRecorder) -> None:
+    index = LabelIndex(["17", "18"], names=["shoes", "2"])
+    Linear(label_texts="names").fit(TEXTS, [["17"], ["18"]], index=index)
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("extra", ["dense", "sample_weight", "negatives"])

@@ -22,7 +22,7 @@ import labelgrove
 from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.explaining.explain import explain_best
 from labelgrove.methods import create
-from labelgrove.methods.neural import padding_note
+from labelgrove.methods.training import padding_note
 from labelgrove.nn.encoders.encoder import EncoderParams, load_encoder
 from labelgrove.nn.encoders.files import layer_count, longest_text, states_width
 from labelgrove.nn.encoders.tokens import tokenize

@@ -20,7 +20,8 @@ from labelgrove.data.inputs import hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
-from labelgrove.methods.neural import comparison, make_runner
+from labelgrove.methods.neural import comparison
+from labelgrove.methods.training import make_runner
 from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.ragged import RaggedLabels

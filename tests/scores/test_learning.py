@@ -210,6 +210,26 @@ def test_what_does_not_fit_is_refused() -> None:
         merge(found[:1], k=1)
 
 
+def test_a_merge_for_more_labels_keeps_the_old_ones() -> None:
+    found, truth = drawn(200, [0.5, 0.6])
+    merge = learn_merge(found, truth, FREQUENCIES)
+    grown = merge.grown([*FREQUENCIES[:-1], 2, 0, 40], changed=np.array([LABELS - 1]))
+    assert grown.bins.tolist() == [*merge.bins[:-1], *frequency_bins([2, 0, 40])]
+    assert grown.bins[-3] != merge.bins[-1]
+    index = LabelIndex([*INDEX.ids, "x", "y"])
+    wider = [Predictions(p.columns, p.scores, p.counts, index) for p in found]
+    both = merge(found, k=LABELS).to_csr(), grown(wider, k=LABELS).to_csr()
+    kept = [matrix[:, : LABELS - 1].toarray() for matrix in both]
+    assert np.array_equal(*kept)
+
+
+def test_a_member_alone_needs_no_bins_for_more_labels() -> None:
+    found, truth = drawn(200, [0.1, 50.0])
+    merge = learn_merge(found, truth, FREQUENCIES)
+    assert merge.shares == (1.0, 0.0)
+    assert not merge.grown([*FREQUENCIES, 700], changed=np.array([0])).bins.any()
+
+
 def test_a_saved_merge_is_the_same_and_a_damaged_one_is_refused() -> None:
     found, truth = drawn(60, [1.0, 2.0])
     merge = learn_merge(found, truth, FREQUENCIES)

@@ -10,11 +10,21 @@ import numpy as np
 import pytest
 
 import labelgrove
-from labelgrove import Corpus, Ensemble, LabelIndex, Linear, TfidfParams, TreeParams, evaluate
+from labelgrove import (
+    Corpus,
+    Ensemble,
+    LabelIndex,
+    Linear,
+    Matcher,
+    TfidfParams,
+    TreeParams,
+    evaluate,
+)
 from labelgrove.errors import DataError, NotFittedError, UnsupportedError
 from labelgrove.explaining.explain import explain_best
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.updating import update as growing
+from labelgrove.scores.learning import frequency_bins
+from labelgrove.updating import rankers as growing
 from labelgrove.updating.report import GrowthParams
 from support.models import Plain
 
@@ -187,7 +197,7 @@ def test_an_error_midway_leaves_the_model_as_it_was(
     def broken(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(growing, "_report", broken)
+    monkeypatch.setattr(growing, "reported", broken)
     with pytest.raises(KeyboardInterrupt):
         model.update(*NEW)
     assert {name: id(value) for name, value in vars(model).items()} == {
@@ -244,6 +254,39 @@ def test_ensembles_grow_as_a_whole() -> None:
     with pytest.raises(UnsupportedError, match="Train it again"):
         model.add_labels(["one more"])
     assert all(vars(first)[name] is value for name, value in attributes.items())
+
+
+@pytest.mark.parametrize("with_old", [False, True])
+def test_a_learnt_merge_has_room_for_new_labels(with_old: bool, tmp_path: Path) -> None:
+    words = [f"{a}{b}{c}o" for a in "bdfghjpt" for b in "aiu" for c in "cfgklmprtvwz"]
+
+    def named(n: int, seed: int, late: list[str]) -> tuple[list[str], list[list[str]]]:
+        """Texts that name a label, often a rare one, and have a mark of another one."""
+        random = np.random.default_rng(seed)
+        numbers = random.exponential(50, size=n).astype(int) % len(words)
+        chosen = [late[number % 2] if late else words[number] for number in numbers]
+        marks = random.integers(4, size=n).tolist()
+        texts = [f"About {word}, mark{mark}" for word, mark in zip(chosen, marks, strict=True)]
+        return texts, [[w, f"kind {mark}"] for w, mark in zip(chosen, marks, strict=True)]
+
+    late = ["ruko", "zuzo"]
+    old, new = named(500, 0, []), named(40, 1, late)
+    model = Ensemble([Linear(tree=SMALL), Matcher()], rule="learnt", held_out=0.2)
+    model.fit(*old, index=LabelIndex([*words, *(f"kind {mark}" for mark in range(4))]))
+    assert model.merge_ is not None and all(model.merge_.shares)
+    before, rare = model.merge_.bins, words[-1]
+    assert model.update(*new, corpus=old if with_old else None).added == tuple(late)
+    assert np.array_equal(model.merge_.bins[: len(words)], before[: len(words)])
+    counts = [sum(row[0] == word for row in new[1]) for word in late]
+    assert model.merge_.bins[-2:].tolist() == frequency_bins(counts).tolist()
+    assert model.predict(["About zuzo", "About ruko"], k=1).names() == [["zuzo"], ["ruko"]]
+    # An old label with new documents is no longer one without any.
+    assert before[model.index_.column(rare)] == 0
+    model.update([f"About {rare}"] * 5, [[rare]] * 5)
+    assert model.merge_.bins[model.index_.column(rare)] == frequency_bins([5])[0]
+    model.save(tmp_path / "model")
+    found, loaded = model.predict(old[0], k=5), labelgrove.load(tmp_path / "model")
+    assert np.array_equal(found.columns, loaded.predict(old[0], k=5).columns)
 
 
 def test_a_calibrated_ensemble_has_groups_for_new_labels() -> None:

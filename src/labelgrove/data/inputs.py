@@ -11,7 +11,8 @@ from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.processes import MAX_THREADS
 from labelgrove.core.strings import StringTable
-from labelgrove.data.corpus import Corpus, LabelIndex, check_texts
+from labelgrove.data.checks import check_texts
+from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features, as_features
 from labelgrove.data.frames import indicator, is_frame, without_frame

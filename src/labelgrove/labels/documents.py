@@ -10,7 +10,7 @@ from labelgrove.core.arrays import as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.errors import ConfigError
+from labelgrove.errors import ConfigError, warn
 
 
 def labels_with_words(index: LabelIndex) -> list[int]:
@@ -33,6 +33,11 @@ def with_label_documents(corpus: Corpus) -> Corpus:
         )
     index = corpus.index
     columns = labels_with_words(index)
+    if not columns:
+        warn(
+            "label_texts: nothing is learnt from names, because no label has a name with letters; "
+            "give names with a label table (--labels) or LabelIndex(ids, names=...)"
+        )
     source = index.names if index.texts is None else index.texts
     added = [source[column] for column in columns]
     stored = isinstance(corpus.texts, StringTable)

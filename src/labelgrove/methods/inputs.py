@@ -11,7 +11,8 @@ import numpy.typing as npt
 from labelgrove.core.arrays import CsrParts, as_csr, csr_parts, matrix_parts
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
-from labelgrove.data.corpus import Corpus, check_texts
+from labelgrove.data.checks import check_texts
+from labelgrove.data.corpus import Corpus
 from labelgrove.data.documents import Documents
 from labelgrove.data.features import (
     DenseBlock,

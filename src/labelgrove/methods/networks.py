@@ -21,13 +21,7 @@ from labelgrove.explaining.networks import network_paths
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.name_rows import named_labels
-from labelgrove.methods.neural import (
-    NeuralEstimator,
-    best_labels,
-    estimate_memory,
-    make_runner,
-    train_heads,
-)
+from labelgrove.methods.neural import NeuralEstimator, estimate_memory
 from labelgrove.methods.preparation import Prepared, ReturnsHeldOut
 from labelgrove.methods.reranking import (
     Reranker,
@@ -37,6 +31,7 @@ from labelgrove.methods.reranking import (
     shortlist_matrix,
 )
 from labelgrove.methods.terms import Terms, without_matrix
+from labelgrove.methods.training import best_labels, make_runner, train_heads
 from labelgrove.model.explanation import Paths, Question
 from labelgrove.model.interface import Pieces
 from labelgrove.model.outline import Outline

@@ -1,4 +1,4 @@
-"""What updating needs of a model: its rankers, and how they read documents."""
+"""What updating needs of a model: its rankers and their documents, or how it grows by itself."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from labelgrove.core.arrays import Int64
+from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.ranking.growing import Routed
 from labelgrove.ranking.ranker import Ranker
@@ -37,3 +42,35 @@ class GrowthView:
     read: Callable[[Any, int | None], Read]
     replaced: Callable[[list[Ranker]], dict[str, Any]]
     reads_names: bool = True
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What a model should learn: new labels at the end of ``index``, and new documents.
+
+    ``old`` are training documents, all or some, if they are given. With ``only_new``, old labels
+    stay as they are.
+    """
+
+    index: LabelIndex
+    documents: Corpus | None
+    old: Corpus | None
+    only_new: bool
+
+    def complete(self, facts: TrainingFacts) -> bool:
+        """Whether all training documents of a model with these facts are here."""
+        return self.old is not None and len(self.old) >= facts.documents
+
+    def changed(self, known: int) -> Int64:
+        """Old label columns that are trained, too."""
+        if self.documents is None or self.only_new:
+            return np.zeros(0, np.int64)
+        columns = np.unique(self.documents.labels.indices).astype(np.int64)
+        return columns[columns < known]
+
+
+@dataclass(frozen=True)
+class OwnGrowth:
+    """A model without rankers for updating: ``grown`` computes its new attributes."""
+
+    grown: Callable[[Additions], dict[str, Any]]

@@ -220,7 +220,7 @@ def _encoder_stages(
     model: Model, work: EncoderWork, corpus: Corpus
 ) -> tuple[dict[str, Any], dict[str, Estimate]]:
     # A plan of the linear method must work without torch.
-    from labelgrove.methods.neural import make_batches
+    from labelgrove.methods.training import make_batches
     from labelgrove.nn.encoders.encoder import load_encoder
     from labelgrove.nn.encoders.tokens import tokenize
     from labelgrove.nn.training.devices import choose_device

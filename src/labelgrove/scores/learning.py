@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, as_csr
+from labelgrove.core.arrays import CSR, Int64, as_csr
 from labelgrove.core.late import expit
 from labelgrove.core.part import Part
 from labelgrove.core.topk import merge_lists
@@ -106,6 +106,19 @@ class LearntMerge:
             exponents=self.exponents[chosen],
             shares=tuple(share for share in self.shares if share > 0),
         )
+
+    def grown(self, frequencies: npt.ArrayLike, changed: Int64) -> LearntMerge:
+        """The same merge for more labels, the new ones at the end.
+
+        ``changed`` are the columns of old labels whose frequency is another one now.
+        """
+        known, own = len(self.bins), frequency_bins(frequencies)
+        bins = np.zeros_like(own)
+        bins[:known] = self.bins
+        if self.bins.any():  # otherwise one weight serves all labels
+            bins[known:] = own[known:]
+            bins[changed] = own[changed]
+        return replace(self, bins=bins)
 
     def state(self) -> Part:
         """For the model folder."""

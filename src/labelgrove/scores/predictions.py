@@ -232,16 +232,20 @@ class Predictions:
         )
 
 
-class Predictor(Protocol):
+class Fittable(Protocol):
+    """A model, fitted or not."""
+
+    @property
+    def fitted(self) -> bool: ...
+
+
+class Predictor(Fittable, Protocol):
     """A fitted model: what scoring and calibration ask of it, whatever its method."""
 
     calibration_: Any
 
     @property
     def method(self) -> str: ...
-
-    @property
-    def fitted(self) -> bool: ...
 
     @property
     def index_(self) -> LabelIndex: ...
@@ -256,7 +260,7 @@ class Predictor(Protocol):
     ) -> Predictions: ...
 
 
-def check_fitted(model: Predictor) -> None:
+def check_fitted(model: Fittable) -> None:
     """Raises NotFittedError unless ``fit`` or ``load`` has been called."""
     if not model.fitted:
         from labelgrove.errors import NotFittedError  # imports scikit-learn

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from labelgrove.core.callbacks import Reporter
 from labelgrove.core.params import Params, param
 from labelgrove.errors import DataError
+from labelgrove.model.growth import Additions
+from labelgrove.model.interface import Model
 
 if TYPE_CHECKING:
     from labelgrove.text.tfidf import Tfidf
@@ -76,6 +79,64 @@ class Growth:
             f"{self.documents:,} documents: {len(self.added):,} {labels} added, "
             f"{len(self.retrained):,} retrained"
         )
+
+
+@dataclass(frozen=True)
+class Task(Additions):
+    """The same for every member of an ensemble."""
+
+    params: GrowthParams
+    reporter: Reporter
+
+
+def reported(
+    model: Model,
+    task: Task,
+    *,
+    unreached: float | None = None,
+    unknown_names: int = 0,
+    leaf: int = 0,
+    leaf_size: int = 0,
+) -> Growth:
+    """What changes in a model that is not an ensemble; ``leaf`` is its largest cluster."""
+    known = len(model.index_)
+    new, changed = range(known, len(task.index)), task.changed(known).tolist()
+    texts = None if task.documents is None else task.documents.texts
+    unknown = None
+    if model.vectorizer_ is not None and texts is not None:
+        unknown = unknown_terms(model.vectorizer_, texts)
+    grown = model.facts_.grown + len(new)
+    notes = []
+    if task.documents is not None and not task.complete(model.facts_):
+        count = 0 if task.old is None else len(task.old)
+        moved = "old labels were adjusted, not retrained"
+        effect = moved if changed else "new labels had few negative documents"
+        notes.append(
+            f"{count:,} of the {model.facts_.documents:,} training documents were given: {effect}; "
+            "give all of them as corpus (--corpus) for better labels"
+        )
+    if unknown_names:
+        notes.append(
+            f"{unknown_names:,} labels without documents have no term that tf-idf knows; they "
+            "cannot be predicted until documents teach them"
+        )
+    if model.calibration_ is not None:
+        notes.append("the calibration is the old one: calibrate again")
+    return Growth(
+        added=tuple(task.index.ids[column] for column in new),
+        retrained=tuple(task.index.ids[column] for column in changed),
+        documents=0 if task.documents is None else len(task.documents),
+        unknown_terms=unknown,
+        unreached=unreached,
+        reasons=rebuild_reasons(
+            task.params,
+            added=grown / max(1, len(task.index) - grown),
+            leaf=leaf,
+            leaf_size=leaf_size,
+            unknown_terms=unknown,
+        ),
+        notes=tuple(notes),
+    )
 
 
 def rebuild_reasons(

@@ -20,10 +20,8 @@ from typing import Any, ClassVar, Self
 from labelgrove.core.callbacks import Callback
 from labelgrove.core.durations import format_duration, parse_duration
 from labelgrove.core.params import AutoFloat, fixed
-from labelgrove.core.part import Part
 from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.features import Features
 from labelgrove.data.inputs import hold_out
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import (
@@ -33,9 +31,9 @@ from labelgrove.errors import (
     UnsupportedError,
 )
 from labelgrove.labels.documents import labels_with_words
-from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
-from labelgrove.methods import create, load_folder
+from labelgrove.methods import create
+from labelgrove.methods.auto.chosen import Chosen
 from labelgrove.methods.auto.growing import (
     Growing,
     Named,
@@ -48,22 +46,16 @@ from labelgrove.methods.auto.trials import AFTERWARDS, Clock, OutOfTimeError, Tr
 from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
 from labelgrove.methods.ensemble.members import stages_in
 from labelgrove.methods.ensemble.method import Ensemble
-from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.linear.method import Linear
 from labelgrove.methods.matcher.method import Matcher
 from labelgrove.methods.neighbours.method import Neighbours
 from labelgrove.methods.terms import choose_features
-from labelgrove.model.explanation import Paths, Question
-from labelgrove.model.interface import Model, Pieces
+from labelgrove.model.interface import Model
 from labelgrove.model.settings import check_settings, group
 from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.ranking.beam import SearchParams
-from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
-from labelgrove.scores.predictions import Predictions, ScoreKind
 from labelgrove.text.tfidf import TfidfParams
-from labelgrove.updating import update as updating
-from labelgrove.updating.report import Growth
 
 TREES = 3
 SURELY = 2.0  # standard errors; several trees and a matcher take several times longer to predict
@@ -75,7 +67,7 @@ FEWEST_EPOCHS = 1.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Auto(Estimator):
+class Auto(Chosen):
     """Tries several methods and keeps the one that held-out documents prefer.
 
     ``budget`` is the time for all of it ("10m"); the first model, one linear tree, is always
@@ -315,25 +307,6 @@ class Auto(Estimator):
         chosen.timings_ = trials.timings
         self._become(chosen)
 
-    def _become(self, chosen: Model) -> None:
-        self.chosen_: Model = chosen
-        for name in _SHARED:
-            setattr(self, name, getattr(chosen, name))
-
-    def trained_config(self) -> dict[str, Any]:
-        """Of the chosen model."""
-        return self.chosen_.trained_config()
-
-    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Writes the chosen model, which is then loaded as what it is."""
-        from labelgrove.scores.predictions import check_fitted
-
-        check_fitted(self)
-        chosen = self.chosen_
-        for name in _SHARED:
-            setattr(chosen, name, getattr(self, name))
-        chosen.save(path, overwrite=overwrite)
-
     def settled(self, corpus: Corpus) -> Self:
         """A copy whose ``derived_`` names the methods that will be tried, and the encoder."""
         network, why = self._network(corpus)
@@ -362,64 +335,11 @@ class Auto(Estimator):
         """The members of the chosen model; before ``fit``, what will be tried."""
         return self.chosen_.submodels() if self.fitted else list(self.planned_)
 
-    def encoders(self) -> list[EncoderParams]:
-        """Those of the chosen model."""
-        return self.chosen_.encoders() if self.fitted else []
-
     def use_device(self, device: str) -> None:
         """The network is trained there."""
         self.device = device
         if self.fitted:
             self.chosen_.use_device(device)
-
-    @property
-    def score_kind(self) -> ScoreKind | None:
-        """Of the chosen model."""
-        return self.chosen_.score_kind if self.fitted else None
-
-    def rankers(self) -> list[Ranker]:
-        """Of the chosen model."""
-        return self.chosen_.rankers()
-
-    def trees(self) -> dict[str, LabelTree]:
-        """Of the chosen model."""
-        return self.chosen_.trees()
-
-    def read(self, X: Any, *, dense: Any = None, threads: int | None = None) -> Features:
-        """As the chosen model reads them."""
-        return self.chosen_.read(X, dense=dense, threads=threads)
-
-    def paths(self, question: Question) -> Paths:
-        """Of the chosen model."""
-        return self.chosen_.paths(question)
-
-    def pieces(self) -> Pieces:
-        """Of the chosen model."""
-        return self.chosen_.pieces()
-
-    def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
-        """Adds them to the chosen model."""
-        growth = updating.add_labels(self.chosen_, names, **options)
-        self._become(self.chosen_)
-        return growth
-
-    def update(self, X: Any, y: Any = None, **options: Any) -> Growth:
-        """Updates the chosen model; it stays the chosen one."""
-        growth = updating.update(self.chosen_, X, y, **options)
-        self._become(self.chosen_)
-        return growth
-
-    def parts(self) -> dict[str, Part]:
-        """Of the chosen model."""
-        return self.chosen_.parts()
-
-    def _best_labels(
-        self, X: Any, k: int, *, dense: Any, mask: LabelMask | None, threads: int | None
-    ) -> Predictions:
-        return self.chosen_._best_labels(X, k, dense=dense, mask=mask, threads=threads)
-
-    def _label_scores(self, X: Any, labels: Any, *, dense: Any, threads: int | None) -> Any:
-        return self.chosen_._label_scores(X, labels, dense=dense, threads=threads)
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """Of several trees, or of the network if there is one to train."""
@@ -429,13 +349,6 @@ class Auto(Estimator):
         return (
             most if network is None else max(most, network.settled(corpus).estimate_memory(corpus))
         )
-
-    @classmethod
-    def load(cls, path: str | Path, **options: Any) -> Self:
-        """Reads what :meth:`save` wrote; ``labelgrove.load`` gives the chosen model itself."""
-        model = cls()
-        model._become(load_folder(path, **options))
-        return model
 
 
 def _has_gpu(device: str) -> bool:
@@ -447,19 +360,3 @@ def _has_gpu(device: str) -> bool:
     from labelgrove.nn.training.devices import choose_device
 
     return bool(choose_device(device).type != "cpu")
-
-
-# What a fitted model knows about itself, the same for Auto and for what it has chosen.
-_SHARED = (
-    "index_",
-    "facts_",
-    "vectorizer_",
-    "calibration_",
-    "dev_metrics_",
-    "report_",
-    "story_",
-    "timings_",
-    "created_",
-    "derived_",
-    "tried_",
-)

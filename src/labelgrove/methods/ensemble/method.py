@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from labelgrove.nn.encoders.files import EncoderParams
 from labelgrove.scores.learning import LearntMerge, learn_merge
 from labelgrove.scores.merging import MEASURED_AT, Rule, merge, precision_of
 from labelgrove.scores.predictions import Predictions
+
+if TYPE_CHECKING:
+    from labelgrove.model.growth import Additions, OwnGrowth
 
 MEMBERS = "members"  # the folder of the members' own model folders, numbered from 1
 
@@ -249,6 +252,20 @@ class Ensemble(Estimator):
             for number, member in enumerate(self.members_, 1)
             for name, tree in member.trees().items()
         }
+
+    def growth(self) -> OwnGrowth:
+        """Members grow by themselves; a learnt merge gets room for new labels."""
+        from labelgrove.model.growth import OwnGrowth
+        from labelgrove.updating.views import grown_facts
+
+        def grown(additions: Additions) -> dict[str, Any]:
+            if self.merge_ is None:
+                return {}
+            facts = grown_facts(self.members_[0].facts_, additions.index, additions.documents)
+            changed = additions.changed(len(self.index_))
+            return {"merge_": self.merge_.grown(facts.frequencies, changed)}
+
+        return OwnGrowth(grown)
 
     def pieces(self) -> NoReturn:
         """Refused."""

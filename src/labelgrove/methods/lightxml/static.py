@@ -23,9 +23,9 @@ from labelgrove.core.callbacks import Reporter
 from labelgrove.core.part import Part
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods.lightxml.net import two_levels
-from labelgrove.methods.neural import make_batches, make_runner
 from labelgrove.methods.preparation import Examples
 from labelgrove.methods.reranking import shortlist_matrix
+from labelgrove.methods.training import make_batches, make_runner
 from labelgrove.methods.xrtransformer.method import joined_stories
 from labelgrove.methods.xrtransformer.net import LevelBatches
 from labelgrove.nn.batches.packing import PackedBatch

@@ -8,7 +8,7 @@ labels without documents, and the model learns how far a name by itself is to be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from labelgrove.core.late import expit
 from labelgrove.core.logistic import fit_logistic
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
-from labelgrove.methods.matcher.names import Float64, Names, Reading, contains
+from labelgrove.methods.matcher.names import Bool, Float64, Names, Reading, contains
 
 TEXTS_AT_ONCE = 1000
 FOLDS = 10
@@ -88,7 +88,7 @@ class Candidates(NamedTuple):
     others: Int64  # candidates of the text
     length: Int64  # words of the text
     qualifiers: Int64  # words in the parentheses of the name
-    qualified: npt.NDArray[np.bool_]  # the text has one of them
+    qualified: Bool  # the text has one of them
 
     def of(self, entries: npt.NDArray[Any]) -> Candidates:
         """Those of the entries, which are numbers or a mask."""
@@ -234,6 +234,20 @@ class Evidence:
         )
 
 
+def found_matches(
+    names: Names, texts: Sequence[str], labels: CSR
+) -> Iterator[tuple[Int64, Candidates, Bool]]:
+    """How many texts have each stem, the candidates, and which are right; texts in blocks."""
+    count, width = labels.shape
+    truth = np.sort(entry_rows(labels) * width + labels.indices)
+    for first in range(0, count, TEXTS_AT_ONCE):
+        rows = range(first, min(first + TEXTS_AT_ONCE, count))
+        reading = names.read([texts[row] for row in rows])
+        found = find_candidates(names, reading)
+        found = found._replace(text=found.text + first)
+        yield names.stem_texts(reading), found, contains(truth, found.text * width + found.label)
+
+
 def learn_evidence(
     names: Names, texts: Sequence[str], labels: CSR, params: MatchingParams, seed: int
 ) -> Evidence:
@@ -243,23 +257,19 @@ def learn_evidence(
     fold = random.permutation(count) % FOLDS
     fitted_on = np.zeros(count, bool)
     fitted_on[random.permutation(count)[: params.documents]] = True
-    truth = np.sort(entry_rows(labels) * width + labels.indices)
     right, wrong = np.zeros((FOLDS, width)), np.zeros((FOLDS, width))
     documents = np.zeros((FOLDS, width))
     np.add.at(documents, (fold[entry_rows(labels)], labels.indices), 1)
     stem_texts = np.zeros(len(names.stem_numbers), np.int64)
     kept: list[Candidates] = []
-    for first in range(0, count, TEXTS_AT_ONCE):
-        block = [texts[row] for row in range(first, min(first + TEXTS_AT_ONCE, count))]
-        reading = names.read(block)
-        found = find_candidates(names, reading)
-        found = found._replace(text=found.text + first)
-        stem_texts += names.stem_texts(reading)
-        is_right = contains(truth, found.text * width + found.label)
+    targets: list[Bool] = []
+    for stems, found, is_right in found_matches(names, texts, labels):
+        stem_texts += stems
         for counts, chosen in ((right, is_right), (wrong, ~is_right)):
             np.add.at(counts, (fold[found.text[chosen]], found.label[chosen]), 1)
         used = fitted_on[found.text]
         kept.append(found.of(used))
+        targets.append(is_right[used])
     sample = Candidates._make(np.concatenate(values) for values in zip(*kept, strict=True))
     totals = Counts(*(values.sum(axis=0) for values in (documents, right, wrong)))
     own = fold[sample.text], sample.label
@@ -275,10 +285,11 @@ def learn_evidence(
     if not len(sample.text):
         return evidence
     rows = evidence.rows(names, sample, known)
-    targets = contains(truth, sample.text * width + sample.label).astype(np.float64)
     evidence.centre = rows.mean(axis=0)
     evidence.scale = np.maximum(rows.std(axis=0), LEAST_SPREAD)
     evidence.least, evidence.most = rows.min(axis=0), rows.max(axis=0)
     scaled = np.column_stack([(rows - evidence.centre) / evidence.scale, np.ones(len(rows))])
-    evidence.weights = fit_logistic(scaled, targets, params.ridge)
+    evidence.weights = fit_logistic(
+        scaled, np.concatenate(targets).astype(np.float64), params.ridge
+    )
     return evidence

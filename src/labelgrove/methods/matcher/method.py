@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from labelgrove.core.arrays import CSR, Int64, offsets
+from labelgrove.core.arrays import CSR, Int64, as_csr, offsets
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
@@ -21,7 +21,7 @@ from labelgrove.data.inputs import check_texts_alone, checked_inputs
 from labelgrove.data.records import words_of
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Stages
-from labelgrove.errors import DataError, UnsupportedError
+from labelgrove.errors import DataError
 from labelgrove.labels.masks import LabelMask
 from labelgrove.methods.estimator import Estimator
 from labelgrove.methods.matcher.evidence import (
@@ -39,6 +39,7 @@ from labelgrove.scores.predictions import Predictions
 
 if TYPE_CHECKING:
     from labelgrove.model.explanation import Paths, Question
+    from labelgrove.model.growth import Additions, OwnGrowth
 
 ENTRIES_AT_ONCE = 1 << 21  # scores of labels that are held at a time
 BASE_BYTES = 160 << 20
@@ -177,12 +178,29 @@ class Matcher(Estimator):
         )
         return explanation.Paths([explanation.Path("names", 1.0, score, (step,))], "product")
 
-    def growth(self) -> NoReturn:
-        """Refused."""
-        raise UnsupportedError(
-            "a matcher cannot take new labels or documents. Train it again with the old and the "
-            "new ones, which takes a minute or two"
-        )
+    def growth(self) -> OwnGrowth:
+        """With all training documents, everything is learnt again; otherwise counts grow."""
+        from labelgrove.model.growth import OwnGrowth
+
+        return OwnGrowth(self._grown)
+
+    def _grown(self, additions: Additions) -> dict[str, Any]:
+        from labelgrove.methods.matcher.growing import grown_evidence
+
+        new, old = additions.documents, additions.old
+        for corpus in (new, old):
+            if corpus is not None:
+                check_texts_alone(self.method, corpus)
+        names = Names(additions.index, self.matching.letters)
+        if new is None or additions.only_new or not additions.complete(self.facts_):
+            evidence = grown_evidence(self.evidence_, self.names_, names, additions)
+        else:
+            assert old is not None and old.texts is not None and new.texts is not None
+            texts, labels = [*old.texts, *new.texts], sparse.vstack([old.labels, new.labels])
+            evidence = learn_evidence(
+                names, texts, as_csr(labels), self.matching, self.random_state
+            )
+        return {"names_": names, "evidence_": evidence}
 
     def search_space(self) -> dict[str, Any]:
         """What counts as the same word."""

@@ -21,9 +21,9 @@ from labelgrove.core.topk import top_k
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
 from labelgrove.labels.tree import LabelTree
-from labelgrove.methods.neural import make_batches
 from labelgrove.methods.preparation import CHOSEN_BY, Examples
 from labelgrove.methods.terms import Terms
+from labelgrove.methods.training import make_batches
 from labelgrove.methods.xrtransformer.descending import (
     Margins,
     below_root,

@@ -12,7 +12,7 @@ from labelgrove.core.arrays import CSR, Float32
 from labelgrove.core.part import Part
 from labelgrove.data.features import Features
 from labelgrove.methods.inputs import beside_terms
-from labelgrove.methods.neural import make_runner
+from labelgrove.methods.training import make_runner
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import Network

@@ -24,8 +24,9 @@ from labelgrove.errors import ConfigError
 from labelgrove.labels.features import l2_normalised, label_strings, pifa
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
-from labelgrove.methods.neural import NeuralEstimator, make_runner, train_heads
+from labelgrove.methods.neural import NeuralEstimator
 from labelgrove.methods.preparation import Examples, Prepared
+from labelgrove.methods.training import make_runner, train_heads
 from labelgrove.methods.xtransformer.net import MatcherNet, MatcherParams
 from labelgrove.methods.xtransformer.ranking import Matched
 from labelgrove.nn.embed import embed

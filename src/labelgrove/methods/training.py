@@ -1,0 +1,127 @@
+"""Training a network, an encoder with heads on it, and running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from labelgrove.core.callbacks import Reporter
+from labelgrove.core.part import Part
+from labelgrove.data.corpus import LabelIndex
+from labelgrove.errors import ConfigError
+from labelgrove.labels.masks import LabelMask
+from labelgrove.methods.name_rows import NamedLabels, start_from_names
+from labelgrove.methods.preparation import CHOSEN_BY, Examples, held_out_measures
+from labelgrove.nn.batches.packing import PackedBatches
+from labelgrove.nn.batches.padded import Batches, prefetched
+from labelgrove.nn.encoders.encoder import Encoder
+from labelgrove.nn.encoders.tokens import Tokens
+from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
+from labelgrove.nn.training.devices import choose_device, choose_precision, derived_seed
+from labelgrove.nn.training.loop import LoopParams, train
+from labelgrove.scores.predictions import Predictions
+
+
+def train_heads(
+    examples: Examples,
+    encoder: Encoder,
+    heads: MakeHeads,
+    training: LoopParams,
+    seed: int,
+    names: NamedLabels | None = None,
+    *,
+    device: str,
+    reporter: Reporter,
+    checkpoints: Path | None = None,
+) -> Part:
+    """Trains an encoder with heads on it; gives a ``network_part``.
+
+    The checkpoint with the best mean of P@1, P@3 and P@5 is kept. Rows of the output layer start
+    from ``names``, if there are any.
+    """
+    where = choose_device(device)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(derived_seed(seed, 0))
+        network = Network(encoder, *heads(encoder, where))
+    network.heads.start_from(examples.labels)
+    if network.heads.params.standardise:
+        make_runner(network, device, training.precision).standardise(examples.tokens)
+    if names is not None:
+        runner = make_runner(network, device, training.precision)
+        start_from_names(runner, names, network.heads.params.name_logit)
+    batches = make_batches(examples.tokens, encoder, training, where, seed)
+    runner = Runner(network, device=where, precision=choose_precision(training.precision, where))
+
+    def score() -> float:
+        assert examples.held_out is not None and examples.held_out_tokens is not None
+        predictions = best_labels(runner, examples.held_out_tokens, examples.index, k=10)
+        values = held_out_measures(predictions, examples.held_out)
+        return float(np.mean([values[name] for name in CHOSEN_BY]))
+
+    result = train(
+        network,
+        LabelledBatches(batches, examples.labels),
+        lambda model, batch: model(batch),
+        training,
+        evaluate=None if examples.held_out is None else score,
+        folder=checkpoints,
+        reporter=Reporter(reporter.callbacks),  # its seconds are counted as the stage's already
+        device=where,
+        seed=seed,
+        prefetch=prefetched,
+        stage="training",
+    )
+    return network_part(network, result.story())
+
+
+def make_batches(
+    tokens: Tokens, encoder: Encoder, params: LoopParams, device: torch.device, seed: int
+) -> Batches | PackedBatches:
+    """Training batches of the form that the settings, the encoder and the device ask for."""
+    if params.packed and (obstacle := encoder.packing_obstacle):
+        raise ConfigError(f"training.packed: {obstacle}; leave it unset")
+    if params.batch_tokens is not None and tokens.longest > params.batch_tokens:
+        raise ConfigError(
+            f"training.batch_tokens: {params.batch_tokens} are too few for a text of "
+            f"{tokens.longest}; raise it, or lower encoder.max_tokens"
+        )
+    common: dict[str, Any] = {
+        "pad_id": encoder.pad_id,
+        "seed": seed,
+        "max_tokens": params.batch_tokens,
+    }
+    quick = encoder.packs_quickly(device, choose_precision(params.precision, device))
+    if quick if params.packed is None else params.packed:
+        return PackedBatches(tokens, params.batch_size, **common)
+    return Batches(tokens, params.batch_size, pad_left=encoder.pad_left, **common)
+
+
+def padding_note(encoder: Encoder, params: LoopParams, device: torch.device) -> str | None:
+    """Why texts are padded on a GPU, where most encoders read packed ones; None if they are not."""
+    packs = encoder.packs or params.packed is False
+    if packs or device.type != "cuda" or choose_precision(params.precision, device) == "fp32":
+        return None
+    return f"texts are padded, in batches of similar length: {encoder.packing_obstacle}"
+
+
+def make_runner(network: Network, device: str, precision: str) -> Runner:
+    """Sends documents through ``network`` on a device and in a precision."""
+    where = choose_device(device)
+    # The encoder may have been elsewhere before it became a part of this network.
+    for here in (network.mean.device, next(network.encoder.parameters()).device):
+        if here.type != where.type or where.index not in (None, here.index):
+            network.to(where)  # visits all modules, which is slow for a single text
+            break
+    return Runner(network, device=where, precision=choose_precision(precision, where))
+
+
+def best_labels(
+    runner: Runner, tokens: Tokens, index: LabelIndex, *, k: int, mask: LabelMask | None = None
+) -> Predictions:
+    """The k best labels of tokenised documents."""
+    columns, scores, _ = runner.read(tokens, min(k, len(index)), mask=mask)
+    counts = (columns >= 0).sum(axis=1).astype(np.int32)
+    return Predictions(columns, scores, counts, index, "product")
