@@ -89,6 +89,22 @@ class MissingExtraError(LabelgroveError, ImportError):
         return type(self), (self.extra, self.what)
 
 
+class MissingPackageError(LabelgroveError, ImportError):
+    """A package that no extra has, because users bring their own, is not installed.
+
+    >>> print(MissingPackageError("polars", "to_frame"))
+    to_frame needs polars: pip install polars
+    """
+
+    def __init__(self, package: str, what: str) -> None:
+        self.package = package
+        self.what = what
+        super().__init__(f"{what} needs {package}: pip install {package}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.package, self.what)
+
+
 def packages_of(extra: str) -> list[str]:
     """What pip installs for an extra of labelgrove, as its metadata says."""
     import importlib.metadata  # slow, and needed for errors alone

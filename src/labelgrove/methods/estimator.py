@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from labelgrove.core.notebook import table
 from labelgrove.model.interface import Model
 
 if TYPE_CHECKING:  # prediction does without the other rooms, so the verbs import them
@@ -69,3 +70,19 @@ class Estimator(Model):
         from labelgrove.publishing import hub
 
         return hub.push(self, repo_id, **options)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the constructor call, and what a fitted model knows of itself."""
+        if not self.fitted:
+            return table(repr(self), [["fitted", "not yet"]])
+        facts, labels = self.facts_, f"{len(self.index_):,}"
+        rows = [["labels", labels], ["trained on", f"{facts.documents:,} documents"]]
+        if facts.fields is not None:
+            rows.append(["fields", str(facts.fields)])
+        if self.created_ is not None:
+            rows.append(["trained at", self.created_])
+        calibration = self.calibration_
+        chosen = "no" if calibration is None else f"yes, threshold {calibration.threshold:.3f}"
+        rows.append(["calibrated", chosen])
+        rows += [[name, f"{value:.2%}"] for name, value in (self.dev_metrics_ or {}).items()]
+        return table(repr(self), rows)
