@@ -16,7 +16,7 @@ from labelgrove.core.nfc import nfc
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable, row_numbers
 from labelgrove.data.features import Features, as_dense, as_features, with_dense
-from labelgrove.data.frames import without_frame
+from labelgrove.data.frames import is_missing, without_frame
 from labelgrove.errors import DataError, warn
 
 Strings = Sequence[str]
@@ -385,10 +385,10 @@ def check_texts(texts: Sequence[Any]) -> None:
     for row, text in enumerate(texts):
         if isinstance(text, str):
             continue
-        if text is None or (isinstance(text, float) and np.isnan(text)):
+        if is_missing(text):
             raise DataError(
                 f"document {row} is missing ({text}); leave such documents out, or make them "
-                'empty: df["text"].fillna("")'
+                'empty: df["text"].fillna(""), in polars fill_null("")'
             )
         if isinstance(text, Mapping):
             raise DataError(
@@ -406,7 +406,7 @@ def _weighted(labels: Any, row: int) -> Iterable[tuple[str, float]]:
             f"labels of document {row} are the string {labels!r}; give a list: "
             f"{[part.strip() for part in parts]!r}"
         )
-    if labels is None or (isinstance(labels, float) and np.isnan(labels)):
+    if is_missing(labels):
         raise DataError(
             f"labels of document {row} are missing ({labels}); give [] to a document without labels"
         )

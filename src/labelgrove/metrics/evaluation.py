@@ -140,7 +140,7 @@ def evaluate(
     level: float = 0.95,
     seed: int = 0,
 ) -> Evaluation:
-    """Measures predictions against true labels: a Corpus, label lists, or a matrix.
+    """Measures predictions against true labels: a Corpus, label lists, a frame, or a matrix.
 
     - ``metrics``: names such as ``P@1``, ``nDCG@5``, ``PSP@5``, ``micro-F1@5``, ``macro-F1@t=0.3``
       (all labels with a score of at least 0.3), ``tail-R@5``, ``coverage@5``, in upper or lower
