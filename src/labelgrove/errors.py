@@ -81,7 +81,8 @@ class MissingExtraError(LabelgroveError, ImportError):
     def __init__(self, extra: str, what: str) -> None:
         self.extra = extra
         self.what = what
-        packages = " ".join(f"'{package}'" for package in packages_of(extra))
+        names = packages_of(extra) or [f"labelgrove[{extra}]"]  # metadata may be older than code
+        packages = " ".join(f"'{name}'" for name in names)
         super().__init__(f"{what} needs the extra `{extra}`: pip install {packages}")
 
     def __reduce__(self) -> tuple[Any, ...]:
