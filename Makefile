@@ -106,7 +106,7 @@ wheel: $(INSTALLED) $(NEURAL)
 	HYPOTHESIS_PROFILE=quick $(WHEEL)/venv/bin/python -m pytest $(WORKERS) tests -m "not slow"
 
 # Whether pip finds versions for all extras together and for each alone; installs nothing.
-EXTRAS := all torch serve data tune onnx export hub report dev
+EXTRAS := all torch serve data excel tune onnx export hub report dev
 check-install: $(INSTALLED)
 	for extra in $(EXTRAS); do echo "$$extra" && $(BIN)/python -m pip install -qq --dry-run \
 		--ignore-installed --no-build-isolation -c constraints.txt ".[$$extra]" || exit 1; done

@@ -20,6 +20,7 @@ from labelgrove import errors
         ("ModelFormatError", Exception),
         ("ResourceError", Exception),
         ("MissingExtraError", ImportError),
+        ("MissingPackageError", ImportError),
         ("NotFittedError", sklearn.exceptions.NotFittedError),
     ],
 )
@@ -40,6 +41,7 @@ def test_every_error_is_ours_and_a_familiar_one(name: str, also: type[Exception]
             errors.MissingExtraError("torch", "training"),
             "training needs the extra `torch`",
         ),
+        (errors.MissingPackageError("polars", "to_frame"), "pip install polars"),
         (errors.ConfigError("x: wrong"), "x: wrong"),
         (errors.NotFittedError("call fit"), "call fit"),
     ],

@@ -81,12 +81,29 @@ class MissingExtraError(LabelgroveError, ImportError):
     def __init__(self, extra: str, what: str) -> None:
         self.extra = extra
         self.what = what
-        packages = " ".join(f"'{package}'" for package in packages_of(extra))
+        names = packages_of(extra) or [f"labelgrove[{extra}]"]  # metadata may be older than code
+        packages = " ".join(f"'{name}'" for name in names)
         super().__init__(f"{what} needs the extra `{extra}`: pip install {packages}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Worker processes pickle errors; the default would call __init__ with the message alone.
         return type(self), (self.extra, self.what)
+
+
+class MissingPackageError(LabelgroveError, ImportError):
+    """A package that no extra has, because users bring their own, is not installed.
+
+    >>> print(MissingPackageError("polars", "to_frame"))
+    to_frame needs polars: pip install polars
+    """
+
+    def __init__(self, package: str, what: str) -> None:
+        self.package = package
+        self.what = what
+        super().__init__(f"{what} needs {package}: pip install {package}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.package, self.what)
 
 
 def packages_of(extra: str) -> list[str]:

@@ -110,6 +110,15 @@ def test_convert_keeps_everything(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("name", ["out.csv.gz", "out.parquet"])
+def test_convert_writes_tables_that_come_back(tmp_path, corpus, name):
+    run("convert", corpus, tmp_path / name)
+    run("convert", tmp_path / name, tmp_path / "again.jsonl")
+    assert lines(tmp_path / "again.jsonl") == lines(corpus)
+    run("sample", tmp_path / name, tmp_path / "few.csv", "-n", 3)
+    assert len(read_corpus(tmp_path / "few.csv")) == 3
+
+
 def test_svmlight_features_may_be_wider_than_the_file(tmp_path):
     file = tmp_path / "train.svm"
     file.write_text("0,3 0:1.0\n3 2:0.5\n")

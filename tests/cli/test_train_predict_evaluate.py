@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
@@ -65,6 +66,21 @@ def test_predict_writes_a_line_per_document(run: Any, model: Path, folder: Path)
     assert set(rows[0]["labels"]) == {"red things", "shoes"}  # names, from labels.tsv
     assert set(rows[0]["label_ids"]) == {"c:red", "k:shoe"}
     assert rows[0]["scores"] == sorted(rows[0]["scores"], reverse=True)
+
+
+def test_predict_writes_tables_by_the_name_of_the_file(run: Any, model: Path, folder: Path) -> None:
+    out = folder / "p.csv"
+    run("predict", model, folder / "dev.jsonl", "--k", 2, "--batch", 7, "--out", out)
+    with out.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["document"] for row in rows[::2]] == [f"doc{n}" for n in range(100, 120)]
+    assert {(row["id"], row["name"]) for row in rows[:2]} == {
+        ("c:red", "red things"),
+        ("k:shoe", "shoes"),
+    }
+    assert [row["rank"] for row in rows[:4]] == ["1", "2", "1", "2"]
+    refused = run("evaluate", out, folder / "dev.jsonl", check=False)
+    assert refused.returncode == 1 and "is a table" in refused.stderr
 
 
 def test_predict_streams_stdin_to_stdout(run: Any, model: Path) -> None:

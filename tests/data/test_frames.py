@@ -1,7 +1,8 @@
-"""Frames of pandas and Arrow are read by their columns, or refused."""
+"""Frames of pandas, polars and Arrow are read by their columns, or refused."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,33 @@ import pandas
 import pyarrow
 import pytest
 
-from labelgrove import Corpus, Linear
+from labelgrove import Corpus, Linear, evaluate, records
 from labelgrove.data.inputs import checked_inputs, training_corpus
 from labelgrove.errors import DataError, LabelgroveWarning
 
 ROWS = {"text": ["red shoes", "blue hat"], "labels": [["shoes"], ["hats"]]}
 
 
-@pytest.fixture(params=[pandas.DataFrame, pyarrow.table], ids=["pandas", "arrow"])
+class ThroughArrow:
+    """A frame that gives its data through Arrow's protocol alone, as DuckDB does."""
+
+    def __init__(self, data: Any) -> None:
+        self.table = pyarrow.table(data)
+        self.columns = self.table.column_names
+
+    def __getitem__(self, name: str) -> Any:
+        return ThroughArrow(self.table.select([name]))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.fixture(params=["pandas", "polars", "arrow", "protocol"])
 def frame(request: pytest.FixtureRequest) -> Any:
-    return request.param
+    if request.param == "polars":
+        return pytest.importorskip("polars").DataFrame
+    kinds = {"pandas": pandas.DataFrame, "arrow": pyarrow.table, "protocol": ThroughArrow}
+    return kinds[request.param]
 
 
 def test_one_column_is_the_documents(frame: Any) -> None:
@@ -26,6 +44,11 @@ def test_one_column_is_the_documents(frame: Any) -> None:
     assert checked_inputs(texts) == ROWS["text"]
     assert training_corpus(texts, labels).label_lists() == ROWS["labels"]
     assert Corpus.from_lists(texts, labels).texts == ROWS["text"]
+    uneven = [["shoes", "red"], ["hats"]]
+    assert training_corpus(texts, frame({"labels": uneven})).label_lists() == [
+        ["red", "shoes"],
+        ["hats"],
+    ]
 
 
 def test_models_read_one_column_and_refuse_more(frame: Any) -> None:
@@ -71,15 +94,15 @@ def test_columns_with_a_filtered_index_are_read_by_position() -> None:
     assert corpus.label_lists() == [["y"], ["z"]]
 
 
-@pytest.mark.parametrize("value", [None, float("nan"), np.float64("nan")])
+@pytest.mark.parametrize("value", [None, float("nan"), np.float64("nan"), pandas.NA])
 def test_missing_texts_are_named_with_the_remedy(value: Any) -> None:
-    with pytest.raises(DataError, match=r"document 1 is missing \((None|nan)\).*fillna"):
+    with pytest.raises(DataError, match=r"document 1 is missing \((None|nan|<NA>)\).*fillna"):
         checked_inputs(["a", value])
     with pytest.raises(DataError, match="fillna"):
         Corpus.from_lists(["a", value], [["x"], ["y"]])
 
 
-@pytest.mark.parametrize("value", [None, float("nan")])
+@pytest.mark.parametrize("value", [None, float("nan"), pandas.NA])
 def test_missing_labels_are_named_with_the_remedy(value: Any) -> None:
     with pytest.raises(DataError, match=r"labels of document 1 are missing.*give \[\]"):
         training_corpus(["a", "b"], [["x"], value])
@@ -88,3 +111,58 @@ def test_missing_labels_are_named_with_the_remedy(value: Any) -> None:
 def test_a_string_of_labels_is_split_in_the_advice() -> None:
     with pytest.raises(DataError, match=r"give a list: \['a', 'b c'\]"):
         training_corpus(["x"], ["a; b c"])
+
+
+def test_columns_of_any_library_hold_missing_texts() -> None:
+    model = Linear().fit(ROWS["text"], ROWS["labels"])
+    polars = pytest.importorskip("polars")
+    columns = [
+        pandas.Series(["hat", None], dtype=kind) for kind in ("string", "object", "category")
+    ]
+    for column in [*columns, polars.Series(["hat", None]), pyarrow.array(["hat", None])]:
+        with pytest.raises(DataError, match=r'document 1 is missing.*fillna\(""\).*fill_null'):
+            model.predict(column)
+
+
+def test_columns_of_records_are_checked_like_lists() -> None:
+    polars = pytest.importorskip("polars")
+    rows = [{"title": text, "creator": "Ada"} for text in ROWS["text"]]
+    documents = polars.Series(records(rows, text=["title"], fields=["creator"]))
+    model = Linear().fit(documents, ROWS["labels"])
+    assert model.facts_.fields is not None
+    best = model.predict(polars.Series(rows), k=1)  # a column of structures
+    assert best.names() == ROWS["labels"]
+    plain = Linear().fit(ROWS["text"], ROWS["labels"])
+    with pytest.raises(DataError, match="the model was trained on plain texts"):
+        plain.predict(documents)
+
+
+def test_a_lazy_frame_is_refused_without_running_its_query() -> None:
+    polars = pytest.importorskip("polars")
+    model = Linear().fit(ROWS["text"], ROWS["labels"])
+    lazy = polars.LazyFrame(ROWS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DataError, match=r"are a LazyFrame, not yet read; give df.collect\(\)"):
+            model.predict(lazy)
+        with pytest.raises(DataError, match="LazyFrame"):
+            Linear().fit(ROWS["text"], lazy)
+
+
+def test_a_frame_without_labels_is_told_how_to_name_them(frame: Any) -> None:
+    with pytest.raises(DataError, match=r'such as fit\(df\["text"\], df\["labels"\]\)'):
+        Linear().fit(frame(ROWS))
+
+
+def test_labels_in_columns_and_frames_are_the_truth(frame: Any) -> None:
+    model = Linear().fit(ROWS["text"], ROWS["labels"])
+    predictions = model.predict(ROWS["text"], k=1)
+    truth = [["hats"], ["hats", "new"]]  # half of the first labels, and a third of all
+    expected = evaluate(predictions, truth, metrics=["P@1", "R@1"])
+    assert expected.values == {"P@1": 0.5, "R@1": 0.25}
+    table = frame({"labels": truth})
+    numbers = frame({"new": [0, 1], "hats": [1, 1]})
+    for given in (table, table["labels"], numbers):
+        assert evaluate(predictions, given, metrics=["P@1", "R@1"]) == expected
+    arrays = [np.array(labels, dtype=object) for labels in truth]  # as pandas reads Parquet
+    assert evaluate(predictions, arrays, metrics=["P@1", "R@1"]) == expected

@@ -6,6 +6,7 @@ import numpy as np
 import pandas
 import pytest
 
+from labelgrove.data.records import field_parts
 from labelgrove.errors import DataError, MissingExtraError
 from labelgrove.formats import ReadOptions, ReadReport, detect_format, iter_documents, read_corpus
 from labelgrove.formats.tables import split_labels
@@ -275,3 +276,30 @@ def test_arrays_that_pandas_writes_are_refused(tmp_path: Path) -> None:
     pandas.DataFrame({"text": ["x"], "labels": arrays}).to_csv(file, index=False)
     with pytest.raises(DataError, match=r"line 2: the labels .* NumPy array"):
         read_corpus(file)
+
+
+def test_separators_inside_lists_do_not_count(tmp_path: Path) -> None:
+    path = write(tmp_path, b'text,labels\nx,"[""a;b""]"\ny,c|d\n')
+    assert read_corpus(path).label_lists() == [["a;b"], ["c", "d"]]
+    odd = write(tmp_path, b"text,labels\nx,(a);(b)\n")  # brackets, and no list
+    assert read_corpus(odd).label_lists() == [["(a)", "(b)"]]
+
+
+def test_a_json_object_in_a_cell_gives_weights(tmp_path: Path) -> None:
+    path = write(tmp_path, b'text,labels,by\nx,"{""a"": 0.5, ""b"": 1}","{""k"": 1}"\n')
+    (document,) = iter_documents(path)
+    assert document.labels == {"a": 0.5, "b": 1.0}
+    (document,) = iter_documents(path, options=ReadOptions(fields="by"))
+    assert field_parts(document.text) == {"by": ['{"k": 1}']}  # a value of a field has no weights
+
+
+def test_the_encoding_of_windows_is_recognised(tmp_path: Path) -> None:
+    path = write(tmp_path, 'text,labels\nein Buch für 5 €,"über uns;x"\n'.encode("cp1252"))
+    with pytest.raises(DataError, match=r"if 'für' is right, set encoding.*=cp1252") as caught:
+        read_corpus(path)
+    assert caught.value.line == 2
+    corpus = read_corpus(path, options=ReadOptions(encoding="cp1252"))
+    assert list(corpus.texts) == ["ein Buch für 5 €"]
+    other = write(tmp_path, b"text,labels\n\x81\xff,a\n")  # Windows has no character 0x81
+    with pytest.raises(DataError, match="encoding=latin-1"):
+        read_corpus(other)

@@ -18,7 +18,7 @@ from labelgrove.data.corpus import LabelIndex
 from labelgrove.disk.stages import Stages
 from labelgrove.errors import ConfigError
 from labelgrove.methods.name_rows import named_labels, start_from_names
-from labelgrove.methods.neural import make_runner
+from labelgrove.methods.training import make_runner
 from test_contract import COLOURS, THINGS, new, planted
 
 KINDS = ["lightxml", "lightxml in groups", "lightxml with a full head"]

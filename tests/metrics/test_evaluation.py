@@ -10,6 +10,7 @@ from sklearn.metrics import f1_score, ndcg_score
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.metrics import DEFAULT_METRICS, Evaluation, Propensity, compare, evaluate
+from labelgrove.metrics.evaluation import Comparison
 from labelgrove.scores.predictions import Predictions
 from reference import metrics as reference
 
@@ -322,3 +323,17 @@ def test_propensity_constants_are_checked():
     # 1 + (ln N - 1) (B + 1)^A (N_l + B)^-A
     expected = [1 + (math.log(50) - 1) * 2.5**0.55 * (n + 1.5) ** -0.55 for n in (0, 9)]
     assert Propensity().inverse([0, 9], n_train=50).tolist() == pytest.approx(expected)
+
+
+def test_notebooks_show_the_table():
+    values = {"P@1": 0.5, "P@3": 0.25}
+    ev = Evaluation(values, n=2, intervals={"P@1": (0.25, 0.75)}, notes=("a <b>",))
+    assert repr(ev) == ev.table()
+    html = ev._repr_html_()
+    assert "<th>P</th><td>50.00 [25.00, 75.00]</td><td>25.00</td>" in html
+    assert "<b>2 documents; percent</b>" in html and "<p>a &lt;b&gt;</p>" in html
+    assert repr(Evaluation({}, n=0)).endswith("0 documents; percent")
+    change = Comparison(ev, ev, {"P@1": 0.0}, {"P@1": (-0.5, 0.5)})
+    assert repr(change) == change.table()
+    assert "+0.00 [-50.00, +50.00]" in change._repr_html_()
+    assert change._repr_html_().count("a &lt;b&gt;") == 1

@@ -60,6 +60,18 @@ def test_grid_search_finds_the_skilled_model(name, y):
     assert search.cv_results_["mean_test_score"][0] < 1.0
 
 
+def test_dense_matrices_and_frames_are_the_truth_that_sparse_ones_are():
+    model = Echo(skill=1).fit(TEXTS, MATRIX)
+    wrong = MATRIX.toarray()[::-1]
+    expected = scorer("P@2")(model, TEXTS, sparse.csr_array(wrong))
+    assert 0 < expected < 1
+    assert scorer("P@2")(model, TEXTS, wrong) == expected
+    pandas = pytest.importorskip("pandas")
+    assert scorer("P@2")(model, TEXTS, pandas.DataFrame(wrong, columns=list("abcd"))) == expected
+    column = pandas.DataFrame({"labels": LABELS[::-1]})
+    assert scorer("P@2")(model, TEXTS, column) == expected
+
+
 def test_labels_unseen_in_a_fold_count_as_misses():
     # Each fold trains on two of three documents and is asked for the third's label.
     texts, labels = ["a", "b", "c"], [["a"], ["b"], ["c"]]

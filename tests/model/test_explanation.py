@@ -8,6 +8,7 @@ from labelgrove import LabelIndex
 from labelgrove.explaining.rankers import most_frequent, probability, weighted
 from labelgrove.model.explanation import (
     Explanation,
+    Neighbour,
     Path,
     Reason,
     Span,
@@ -66,3 +67,33 @@ def test_probabilities_of_margins() -> None:
 def test_examples_are_the_most_frequent_labels() -> None:
     name = most_frequent(LabelIndex(["a", "b"]), np.array([1, 5]))
     assert name(np.array([0, 1], np.int32)) == ("b", "a")
+
+
+def test_an_explanation_is_displayed_in_a_few_lines() -> None:
+    reasons = (Reason("red <b>", 0.5), Reason("hat", -0.25))
+    member = Explanation("c1", "shoes", "linear", 0.9, "product", reasons, calibrated=0.5)
+    assert repr(member).splitlines() == [
+        "shoes (c1): probability 0.5000, product 0.9000, linear",
+        "  +0.500 red <b>",
+        "  -0.250 hat",
+    ]
+    html = member._repr_html_()
+    assert "<th>red &lt;b&gt;</th><td>+0.500</td><td>" in html and "<b>shoes (c1)" in html
+    near = Neighbour(3, None, 0.75, "a red\nshoe")
+    both = Explanation(
+        "c1", "c1", "ensemble", None, "product", members=(member,), neighbours=(near,), notes=("x",)
+    )
+    assert repr(both).splitlines()[:2] == [
+        "c1: product not found, ensemble",
+        "  member 1: shoes (c1): probability 0.5000, product 0.9000, linear",
+    ]
+    assert "like document 3 (0.75): a red shoe" in repr(both) and "note: x" in repr(both)
+    assert html in both._repr_html_()
+
+
+def test_a_long_explanation_is_displayed_shortly() -> None:
+    reasons = tuple(Reason("word" * 1000, 1.0) for _ in range(1000))
+    notes = ("note " * 1000,) * 100
+    one = Explanation("c1", "x" * 9000, "linear", 0.9, "product", reasons, notes=notes)
+    many = Explanation("c1", "c1", "ensemble", 0.9, "product", members=(one,) * 100)
+    assert len(many._repr_html_()) < 100_000 and len(repr(many)) < 100_000

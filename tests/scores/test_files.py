@@ -9,7 +9,7 @@ import pytest
 
 from labelgrove import Corpus, LabelIndex
 from labelgrove.errors import DataError
-from labelgrove.scores.files import prediction_lines, read_predictions
+from labelgrove.scores.files import prediction_lines, prediction_writer, read_predictions
 from labelgrove.scores.predictions import Predictions
 
 INDEX = LabelIndex(["a", "b", "c"], names=["Ä\t", "B", "B"])
@@ -89,3 +89,36 @@ def test_scores_of_a_repeated_label_are_not_added_up(tmp_path: Path) -> None:
     line = '{"labels": ["a", "c", "a"], "scores": [0.4, 0.6, 0.4]}'
     with pytest.raises(DataError, match="line 1: label 'a' occurs twice"):
         read_predictions(write(tmp_path / "p", line, line), CORPUS)
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.parquet", "p.xlsx"])
+def test_tables_have_the_columns_of_a_frame(tmp_path: Path, name: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    if name.endswith("xlsx"):
+        pytest.importorskip("openpyxl")
+    predictions = Predictions.from_scores(SCORES, k=2, index=INDEX)
+    with prediction_writer(str(tmp_path / name)) as write:
+        write(predictions, ["d1", None])
+        write(predictions.top(1), [None, ""])
+    read = {"p.csv": pandas.read_csv, "p.parquet": pandas.read_parquet, "p.xlsx": pandas.read_excel}
+    table = read[name](tmp_path / name)
+    assert list(table.columns) == list(predictions.to_frame().columns)
+    assert table["document"].astype(str).to_list() == ["d1", "d1", "1", "1", "2", "3"]
+    assert table["rank"].to_list() == [1, 2, 1, 2, 1, 1]
+    assert table["id"].to_list() == ["a", "b", "c", "b", "a", "c"]
+    assert table["name"].str.strip().to_list() == ["Ä", "B", "B", "B", "Ä", "B"]
+    assert table["score"].to_list() == [0.5, 0.25, 0.5, 0.25, 0.5, 0.5]
+
+
+def test_a_table_is_not_taken_for_predictions(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"is a table; give JSON lines \(predict --out"):
+        read_predictions(write(tmp_path / "p.csv", "document,rank"), CORPUS)
+
+
+def test_an_error_leaves_no_file(tmp_path: Path) -> None:
+    predictions = Predictions.from_scores(SCORES, k=2, index=INDEX)
+    for name in ("p.csv", "p.jsonl"):
+        with pytest.raises(KeyError), prediction_writer(str(tmp_path / name)) as write_batch:
+            write_batch(predictions, ["d1", "d2"])
+            raise KeyError
+    assert list(tmp_path.iterdir()) == []

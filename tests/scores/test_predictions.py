@@ -1,4 +1,5 @@
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from scipy import sparse
 
 import labelgrove
 from labelgrove.data.corpus import LabelIndex
-from labelgrove.errors import ConfigError, DataError, NotFittedError
+from labelgrove.errors import ConfigError, DataError, MissingPackageError, NotFittedError
 from labelgrove.scores.predictions import Predictions, ScoredLabel, check_fitted
 
 INDEX = LabelIndex("abcd", names=["Ape", "Bat", "Cat", "Dog"])
@@ -168,3 +169,62 @@ def test_only_fitted_models_are_let_through():
     with pytest.raises(NotFittedError, match="this Linear is not fitted yet"):
         check_fitted(model)
     check_fitted(model.fit(["red shoes", "blue hat"], [["a"], ["b"]]))
+
+
+def test_plain_dictionaries(predictions):
+    assert predictions.to_dicts()[1] == [
+        {"id": "d", "name": "Dog", "score": 1.0},
+        {"id": "b", "name": "Bat", "score": 0.25},
+    ]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_have_a_row_per_label(predictions, library):
+    pytest.importorskip(library)
+    frame = predictions.to_frame(library)
+    assert list(frame.columns) == ["document", "rank", "id", "name", "score"]
+    assert frame["document"].to_list() == [0, 0, 0, 1, 1]
+    assert frame["rank"].to_list() == [1, 2, 3, 1, 2]
+    assert frame["name"].to_list() == ["Bat", "Ape", "Cat", "Dog", "Bat"]
+    assert frame["id"].to_list() == list("bacdb")
+    assert frame["score"].to_list() == [0.75, 0.5, 0.5, 1.0, 0.25]
+    own = predictions.to_frame(library, documents=("x", "y"))
+    assert own["document"].to_list() == ["x", "x", "x", "y", "y"]
+    assert len(predictions.above(2.0).to_frame(library)) == 0
+
+
+def test_documents_of_a_frame_are_named_by_position(predictions):
+    pandas = pytest.importorskip("pandas")
+    ids = pandas.Series(["x", "y"], index=[1, 0])
+    assert predictions.to_frame(documents=ids)["document"].to_list() == ["x", "x", "x", "y", "y"]
+    with pytest.raises(DataError, match="1 ids for 2 documents"):
+        predictions.to_frame(documents=["x"])
+
+
+def test_frames_need_a_library(predictions, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingPackageError, match="to_frame needs pandas: pip install pandas"):
+        predictions.to_frame()
+    with pytest.raises(ConfigError, match="must be pandas or polars, got 'dask'"):
+        predictions.to_frame("dask")
+
+
+def test_predictions_are_displayed_in_a_few_lines(predictions):
+    assert repr(predictions).splitlines() == [
+        "Predictions(2 documents, 3 best labels, scores: product)",
+        "  0: Bat 0.75, Ape 0.5, Cat 0.5",
+        "  1: Dog 1, Bat 0.25",
+    ]
+    assert "no label" in repr(predictions.above(2.0))
+    html = predictions._repr_html_()
+    assert "<td>Bat 0.75</td><td>Ape 0.5</td>" in html and "<th>3</th>" in html
+
+
+def test_many_long_predictions_are_displayed_in_a_few_lines():
+    index = LabelIndex([f"<i>{number}</i>{'x' * 9000}" for number in range(300)])
+    many = Predictions.from_scores(np.ones((1000, 300)), k=300, index=index)
+    assert repr(many).splitlines()[-1] == "  and 995 more"
+    assert len(repr(many)) < 2000 and len(many._repr_html_()) < 5000
+    assert "<i>" not in many._repr_html_() and "and 995 more" in many._repr_html_()
+    nothing = many.of_rows(np.zeros(0, np.int64))
+    assert repr(nothing).startswith("Predictions(0 documents") and nothing._repr_html_()

@@ -91,6 +91,12 @@ class Calibration:
         filled: Float32 = np.where(np.isnan(own), np.float32(self.threshold), own)
         return filled
 
+    def __repr__(self) -> str:
+        by = "" if self.by == "none" else f", by {self.by}"
+        own = "" if self.label_thresholds is None else ", and labels have their own"
+        documents = "" if self.report is None else f", {self.report['documents']:,} documents"
+        return f"Calibration({self.kind}{by}, threshold {self.threshold:.3f}{own}{documents})"
+
     def state(self) -> Part:
         arrays: dict[str, npt.NDArray[Any]] = {
             f"curve.{number}": curve.numbers

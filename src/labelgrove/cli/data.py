@@ -114,7 +114,9 @@ def convert(
     source: Source,
     target: Target,
     *,
-    to: Annotated[str | None, Option(help="jsonl or xc. Default: by the name of OUTPUT.")] = None,
+    to: Annotated[
+        str | None, Option(help="jsonl, csv, parquet or xc. Default: by the name of OUTPUT.")
+    ] = None,
     labels: options.Labels = None,
     write_labels: Annotated[Path | None, Option(help="Also write this label table.")] = None,
     force: options.Force = False,

@@ -6,7 +6,6 @@ import atexit
 import gc
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,7 +29,9 @@ def predict(
     ],
     *,
     k: Annotated[int, Option("--k", "-k", min=1, help="Labels per document.")] = 5,
-    out: Annotated[str, Option(help="Output file; - for standard output.")] = "-",
+    out: Annotated[
+        str, Option(help="Output file: JSON lines, or .csv, .parquet, .xlsx. -: standard output.")
+    ] = "-",
     threshold: Annotated[
         str | None,
         Option("--threshold", "--min-score", help="Minimum score. auto: the sets of calibrate."),
@@ -60,15 +61,15 @@ def predict(
 
     Writes one line of JSON per document, in the order of the input: "labels" (names), "scores",
     "id" if the document has one, and "label_ids" if ids differ from names. --allow and --deny apply
-    before the k best labels are chosen, so you get k labels whenever k are allowed.
+    before the k best labels are chosen, so you get k labels whenever k are allowed. A table (--out
+    x.csv, x.parquet, x.xlsx) has a row per label: document, rank, id, name, score.
 
     Example: echo '{"text": "red running shoes"}' | labelgrove predict model - --k 3 --deny sale
     """
     from labelgrove.core.callbacks import Reporter, RichProgress
     from labelgrove.formats import ReadReport, iter_documents
-    from labelgrove.formats.files import replacing
     from labelgrove.labels.masks import LabelMask
-    from labelgrove.scores.files import prediction_lines
+    from labelgrove.scores.files import prediction_writer
 
     atexit.register(_leave_the_rest)
     loaded = common.load_model(common.local_model(model), machine.device, dense, features)
@@ -99,15 +100,13 @@ def predict(
         source = Path(documents)
         corpus = common.read_for(loaded, source, how, features=features, report=report)
         inputs = _corpus_batches(corpus, batch)
-    target = nullcontext(sys.stdout.buffer) if out == "-" else replacing(out)
     # A progress bar and answers on one terminal would mix.
     callbacks = [] if out == "-" and sys.stdout.isatty() else [RichProgress()]
     documents_seen = labels_found = full = 0
-    with target as file, Reporter(callbacks).stage("predicting") as progress:
+    with prediction_writer(out) as write, Reporter(callbacks).stage("predicting") as progress:
         for rows, ids, vectors in _with_vectors(inputs, dense):
             predictions = loaded.predict(rows, k=k, **request, **vectors)
-            file.writelines(prediction_lines(predictions, ids))
-            file.flush()
+            write(predictions, ids)
             progress.advance(len(ids))
             documents_seen += len(ids)
             labels_found += int(predictions.counts.sum())

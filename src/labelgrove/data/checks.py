@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from labelgrove.data.frames import is_missing
 from labelgrove.errors import DataError
 
 SEPARATORS = (";", "|", ",", "\t")  # that a string with several labels may have
@@ -17,10 +18,10 @@ def check_texts(texts: Sequence[Any]) -> None:
     for row, text in enumerate(texts):
         if isinstance(text, str):
             continue
-        if text is None or (isinstance(text, float) and np.isnan(text)):
+        if is_missing(text):
             raise DataError(
                 f"document {row} is missing ({text}); leave such documents out, or make them "
-                'empty: df["text"].fillna("")'
+                'empty: df["text"].fillna(""), in polars fill_null("")'
             )
         if isinstance(text, Mapping):
             raise DataError(
@@ -38,7 +39,7 @@ def weighted_labels(labels: Any, row: int) -> Iterable[tuple[str, float]]:
             f"labels of document {row} are the string {labels!r}; give a list: "
             f"{[part.strip() for part in parts]!r}"
         )
-    if labels is None or (isinstance(labels, float) and np.isnan(labels)):
+    if is_missing(labels):
         raise DataError(
             f"labels of document {row} are missing ({labels}); give [] to a document without labels"
         )

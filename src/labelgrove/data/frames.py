@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.errors import DataError
+from labelgrove.errors import DataError, MissingExtraError
 
 
 def is_frame(value: Any) -> bool:
@@ -26,9 +26,11 @@ def without_frame(value: Any, what: str) -> Any:
         raise DataError(f"{what} are a mapping with the keys {keys}; give a list of its values")
     if isinstance(value, Set):
         raise DataError(f"{what} are a set, which has no order; give a list")
+    if hasattr(value, "collect"):  # asking it for its columns might run a query
+        raise DataError(f"{what} are a {type(value).__name__}, not yet read; give df.collect()")
     names = _names(value)
-    if names is None:  # Arrow's columns hold scalars of their own
-        return value.to_pylist() if hasattr(value, "to_pylist") else value
+    if names is None:
+        return as_list(value)
     if len(names) != 1:
         columns = ", ".join(repr(name) for name in names[:5])
         raise DataError(
@@ -37,6 +39,34 @@ def without_frame(value: Any, what: str) -> Any:
             "labelgrove.records(df, text=[...], fields=[...])"
         )
     return _column(value, names[0])
+
+
+def as_list(value: Any) -> Any:
+    """A column of pandas, polars or Arrow as a list of Python values; anything else as it is."""
+    read = getattr(value, "to_pylist", None) or getattr(value, "to_list", None)
+    return value if read is None or is_frame(value) else list(read())
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell has no value: None, NaN, or the NA and NaT of pandas."""
+    nan = isinstance(value, (float, np.floating)) and np.isnan(value)
+    return value is None or bool(nan) or type(value).__name__ in ("NAType", "NaTType")
+
+
+def label_column(value: Any) -> list[Any] | None:
+    """The label lists in a column or a frame, which may be one of numbers; None for other values.
+
+    >>> import pandas
+    >>> label_column(pandas.DataFrame({"shoes": [1, 0], "hats": [1, 1]}))
+    [['shoes', 'hats'], ['hats']]
+    """
+    if is_frame(value):
+        table = indicator(value)
+        if table is None:
+            return list(without_frame(value, "labels"))
+        return [[table[1][column] for column in np.flatnonzero(row > 0)] for row in table[0]]
+    column = as_list(value)
+    return None if column is value else column
 
 
 def frame_rows(frame: Any) -> list[dict[str, Any]]:
@@ -49,24 +79,30 @@ def frame_rows(frame: Any) -> list[dict[str, Any]]:
 def indicator(frame: Any) -> tuple[Any, list[str]] | None:
     """A frame of numbers as a documents x labels matrix with its labels; None for other frames."""
     names = _names(frame) or []
-    columns = [np.asarray(_column(frame, name)) for name in names]
-    if not columns or any(column.dtype.kind not in "biuf" for column in columns):
+    columns = [_column(frame, name) for name in names]
+    numbers = (int, float, np.number, np.bool_)
+    if not columns or not all(isinstance(cell, numbers) for cells in columns for cell in cells):
         return None
-    return np.stack(columns, axis=1).astype(np.float32), [str(name) for name in names]
+    return np.array(columns, np.float32).T, [str(name) for name in names]
 
 
 def _names(value: Any) -> list[Any] | None:
     """The names of a frame's columns: pandas and polars say ``columns``, Arrow ``column_names``."""
+    if len(getattr(value, "shape", ())) != 2 and not hasattr(value, "__arrow_c_stream__"):
+        return None
     names = getattr(value, "column_names", None)  # Arrow's ``columns`` are the data
     if names is None:
         names = getattr(value, "columns", None)
-    shape = getattr(value, "shape", ())
-    if names is None or callable(names) or len(shape) != 2:
-        return None
-    return list(names)
+    return None if names is None or callable(names) else list(names)
 
 
 def _column(frame: Any, name: Any) -> list[Any]:
     column = frame[name]
-    values = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
+    values = as_list(column)
+    if values is column:  # DuckDB and others give their data through Arrow alone
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise MissingExtraError("data", f"reading a {type(frame).__name__}") from error
+        values = pyarrow.table(frame)[name].to_pylist()
     return list(values)

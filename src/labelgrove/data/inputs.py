@@ -15,7 +15,7 @@ from labelgrove.data.checks import check_texts
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.documents import Documents
 from labelgrove.data.features import Features, as_features
-from labelgrove.data.frames import indicator, is_frame, without_frame
+from labelgrove.data.frames import as_list, indicator, is_frame, without_frame
 from labelgrove.data.records import FieldNames, check_names, is_record
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
 
@@ -37,7 +37,10 @@ def training_corpus(
     [['a']]
     """
     if not isinstance(X, Corpus) and y is None:
-        raise DataError("fit needs labels: one list of label names per document, or a matrix")
+        example = ', such as fit(df["text"], df["labels"])' if is_frame(X) else ""
+        raise DataError(
+            f"fit needs labels: one list of label names per document, or a matrix{example}"
+        )
     corpus = labelled_corpus(X, y, index, dense=dense)
     if len(corpus) == 0:
         raise DataError("cannot fit on no documents")
@@ -174,8 +177,7 @@ def with_fields(X: Any, names: FieldNames | None) -> Any:
     if isinstance(X, StringTable):
         check_names(X, names)
         return X
-    if getattr(X, "ndim", 0) == 1:  # an array or a column of a frame
-        X = list(X)
+    X = list(X) if isinstance(X, np.ndarray) and X.ndim == 1 else as_list(X)
     if not isinstance(X, (list, tuple)):
         return X
     # One pass for the usual case, plain texts.

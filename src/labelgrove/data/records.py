@@ -19,7 +19,7 @@ import numpy as np
 
 from labelgrove.core.nfc import nfc
 from labelgrove.core.strings import StringTable
-from labelgrove.data.frames import frame_rows, is_frame
+from labelgrove.data.frames import frame_rows, is_frame, is_missing
 from labelgrove.errors import ConfigError, DataError, warn
 
 START, TEXT, FIELD, VALUE = "\x02", "\x1c", "\x1d", "\x1f"
@@ -74,7 +74,7 @@ class FieldNames:
         pieces = [START]
         for name in self.texts:
             text = row.get(name)
-            if _is_missing(text):
+            if is_missing(text):
                 text = ""
             elif not isinstance(text, str):
                 raise DataError(f"field {name!r} must be a string, but is {type(text).__name__}")
@@ -265,7 +265,7 @@ def field_values(given: Any, name: str) -> list[str]:
         values = given.tolist()
     strings = []
     for value in values:
-        if _is_missing(value):
+        if is_missing(value):
             continue
         if not isinstance(value, (str, int, float, np.number)):
             kind = type(value).__name__
@@ -275,11 +275,6 @@ def field_values(given: Any, name: str) -> list[str]:
         if string := " ".join(_clean(str(value)).split()):
             strings.append(string)
     return strings
-
-
-def _is_missing(value: Any) -> bool:
-    nan = isinstance(value, (float, np.floating)) and np.isnan(value)
-    return value is None or nan or type(value).__name__ in ("NAType", "NaTType")  # of pandas
 
 
 def _clean(text: str) -> str:

@@ -69,6 +69,9 @@ class ExportedModel(Estimator):
             model.calibration_ = Calibration.from_state(parts["calibration"])
         return model
 
+    def __repr__(self) -> str:
+        return f"ExportedModel({self.method}, {self.precision}, {str(self.folder)!r})"
+
     def trees(self) -> dict[str, LabelTree]:
         """The label tree that is searched, if there is one."""
         return {} if self.engine.tree is None else {"tree": self.engine.tree}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 from labelgrove.errors import ConfigError, DataError
@@ -27,9 +28,11 @@ from labelgrove.formats.xc import kind_of_lines
 
 FORMATS = {
     "jsonl": 'one JSON object per line: {"text": ..., "labels": [...], "id": ...}',
+    "json": "an array of such objects",
     "csv": "comma-separated columns with a header line; labels split at | or ;",
     "tsv": "tab-separated columns with a header line; labels split at | or ;",
     "parquet": "Parquet with text and labels columns (needs the extra data)",
+    "xlsx": "Excel: the first sheet, with a header row, like csv (needs the extra excel)",
     "xc": 'extreme classification repository: "documents features labels", then svmlight lines',
     "svmlight": "label,label index:value ..., without a header line",
     "lf": "label-feature data sets: trn.json.gz with lbl.json.gz beside it",
@@ -46,6 +49,8 @@ EXTENSIONS = {
     ".tab": "tsv",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
     ".svm": "svmlight",
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
@@ -97,7 +102,7 @@ def _of_file(file: Path) -> str:
     if by_name == "tsv" and looks_like_annif(next(lines(file), (1, b""))[1]):
         return "annif"
     # The first line of a CSV file can be anything; otherwise content is surer than the name.
-    if by_name in ("csv", "tsv", "parquet"):
+    if by_name in ("csv", "tsv", "parquet", "xlsx"):
         return by_name
     if bare_name(file).endswith((".npz", ".npy")):
         raise DataError(
@@ -132,8 +137,10 @@ def _by_content(path: Path | str) -> str | None:
         return "lf" if _has_target_numbers(first) else "jsonl"
     if matrix := kind_of_lines(first, second):
         return matrix
-    if first.lstrip().startswith(b"[") and b"{" in head:
-        raise DataError("is a JSON array; write one object per line instead", file=path)
+    if re.match(rb"\s*\[\s*\{", head.removeprefix(b"\xef\xbb\xbf")):
+        return "json"
+    if head.startswith(b"\xd0\xcf\x11\xe0"):
+        raise DataError("is an old Excel file; save it as .xlsx", file=path)
     return None
 
 

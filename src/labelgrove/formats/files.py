@@ -14,6 +14,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import secrets
 import sys
 import zlib
@@ -212,8 +213,27 @@ def decode(raw: bytes, encoding: str) -> str:
     except UnicodeDecodeError as error:
         raise BadLine(
             f"not valid {encoding}: byte 0x{raw[error.start]:02x} at position {error.start}; "
-            "convert the file to UTF-8 or set encoding (--read encoding=latin-1)"
+            f"{encoding_advice(raw, error.start)}"
         ) from error
+
+
+def encoding_advice(raw: bytes, place: int) -> str:
+    """What to do about a line that is not UTF-8 because of the byte at ``place``.
+
+    The word around it shows whether the file has the usual encoding of Windows.
+
+    >>> encoding_advice("für 5 €".encode("cp1252"), 1)
+    "convert the file to UTF-8 or, if 'für' is right, set encoding (--read encoding=cp1252)"
+    """
+    start = max(raw.rfind(space, 0, place) for space in (b" ", b"\t", b'"', b",", b";")) + 1
+    try:
+        word = raw[max(start, place - 20) : place + 20].decode("cp1252")
+    except UnicodeDecodeError:
+        return "convert the file to UTF-8 or set encoding (--read encoding=latin-1)"
+    word = re.split(r"[\s\",;]", word, maxsplit=1)[0]
+    return (
+        f"convert the file to UTF-8 or, if {word!r} is right, set encoding (--read encoding=cp1252)"
+    )
 
 
 def check_encoding(encoding: str) -> str:

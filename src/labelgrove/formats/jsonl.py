@@ -27,11 +27,18 @@ def iter_jsonl(path: Path | str, options: ReadOptions, report: ReadReport) -> It
 
 def document_parser(options: ReadOptions, report: ReadReport) -> Callable[[str], Document]:
     """A function that parses a line to a document or raises BadLine."""
+    parse = record_parser(options, report)
+    return lambda line: parse(parse_object(line))
+
+
+def record_parser(
+    options: ReadOptions, report: ReadReport
+) -> Callable[[Mapping[str, Any]], Document]:
+    """A function that makes a document of a JSON object or raises BadLine."""
     text_fields = options.text_fields()
     text_of = text_reader(options, report, text_fields)
 
-    def parse(line: str) -> Document:
-        record = parse_object(line)
+    def parse(record: Mapping[str, Any]) -> Document:
         text = text_of(record)
         for name in text_fields:
             if name not in record:
@@ -64,9 +71,14 @@ def parse_object(line: str) -> dict[str, Any]:
         raise BadLine(f"not valid JSON: {reason} at character {error.pos + 1}") from error
     except ValueError as error:  # a number of thousands of digits
         raise BadLine(f"not valid JSON: {error}") from error
-    if not isinstance(record, dict):
-        raise BadLine(f"every line must be a JSON object, but this one is {_kind(record)}")
-    return record
+    return as_object(record, "every line")
+
+
+def as_object(value: Any, what: str) -> dict[str, Any]:
+    """The value, if it is a JSON object."""
+    if not isinstance(value, dict):
+        raise BadLine(f"{what} must be a JSON object, but this one is {_kind(value)}")
+    return value
 
 
 def text_reader(
@@ -186,6 +198,11 @@ def _string(value: Any, what: str) -> str:
 
 def dump_document(document: Document) -> bytes:
     """A document as one line of JSON, with its newline."""
+    return json_line(document_record(document))
+
+
+def document_record(document: Document) -> dict[str, Any]:
+    """A document as a JSON object; empty fields are left out."""
     labels = document.labels
     record: dict[str, Any] = {} if document.id is None else {"id": document.id}
     if is_record(document.text):
@@ -194,7 +211,7 @@ def dump_document(document: Document) -> bytes:
     else:
         record["text"] = document.text
     record["labels"] = dict(labels) if isinstance(labels, Mapping) else list(labels)
-    return json_line(record)
+    return record
 
 
 def json_line(record: Mapping[str, Any]) -> bytes:

@@ -17,7 +17,9 @@ from labelgrove.formats.attentionxml import iter_attentionxml
 from labelgrove.formats.building import build_corpus, counted
 from labelgrove.formats.detect import check_format, detect_format
 from labelgrove.formats.documents import Document, ReadOptions, ReadReport
+from labelgrove.formats.excel import iter_excel
 from labelgrove.formats.files import STDIN, existing, parse_lines, part_names, sibling
+from labelgrove.formats.json_array import iter_json_array
 from labelgrove.formats.jsonl import iter_jsonl
 from labelgrove.formats.labels import (
     LabelRow,
@@ -45,16 +47,18 @@ def iter_plain(path: Path | str, options: ReadOptions, report: ReadReport) -> It
 
 DOCUMENT_READERS: dict[str, DocumentReader] = {
     "jsonl": iter_jsonl,
+    "json": iter_json_array,
     "csv": partial(iter_table, delimiter=","),
     "tsv": partial(iter_table, delimiter="\t"),
     "parquet": iter_parquet,
+    "xlsx": iter_excel,
     "lf": iter_lf,
     "attentionxml": iter_attentionxml,
     "pecos": iter_pecos,
     "annif": iter_annif,
     "text": iter_plain,
 }
-WITH_FIELDS = ("jsonl", "csv", "tsv", "parquet", "lf")
+WITH_FIELDS = ("jsonl", "json", "csv", "tsv", "parquet", "xlsx", "lf")
 WITH_MATRICES = ("pecos", "attentionxml", "lf")
 
 

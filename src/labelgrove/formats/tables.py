@@ -1,9 +1,9 @@
 """CSV and TSV: a header line (or given column names), then one document per row.
 
 The labels column has labels with a separator between them, or a list in JSON or in Python, as
-pandas writes it. In CSV, double quotes
-protect separators and line ends; in TSV, a quote is an ordinary character, so that a text that
-begins with one does not swallow the lines after it.
+pandas writes it; a JSON object gives weights. In CSV, double quotes protect separators and line
+ends; in TSV, a quote is an ordinary character, so that a text that begins with one does not swallow
+the lines after it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from labelgrove.data.records import listed
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.formats.documents import BadLine, Document, ReadOptions, ReadReport
-from labelgrove.formats.files import STDIN, check_encoding, lines, refuse
+from labelgrove.formats.files import STDIN, check_encoding, encoding_advice, lines, refuse
 from labelgrove.formats.jsonl import document_id, document_labels, text_reader
 
 SEPARATORS = ("|", ";")
@@ -35,13 +35,28 @@ def iter_table(
     """The documents of a CSV or TSV file, one at a time."""
     delimiter = options.delimiter or _header_delimiter(path, delimiter)
     rows = _rows(path, options, report, delimiter)
+    if options.column_names is None and (first := next(rows, None)) is not None:
+        # A line may tell Excel the delimiter.
+        told = delimiter.join(first[1]).strip() == f"sep={delimiter}".strip()
+        rows = rows if told else itertools.chain([first], rows)
+    unquoted = delimiter == "\t" and not options.quoted
+    return row_documents(path, rows, options, report, unquoted=unquoted)
+
+
+def row_documents(
+    path: Path | str,
+    rows: Iterator[tuple[int, list[str]]],
+    options: ReadOptions,
+    report: ReadReport,
+    *,
+    unquoted: bool = False,
+) -> Iterator[Document]:
+    """The documents of the rows of a table, the first of which names the columns."""
     names = options.column_names
     if names is None:
         first = next(rows, None)
         if first is None:
             raise DataError("contains no documents", file=path)
-        if delimiter.join(first[1]).strip() == f"sep={delimiter}".strip():
-            first = next(rows, first)  # a line that tells Excel the delimiter
         names = [name.strip() for name in first[1]]
     hint = ", or column_names (--read column_names=text,labels) if the file has no header line"
     text_fields = check_columns(names, path, options, report, hint=hint)
@@ -67,7 +82,7 @@ def iter_table(
         try:
             if len(row) != len(names):
                 reason = f"the row has {len(row)} fields, but there are {len(names)} columns"
-                if delimiter == "\t" and not options.quoted and row[-1][:1] == '"':
+                if unquoted and row[-1][:1] == '"':
                     reason += "; if quotes enclose fields, set quoted (--read quoted=true)"
                 raise BadLine(reason)
             record = dict(zip(names, row, strict=True))
@@ -91,16 +106,17 @@ def _rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """The number of the first line and the fields of every row; rows with bad bytes are refused."""
     encoding = check_encoding(options.encoding)
-    first_line, bad_line = 0, 0
+    first_line, bad_line, advice = 0, 0, ""
 
     def decoded() -> Iterator[str]:
-        nonlocal first_line, bad_line
+        nonlocal first_line, bad_line, advice
         for number, raw in lines(path):
             first_line = first_line or number
             try:
                 text = raw.decode(encoding)
-            except UnicodeDecodeError:
+            except UnicodeDecodeError as error:
                 # The row may continue on the next lines: read all of it before refusing it.
+                advice = advice if bad_line else encoding_advice(raw, error.start)
                 bad_line = bad_line or number
                 text = raw.decode(encoding, "replace")
             yield text + "\n"
@@ -117,10 +133,7 @@ def _rows(
         try:
             row = next(reader, None)
             if bad_line:
-                raise BadLine(
-                    f"not valid {encoding}; convert the file to UTF-8 or set encoding "
-                    "(--read encoding=latin-1)"
-                )
+                raise BadLine(f"not valid {encoding}; {advice}")
         except (csv.Error, BadLine) as error:
             where = bad_line or first_line
             refuse(DataError(str(error), file=path, line=where), options, report)
@@ -137,8 +150,9 @@ def guess_separator(cells: Iterable[str]) -> str:
 
 
 def separators_in(cells: Iterable[str]) -> set[str]:
-    """The usual separators that occur in the cells."""
-    return {separator for cell in cells for separator in SEPARATORS if separator in cell}
+    """The usual separators that occur in the cells; those inside lists separate nothing."""
+    plain = [cell for cell in cells if not _is_listed(cell.strip())]
+    return {separator for cell in plain for separator in SEPARATORS if separator in cell}
 
 
 def split_note(path: Path | str, separator: str) -> str:
@@ -174,8 +188,21 @@ def check_columns(
     return text_fields
 
 
-def split_labels(cell: str, separator: str) -> list[Any]:
-    """The labels of one cell, without white space around them.
+def join_labels(labels: Sequence[str]) -> str:
+    """Labels as one cell, from which :func:`split_labels` gets them again.
+
+    >>> join_labels(["red", "blue"]), join_labels(["a|b", "c"])
+    ('red|blue', '["a|b", "c"]')
+    """
+    plain = not any(
+        not label or label != label.strip() or label[0] in "[({" or set(SEPARATORS) & set(label)
+        for label in labels
+    )
+    return SEPARATORS[0].join(labels) if plain else json.dumps(list(labels), ensure_ascii=False)
+
+
+def split_labels(cell: str, separator: str) -> Any:
+    """The labels of one cell, without white space around them; a mapping if they have weights.
 
     Empty labels are dropped, because spreadsheets often have too many separators.
 
@@ -187,23 +214,32 @@ def split_labels(cell: str, separator: str) -> list[Any]:
     cell = cell.strip()
     if not cell:
         return []
-    if cell[0] + cell[-1] in ("[]", "()", "{}"):
-        labels = _listed(cell)
-        if labels is not None:
-            return labels
+    if (labels := _listed(cell)) is not None:
+        return labels
     return [label for part in cell.split(separator) if (label := part.strip())]
 
 
-def _listed(cell: str) -> list[Any] | None:
+def _is_listed(cell: str) -> bool:
+    try:
+        return _listed(cell) is not None
+    except BadLine:
+        return True
+
+
+def _listed(cell: str) -> Any:
     """The labels of a cell that is a list in JSON or, as pandas writes them, in Python.
 
     None for other cells: a label may begin with a bracket.
     """
+    if cell[:1] + cell[-1:] not in ("[]", "()", "{}"):
+        return None
     for parse in (json.loads, ast.literal_eval):
         try:
             labels = parse(cell)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
+        if isinstance(labels, dict):
+            return labels
         if isinstance(labels, (list, tuple, set)):
             if parse is ast.literal_eval and _ADJACENT.search(cell):
                 raise BadLine(
@@ -226,8 +262,9 @@ def parse_record(
     if isinstance(labels, str):
         labels = split_labels(labels, separator)
     for name in listed(options.fields or ()):
-        if isinstance(cell := record.get(name), str):
-            record[name] = split_labels(cell, separator)  # several values, as of labels
+        if isinstance(cell := record.get(name), str):  # several values, as of labels
+            values = split_labels(cell, separator)
+            record[name] = cell if isinstance(values, Mapping) else values
     return Document(
         text_of(record),
         document_labels(labels, record.get(options.weights_field), options.labels_field, report),

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.core.arrays import CSR
+from labelgrove.core.notebook import table
+from labelgrove.errors import ConfigError
 from labelgrove.model.interface import Model
+from labelgrove.scores.predictions import check_fitted
 
 if TYPE_CHECKING:  # prediction does without the other rooms, so the verbs import them
+    from labelgrove.calibrating.calibration import Calibration
+    from labelgrove.model.explanation import Explanation
     from labelgrove.updating.report import Growth
 
 
@@ -24,6 +33,71 @@ class Estimator(Model):
         from labelgrove.metrics import scorer
 
         return float(scorer("P@1")(self, X, y))
+
+    @property
+    def classes_(self) -> npt.NDArray[np.object_]:
+        """The ids of the labels, in the order of the columns of all matrices."""
+        check_fitted(self)
+        return np.array(list(self.index_.ids), dtype=object)
+
+    def predict_proba(self, X: Any, *, k: int | None = None, **options: Any) -> CSR:
+        """Probabilities of each document's ``k`` best labels: a sparse documents x labels matrix.
+
+        ``k`` is by default the number of labels per document that calibration has seen; other
+        labels are not stored. Options are those of :meth:`predict`. Models whose scores are no
+        probabilities refuse until they are calibrated.
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"] * 20, [["shoes"], ["hats"]] * 20)
+        >>> _ = model.calibrate(["a shoes shop", "hat box"] * 20, [["shoes"], ["hats"]] * 20)
+        >>> model.predict_proba(["blue hat"]).toarray().round().tolist(), model.classes_.tolist()
+        ([[1.0, 0.0]], ['hats', 'shoes'])
+        """
+        check_fitted(self)
+        calibration = self.calibration_
+        if k is None:
+            k = 20 if calibration is None else calibration.places
+        # Scores of some ensembles are probabilities by themselves.
+        own = "probability" if calibration is not None else self.score_kind
+        if own in ("probability", None):
+            predictions = self.predict(X, k, **options)
+            if predictions.score_kind == "probability":
+                return predictions.to_csr()
+        raise ConfigError(
+            f"the scores of this {self.method} model are no probabilities yet; call "
+            "model.calibrate(X, y) with documents that it was not trained on, or take its scores: "
+            "model.predict(X).to_csr()"
+        )
+
+    def calibrate(self, X: Any, y: Any = None, **options: Any) -> Calibration:
+        """Learns probabilities and a threshold from documents that the model was not trained on.
+
+        The options are those of :func:`labelgrove.calibrate`.
+        """
+        from labelgrove.calibrating import calibration
+
+        return calibration.calibrate(self, X, y, **options)
+
+    def explain(self, text: Any, label: str, **options: Any) -> Explanation:
+        """Why the model gives one text its score for ``label`` (an id or a name).
+
+        The options are those of :func:`labelgrove.explaining.explain.explain`, such as ``top`` (how
+        many words) and ``corpus`` (to name similar documents).
+
+        >>> from labelgrove import Linear
+        >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
+        >>> model.explain("a blue hat", "hats").reasons[0].text
+        'blue'
+        """
+        from labelgrove.explaining import explain
+
+        return explain.explain(self, text, label, **options)
+
+    def explain_best(self, text: Any, k: int = 3, **options: Any) -> list[Explanation]:
+        """Explanations of the ``k`` best labels of one text; options as for :meth:`explain`."""
+        from labelgrove.explaining import explain
+
+        return explain.explain_best(self, text, k, **options)
 
     def add_labels(self, names: Sequence[str], **options: Any) -> Growth:
         """Adds labels at the end of the index; the scores of all other labels stay as they are.
@@ -69,3 +143,19 @@ class Estimator(Model):
         from labelgrove.publishing import hub
 
         return hub.push(self, repo_id, **options)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the constructor call, and what a fitted model knows of itself."""
+        if not self.fitted:
+            return table(repr(self), [["fitted", "not yet"]])
+        facts, labels = self.facts_, f"{len(self.index_):,}"
+        rows = [["labels", labels], ["trained on", f"{facts.documents:,} documents"]]
+        if facts.fields is not None:
+            rows.append(["fields", str(facts.fields)])
+        if self.created_ is not None:
+            rows.append(["trained at", self.created_])
+        calibration = self.calibration_
+        chosen = "no" if calibration is None else f"yes, threshold {calibration.threshold:.3f}"
+        rows.append(["calibrated", chosen])
+        rows += [[name, f"{value:.2%}"] for name, value in (self.dev_metrics_ or {}).items()]
+        return table(repr(self), rows)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from labelgrove.core import notebook
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.metrics.bins import bin_measure, check_frequencies, frequency_bin
 from labelgrove.metrics.intervals import Interval, bootstrap, has_interval, interval
@@ -81,10 +82,19 @@ class Evaluation:
         P    50.00  25.00
         2 documents; percent
         """
+        return _table(self.values, self.intervals, self._footer(), self.notes)
+
+    def __repr__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return _html(self.values, self.intervals, self._footer(), self.notes)
+
+    def _footer(self) -> str:
         footer = f"{self.n:,} documents; percent"
         if any(parse_metric(name).family in PROPENSITY_SCORED for name in self.values):
             footer += f"; propensity A = {self.propensity.a:g}, B = {self.propensity.b:g}"
-        return _table(self.values, self.intervals, footer, self.notes)
+        return footer
 
 
 @dataclass(frozen=True)
@@ -101,9 +111,19 @@ class Comparison:
 
     def table(self) -> str:
         """The differences in percentage points, each with its interval."""
-        footer = f"{self.first.n:,} documents; second minus first, percentage points"
-        notes = dict.fromkeys([*self.first.notes, *self.second.notes])
-        return _table(self.differences, self.intervals, footer, notes, signed=True)
+        return _table(self.differences, self.intervals, self._footer(), self._notes(), signed=True)
+
+    def __repr__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        return _html(self.differences, self.intervals, self._footer(), self._notes(), signed=True)
+
+    def _footer(self) -> str:
+        return f"{self.first.n:,} documents; second minus first, percentage points"
+
+    def _notes(self) -> list[str]:
+        return list(dict.fromkeys([*self.first.notes, *self.second.notes]))
 
 
 def evaluate(
@@ -120,7 +140,7 @@ def evaluate(
     level: float = 0.95,
     seed: int = 0,
 ) -> Evaluation:
-    """Measures predictions against true labels: a Corpus, label lists, or a matrix.
+    """Measures predictions against true labels: a Corpus, label lists, a frame, or a matrix.
 
     - ``metrics``: names such as ``P@1``, ``nDCG@5``, ``PSP@5``, ``micro-F1@5``, ``macro-F1@t=0.3``
       (all labels with a score of at least 0.3), ``tail-R@5``, ``coverage@5``, in upper or lower
@@ -312,6 +332,38 @@ def _table(
     signed: bool = False,
 ) -> str:
     """A row per metric, a column per cutoff; cells as ``51.20`` or ``51.20 [49.87, 52.50]``."""
+    cutoffs, rows = _cells(values, intervals, signed)
+    first = max([3, *map(len, rows)])
+    widths = {
+        cutoff: max(len(cutoff) + 1, 5, *(len(row.get(cutoff, "")) for row in rows.values()))
+        for cutoff in cutoffs
+    }
+    lines = ["  ".join([" " * first, *(f"@{c}".rjust(widths[c]) for c in cutoffs)])]
+    for family, row in rows.items():
+        cells = (row.get(cutoff, "").rjust(widths[cutoff]) for cutoff in cutoffs)
+        lines.append("  ".join([family.ljust(first), *cells]))
+    table = [line.rstrip() for line in lines]
+    return "\n".join([*table, footer, *(f"note: {note}" for note in notes)])
+
+
+def _html(
+    values: Mapping[str, float],
+    intervals: Mapping[str, Interval],
+    title: str,
+    notes: Iterable[str],
+    *,
+    signed: bool = False,
+) -> str:
+    """The same table for notebooks."""
+    cutoffs, rows = _cells(values, intervals, signed)
+    cells = [[family, *(row.get(cutoff, "") for cutoff in cutoffs)] for family, row in rows.items()]
+    return notebook.table(title, cells, head=["", *(f"@{c}" for c in cutoffs)], notes=notes)
+
+
+def _cells(
+    values: Mapping[str, float], intervals: Mapping[str, Interval], signed: bool
+) -> tuple[list[str], dict[str, dict[str, str]]]:
+    """The cutoffs, and the cells by metric and cutoff."""
     metrics = [(parse_metric(name), name) for name in values]
     # Numbers of labels in ascending order, then thresholds in their given order.
     cutoffs = sorted(
@@ -325,17 +377,7 @@ def _table(
             low, high = (_percent(bound, signed) for bound in intervals[name])
             cell += f" [{low}, {high}]"
         rows.setdefault(metric.family, {})[metric.cutoff] = cell
-    first = max(3, *(len(family) for family in rows))
-    widths = {
-        cutoff: max(len(cutoff) + 1, 5, *(len(row.get(cutoff, "")) for row in rows.values()))
-        for cutoff in cutoffs
-    }
-    lines = ["  ".join([" " * first, *(f"@{c}".rjust(widths[c]) for c in cutoffs)])]
-    for family, row in rows.items():
-        cells = (row.get(cutoff, "").rjust(widths[cutoff]) for cutoff in cutoffs)
-        lines.append("  ".join([family.ljust(first), *cells]))
-    table = [line.rstrip() for line in lines]
-    return "\n".join([*table, footer, *(f"note: {note}" for note in notes)])
+    return cutoffs, rows
 
 
 def _percent(value: float, signed: bool) -> str:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.frames import label_column
 from labelgrove.errors import DataError
 from labelgrove.metrics.measures import Entries, Float64, Int64, PerLabel, Ratio, mean
 from labelgrove.metrics.names import Metric
@@ -91,19 +92,26 @@ def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judge
 def as_truth(truth: Any, index: LabelIndex, unknown: Any) -> tuple[Any, Any]:
     """The truth as a matrix, from a Corpus, label lists or a matrix, and counts of unknown labels.
 
-    With a Corpus or label lists, ``unknown`` is counted here; a matrix needs it.
+    Label lists may be a column or a frame. With a Corpus or label lists, ``unknown`` is counted
+    here; a matrix needs it.
     """
     if isinstance(truth, Corpus):
         moved = truth.reindex(index)
         return moved.labels, moved.unknown
+    if (column := label_column(truth)) is not None:
+        return index.encode(column)
     if isinstance(truth, (list, tuple)) and _holds_labels(truth):
         return index.encode(truth)
     return truth, unknown
 
 
 def _holds_labels(truth: Sequence[Any]) -> bool:
-    rows = (row for row in truth if isinstance(row, Iterable) and not isinstance(row, np.ndarray))
+    rows = (row for row in truth if isinstance(row, Iterable) and not _is_numbers(row))
     return any(isinstance(label, str) for row in rows for label in row)
+
+
+def _is_numbers(row: Any) -> bool:
+    return isinstance(row, np.ndarray) and row.dtype.kind not in "OU"
 
 
 def _binary(truth: Any) -> CSR:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from labelgrove.core.late import sparse
+from labelgrove.data.frames import label_column
 from labelgrove.errors import ConfigError
 from labelgrove.metrics.evaluation import evaluate
 from labelgrove.metrics.names import PER_BIN, PROPENSITY_SCORED, parse_metric
@@ -22,7 +25,10 @@ class Scorer:
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         predictions = estimator.predict(X, k=self.k)
-        truth, unknown = (y, None) if sparse.issparse(y) else estimator.index_.encode(y)
+        matrix = sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2)
+        column = label_column(y)
+        labels = y if column is None else column
+        truth, unknown = (y, None) if matrix else estimator.index_.encode(labels)
         return evaluate(
             predictions,
             truth,

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from labelgrove.core.arrays import Int32
+from labelgrove.core.notebook import cut, table
 from labelgrove.data.documents import Documents
 from labelgrove.data.inputs import documents_of
 from labelgrove.errors import DataError
@@ -20,6 +21,7 @@ from labelgrove.scores.predictions import ScoreKind
 
 # For neural methods; the result of a single step is no better than chance.
 GRADIENT_STEPS = 8
+SHOWN_REASONS, SHOWN_MEMBERS = 10, 8  # when an explanation is displayed
 
 ReasonKind = Literal["term", "token", "feature"]
 Examples = Callable[[Int32], tuple[str, ...]]  # names of some labels, the most frequent ones
@@ -193,6 +195,44 @@ class Explanation:
         plain["highlights"] = [list(piece) for piece in self.highlights()]
         plain["members"] = [member.to_dict() for member in self.members]
         return plain
+
+    def __repr__(self) -> str:
+        lines = [f"  {amount} {word}" for word, amount, _ in self._rows()]
+        for number, member in enumerate(self.members[:SHOWN_MEMBERS], 1):
+            lines += [f"  {line}" for line in f"member {number}: {member!r}".splitlines()]
+        return "\n".join([self._title(), *lines, *(f"  note: {note}" for note in self._notes())])
+
+    def _repr_html_(self) -> str:
+        head = ["word", "contribution", ""] if self.reasons else ()
+        own = table(self._title(), self._rows(), head=head, notes=self._notes())
+        return own + "".join(member._repr_html_() for member in self.members[:SHOWN_MEMBERS])
+
+    def _title(self) -> str:
+        identity = "" if self.id == self.name else f" ({cut(self.id)})"
+        score = "not found" if self.score is None else f"{self.score:.4f}"
+        chance = "" if self.calibrated is None else f"probability {self.calibrated:.4f}, "
+        return f"{cut(self.name)}{identity}: {chance}{self.score_kind} {score}, {self.method}"
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        """The strongest words, what they contribute, and a bar."""
+        shown = self.reasons[:SHOWN_REASONS]
+        largest = max((abs(reason.contribution) for reason in shown), default=1.0)
+        return [
+            (
+                cut(reason.text),
+                f"{reason.contribution:+.3f}",
+                "█" * max(1, round(12 * abs(reason.contribution) / largest)),
+            )
+            for reason in shown
+        ]
+
+    def _notes(self) -> list[str]:
+        near = [
+            f"like document {cut(other.id or str(other.document))} ({other.similarity:.2f}): "
+            f"{cut(other.excerpt, 120)}"
+            for other in self.neighbours[:SHOWN_MEMBERS]
+        ]
+        return [*near, *(cut(note, 300) for note in self.notes[:SHOWN_MEMBERS])]
 
 
 def strongest(reasons: Iterable[Reason], top: int | None) -> tuple[Reason, ...]:

@@ -7,7 +7,9 @@ is there if documents have ids, ``label_ids`` if label ids differ from names.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,19 @@ from labelgrove.core.arrays import as_csr
 from labelgrove.core.late import sparse
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
-from labelgrove.formats.files import lines
+from labelgrove.formats.files import STDIN, lines, replacing
 from labelgrove.formats.jsonl import json_line
+from labelgrove.formats.table_files import Kind, table_format, table_writer
 from labelgrove.scores.predictions import Predictions
 
 SCORE_DIGITS = 6
+TABLE_COLUMNS: dict[str, Kind] = {
+    "document": "string",
+    "rank": "int64",
+    "id": "string",
+    "name": "string",
+    "score": "float32",
+}
 
 
 def prediction_lines(predictions: Predictions, ids: Iterable[str | None]) -> Iterator[bytes]:
@@ -36,12 +46,50 @@ def prediction_lines(predictions: Predictions, ids: Iterable[str | None]) -> Ite
         yield json_line(line)
 
 
+@contextmanager
+def prediction_writer(
+    out: str,
+) -> Iterator[Callable[[Predictions, Sequence[str | None]], None]]:
+    """A function that writes predictions with the ids of their documents, batch by batch.
+
+    A name that ends in .csv, .parquet or .xlsx gives a table with the columns of
+    ``Predictions.to_frame``; any other name, and "-" for standard output, JSON lines. In a table,
+    a document without an id goes by its number, from 0.
+    """
+    format = None if out == STDIN else table_format(out)
+    if format is None:
+        with nullcontext(sys.stdout.buffer) if out == STDIN else replacing(out) as file:
+
+            def write_lines(predictions: Predictions, ids: Sequence[str | None]) -> None:
+                file.writelines(prediction_lines(predictions, ids))
+                file.flush()
+
+            yield write_lines
+        return
+    seen = 0
+    with table_writer(out, TABLE_COLUMNS, format) as write:
+
+        def write_rows(predictions: Predictions, ids: Sequence[str | None]) -> None:
+            nonlocal seen
+            names = [own or str(seen + row) for row, own in enumerate(ids)]
+            seen += len(names)
+            write(
+                (name, rank, label.id, label.name, round(label.score, SCORE_DIGITS))
+                for name, labels in zip(names, predictions, strict=True)
+                for rank, label in enumerate(labels, 1)
+            )
+
+        yield write_rows
+
+
 def read_predictions(path: str | Path, corpus: Corpus) -> Predictions:
     """Predictions of the documents of ``corpus``, matched by id if both have ids, else by order.
 
     Labels that the corpus' index does not know count as misses: they keep their ranks and can never
     be right.
     """
+    if table_format(path) is not None:
+        raise DataError("is a table; give JSON lines (predict --out predictions.jsonl)", file=path)
     rows = list(_rows(path))
     order = _row_order([row_id for row_id, _, _ in rows], corpus, path)
     strangers: dict[str, int] = {}  # labels that the index does not know, with their columns

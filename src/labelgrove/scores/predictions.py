@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -11,13 +12,15 @@ import numpy.typing as npt
 
 from labelgrove.core.arrays import CSR, as_csr, entry_rows
 from labelgrove.core.late import sparse
+from labelgrove.core.notebook import cut, table
 from labelgrove.core.topk import lists_to_csr, top_k
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.facts import TrainingFacts
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, MissingPackageError
 from labelgrove.labels.tree import LabelTree
 
 ScoreKind = Literal["margin", "product", "probability"]
+SHOWN_DOCUMENTS, SHOWN_LABELS = 5, 5  # when predictions are displayed
 
 
 class ScoredLabel(NamedTuple):
@@ -208,6 +211,65 @@ class Predictions:
     def to_csr(self) -> CSR:
         """Scores as a sparse documents x labels matrix (a score of 0 stays stored)."""
         return lists_to_csr(self.columns, self.scores, self.counts, len(self.index))
+
+    def to_dicts(self) -> list[list[dict[str, Any]]]:
+        """Each document's labels as plain dictionaries, best first, as for JSON.
+
+        >>> Predictions.from_scores([[1, 2]], k=1, index=LabelIndex("ab")).to_dicts()
+        [[{'id': 'b', 'name': 'b', 'score': 2.0}]]
+        """
+        return [[label._asdict() for label in labels] for labels in self]
+
+    def to_frame(self, library: str = "pandas", *, documents: Sequence[Any] | None = None) -> Any:
+        """A data frame of pandas (or "polars") with a row for each predicted label, best first.
+
+        Its columns are document, rank (from 1), id, name and score. ``documents`` are the
+        documents' own ids, such as ``df["id"]``; without them, documents are numbered from 0.
+        """
+        if library not in ("pandas", "polars"):
+            raise ConfigError(f"library: must be pandas or polars, got {library!r}")
+        try:
+            frames = importlib.import_module(library)
+        except ImportError as error:
+            raise MissingPackageError(library, "to_frame") from error
+        if documents is not None and len(documents) != len(self):
+            raise DataError(f"{len(documents)} ids for {len(self)} documents")
+        rows, ranks = np.nonzero(self.used)
+        columns = self.columns[rows, ranks].tolist()
+        labels = {c: (self.index.ids[c], self.index.names[c]) for c in set(columns)}
+        given = None if documents is None else list(documents)
+        return frames.DataFrame(
+            {
+                "document": rows if given is None else [given[row] for row in rows.tolist()],
+                "rank": ranks + 1,
+                "id": [labels[c][0] for c in columns],
+                "name": [labels[c][1] for c in columns],
+                "score": self.scores[rows, ranks],
+            }
+        )
+
+    def __repr__(self) -> str:
+        lines = [f"{row}: {', '.join(labels) or 'no label'}" for row, labels in self._shown()]
+        return "\n  ".join([f"Predictions({self._summary()})", *lines, *self._hidden()])
+
+    def _repr_html_(self) -> str:
+        shown = [[str(row), *labels] for row, labels in self._shown()]
+        ranks = [str(rank + 1) for rank in range(max(map(len, shown), default=1) - 1)]
+        return table(self._summary(), shown, head=["document", *ranks], notes=self._hidden())
+
+    def _summary(self) -> str:
+        documents = f"{len(self):,} document{'s' * (len(self) != 1)}"
+        return f"{documents}, {self.k} best labels, scores: {self.score_kind}"
+
+    def _shown(self) -> Iterator[tuple[int, list[str]]]:
+        """The first documents, with their best labels and scores as people read them."""
+        for row in range(min(len(self), SHOWN_DOCUMENTS)):
+            labels = self[row][:SHOWN_LABELS]
+            yield row, [f"{cut(label.name, 40)} {label.score:.3g}" for label in labels]
+
+    def _hidden(self) -> list[str]:
+        more = len(self) - SHOWN_DOCUMENTS
+        return [f"and {more:,} more"] if more > 0 else []
 
     @classmethod
     def concat(cls, parts: list[Predictions]) -> Predictions:

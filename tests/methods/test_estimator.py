@@ -1,0 +1,89 @@
+"""What the base class of all methods adds to the interface of models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labelgrove import Corpus, Ensemble, Linear, Neighbours, calibrate, records
+from labelgrove.errors import ConfigError, DataError, NotFittedError
+from labelgrove.explaining.explain import explain, explain_best
+
+TEXTS = ["red shoes", "blue hat", "red hat", "brown shoes"] * 10
+LABELS = [["shoes"], ["hats"], ["hats", "red"], ["shoes"]] * 10
+HELD_OUT = ["one hat", "a shoes box"] * 10, [["hats"], ["shoes"]] * 10
+
+
+def test_a_model_is_displayed_with_what_it_knows_of_itself() -> None:
+    model = Linear(random_state=3)
+    assert model._repr_html_().startswith("<div><p><b>Linear(random_state=3)</b>")
+    assert "not yet" in model._repr_html_()
+    html = model.fit(TEXTS, LABELS)._repr_html_()
+    assert "<th>labels</th><td>3</td>" in html and "40 documents" in html
+    assert "<th>calibrated</th><td>no</td>" in html
+    calibrate(model, *HELD_OUT)
+    model.dev_metrics_ = {"P@1": 0.5}
+    html = model._repr_html_()
+    assert "yes, threshold 0." in html and "<th>P@1</th><td>50.00%</td>" in html
+
+
+def test_fields_and_long_settings_are_escaped_and_short() -> None:
+    rows = [{"title": text, "<creator>": "Ada"} for text in TEXTS]
+    model = Linear().fit(records(rows, text=["title"], fields=["<creator>"]), LABELS)
+    assert "&lt;creator&gt;" in model._repr_html_()
+    many = Ensemble([Linear(random_state=seed) for seed in range(1, 1000)])
+    assert len(many._repr_html_()) < 1000
+
+
+def test_classes_are_the_ids_in_the_order_of_columns() -> None:
+    model = Linear().fit(TEXTS, LABELS)
+    assert model.classes_.tolist() == list(model.index_.ids) == ["hats", "red", "shoes"]
+    assert not hasattr(Linear(), "classes_")  # as scikit-learn's tools ask
+    with pytest.raises(NotFittedError):
+        _ = Linear().classes_
+
+
+def test_probabilities_are_those_of_predict() -> None:
+    model = Linear().fit(TEXTS, LABELS)
+    with pytest.raises(ConfigError, match=r"no probabilities yet; call model\.calibrate"):
+        model.predict_proba(["a red hat"])
+    assert model.calibrate(*HELD_OUT, k=2)
+    chances = model.predict_proba(["a red hat", "shoes"])
+    assert chances.shape == (2, 3) and chances.nnz == 4  # k as in calibration
+    for row, labels in enumerate(model.predict(["a red hat", "shoes"], k=2)):
+        for label in labels:
+            column = model.classes_.tolist().index(label.id)
+            assert chances[row, column] == np.float32(label.score)
+    assert model.predict_proba(["a red hat"], k=3, deny=["hats"]).nnz == 2
+    with pytest.raises(ConfigError, match="at least 1"):
+        model.predict_proba(["a red hat"], k=0)
+    with pytest.raises(NotFittedError):
+        Linear().predict_proba(["a"])
+
+
+def test_an_ensemble_that_gives_probabilities_needs_no_calibration() -> None:
+    texts = [f"{text} {number}" for number, text in enumerate(TEXTS * 3)]
+    members = [Linear(), Neighbours()]
+    model = Ensemble(members, rule="learnt").fit(texts, LABELS * 3)
+    best = model.predict(["red hat"], k=1)
+    assert best.score_kind == "probability"
+    assert model.predict_proba(["red hat"]).max() == best.scores[0, 0]
+    voting = Ensemble(members, rule="rank").fit(texts, LABELS * 3)
+    with pytest.raises(ConfigError, match="no probabilities yet"):
+        voting.predict_proba(["red hat"])
+
+
+def test_the_verbs_are_the_functions() -> None:
+    model = Linear().fit(TEXTS, LABELS)
+    corpus = Corpus.from_lists(TEXTS, LABELS)
+    own = model.explain("a red hat", "hats", top=2, corpus=corpus, neighbours=1)
+    same = explain(model, "a red hat", "hats", top=2, corpus=corpus, neighbours=1)
+    assert own.to_dict() == same.to_dict() and len(own.neighbours) == 1
+    both = [why.to_dict() for why in model.explain_best("a red hat", 2, top=1)]
+    assert both == [why.to_dict() for why in explain_best(model, "a red hat", 2, top=1)]
+    with pytest.raises(DataError, match="unknown label 'nothing'"):
+        model.explain("a red hat", "nothing")
+    found = model.calibrate(*HELD_OUT, kind="beta")
+    assert model.calibration_ is found and found.kind == "beta"
+    assert repr(found).startswith("Calibration(beta, threshold ")
+    assert repr(found).endswith(", 20 documents)")
