@@ -1,7 +1,8 @@
 // Splits a text into terms: words, word n-grams or character n-grams.
 //
-// The rules are those of scikit-learn's CountVectorizer. Every term is a slice of a buffer that
-// is valid until the next text, so terms need no allocation and no copy.
+// The rules are those of scikit-learn's CountVectorizer; only Analyzer::mixed is our own. Every
+// term is a slice of a buffer that is valid until the next text, so terms need no allocation and no
+// copy.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 
 namespace labelgrove {
 
-enum class Analyzer { word, space, characters, characters_in_words, tokens };
+enum class Analyzer { word, space, characters, characters_in_words, mixed, tokens };
 
 constexpr char kTokenSeparator = '\xFF';  // between the tokens of a Python analyser; never in UTF-8
 
@@ -28,8 +29,8 @@ struct AnalyzerOptions {
     Analyzer analyzer = Analyzer::word;
     int32_t min_n = 1;
     int32_t max_n = 1;
-    int64_t min_token_length = 2;  // in characters, for Analyzer::word
-    int64_t max_tokens = -1;       // words, or characters for the two character analysers
+    int64_t min_token_length = 2;  // in characters, for Analyzer::word and mixed
+    int64_t max_tokens = -1;       // words, or characters for the two character analysers, or both
     bool lowercase = true;
 };
 
@@ -86,6 +87,7 @@ public:
             case Analyzer::space: text_.mark_separator(' '); return words(1, use);
             case Analyzer::characters: return characters(use);
             case Analyzer::characters_in_words: return characters_in_words(use);
+            case Analyzer::mixed: return mixed(use);
         }
     }
 
@@ -237,6 +239,37 @@ private:
         flush(use);
     }
 
+    // 1 to kUnspacedGram characters in a row where a script has no spaces between words. These
+    // characters belong to no word then, and the rest of the text is read by words.
+    template <class Use>
+    void mixed(Use&& use) {
+        const int64_t limit = options_.max_tokens < 0 ? text_.size() : options_.max_tokens;
+        auto* classes = text_.classes();
+        words_.reserve(text_.size());  // such a character has three bytes or more, and three terms
+        int64_t starts[kUnspacedGram];
+        int64_t count = 0, characters = 0, run = 0;
+        for (int64_t at = 0; at < text_.size();) {
+            const int64_t next = next_character(at);
+            if (!(classes[at] & kUnspaced)) {
+                run = 0;
+            } else {
+                if (characters++ < limit) {
+                    starts[run++ % kUnspacedGram] = at;
+                    for (int64_t n = 1; n <= std::min(run, kUnspacedGram); ++n) {
+                        const int64_t start = starts[(run - n) % kUnspacedGram];
+                        words_[count++] = {static_cast<uint32_t>(start),
+                                           static_cast<uint32_t>(next - start)};
+                    }
+                }
+                std::memset(classes + at, 0, next - at);
+            }
+            at = next;
+        }
+        use(text_.bytes(), words_.data(), count);
+        words(options_.min_token_length, use);
+    }
+
+    static constexpr int64_t kUnspacedGram = 3;
     static constexpr int64_t kPending = 1024;
 
     AnalyzerOptions options_;

@@ -21,6 +21,7 @@ enum CharClass : uint8_t {
     kSpace = 2,      // \s
     kCased = 4,      // upper, lower or title case, and not case-ignorable
     kIgnorable = 8,  // skipped when looking for the neighbours of a sigma
+    kUnspaced = 16,  // of a script that has no spaces between words
 };
 
 struct CodePoint {

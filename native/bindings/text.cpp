@@ -114,6 +114,7 @@ Analyzer analyzer_named(const std::string& name) {
     if (name == "space") return Analyzer::space;
     if (name == "char") return Analyzer::characters;
     if (name == "char_wb") return Analyzer::characters_in_words;
+    if (name == "mixed") return Analyzer::mixed;
     if (name == "tokens") return Analyzer::tokens;
     throw nb::value_error("unknown analyzer");
 }

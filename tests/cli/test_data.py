@@ -80,6 +80,22 @@ def test_stats_for_programs(corpus):
     assert found["bad_lines"] == 0
 
 
+def test_stats_say_what_to_do(tmp_path):
+    train, dev = tmp_path / "train.jsonl", tmp_path / "dev.jsonl"
+    train.write_text(
+        '{"text": "das Dach und die Wand [rot]", "labels": ["Tea", "tea"]}\n', encoding="utf-8"
+    )
+    dev.write_text('{"text": "das Dach und die Wand [rot]", "labels": []}\n', encoding="utf-8")
+    output = " ".join(run("stats", train, "--other", dev).output.split())
+    assert "languages: German 100%" in output and "scripts: Latin 100%" in output
+    assert "- 2 labels differ only by case or spacing" in output
+    found = json.loads(run("stats", train, "--other", dev, "--json").stdout)
+    assert found["other"] == {"documents": 1, "same": 1, "similar": 0}
+    assert found["similar_labels"] == [["Tea", "tea"]]
+    assert len(found["advice"]) == 3
+    assert json.loads(run("stats", train, "--json").stdout)["other"] is None
+
+
 def test_stats_of_bad_lines_and_other_fields(tmp_path):
     file = tmp_path / "x.jsonl"
     file.write_text('{"body": "a b", "tags": ["x"], "key": 1}\nnonsense\n')

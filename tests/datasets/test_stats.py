@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labelgrove.datasets.stats import Bin, Spread, corpus_stats
+from labelgrove.datasets.stats import Bin, Overlap, Spread, corpus_stats
 from labelgrove.formats import Document
 
 
@@ -65,3 +65,45 @@ def test_no_documents():
 def test_equal_frequencies_come_in_order_of_labels():
     stats = corpus_stats([Document("x", ["b", "c"]), Document("y", ["a"])], top=2)
     assert stats.top == [("a", 1), ("b", 1)]
+
+
+def test_languages_and_scripts_are_shares_of_a_sample():
+    english, german = "the roof of the house", "das Dach und die Wand"
+    stats = corpus_stats(
+        [Document(english, ["a"])] * 2 + [Document(german, ["a"]), Document("", [])]
+    )
+    assert stats.languages == {"English": 0.6667, "German": 0.3333}
+    assert stats.scripts == {"Latin": 1.0}
+    # More documents than the sample holds, and the second half is in another language.
+    many = [Document(english, []) for _ in range(4500)] + [Document(german, [])] * 4500
+    shares = corpus_stats(many).languages
+    assert abs(shares["English"] - 0.5) < 0.01 and abs(shares["German"] - 0.5) < 0.01
+
+
+def test_labels_by_case_spacing_and_accents():
+    stats = corpus_stats(
+        [
+            Document("x", ["Tea Pot", "teapot", "tea"]),
+            Document("y", ["TEA", "cafe\u0301", "caf\u00e9", "pot"]),
+        ]
+    )
+    assert stats.similar_labels == [["TEA", "tea"], ["Tea Pot", "teapot"]]
+    assert stats.respelled_labels.startswith("1 label differs from another only in how accents")
+    assert (stats.labels, stats.labels_per_document.max) == (6, 3)  # as training counts them
+
+
+def test_texts_of_another_part():
+    long = "a sentence of quite a few words that are all about the weather in spring"
+    own = [Document(long, []), Document("short", []), Document("", [])]
+    other = [
+        Document(long, []),
+        Document(long + "!", []),
+        Document(long.upper(), []),
+        Document("something else entirely", []),
+        Document("", []),
+        Document("short", []),
+    ]
+    assert corpus_stats(own, other=other).other == Overlap(documents=6, same=2, similar=2)
+    assert corpus_stats(own, other=[]).other == Overlap(0, 0, 0)
+    assert corpus_stats([], other=other).other == Overlap(6, 0, 0)
+    assert corpus_stats(own).other is None

@@ -15,7 +15,7 @@ from labelgrove.text.feeding import text_analyzer
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.unicode_tables import strip_marks
 
-ALPHABET = "abc AB\t\n  .,-_19éÉßİΣσςﬁ中あ\U0001f333\u0301"
+ALPHABET = "abc AB\t\n  .,-_19éÉßİΣσςﬁ中あｱกำ\U0001f333\u0301"
 SETTINGS: list[dict[str, Any]] = [
     {},
     {"ngram_range": (1, 3), "min_token_length": 1},
@@ -26,6 +26,8 @@ SETTINGS: list[dict[str, Any]] = [
     {"analyzer": "char", "max_tokens": 5, "strip_accents": True},
     {"analyzer": "char_wb", "ngram_range": (3, 4)},
     {"analyzer": "char_wb", "ngram_range": (1, 2), "max_tokens": 6},
+    {"analyzer": "mixed", "ngram_range": (1, 2)},
+    {"analyzer": "mixed", "max_tokens": 4, "strip_accents": True, "min_token_length": 1},
 ]
 COUNTS = {"min_df": 1, "sublinear_tf": False, "idf": "none", "norm": "none"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labelgrove.text.languages import are_english
+from labelgrove.text.languages import are_english, language_of, scripts_of
 
 ENGLISH = "the committee has decided that these rules are to be read with the annex"
 OTHERS = {
@@ -14,6 +14,38 @@ OTHERS = {
     "Spanish": "el comité ha decidido que estas reglas deben leerse junto con el anexo",
     "Chinese": "委员会决定这些规则应与附件一并阅读",
 }
+
+
+MORE = OTHERS | {
+    "English": ENGLISH,
+    "Italian": "il comitato ha deciso che le regole della tabella sono lette con gli allegati",
+    "Portuguese": "a comissão decidiu que as regras não são lidas em conjunto com uma tabela",
+    "Swedish": "kommittén har beslutat att reglerna är till för att läsas med bilagan och tabellen",
+    "Danish or Norwegian": "udvalget har besluttet at reglerne er til for at læses og ikke glemmes",
+    "Finnish": "komitea on päättänyt että säännöt ja liitteet ovat yhdessä tai erikseen",
+    "Polish": "komisja zdecydowała że dokument nie jest do czytania przez dzieci na przerwie",
+    "Czech": "výbor rozhodl že pravidla jsou pro všechny a které se na to hodí nebo ne",
+    "Hungarian": "a bizottság úgy döntött hogy az elnök nem olvas és egy tag van jelen",
+    "Turkish": "kurul bu kurallar için bir karar verdi ve ek ile okunur",
+    "Russian": "комитет решил что это не для всех и на этом с ним по праву",
+    "Ukrainian": "комітет вирішив що це не для всіх та як до цього з ним",
+    "Japanese": "委員会はこの規則を附属書とともに読むことに決めた",
+    "Korean": "위원회는 이 규칙을 부속서와 함께 읽기로 결정했다",
+    "Thai": "คณะกรรมการตัดสินใจว่ากฎเหล่านี้ต้องอ่านร่วมกับภาคผนวก",
+    "Greek": "η επιτροπή αποφάσισε ότι οι κανόνες διαβάζονται με το παράρτημα",
+    "unknown": "12 xyzzy plugh",
+}
+
+
+@pytest.mark.parametrize("language", MORE)
+def test_the_language_of_a_sentence(language: str) -> None:
+    assert language_of(MORE[language]) == language
+
+
+def test_scripts_are_counted_by_letters() -> None:
+    assert scripts_of("ab \uff21 12.") == {"Latin": 3}  # one is as wide as a Chinese one
+    assert scripts_of("\u043f\u0440\u0438\u3005") == {"Cyrillic": 3, "Han": 1}
+    assert scripts_of("") == {} and language_of("") == "unknown"
 
 
 @pytest.mark.parametrize("language", OTHERS)

@@ -24,6 +24,9 @@ SCRIPTS = {
 }
 
 
+FILLERS = ["these", "are", "common", "words", "which", "many", "documents", "have"]
+
+
 def documents(script: str, count: int, seed: int = 0) -> tuple[list[str], list[list[str]]]:
     """Sentences without spaces; a third of a document's words belong to its label."""
     letters, (short, long) = SCRIPTS[script]
@@ -87,13 +90,48 @@ def test_texts_with_few_such_letters_stay_words() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Tfidf().fit(["red shoes", "blue hat"] * 9).fitted_params.analyzer == "word"
-    mixed = ["red shoes and blue hats \u6771\u4eac\u6771\u4eac"] * 3
-    with pytest.warns(LabelgroveWarning, match="some letters are in scripts without spaces"):
-        assert Tfidf().fit(mixed).fitted_params.analyzer == "word"
+        few = ["a long sentence about red shoes and blue hats \u6771\u4eac"] * 9
+        tfidf = Tfidf()
+        rows = tfidf.fit_transform(few)
+    words = Tfidf(TfidfParams(analyzer="word"))
+    assert tfidf.fitted_params.analyzer == "word"
+    assert rows.data.tobytes() == words.fit_transform(few).data.tobytes()
+    assert tfidf.terms() == words.terms() and "\u6771\u4eac" in words.terms()
+
+
+def test_texts_with_some_such_letters_are_read_by_both() -> None:
+    texts = ["Red shoes, blue hats \u6771\u4eac\u90fd a"] * 3
+    with pytest.warns(LabelgroveWarning, match="some letters .* and the rest by words"):
+        tfidf = Tfidf().fit(texts)
+    assert tfidf.fitted_params.analyzer == "mixed"
+    east, capital, city = "\u6771\u4eac\u90fd"
+    runs = [capital, capital + city, east, east + capital, east + capital + city, city]
+    assert tfidf.terms() == ["blue", "hats", "red", "shoes", *runs]
+    with pytest.warns(LabelgroveWarning, match="tfidf.analyzer=mixed reads their characters"):
+        Tfidf(TfidfParams(analyzer="word")).fit(texts)
+
+
+@pytest.mark.parametrize("script", ["Chinese", "Japanese", "Thai"])
+def test_a_corpus_of_two_languages_is_learnt_in_both(script: str) -> None:
+    """A third of the documents has no spaces; by words, nothing was learnt from these."""
+    (own, own_labels), (test, test_labels) = documents(script, 300), documents(script, 150, seed=1)
+    draw = np.random.default_rng(2)
+    spaced = [f"topic{number}" for number in draw.integers(0, 20, 1200)]
+    texts = [f"{topic} {' '.join(draw.choice(FILLERS, 12))}" for topic in spaced]
+    train = [*own, *texts[:1000]], [*own_labels, *([topic] for topic in spaced[:1000])]
+    with pytest.warns(LabelgroveWarning, match="some letters"):
+        model = Linear().fit(*train)
+        by_words = Linear(tfidf=TfidfParams(analyzer="word")).fit(*train)
+    assert model.score(test, test_labels) > 0.9
+    assert by_words.score(test, test_labels) < 0.3
+    rest = texts[1000:], [[topic] for topic in spaced[1000:]]
+    assert model.score(*rest) > 0.95 and by_words.score(*rest) > 0.95
 
 
 def test_ngrams_that_were_set_stay() -> None:
     assert suited("auto", (2, 4), 1.0) == ("char", (2, 4))
+    assert suited("auto", (1, 2), 0.1) == ("mixed", (1, 2))
+    assert suited("auto", (1, 2), 0.09) == ("word", (1, 2))
     assert suited("space", (1, 1), 1.0) == ("space", (1, 1))
     own = Tfidf(analyzer=list).fit(["\u6771\u4eac"])
     assert own.fitted_params.analyzer == "word" and own.terms() == ["\u4eac", "\u6771"]

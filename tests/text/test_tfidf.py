@@ -198,11 +198,12 @@ def test_hashed_features_have_idf_and_no_vocabulary() -> None:
 def many_texts(count: int) -> list[str]:
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(300)] + ["Straße", "ÉTÉ", "ΟΔΟΣ", "a-word-longer-than-16-bytes"]
+    words += ["日本語の本"]
     return [" ".join(rng.choice(words, size=rng.integers(0, 40))) for _ in range(count)]
 
 
 @pytest.mark.parametrize("n_buckets", [None, 1000])
-@pytest.mark.parametrize("analyzer", ["word", "char_wb"])
+@pytest.mark.parametrize("analyzer", ["word", "char_wb", "mixed"])
 def test_same_bits_for_any_number_of_threads(analyzer: str, n_buckets: int | None) -> None:
     texts = many_texts(700)
     params = TfidfParams(analyzer=analyzer, ngram_range=(1, 3), n_buckets=n_buckets)
@@ -250,7 +251,7 @@ def test_more_texts_than_one_batch() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.binary(max_size=40), st.sampled_from(["word", "char", "char_wb", "space"]))
+@given(st.binary(max_size=40), st.sampled_from(["word", "char", "char_wb", "space", "mixed"]))
 def test_bytes_that_are_not_utf8_become_replacement_characters(raw: bytes, analyzer: str) -> None:
     params = TfidfParams(analyzer=analyzer, min_token_length=1, ngram_range=(1, 2), min_df=1)
     table = StringTable(np.frombuffer(raw + b" end", np.uint8), np.array([0, len(raw) + 4]))

@@ -43,23 +43,33 @@ def stats(
     source: Source,
     *,
     labels: options.Labels = None,
+    other: Annotated[
+        Path | None,
+        Option(help="Another part, such as dev: count its texts that are (nearly) in INPUT."),
+    ] = None,
     top: Annotated[int, Option(min=0, help="Number of most frequent labels to show.")] = 10,
     as_json: options.Json = False,
     reading: options.Reading,
 ) -> None:
-    """Show what a corpus contains: documents, labels, words, duplicates, frequent and rare labels.
+    """Show what a corpus contains: documents, labels, words, languages, duplicates, rare labels.
 
-    Example: labelgrove data stats train.jsonl --top 20
+    Ends with what to do about what was found.
+
+    Example: labelgrove data stats train.jsonl --other dev.jsonl --top 20
     """
-    from labelgrove.datasets import corpus_stats
+    from labelgrove.datasets import advice, corpus_stats
     from labelgrove.formats import ReadReport
 
     report = ReadReport()
-    documents = _documents(source, reading.options(), report)
-    found = corpus_stats(_progress(documents, "reading"), top=top)
+    documents = _progress(_documents(source, reading.options(), report), "reading")
+    another = None
+    if other is not None:
+        another = _progress(_documents(other, reading.options(), ReadReport()), "comparing")
+    found = corpus_stats(documents, other=another, top=top)
     names = {row.id: row.name for row in _label_rows(source, labels)}
     if as_json:
-        facts = {**found.to_dict(), "bad_lines": report.bad_lines, "notes": report.notes}
+        facts = {**found.to_dict(), "advice": advice(found)}
+        facts |= {"bad_lines": report.bad_lines, "notes": report.notes}
         facts["top"] = [
             {"id": label, "name": names.get(label, label), "documents": count}
             for label, count in found.top
@@ -67,6 +77,13 @@ def stats(
         common.print_json(facts)
         return
     _print_stats(source, found, names)
+    console = common.stdout_console()
+    for what, shares in (("languages", found.languages), ("scripts", found.scripts)):
+        if shares:
+            listed = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+            console.print(f"{what}: {listed}", highlight=False)
+    for sentence in advice(found):
+        console.print(f"- {sentence}", markup=False, highlight=False)
     _print_problems(report)
 
 
@@ -93,6 +110,7 @@ def _print_stats(source: Path, found: CorpusStats, names: dict[str, str]) -> Non
     facts.add_row("empty texts", f"{found.empty_texts:,}")
     facts.add_row("without labels", f"{found.without_labels:,}")
     facts.add_row("duplicate texts", f"{found.duplicate_texts:,}")
+    facts.add_row("similar texts", f"{found.similar_texts:,}")
     facts.add_row("duplicate ids", f"{found.duplicate_ids:,}")
     title = "labels by number of documents"
     bins = new_table(title, "", "documents", "labels", "share of labels", "share of occurrences")

@@ -1,5 +1,6 @@
 """Corpora to try: a made-up shop of any size, Debian's package descriptions, docstrings."""
 
+from labelgrove.datasets.advice import advice
 from labelgrove.datasets.apt import fetch_indexes, find_indexes, read_packages
 from labelgrove.datasets.debian import debian_documents, debian_label_rows
 from labelgrove.datasets.docstrings import docstring_documents
@@ -9,6 +10,7 @@ from labelgrove.datasets.stats import CorpusStats, corpus_stats
 
 __all__ = [
     "CorpusStats",
+    "advice",
     "corpus_stats",
     "debian_documents",
     "debian_label_rows",

@@ -1,8 +1,7 @@
-"""Statistics of a corpus, counted in one pass over its documents."""
+"""Statistics of a corpus, counted in one pass over its documents, and what to do about them."""
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -11,11 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from labelgrove.core.nfc import nfc
+from labelgrove.data.corpus import merged_labels
 from labelgrove.data.records import words_of
+from labelgrove.datasets.near_duplicates import Texts, digest
 from labelgrove.formats.documents import Document
+from labelgrove.text.languages import language_of, scripts_of
 
 # Labels by number of documents: more than 100, 11 to 100, 1 to 10.
 BINS = {"head": (101, None), "torso": (11, 100), "tail": (1, 10)}
+_SAMPLED_TEXTS, _SAMPLED_CHARACTERS = 2000, 2000
+_SMALLEST_SHARE = 0.005
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,21 @@ class Bin:
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """How many documents of another part have the same or nearly the same text as one here."""
+
+    documents: int
+    same: int
+    similar: int  # besides those that are the same
+
+
+@dataclass(frozen=True)
 class CorpusStats:
-    """Counts of a corpus; ``top`` has the most frequent labels with their numbers of documents."""
+    """Counts of a corpus; ``top`` has the most frequent labels with their numbers of documents.
+
+    ``languages`` are shares of texts and ``scripts`` are shares of letters, largest first, from a
+    sample. ``similar_labels`` are groups of labels that differ only by case or white space.
+    """
 
     documents: int
     labels: int
@@ -58,17 +76,27 @@ class CorpusStats:
     empty_texts: int
     without_labels: int
     duplicate_texts: int  # documents with the same text as an earlier one
+    similar_texts: int  # documents with nearly the same text as another one, besides the same
     duplicate_ids: int
     bins: dict[str, Bin]
     top: list[tuple[str, int]]
+    languages: dict[str, float]
+    scripts: dict[str, float]
+    similar_labels: list[list[str]]
+    respelled_labels: str  # a sentence about those that differ only in the spelling of accents
+    other: Overlap | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return asdict(self)
 
 
-def corpus_stats(documents: Iterable[Document], *, top: int = 10) -> CorpusStats:
-    """Statistics of a stream of documents; stores a hash and two counts per document.
+def corpus_stats(
+    documents: Iterable[Document], *, other: Iterable[Document] | None = None, top: int = 10
+) -> CorpusStats:
+    """Statistics of a stream of documents; stores a hash, two counts and a sketch per document.
+
+    ``other`` is another part of the corpus, whose texts should not be in this one.
 
     >>> stats = corpus_stats([Document("a red shoe", ["shoes"]), Document("", ["shoes", "hats"])])
     >>> stats.documents, stats.labels, stats.empty_texts, stats.top
@@ -76,21 +104,24 @@ def corpus_stats(documents: Iterable[Document], *, top: int = 10) -> CorpusStats
     """
     words, label_counts = array("q"), array("q")
     frequency: Counter[str] = Counter()
-    texts: set[bytes] = set()
+    spellings: set[str] = set()
+    texts, sample = Texts(), _Sample()
     ids: set[bytes] = set()
-    empty = without = repeated_texts = repeated_ids = characters = 0
+    empty = without = repeated_ids = characters = 0
     for document in documents:
         text = words_of(document.text)
         words.append(len(text.split()))
         characters += len(text)
-        labels = set(document.labels)
+        spellings.update(document.labels)
+        labels = set(map(nfc, document.labels))
         label_counts.append(len(labels))
         frequency.update(labels)
         without += not labels
         if not text.strip():
             empty += 1
         else:
-            repeated_texts += not _new(texts, text)
+            texts.add(text)
+            sample.add(text)
         if document.id is not None:
             repeated_ids += not _new(ids, document.id)
     counts = np.fromiter(frequency.values(), np.int64, len(frequency))
@@ -105,11 +136,57 @@ def corpus_stats(documents: Iterable[Document], *, top: int = 10) -> CorpusStats
         characters=characters,
         empty_texts=empty,
         without_labels=without,
-        duplicate_texts=repeated_texts,
+        duplicate_texts=texts.repeated,
+        similar_texts=texts.similar(),
         duplicate_ids=repeated_ids,
         bins={name: _bin(counts, low, high) for name, (low, high) in BINS.items()},
         top=most,
+        languages=_shares(Counter(map(language_of, sample.texts))),
+        scripts=_shares(sum(map(scripts_of, sample.texts), Counter())),
+        similar_labels=_similar_labels(frequency),
+        respelled_labels=merged_labels(spellings),
+        other=None if other is None else _overlap(texts, other),
     )
+
+
+class _Sample:
+    """Every n-th text of a stream, at most 2,000; n doubles when there are more."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._seen, self._step = 0, 1
+
+    def add(self, text: str) -> None:
+        if self._seen % self._step == 0:
+            self.texts.append(text[:_SAMPLED_CHARACTERS])
+            if len(self.texts) > _SAMPLED_TEXTS:
+                del self.texts[1::2]
+                self._step *= 2
+        self._seen += 1
+
+
+def _shares(counts: Counter[str]) -> dict[str, float]:
+    """Shares of the whole, largest first; tiny ones are left out."""
+    total = counts.total()
+    shares = {name: round(count / total, 4) for name, count in counts.most_common()}
+    return {name: share for name, share in shares.items() if share >= _SMALLEST_SHARE}
+
+
+def _similar_labels(labels: Iterable[str]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault("".join(label.casefold().split()), []).append(label)
+    return sorted(sorted(group) for group in groups.values() if len(group) > 1)
+
+
+def _overlap(texts: Texts, other: Iterable[Document]) -> Overlap:
+    documents = 0
+    more = Texts(texts)
+    for document in other:
+        documents += 1
+        if (text := words_of(document.text)).strip():
+            more.add(text)
+    return Overlap(documents, more.known, more.similar_to_known())
 
 
 def _bin(counts: Any, low: int, high: int | None) -> Bin:
@@ -118,7 +195,6 @@ def _bin(counts: Any, low: int, high: int | None) -> Bin:
 
 
 def _new(seen: set[bytes], string: str) -> bool:
-    digest = hashlib.blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     before = len(seen)
-    seen.add(digest)
+    seen.add(digest(string))
     return len(seen) > before

@@ -14,6 +14,7 @@ from labelgrove.core.nfc import nfc, nfc_places
 from labelgrove.data.records import words_of
 from labelgrove.model.explanation import Span
 from labelgrove.text.feeding import TextAnalyzer, find_analyzer
+from labelgrove.text.scripts import UNSPACED, UNSPACED_NGRAMS
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
 from labelgrove.text.unicode_tables import strip_marks
@@ -92,28 +93,32 @@ def _terms_as_spelled(
     limit = params.max_tokens
     if analyzer is not None:
         tokens = [token for token in analyzer(text) if token]
-        yield from _grams(_tokens(text, tokens[:limit]), params, " ")
+        yield from _grams(_tokens(text, tokens[:limit]), params.ngram_range, " ")
         return
     folded, origins = _folded(text, params)
-    if params.analyzer in ("auto", "word", "space"):
+    if params.analyzer == "mixed":
+        for characters in _unspaced_runs(folded, origins, limit):
+            yield from _grams(characters, UNSPACED_NGRAMS, "")
+        folded = re.sub(UNSPACED, " ", folded)
+    if params.analyzer in ("auto", "word", "space", "mixed"):
         pattern = "[^ ]+" if params.analyzer == "space" else r"\w+"
         shortest = 1 if params.analyzer == "space" else params.min_token_length
         runs = [run for run in re.finditer(pattern, folded) if len(run[0]) >= shortest]
         words = [(run[0], _origin(origins, run.start(), run.end())) for run in runs]
-        yield from _grams(words[:limit], params, " ")
+        yield from _grams(words[:limit], params.ngram_range, " ")
     elif params.analyzer == "char":
-        yield from _grams(list(_collapsed(folded, origins))[:limit], params, "")
+        yield from _grams(list(_collapsed(folded, origins))[:limit], params.ngram_range, "")
     else:
         for word in _padded_words(folded, origins, limit):
-            yield from _grams(word, params, "")
+            yield from _grams(word, params.ngram_range, "")
             if len(word) < params.ngram_range[0]:
                 yield _joined(word, "")
 
 
 def _grams(
-    units: Sequence[Unit], params: TfidfParams, gap: str
+    units: Sequence[Unit], lengths: tuple[int, int], gap: str
 ) -> Iterator[tuple[str, Span | None]]:
-    shortest, longest = params.ngram_range
+    shortest, longest = lengths
     for n in range(shortest, min(longest, len(units)) + 1):
         for first in range(len(units) - n + 1):
             yield _joined(units[first : first + n], gap)
@@ -152,6 +157,14 @@ def _collapsed(folded: str, origins: list[int]) -> Iterator[Unit]:
     for run in re.finditer(r"\s{2,}|[\s\S]", folded):
         text = " " if len(run[0]) > 1 else run[0]
         yield text, _origin(origins, run.start(), run.end())
+
+
+def _unspaced_runs(folded: str, origins: list[int], limit: int | None) -> Iterator[list[Unit]]:
+    """Runs of characters of scripts without spaces."""
+    for run in re.finditer(f"{UNSPACED}+", folded):
+        places = range(run.start(), run.end())[:limit]
+        limit = None if limit is None else limit - len(places)
+        yield [(folded[at], _origin(origins, at, at + 1)) for at in places]
 
 
 def _padded_words(folded: str, origins: list[int], limit: int | None) -> Iterator[list[Unit]]:

@@ -197,11 +197,15 @@ def lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
             raise damaged(error, path, number + 1) from error
 
 
-def read_all(path: Path | str) -> Iterator[tuple[int, str]]:
-    """Like :func:`lines`, decoded and in NFC; raises at the first line that is not UTF-8."""
+def read_all(path: Path | str, *, as_spelled: bool = False) -> Iterator[tuple[int, str]]:
+    """Like :func:`lines`, decoded; raises at the first line that is not UTF-8.
+
+    Lines are in NFC, unless ``as_spelled``.
+    """
     for number, raw in lines(path):
         try:
-            yield number, nfc(decode(raw, "utf-8"))
+            line = decode(raw, "utf-8")
+            yield number, line if as_spelled else nfc(line)
         except BadLine as error:
             raise DataError(str(error), file=path, line=number) from error
 

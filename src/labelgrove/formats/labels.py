@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from labelgrove.core.nfc import nfc
-from labelgrove.data.corpus import LabelIndex
-from labelgrove.errors import DataError
+from labelgrove.data.corpus import LabelIndex, merged_labels
+from labelgrove.errors import DataError, warn
 from labelgrove.formats.annif import without_brackets
 from labelgrove.formats.files import existing, read_all, replacing, sibling
 
@@ -29,12 +29,12 @@ def read_label_table(path: str | os.PathLike[str]) -> list[LabelRow]:
     """Rows of a label table; a first line ``id TAB name`` is a header.
 
     Without a name, the id is the name. Angle brackets around a URI, as in Annif's vocabularies,
-    are removed.
+    are removed. Of ids that differ only in the spelling of accents, the first row counts.
     """
     file = existing(path)
-    rows: list[LabelRow] = []
+    rows: dict[str, LabelRow] = {}
     line_of: dict[str, int] = {}
-    for number, line in read_all(file):
+    for number, line in read_all(file, as_spelled=True):
         if not line.strip():
             continue
         label, _, rest = line.partition("\t")
@@ -49,8 +49,11 @@ def read_label_table(path: str | os.PathLike[str]) -> list[LabelRow]:
                 f"label id {label!r} is already on line {line_of[label]}", file=file, line=number
             )
         line_of[label] = number
-        rows.append(LabelRow(label, name or label, text or None))
-    return rows
+        row = LabelRow(nfc(label), nfc(name or label), nfc(text) or None)
+        rows.setdefault(row.id, row)
+    if merged := merged_labels(line_of):
+        warn(f"{file}: {merged}")
+    return list(rows.values())
 
 
 def write_label_table(index: LabelIndex, path: str | os.PathLike[str]) -> None:

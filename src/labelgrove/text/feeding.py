@@ -23,7 +23,7 @@ Tables: TypeAlias = Callable[[bool], _native.CharTables]
 Sink: TypeAlias = _native.TermCounter | _native.TfidfRows
 _Function = TypeVar("_Function", bound=TextAnalyzer)
 
-BUILT_IN_ANALYZERS = ("word", "space", "char", "char_wb")
+BUILT_IN_ANALYZERS = ("word", "space", "char", "char_wb", "mixed")
 ANALYZERS = "LABELGROVE_ANALYZERS"  # the environment variable with names that may be imported
 _TEXTS_PER_BATCH = 4096
 _CAPITAL_SIGMA = "Σ"  # how it is lower-cased depends on its neighbours

@@ -24,17 +24,21 @@ class TfidfParams(Params):
     analyzer: str = param(
         "auto",
         help="word: runs of word characters, auto: word, but char for texts in scripts without "
-        "spaces such as Chinese, space: split at the space character only (as PECOS), "
-        "char: character n-grams, char_wb: those inside words, "
+        "spaces such as Chinese and mixed where only some are, space: split at the space character "
+        "only (as PECOS), char: character n-grams, char_wb: those inside words, mixed: word, but 1 "
+        "to 3 characters of scripts without spaces, "
         "module:function: your own, which must be imported already",
     )
     ngram_range: tuple[int, int] = param((1, 1), ge=1, help="shortest and longest n-gram")
     nfc: bool = param(True, help="first bring accents to one spelling (Unicode's NFC)")
     lowercase: bool = param(True, help="lower-case first")
     strip_accents: bool = param(False, help="then remove accents and ligatures (NFKD)")
-    min_token_length: int = param(2, ge=1, help="shorter words are skipped (analyzer word only)")
+    min_token_length: int = param(2, ge=1, help="shorter words are skipped (analyzers word, mixed)")
     max_tokens: int | None = param(
-        None, ge=1, help="read only this many words (characters for char, char_wb) of each text"
+        None,
+        ge=1,
+        help="read only this many words (characters for char, char_wb; mixed: so many of both) of "
+        "each text",
     )
     min_df: int | float | Literal["auto"] = param(
         "auto",

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from labelgrove import _native
 from labelgrove.core.strings import StringTable
+from labelgrove.text.scripts import UNSPACED_RANGES
 
 CODE_POINTS = 0x110000
 PLANE = 0x10000
@@ -26,7 +27,7 @@ PLANE = 0x10000
 PLANES = (0, 1, 2, 3, 14)
 BLOCK = 256  # most blocks have no changes, and one comparison shows that
 # Bits of a character's class; the kernels' text_unicode.hpp has the same.
-WORD, SPACE, CASED, IGNORABLE = 1, 2, 4, 8
+WORD, SPACE, CASED, IGNORABLE, UNSPACED = 1, 2, 4, 8, 16
 
 
 @cache
@@ -73,7 +74,7 @@ def _has_marks(block: str) -> bool:
 
 @cache
 def _classes() -> npt.NDArray[np.uint8]:
-    """WORD and SPACE of each code point."""
+    """WORD, SPACE and UNSPACED of each code point."""
     classes = np.zeros(CODE_POINTS, dtype=np.uint8)
     for start, plane in _planes():
         for run in re.finditer(r"\w+", plane):
@@ -81,6 +82,8 @@ def _classes() -> npt.NDArray[np.uint8]:
         classes[start : start + PLANE] |= SPACE
         for run_of_others in plane.split():  # at what \s matches, in a tenth of its time
             classes[ord(run_of_others[0]) : ord(run_of_others[-1]) + 1] &= ~SPACE & 0xFF
+    for first, last in UNSPACED_RANGES:
+        classes[first : last + 1] |= UNSPACED
     return classes
 
 
