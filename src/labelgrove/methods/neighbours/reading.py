@@ -23,8 +23,8 @@ from labelgrove.disk.stages import Stages
 from labelgrove.explaining.networks import Reading, traced_step
 from labelgrove.methods.defaults import Needs, derive
 from labelgrove.methods.neighbours.voting import Float64
-from labelgrove.methods.training import make_runner
 from labelgrove.methods.preparation import check_fields, situation, tokens_stage
+from labelgrove.methods.training import make_runner
 from labelgrove.methods.xrtransformer.vectors import Standard, network_of, standardise
 from labelgrove.model.explanation import Question, Step
 from labelgrove.model.interface import Pieces
