@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,6 +39,7 @@ def evaluate(
     labels: options.Labels = None,
     features: options.Given = None,
     dense: options.Dense = None,
+    where: options.Where,
     machine: options.Machine,
     reading: options.Reading,
     as_json: options.Json = False,
@@ -54,6 +56,7 @@ def evaluate(
     from labelgrove.metrics import Propensity
 
     common.check_device(machine.device)
+    where.check()
     model = existing(common.local_model(model))
     how = reading.options("test")
     settings: dict[str, Any] = {
@@ -62,7 +65,13 @@ def evaluate(
         "intervals": intervals or None,
         "filter_pairs": None if filter_file is None else read_filter_pairs(filter_file),
     }
-    if model.is_dir():
+    if where.engine is not None:
+        from labelgrove.cli.evaluating import evaluate_shards
+
+        if not model.is_dir() or dense is not None or features is not None:
+            raise ConfigError("--engine: takes a model and shards, without --dense and --features")
+        measured = evaluate_shards(model, test, how, where, machine, **settings)
+    elif model.is_dir():
         loaded = common.load_model(model, machine.device, dense, features)
         corpus = common.read_for(
             loaded, test, how, labels=labels, index=loaded.index_, dense=dense, features=features
@@ -125,16 +134,11 @@ def evaluate_model(
     **settings: Any,
 ) -> TimedEvaluation:
     """Predicts a corpus and evaluates it; ``settings`` are arguments of metrics.evaluate."""
-    from labelgrove.data.inputs import check_known_labels
-    from labelgrove.metrics import evaluate, parse_metric
+    from labelgrove.metrics import evaluate
 
-    if corpus.labels.nnz == 0 and not corpus.unknown.any():
-        raise DataError("cannot evaluate: no document of the corpus has a label")
-    check_known_labels(corpus.labels, corpus.unknown)
     names = metrics or METRICS
-    # Filtered pairs make room for the labels behind them: ask for a few more.
-    spare = 0 if settings.get("filter_pairs") is None else 10
-    k = max(parse_metric(name).k or 100 for name in names) + spare
+    k = labels_needed(names, settings)
+    check_labels(corpus.labels, corpus.unknown)
     # All threads by default: the number that training was given says nothing about prediction.
     threads = threads or 0
     # The first call maps files and starts libraries; speeds are those of the calls after it.
@@ -148,6 +152,24 @@ def evaluate_model(
     if note := model.facts_.warning(corpus):
         evaluation = replace(evaluation, notes=(note, *evaluation.notes))
     return TimedEvaluation(evaluation, wall, cpu)
+
+
+def labels_needed(metrics: list[str], settings: Mapping[str, Any]) -> int:
+    """How many labels of each document the metrics look at."""
+    from labelgrove.metrics import parse_metric
+
+    # Filtered pairs make room for the labels behind them: ask for a few more.
+    spare = 0 if settings.get("filter_pairs") is None else 10
+    return max(parse_metric(name).k or 100 for name in metrics) + spare
+
+
+def check_labels(labels: Any, unknown: Any) -> None:
+    """Raises an error for documents without labels, or with labels that the model does not know."""
+    from labelgrove.data.inputs import check_known_labels
+
+    if labels.nnz == 0 and not unknown.any():
+        raise DataError("cannot evaluate: no document of the corpus has a label")
+    check_known_labels(labels, unknown)
 
 
 def _predicted(model: Estimator, corpus: Corpus, k: int, threads: int) -> Any:
