@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ from typer import Argument, Option
 
 from labelgrove.cli import common, options
 from labelgrove.core.durations import format_duration
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError
 
 if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
@@ -66,11 +65,13 @@ def evaluate(
         "filter_pairs": None if filter_file is None else read_filter_pairs(filter_file),
     }
     if where.engine is not None:
-        from labelgrove.cli.evaluating import evaluate_shards
+        from labelgrove.cli.sharded import evaluate_shards
 
         if not model.is_dir() or dense is not None or features is not None:
             raise ConfigError("--engine: takes a model and shards, without --dense and --features")
-        measured = evaluate_shards(model, test, how, where, machine, **settings)
+        names = settings.pop("metrics") or METRICS
+        parts = evaluate_shards(model, test, how, where, machine, names, **settings)
+        measured = TimedEvaluation(*parts)
     elif model.is_dir():
         loaded = common.load_model(model, machine.device, dense, features)
         corpus = common.read_for(
@@ -134,6 +135,7 @@ def evaluate_model(
     **settings: Any,
 ) -> TimedEvaluation:
     """Predicts a corpus and evaluates it; ``settings`` are arguments of metrics.evaluate."""
+    from labelgrove.cli.sharded import check_labels, labels_needed
     from labelgrove.metrics import evaluate
 
     names = metrics or METRICS
@@ -152,24 +154,6 @@ def evaluate_model(
     if note := model.facts_.warning(corpus):
         evaluation = replace(evaluation, notes=(note, *evaluation.notes))
     return TimedEvaluation(evaluation, wall, cpu)
-
-
-def labels_needed(metrics: list[str], settings: Mapping[str, Any]) -> int:
-    """How many labels of each document the metrics look at."""
-    from labelgrove.metrics import parse_metric
-
-    # Filtered pairs make room for the labels behind them: ask for a few more.
-    spare = 0 if settings.get("filter_pairs") is None else 10
-    return max(parse_metric(name).k or 100 for name in metrics) + spare
-
-
-def check_labels(labels: Any, unknown: Any) -> None:
-    """Raises an error for documents without labels, or with labels that the model does not know."""
-    from labelgrove.data.inputs import check_known_labels
-
-    if labels.nnz == 0 and not unknown.any():
-        raise DataError("cannot evaluate: no document of the corpus has a label")
-    check_known_labels(labels, unknown)
 
 
 def _predicted(model: Estimator, corpus: Corpus, k: int, threads: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labelgrove.cli import common, options
-from labelgrove.cli.evaluate import METRICS, TimedEvaluation, check_labels, labels_needed
 from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.topk import TopK
 from labelgrove.data.fingerprints import warning_of
+from labelgrove.data.inputs import check_known_labels
 from labelgrove.errors import DataError
 from labelgrove.formats import ReadOptions, ReadReport
 from labelgrove.formats.shards import shard_files
 from labelgrove.loading import load
-from labelgrove.metrics import evaluate
+from labelgrove.metrics import Evaluation, evaluate, parse_metric
 from labelgrove.scores.predictions import Predictions
 
 
@@ -69,19 +69,34 @@ class Job:
         return predicted
 
 
+def labels_needed(metrics: list[str], settings: Mapping[str, Any]) -> int:
+    """How many labels of each document the metrics look at."""
+    # Filtered pairs make room for the labels behind them: ask for a few more.
+    spare = 0 if settings.get("filter_pairs") is None else 10
+    return max(parse_metric(name).k or 100 for name in metrics) + spare
+
+
+def check_labels(labels: Any, unknown: Any) -> None:
+    """Raises an error for documents without labels, or with labels that the model does not know."""
+    if labels.nnz == 0 and not unknown.any():
+        raise DataError("cannot evaluate: no document of the corpus has a label")
+    check_known_labels(labels, unknown)
+
+
 def evaluate_shards(
     model: Path,
     shards: Path,
     how: ReadOptions,
     where: options.Where,
     machine: options.Machine,
-    *,
-    metrics: list[str] | None,
+    metrics: list[str],
     **settings: Any,
-) -> TimedEvaluation:
-    """Workers predict; the metrics are computed here, over all documents in the shards' order."""
-    names = metrics or METRICS
-    k = labels_needed(names, settings)
+) -> tuple[Evaluation, float, float]:
+    """The metrics, and the wall and CPU seconds of prediction.
+
+    Workers predict; the metrics are computed here, over all documents in the shards' order.
+    """
+    k = labels_needed(metrics, settings)
     model = model.resolve()
     loaded = load(model)  # memory-mapped: only the index and the facts are read
     job = Job(model, machine.device, how, k, where.threads(machine.threads))
@@ -99,8 +114,8 @@ def evaluate_shards(
     check_labels(labels, unknown)
     facts = loaded.facts_
     settings |= {"train_frequencies": facts.frequencies, "n_train": facts.documents}
-    evaluation = evaluate(predictions, labels, unknown=unknown, metrics=names, **settings)
+    evaluation = evaluate(predictions, labels, unknown=unknown, metrics=metrics, **settings)
     known, asked = (sum(counts) for counts in zip(*(part.known for part in parts), strict=True))
     if note := warning_of(known, asked):
         evaluation = replace(evaluation, notes=(note, *evaluation.notes))
-    return TimedEvaluation(evaluation, wall, sum(part.cpu for part in parts))
+    return evaluation, wall, sum(part.cpu for part in parts)
