@@ -138,7 +138,7 @@ def _predict_shards(job: Job, documents: str, out: str, where: options.Where) ->
     with where.open() as engine, Reporter([RichProgress()]).stage("predicting") as progress:
         pairs = list(zip(map(str, shards), map(str, targets), strict=True))
         for part in engine.stream(job.worker, pairs):
-            done = done.plus(part)
+            done.add(part)
             progress.advance(part.documents)
     return done
 

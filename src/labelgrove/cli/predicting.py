@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from labelgrove.cli import common
 from labelgrove.errors import DataError
-from labelgrove.formats.documents import MAX_EXAMPLES, ReadOptions, ReadReport
+from labelgrove.formats.documents import ReadOptions, ReadReport
 
 if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
@@ -66,15 +66,12 @@ class Done:
     k: int = 0
     known: int = 0  # labels of the model
 
-    def plus(self, other: Done) -> Done:
-        """Both together."""
-        return Done(
-            merged_reports(self.report, other.report),
-            self.documents + other.documents,
-            self.labels + other.labels,
-            other.k,
-            other.known,
-        )
+    def add(self, other: Done) -> None:
+        """Adds what another worker did."""
+        self.report.add(other.report)
+        self.documents += other.documents
+        self.labels += other.labels
+        self.k, self.known = other.k, other.known
 
 
 @dataclass(frozen=True)
@@ -124,18 +121,6 @@ class Predicting:
         own = replace(self, report=ReadReport())
         with replacing(target) as file:
             return own.write(own.inputs(source), file, lambda count: None)
-
-
-def merged_reports(first: ReadReport, second: ReadReport) -> ReadReport:
-    """What was read in both."""
-    merged = ReadReport()
-    for each in fields(ReadReport):
-        one, other = getattr(first, each.name), getattr(second, each.name)
-        both = one | other if isinstance(one, (bool, dict)) else one + other
-        setattr(merged, each.name, both)
-    merged.bad_examples = merged.bad_examples[:MAX_EXAMPLES]
-    merged.notes = list(dict.fromkeys(merged.notes))
-    return merged
 
 
 def _text_batches(documents: Iterator[Document], size: int) -> Iterator[Batch]:

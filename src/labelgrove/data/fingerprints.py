@@ -35,7 +35,7 @@ class Fingerprints:
     @classmethod
     def of(cls, corpus: Corpus, limit: int | None = None) -> Fingerprints:
         """The hashes of a corpus."""
-        limit = ALL * MOST // max(MOST, len(corpus)) if limit is None else limit
+        limit = limit_for(len(corpus)) if limit is None else limit
         return cls(np.unique(_hashes(corpus, limit)), limit)
 
     def with_documents(self, corpus: Corpus) -> Fingerprints:
@@ -51,6 +51,11 @@ class Fingerprints:
     def warning(self, corpus: Corpus) -> str | None:
         """A sentence if documents of this corpus were in the training data."""
         return warning_of(*self.known(corpus))
+
+
+def limit_for(documents: int) -> int:
+    """The limit that leaves about ``MOST`` hashes of so many documents."""
+    return ALL * MOST // max(MOST, documents)
 
 
 def warning_of(known: int, asked: int) -> str | None:

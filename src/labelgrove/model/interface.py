@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from labelgrove.core.arrays import Float32, Int32
+from labelgrove.core.arrays import CSR, Float32, Int32
 from labelgrove.core.callbacks import Callback, Timing
 from labelgrove.core.late import sparse
 from labelgrove.core.params import Params, to_toml, unknown_key
@@ -22,6 +22,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_threads, training_corpus, with_fields
+from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.model_folder import StoredModel, load_model, reading_parts, save_model
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import ConfigError, DataError, UnsupportedError, warn
@@ -290,7 +291,11 @@ class Model(Parameters):
     def _training_corpus(self, X: Any, y: Any, index: Any, *, dense: Any = None) -> Corpus:
         """What ``fit`` was given, checked; says when weights in it are not used."""
         corpus = training_corpus(X, y, index, dense=dense)
-        weights = corpus.labels.data
+        self._warn_of_weights(corpus.labels)
+        return corpus
+
+    def _warn_of_weights(self, labels: CSR) -> None:
+        weights = labels.data
         ranker: Any = self.get_params(deep=False).get("ranker")
         use = ranker.label_weights if isinstance(ranker, RankerParams) else None
         if (weights != weights[0]).any() and use != "cost":
@@ -299,12 +304,14 @@ class Model(Parameters):
                 f"the labels have weights from {weights.min():g} to {weights.max():g}, which "
                 f"{self.method} ignores{advice}"
             )
-        return corpus
 
-    def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
+    def _remember(self, corpus: Corpus | ShardedCorpus, timings: Mapping[str, Timing]) -> None:
         """Marks the model as fitted and forgets the measurements of an earlier fit."""
         self.index_ = corpus.index
-        self.facts_ = TrainingFacts.of(corpus)
+        if isinstance(corpus, ShardedCorpus):
+            self.facts_ = corpus.facts()
+        else:
+            self.facts_ = TrainingFacts.of(corpus)
         self.calibration_ = None
         self.dev_metrics_ = None
         self.timings_ = timings
