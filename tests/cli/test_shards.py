@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from labelgrove import load
+from support.sharding import assert_same_bits
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -71,3 +74,37 @@ def test_flags_that_do_not_fit_are_errors(
         done = run(*arguments, check=False)
         assert done.returncode == 1
         assert message in done.stderr
+
+
+def test_training_on_shards_gives_the_same_model(folder: Path, tmp_path: Path, run: Run) -> None:
+    lines = (folder / "train.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "in").mkdir()
+    for number, first in enumerate(range(0, len(lines), 30)):
+        (tmp_path / f"in/{number}.jsonl").write_text("".join(lines[first : first + 30]))
+    (tmp_path / "in/labels.tsv").write_bytes((folder / "labels.tsv").read_bytes())
+    run("train", folder / "train.jsonl", "--method", "linear", "--out", tmp_path / "whole")
+    done = run(
+        *("train", tmp_path / "in", "--engine", "local", "--out", tmp_path / "parts", "--json"),
+        *("--dev", folder / "dev.jsonl"),
+    )
+    assert json.loads(done.stdout)["dev"]["P@1"] == 100
+    whole, parts = load(tmp_path / "whole"), load(tmp_path / "parts")
+    assert_same_bits(whole, parts)
+    assert parts.index_.names[0] == "black things"
+    assert not (tmp_path / "parts.run").exists()
+
+
+def test_what_cannot_be_trained_on_shards_is_said(shards: Path, tmp_path: Path, run: Run) -> None:
+    for flags, message in (
+        (("--method", "neighbours"), "--engine: trains linear and its settings"),
+        (("--memory", "8G"), "--memory: does not work with --engine"),
+        (("--plan",), "--plan: does not work with --engine"),
+        (("--field", "creator"), "leave out --field"),
+    ):
+        done = run(
+            *("train", shards, "--engine", "local", "--out", tmp_path / "model", *flags),
+            check=False,
+        )
+        assert done.returncode == 1
+        assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []

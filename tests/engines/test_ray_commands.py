@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from labelgrove import Linear
+from labelgrove import Linear, load
 from labelgrove.cli import main
 from labelgrove.datasets.shop import shop_corpus
 from labelgrove.formats import write_corpus
+from support.sharding import assert_same_bits, write_shards
 
 Call = Callable[..., str]
 
@@ -79,3 +80,14 @@ def test_a_bad_shard_is_named(cluster: Any, folder: Path, tmp_path: Path, call: 
     with pytest.raises(AssertionError, match=r"error: .*b\.jsonl, line 2: not valid JSON"):
         call("predict", folder / "model", tmp_path / "in", *ray, "--out", tmp_path / "out")
     assert not (tmp_path / "out/b.jsonl").exists()
+
+
+def test_a_trained_model_has_the_bits_of_one_process(
+    cluster: Any, tmp_path: Path, call: Call
+) -> None:
+    whole, shards = write_shards(tmp_path)
+    flags = ("--set", "tree.max_leaf_size=3", "--set", "tree.branching=2")
+    call("train", whole, "--method", "linear", "--out", tmp_path / "one", *flags, "--quiet")
+    ray = ("--engine", "ray", "--address", cluster.address)
+    call("train", shards, *ray, "--out", tmp_path / "many", *flags, "--quiet")
+    assert_same_bits(load(tmp_path / "one"), load(tmp_path / "many"))
