@@ -6,6 +6,7 @@ start again (three times), and lost results are made again from the calls that m
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -65,6 +66,7 @@ class RayEngine(Engine):
     ) -> Iterator[Result]:
         import ray.data
 
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # it describes its plans at length
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.execution_options.preserve_order = True
