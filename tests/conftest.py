@@ -36,6 +36,7 @@ SLOW = (
     "cli/test_report.py",
     "cli/test_serve.py",
     "cli/test_train_processes.py",
+    "engines",
     "explaining/test_networks.py",
     "exporting",
     "methods/test_neural.py",

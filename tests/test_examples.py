@@ -10,13 +10,17 @@ import pytest
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 # Settings that make an example quick; what it shows then is not worth looking at.
-TINY = {"neural_demo.py": ["--packages=networkx", "--documents=100", "--test=20", "--epochs=0.3"]}
+TINY = {
+    "neural_demo.py": ["--packages=networkx", "--documents=100", "--test=20", "--epochs=0.3"],
+    "ray_cluster.py": ["--documents=2000", "--labels=200"],
+}
+NEEDS = {"neural_demo.py": "torch", "ray_cluster.py": "ray"}
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.name)
 def test_example_runs(script: Path, tmp_path: Path) -> None:
-    if script.name == "neural_demo.py":
-        pytest.importorskip("torch")
+    if script.name in NEEDS:
+        pytest.importorskip(NEEDS[script.name])
     done = subprocess.run(
         [sys.executable, str(script), *TINY.get(script.name, [])],
         cwd=tmp_path,

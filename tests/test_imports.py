@@ -18,6 +18,7 @@ NEEDS_EXTRA = (
     "labelgrove.adapting.masking",
     "labelgrove.adapting.objective",
     "labelgrove.adapting.run",
+    "labelgrove.engines.ray",
     "labelgrove.exporting.encoder_graph",
     "labelgrove.explaining.attribution",
     "labelgrove.explaining.networks",
@@ -44,6 +45,7 @@ NEEDS_EXTRA = (
 FLOORS = (
     ("errors", "_native"),
     ("core",),
+    ("engines",),
     ("data",),
     ("text",),
     ("formats",),

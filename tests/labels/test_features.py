@@ -1,11 +1,15 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 from labelgrove.core.arrays import as_csr
 from labelgrove.data import features
+from labelgrove.data.blocks import Blocks
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.features import Features
+from labelgrove.engines import LocalEngine
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels import features as label_features
 from labelgrove.labels.features import (
@@ -234,3 +238,23 @@ def test_label_texts_are_needed_for_text_features():
         describe_labels(params, as_csr(np.eye(2)), as_csr(np.eye(2)))
     index = LabelIndex("ab", names=["cats", "dogs"], texts=["small felines", "friends"])
     assert label_strings(params, index) == ["small felines", "friends"]
+
+
+class Workers(LocalEngine):
+    workers = 3
+
+
+@pytest.mark.parametrize("kind", ["pifa", "pifa-plain", "smoothed-pifa", "smoothed-sums", "pii"])
+@pytest.mark.parametrize("width", [0, 3])
+def test_features_in_blocks_give_the_same_bits(kind: Any, width: int) -> None:
+    random = np.random.default_rng(2)
+    rows = sparse.random_array((90, 40), density=0.1, rng=random, format="csr", dtype=np.float32)
+    dense = random.normal(size=(90, width)).astype(np.float16) if width else None
+    x = Features(rows, dense)
+    y = sparse.random_array((90, 17), density=0.1, rng=random, format="csr")
+    params = TreeParams(label_features=kind, features_per_label=None if width else 5)
+    whole = describe_labels(params, x, y)
+    blocks = describe_labels(params, Blocks.cut(Workers(), x, 13), y)
+    for name, array in whole.arrays("x").items():
+        assert array.dtype == blocks.arrays("x")[name].dtype
+        np.testing.assert_array_equal(array, blocks.arrays("x")[name])

@@ -9,7 +9,8 @@ from typer import Argument, Option
 
 from labelgrove.cli import common, options
 from labelgrove.cli.evaluate import evaluate_model
-from labelgrove.cli.train import metric_lines, training_run
+from labelgrove.cli.summary import metric_lines
+from labelgrove.cli.train import training_run
 
 
 def distil(

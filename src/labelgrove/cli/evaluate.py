@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from labelgrove.cli import common, options
+from labelgrove.cli.measuring import METRICS, Measures, check_labels
 from labelgrove.core.durations import format_duration
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError
 
 if TYPE_CHECKING:
     from labelgrove.data.corpus import Corpus
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from labelgrove.methods.estimator import Estimator
     from labelgrove.metrics import Evaluation
 
-METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
-SET_METRICS = ["micro-F1@set", "macro-F1@set", "F1@set"]  # of calibrated models
 SLICE = 2048  # documents between two moves of a progress bar
 
 
@@ -39,6 +38,7 @@ def evaluate(
     labels: options.Labels = None,
     features: options.Given = None,
     dense: options.Dense = None,
+    where: options.Where,
     machine: options.Machine,
     reading: options.Reading,
     as_json: options.Json = False,
@@ -57,6 +57,7 @@ def evaluate(
     from labelgrove.metrics import Propensity
 
     common.check_device(machine.device)
+    where.check()
     model = existing(common.local_model(model))
     how = reading.options("test")
     settings: dict[str, Any] = {
@@ -65,7 +66,14 @@ def evaluate(
         "intervals": intervals or None,
         "filter_pairs": None if filter_file is None else read_filter_pairs(filter_file),
     }
-    if model.is_dir():
+    if where.engine is not None:
+        from labelgrove.cli.sharded import evaluate_shards
+
+        if not model.is_dir() or dense is not None or features is not None:
+            raise ConfigError("--engine: takes a model and shards, without --dense and --features")
+        parts = evaluate_shards(model, test, how, where, machine, **settings)
+        measured = TimedEvaluation(*parts)
+    elif model.is_dir():
         loaded = common.load_model(model, machine.device, dense, features)
         corpus = common.read_for(
             loaded, test, how, labels=labels, index=loaded.index_, dense=dense, features=features
@@ -128,26 +136,9 @@ def evaluate_model(
     **settings: Any,
 ) -> TimedEvaluation:
     """Predicts a corpus and evaluates it; ``settings`` are arguments of metrics.evaluate."""
-    from labelgrove.data.inputs import check_known_labels
-    from labelgrove.metrics import evaluate, parse_metric
-
-    if corpus.labels.nnz == 0 and not corpus.unknown.any():
-        raise DataError("cannot evaluate: no document of the corpus has a label")
-    check_known_labels(corpus.labels, corpus.unknown)
-    calibration = model.calibration_
-    names = metrics or [*METRICS, *(SET_METRICS if calibration is not None else [])]
-    of_sets = [name for name in names if parse_metric(name).of_set]
-    of_lists = [name for name in names if name not in of_sets]
-    if of_sets and calibration is None:
-        raise ConfigError(
-            f"{of_sets[0]}: the model must be calibrated to return sets of labels: "
-            "labelgrove calibrate MODEL --data DEV"
-        )
-    # Filtered pairs make room for the labels behind them: ask for a few more.
-    spare = 0 if settings.get("filter_pairs") is None else 10
-    k = max((parse_metric(name).k or 100 for name in of_lists), default=1) + spare
-    if calibration is not None and of_sets:
-        k = max(k, calibration.places)
+    measures = Measures.of(metrics, model.calibration_)
+    k = measures.labels_needed(filtered=settings.get("filter_pairs") is not None)
+    check_labels(corpus.labels, corpus.unknown)
     # All threads by default: the number that training was given says nothing about prediction.
     threads = threads or 0
     # The first call maps files and starts libraries; speeds are those of the calls after it.
@@ -157,19 +148,7 @@ def evaluate_model(
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     settings |= {"train_frequencies": model.facts_.frequencies, "n_train": model.facts_.documents}
     settings["unknown"] = corpus.unknown
-    measured = []
-    if of_lists:
-        measured.append(evaluate(predictions, corpus.labels, metrics=of_lists, **settings))
-    if calibration is not None and of_sets:
-        sets = calibration.choose(predictions.top(calibration.places))
-        measured.append(evaluate(sets, corpus.labels, metrics=of_sets, **settings))
-    evaluation = measured[0]
-    for other in measured[1:]:
-        evaluation = replace(
-            evaluation,
-            values=evaluation.values | other.values,
-            intervals=evaluation.intervals | other.intervals,
-        )
+    evaluation = measures.evaluate(predictions, corpus.labels, **settings)
     if note := model.facts_.warning(corpus):
         evaluation = replace(evaluation, notes=(note, *evaluation.notes))
     return TimedEvaluation(evaluation, wall, cpu)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.data.facts import TrainingFacts
+    from labelgrove.engines import Engine
     from labelgrove.formats import ReadOptions
 
 Model = Annotated[Path, Argument(metavar="MODEL", help="Model folder.")]
@@ -63,6 +64,37 @@ class Machine:
 
     threads: Threads = None
     device: Device = "auto"
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a corpus in shards is worked on."""
+
+    engine: Annotated[
+        str | None,
+        Option(help="For a corpus in shards (a folder or a pattern): local, or ray for a cluster."),
+    ] = None
+    address: Annotated[
+        str | None, Option(help="Ray cluster: host:port or auto. Default: start Ray here.")
+    ] = None
+    workers: Annotated[
+        int | None, Option(min=1, help="Most Ray workers. Default: one per core.")
+    ] = None
+
+    def check(self) -> None:
+        """Raises an error for flags that need --engine ray."""
+        if self.engine != "ray" and (self.address is not None or self.workers is not None):
+            raise ConfigError("--address and --workers need --engine ray")
+
+    def open(self) -> Engine:
+        """The engine, once there is work for it: Ray takes seconds to start."""
+        from labelgrove.engines import open_engine
+
+        return open_engine(self.engine or "local", address=self.address, workers=self.workers)
+
+    def threads(self, given: int | None) -> int:
+        """The threads of one worker: a Ray worker has one core, unless the user says more."""
+        return given or (1 if self.engine == "ray" else 0)
 
 
 @dataclass(frozen=True)

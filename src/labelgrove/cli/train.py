@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +15,9 @@ import typer
 from typer import Option
 
 from labelgrove.cli import common, options
-from labelgrove.cli.evaluate import METRICS, TimedEvaluation, evaluate_model
-from labelgrove.core.durations import format_duration, parse_duration
+from labelgrove.cli.evaluate import TimedEvaluation, evaluate_model
+from labelgrove.cli.summary import show, summary
+from labelgrove.core.durations import parse_duration
 from labelgrove.errors import ConfigError, DataError, StorageError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from labelgrove.disk.run_folder import RunFolder, RunStatus
     from labelgrove.methods.estimator import Estimator
     from labelgrove.model.interface import Model
-    from labelgrove.planning.plan import Plan
-
-MOST_STAGES = 8  # that a summary for people names
 
 
 def train(
@@ -50,6 +48,7 @@ def train(
         Path | None, Option(help="Thesaurus (TSV: id, broader ids) or tree (JSON).")
     ] = None,
     force: options.Force = False,
+    where: options.Where,
     machine: options.Machine,
     memory: Annotated[
         str | None, Option(help="Memory limit, e.g. 8G. Training that needs more does not start.")
@@ -68,6 +67,8 @@ def train(
 
     Example: labelgrove train train.jsonl.xz --dev dev.jsonl.xz --out model --set ranker.C=2
 
+    With --engine, TRAIN is a folder or pattern of shards of texts, and the method is linear.
+
     Example: labelgrove train train.jsonl.xz --method cascadexml --plan
     """
     from labelgrove.core.callbacks import RichProgress
@@ -85,7 +86,9 @@ def train(
         raise typer.BadParameter("give the folder to write the model to", param_hint="--out")
     quiet = quiet or not is_first_process()
     console = common.stderr_console(quiet=quiet)
-    method, tables = settings.tables(machine.threads, default="auto")
+    where.check()
+    default = "auto" if where.engine is None else "linear"
+    method, tables = settings.tables(machine.threads, default=default)
     if time_budget is not None:
         if method != "auto":
             raise ConfigError(f"--budget: is for the method auto, not for {method}")
@@ -97,10 +100,22 @@ def train(
         common.check_model_folder(out, force=force)
     _check_extras(model, documents, label_tree)
     reading.options()
+    if where.engine is not None:
+        for flag, value in (("--plan", plan_only), ("--memory", memory)):
+            if value:
+                raise ConfigError(f"{flag}: does not work with --engine; leave it out")
+        assert out is not None
+        with training_run(out, run_folder, resume=resume, force=force, device=None) as run:
+            measured = _fit_shards(
+                model, corpus, run, where, documents, reading, label_tree, console, quiet=quiet
+            )
+            model.save(out, overwrite=force)
+        show(console, summary(model, out, None, measured, dev=documents.dev), measured, as_json)
+        return
     if str(corpus) != "-":
         existing(corpus)  # before a run folder is made next to it
-    where = machine.device if model.encoders() else None
-    with training_run(out, run_folder, resume=resume, force=force, device=where) as run:
+    device = machine.device if model.encoders() else None
+    with training_run(out, run_folder, resume=resume, force=force, device=device) as run:
         if budget is not None:
             require(budget, peak_rss() or 0, "starting labelgrove")
             limit_memory(budget)
@@ -149,7 +164,7 @@ def train(
         if isinstance(model, Auto):
             model = model.chosen_
             _say_never_predicted(model, data, console, documents)
-        wait_for_all(where)  # from here on only the first process needs the run folder
+        wait_for_all(device)  # from here on only the first process needs the run folder
         if not is_first_process():
             return
         measured = None
@@ -157,16 +172,69 @@ def train(
             measured = evaluate_model(model, held_out)
             model.dev_metrics_ = measured.evaluation.values
         model.save(out, overwrite=force)
-    facts = _summary(model, out, plan, measured, dev=documents.dev)
+    facts = summary(model, out, plan, measured, dev=documents.dev)
     if data.texts is not None and model.facts_.given:
         console.print(
             f"predictions need the matrix of {model.facts_.given:,} columns that came with the "
             "texts; a model trained with --set features=own reads texts alone"
         )
-    if as_json:
-        common.print_json(facts)
-    else:
-        _print_summary(console, facts, measured)
+    show(console, facts, measured, as_json)
+
+
+def _fit_shards(
+    model: Estimator,
+    corpus: Path,
+    run: RunFolder | None,
+    where: options.Where,
+    documents: options.Documents,
+    reading: options.Reading,
+    label_tree: Path | None,
+    console: Console,
+    *,
+    quiet: bool,
+) -> TimedEvaluation | None:
+    """Trains by the workers of an engine, and measures on the documents of --dev."""
+    from labelgrove.core.callbacks import RichProgress
+    from labelgrove.formats import ReadReport
+    from labelgrove.formats.sharded import read_shards
+    from labelgrove.methods.linear.method import Linear
+
+    if not isinstance(model, Linear) or documents.dense is not None:
+        raise UnsupportedError(
+            "--engine: trains linear and its settings (parabel, bonsai, ova) on texts; leave it "
+            f"out for {model.method} or --dense"
+        )
+    if documents.features is not None:
+        raise UnsupportedError("--engine: a corpus in shards has no matrix; leave out --features")
+    given: dict[str, Any] = {}
+    how, report = reading.options(), ReadReport()
+    with where.open() as engine:
+        data = read_shards(
+            engine,
+            corpus,
+            labels=documents.labels,
+            all_labels=documents.all_labels,
+            options=how,
+            report=report,
+        )
+        console.print(f"{corpus}: {report}")
+        if label_tree is not None:
+            from labelgrove.labels.given_trees import read_label_groups, read_label_tree
+
+            given["label_tree"], conflicts = read_label_tree(label_tree, data.index)
+            groups = read_label_groups(label_tree, data.index)
+            data = replace(data, index=data.index.with_groups(groups))
+            console.print(f"{label_tree}: {conflicts}")
+        held_out = None
+        if documents.dev is not None:
+            held_out = common.read_corpus(documents.dev, how, index=data.index, console=console)
+        with RichProgress() as progress:
+            model.fit(data, callbacks=[] if quiet else [progress], run=run, **given)
+    if held_out is None:
+        return None
+    measured = evaluate_model(model, held_out)
+    model.dev_metrics_ = measured.evaluation.values
+    return measured
 
 
 def _check_extras(model: Estimator, documents: options.Documents, label_tree: Path | None) -> None:
@@ -248,123 +316,3 @@ def _how_to_continue(path: Path, status: RunStatus) -> str:
     arguments = [argument for argument in sys.argv[1:] if argument != "--resume"]
     command = shlex.join([common.command_name(), *arguments, "--resume"])
     return f"{path} has the finished work ({', '.join(done)}). Continue with:\n  {command}"
-
-
-def _summary(
-    model: Estimator, out: Path, plan: Plan, measured: TimedEvaluation | None, *, dev: Path | None
-) -> dict[str, Any]:
-    """The whole summary as one JSON object."""
-    from labelgrove.core.memory import peak_rss
-    from labelgrove.disk.model_folder import model_size
-    from labelgrove.methods.ensemble.method import Ensemble
-
-    timings = model.timings_
-    facts: dict[str, Any] = {
-        "model": str(out),
-        "method": model.method,
-        "documents": model.facts_.documents,
-        "labels": len(model.index_),
-        "given_columns": model.facts_.given,
-        "train_seconds": round(sum(t.wall for t in timings.values()), 3),
-        "train_cpu_seconds": round(sum(t.cpu for t in timings.values()), 3),
-        "stages": {name: round(t.wall, 3) for name, t in timings.items()},
-        "reused": [name for name, t in timings.items() if t.reused],
-        "model_bytes": model_size(out),
-        "peak_memory_bytes": peak_rss(),
-        "plan": plan.to_json(),
-        "next": _next_commands(model, out, dev),
-    }
-    if model.tried_:
-        facts["tried"] = list(model.tried_)
-    if isinstance(model, Ensemble):
-        facts |= {"rule": model.rule_, "weights": model.weights_}
-    if held_out := _held_out(model):
-        facts["held_out"] = held_out
-    if measured is not None:
-        facts["dev"] = measured.to_json()
-    return facts
-
-
-def _held_out(model: Estimator) -> dict[str, dict[str, float]]:
-    """Metrics on the held-out part, in percent: of the method, and of linear or its members."""
-    from labelgrove.model.held_out import held_out_metrics
-
-    report = held_out_metrics(model.report_)
-    return {
-        name: {metric: round(100 * values[metric], 4) for metric in METRICS if metric in values}
-        for name, values in report.items()
-        if values and (model.method == "ensemble" or name in (model.method, "linear"))
-    }
-
-
-def _next_commands(model: Estimator, out: Path, dev: Path | None) -> list[str]:
-    """Commands to copy and run; without --dev, the name TEST.jsonl must be replaced."""
-    name, folder = common.command_name(), shlex.quote(str(out))
-    facts = model.facts_
-    documents = "TEST" if facts.given else "TEST.jsonl"  # with features, such as a folder
-    documents = documents if dev is None else shlex.quote(str(dev))
-    commands = [f"{name} evaluate {folder} {documents}"]
-    if not facts.from_text or facts.width or facts.given:
-        commands.append(f"{name} predict {folder} {documents} --k 5 --out predictions.jsonl")
-    else:
-        commands.append(f"echo 'your text' | {name} predict {folder} - --k 5")
-    return commands if facts.given else [*commands, f"{name} serve {folder}"]
-
-
-def _print_summary(
-    console: Console, facts: Mapping[str, Any], measured: TimedEvaluation | None
-) -> None:
-    """The summary for people."""
-    from labelgrove.core.memory import format_size
-
-    total, reused = facts["train_seconds"], facts["reused"]
-    computed = [(seconds, name) for name, seconds in facts["stages"].items() if name not in reused]
-    longest = sorted(computed, key=lambda item: -item[0])
-    shares = ", ".join(
-        f"{name} {format_duration(seconds)} ({seconds / max(total, 1e-9):.0%})"
-        for seconds, name in longest[:MOST_STAGES]
-    )
-    shares += f" and {len(longest) - MOST_STAGES} others" if len(longest) > MOST_STAGES else ""
-    show = console.print
-    show(f"trained in {format_duration(total)}: {shares or 'nothing had to be computed'}")
-    if reused:
-        show(f"reused: {', '.join(reused)}")
-    if kept := [trial for trial in facts.get("tried", ()) if trial["chosen"]]:
-        show(f"auto kept {common.trial_line(kept[0])}")
-    if "rule" in facts:
-        weights = ", ".join(f"{weight:g}" for weight in facts["weights"])
-        show(f"members are combined by {facts['rule']} with weights {weights}")
-    held_out = facts.get("held_out", {})
-    if held_out:
-        show("metrics in percent on the held-out documents, which chose checkpoint or weights:")
-        for line in metric_lines(held_out):
-            show(f"  {line}")
-        if _is_worse_than_linear(held_out, facts["method"]):
-            show("  the linear method is better here: use it, train longer, or change the rates")
-    if measured is not None:
-        show(f"metrics in percent on the {measured.evaluation.n:,} documents of --dev:")
-        show(measured.evaluation.table())
-    elif not held_out and not any("P@1" in trial for trial in facts.get("tried", ())):
-        show("nothing was measured: add --dev, or evaluate on documents that are not in TRAIN")
-    peak = facts["peak_memory_bytes"]
-    memory = "" if peak is None else f"; peak memory {format_size(peak)}"
-    show(f"model: {facts['model']} ({format_size(facts['model_bytes'])}){memory}")
-    show("next:\n" + "\n".join(f"  {command}" for command in facts["next"]))
-
-
-def metric_lines(held_out: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """A table with a row per method."""
-    metrics = [m for m in METRICS if any(m in values for values in held_out.values())]
-    width = max(map(len, held_out))
-    lines = [" " * width + "".join(metric.rjust(8) for metric in metrics)]
-    for name, values in held_out.items():
-        cells = (f"{values[m]:8.2f}" if m in values else "-".rjust(8) for m in metrics)
-        lines.append(name.ljust(width) + "".join(cells))
-    return lines
-
-
-def _is_worse_than_linear(held_out: Mapping[str, Mapping[str, float]], method: str) -> bool:
-    if method == "linear" or not {"linear", method} <= set(held_out):
-        return False
-    sums = {m: sum(held_out[m][p] for p in ("P@1", "P@3", "P@5")) for m in ("linear", method)}
-    return sums[method] < sums["linear"]

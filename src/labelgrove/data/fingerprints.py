@@ -35,7 +35,7 @@ class Fingerprints:
     @classmethod
     def of(cls, corpus: Corpus, limit: int | None = None) -> Fingerprints:
         """The hashes of a corpus."""
-        limit = ALL * MOST // max(MOST, len(corpus)) if limit is None else limit
+        limit = limit_for(len(corpus)) if limit is None else limit
         return cls(np.unique(_hashes(corpus, limit)), limit)
 
     def with_documents(self, corpus: Corpus) -> Fingerprints:
@@ -43,17 +43,30 @@ class Fingerprints:
         more = Fingerprints.of(corpus, self.limit)
         return Fingerprints(np.union1d(self.hashes, more.hashes), self.limit)
 
+    def known(self, corpus: Corpus) -> tuple[int, int]:
+        """How many documents of this corpus were in the training data, and of how many."""
+        asked = _hashes(corpus, self.limit)
+        return int(np.isin(asked, self.hashes).sum()), len(asked)
+
     def warning(self, corpus: Corpus) -> str | None:
         """A sentence if documents of this corpus were in the training data."""
-        asked = _hashes(corpus, self.limit)
-        known = int(np.isin(asked, self.hashes).sum())
-        if len(asked) < FEWEST or known <= WORTH_SAYING * len(asked):
-            return None
-        share = "all" if known == len(asked) else f"{known / len(asked):.0%}"
-        return (
-            f"{share} of these documents were in the model's training data, so the figures are "
-            "too good; use documents that it has not seen"
-        )
+        return warning_of(*self.known(corpus))
+
+
+def limit_for(documents: int) -> int:
+    """The limit that leaves about ``MOST`` hashes of so many documents."""
+    return ALL * MOST // max(MOST, documents)
+
+
+def warning_of(known: int, asked: int) -> str | None:
+    """A sentence if so many of the documents that were asked for are known."""
+    if asked < FEWEST or known <= WORTH_SAYING * asked:
+        return None
+    share = "all" if known == asked else f"{known / asked:.0%}"
+    return (
+        f"{share} of these documents were in the model's training data, so the figures are "
+        "too good; use documents that it has not seen"
+    )
 
 
 def _hashes(corpus: Corpus, limit: int) -> UInt32:

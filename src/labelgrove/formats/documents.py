@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from labelgrove.data.records import FieldNames, listed
 from labelgrove.errors import ConfigError, DataError
@@ -113,6 +113,15 @@ class ReadReport:
         """Stores a remark once, however often it is made."""
         if text not in self.notes:
             self.notes.append(text)
+
+    def add(self, other: ReadReport) -> None:
+        """Adds what another reader found."""
+        for each in fields(self):
+            one, more = getattr(self, each.name), getattr(other, each.name)
+            both = one | more if isinstance(one, (bool, dict)) else one + more
+            setattr(self, each.name, both)
+        self.bad_examples = self.bad_examples[:MAX_EXAMPLES]
+        self.notes = list(dict.fromkeys(self.notes))
 
     def __str__(self) -> str:
         counts = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from labelgrove.core.arrays import as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
+from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.errors import ConfigError, warn
 
 
@@ -19,14 +21,18 @@ def labels_with_words(index: LabelIndex) -> list[int]:
     return [column for column, text in enumerate(texts) if any(map(str.isalpha, text))]
 
 
-def with_label_documents(corpus: Corpus) -> Corpus:
+C = TypeVar("C", Corpus, ShardedCorpus)
+
+
+def with_label_documents(corpus: C) -> C:
     """The corpus and, after its documents, one for each label: its text or name, that label alone.
 
     >>> corpus = with_label_documents(Corpus.from_lists(["red shoes", "hat"], [["shoe"], ["hat"]]))
     >>> list(corpus.texts), corpus.label_lists()[2:]
     (['red shoes', 'hat', 'hat', 'shoe'], [['hat'], ['shoe']])
     """
-    if corpus.texts is None or corpus.features is not None:
+    plain = isinstance(corpus, Corpus)
+    if plain and (corpus.texts is None or corpus.features is not None):
         raise ConfigError(
             "label_texts: label names can be learnt beside texts only, not beside features or a "
             "dense block; leave it at none"
@@ -40,12 +46,15 @@ def with_label_documents(corpus: Corpus) -> Corpus:
         )
     source = index.names if index.texts is None else index.texts
     added = [source[column] for column in columns]
-    stored = isinstance(corpus.texts, StringTable)
-    both = chain(corpus.texts, added)
     own = sparse.csr_array(
         (np.ones(len(columns), np.float32), (np.arange(len(columns)), columns)),
         shape=(len(columns), len(index)),
     )
+    if isinstance(corpus, ShardedCorpus):
+        return corpus.with_documents(StringTable.from_strings(added), own)
+    assert corpus.texts is not None
+    stored = isinstance(corpus.texts, StringTable)
+    both = chain(corpus.texts, added)
     return Corpus(
         StringTable.from_strings(both) if stored else list(both),
         as_csr(sparse.vstack([corpus.labels, own])),

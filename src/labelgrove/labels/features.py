@@ -7,6 +7,7 @@ blocks together.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from labelgrove import _native
 from labelgrove.core.arrays import CSR, as_csr, csr_parts, entry_rows, narrow_csr, with_values
 from labelgrove.core.late import sparse
 from labelgrove.core.topk import top_k
+from labelgrove.data.blocks import PIECES_PER_WORKER, Blocks, even_cuts, joined
 from labelgrove.data.corpus import LabelIndex, Strings
 from labelgrove.data.features import Features, as_features, row_blocks, scaled_rows
 from labelgrove.errors import ConfigError, DataError
@@ -33,16 +35,20 @@ def pifa(
     With ``row_weights`` a document with n labels counts 1/sqrt(n) for each of them, so that
     documents with many labels do not blur all of them. A label without documents, or whose
     documents have no features, gets a zero row. Label weights are ignored. The dense block has the
-    precision of the documents'.
+    precision of the documents'. ``features`` may be Blocks: then workers add up a few labels each.
 
     >>> pifa([[3.0, 0.0], [0.0, 4.0]], [[1, 0], [1, 1]], row_weights=False).dense
     array([[0.6, 0.8],
            [0. , 1. ]], dtype=float32)
     """
-    x, y = as_features(features), as_csr(labels, name="labels")
+    x = features if isinstance(features, Blocks) else as_features(features)
+    y = as_csr(labels, name="labels")
     if len(x) != y.shape[0]:
         raise DataError(f"features have {len(x)} rows but labels have {y.shape[0]}")
-    return _unit_sums(x, _documents_of_labels(y, row_weights=row_weights), threads=threads)
+    weights = _documents_of_labels(y, row_weights=row_weights)
+    if isinstance(x, Blocks):
+        return _sums_in_pieces(x, weights)
+    return _unit_sums(x, weights, threads=threads)
 
 
 def label_sums(features: Any, labels: Any, *, threads: int | None = None) -> Features:
@@ -52,20 +58,26 @@ def label_sums(features: Any, labels: Any, *, threads: int | None = None) -> Fea
     array([[3., 4.],
            [0., 4.]], dtype=float32)
     """
-    x, y = as_features(features), as_csr(labels, name="labels")
+    y = as_csr(labels, name="labels")
     # The kernel gives sums of unit length. A column of ones adds up to the number of documents, so
     # it shows how long they were.
-    columns = [np.ones((len(x), 1), np.float32)]
-    if x.dense is not None:
-        columns.insert(0, np.asarray(x.dense, np.float32))
-    unit = pifa(Features(x.sparse, np.hstack(columns)), y, row_weights=False, threads=threads)
+    x = features if isinstance(features, Blocks) else as_features(features)
+    marked = x.map(_with_ones) if isinstance(x, Blocks) else _with_ones(x)
+    unit = pifa(marked, y, row_weights=False, threads=threads)
     assert unit.dense is not None
     counts, ones = np.bincount(y.indices, minlength=y.shape[1]), unit.dense[:, -1].astype(float)
     scale = np.divide(counts, ones, out=np.zeros(len(ones)), where=ones > 0)
     terms = unit.sparse
     if terms is not None:
         terms = with_values(terms, (terms.data * scale[entry_rows(terms)]).astype(np.float32))
-    return Features(terms, None if x.dense is None else scaled_rows(unit.dense[:, :-1], scale))
+    return Features(terms, scaled_rows(unit.dense[:, :-1], scale) if x.width else None)
+
+
+def _with_ones(x: Features) -> Features:
+    columns = [np.ones((len(x), 1), np.float32)]
+    if x.dense is not None:
+        columns.insert(0, np.asarray(x.dense, np.float32))
+    return Features(x.sparse, np.hstack(columns))
 
 
 def _documents_of_labels(labels: CSR, *, row_weights: bool) -> CSR:
@@ -89,6 +101,23 @@ def _unit_sums(rows: Features, weights: CSR, *, threads: int | None = None) -> F
     if rows.dense is None:
         return Features(terms)
     return Features(terms, dense.view(rows.dense.dtype).reshape(count, rows.width))
+
+
+def _sums_in_pieces(rows: Blocks, weights: CSR) -> Features:
+    """What :func:`_unit_sums` gives for all rows; a piece is some neighbouring labels."""
+    engine = rows.engine
+    cuts = even_cuts(np.diff(weights.indptr), PIECES_PER_WORKER * engine.workers)
+    pieces = [weights[first:last] for first, last in pairwise(cuts.tolist())]
+    groups = [np.unique(piece.indices).astype(np.int64) for piece in pieces]
+    refs = [
+        engine.call(_sums_of_piece, piece[:, group], *parts)
+        for piece, group, parts in zip(pieces, groups, rows.gather(groups), strict=True)
+    ]
+    return joined([*engine.results(refs)])
+
+
+def _sums_of_piece(weights: CSR, *parts: Features) -> Features:
+    return _unit_sums(joined(parts), as_csr(weights), threads=1)
 
 
 def l2_normalised(matrix: Any) -> Features:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from labelgrove.core.arrays import CsrParts, as_csr, csr_parts, matrix_parts
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
+from labelgrove.data.blocks import Blocks
 from labelgrove.data.checks import check_texts
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.documents import Documents
@@ -23,6 +24,7 @@ from labelgrove.data.features import (
     with_dense,
 )
 from labelgrove.data.inputs import documents_of
+from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.features import describe_labels, label_strings
@@ -104,8 +106,8 @@ def scaled(features: Features, dense_norm: str | None) -> Features:
 
 def tree_stages(
     stages: Stages,
-    features: Made[Features],
-    corpus: Corpus,
+    features: Made[Features] | Made[Blocks],
+    corpus: Corpus | ShardedCorpus,
     params: TreeParams,
     *,
     transform: Callable[[Any], Any] | None,

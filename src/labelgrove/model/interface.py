@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from labelgrove.core.arrays import Float32, Int32
+from labelgrove.core.arrays import CSR, Float32, Int32
 from labelgrove.core.callbacks import Callback, Timing
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
@@ -20,6 +20,7 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_threads, training_corpus, with_fields
+from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import DataError, UnsupportedError, warn
 from labelgrove.labels.masks import LabelMask, columns_of
@@ -250,7 +251,11 @@ class Model(Stored):
     def _training_corpus(self, X: Any, y: Any, index: Any, *, dense: Any = None) -> Corpus:
         """What ``fit`` was given, checked; says when weights in it are not used."""
         corpus = training_corpus(X, y, index, dense=dense)
-        weights = corpus.labels.data
+        self._warn_of_weights(corpus.labels)
+        return corpus
+
+    def _warn_of_weights(self, labels: CSR) -> None:
+        weights = labels.data
         ranker: Any = self.get_params(deep=False).get("ranker")
         use = ranker.label_weights if isinstance(ranker, RankerParams) else None
         if (weights != weights[0]).any() and use != "cost":
@@ -259,12 +264,14 @@ class Model(Stored):
                 f"the labels have weights from {weights.min():g} to {weights.max():g}, which "
                 f"{self.method} ignores{advice}"
             )
-        return corpus
 
-    def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
+    def _remember(self, corpus: Corpus | ShardedCorpus, timings: Mapping[str, Timing]) -> None:
         """Marks the model as fitted and forgets the measurements of an earlier fit."""
         self.index_ = corpus.index
-        self.facts_ = TrainingFacts.of(corpus)
+        if isinstance(corpus, ShardedCorpus):
+            self.facts_ = corpus.facts()
+        else:
+            self.facts_ = TrainingFacts.of(corpus)
         self.calibration_ = None
         self.dev_metrics_ = None
         self.timings_ = timings

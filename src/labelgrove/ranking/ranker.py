@@ -12,18 +12,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CsrParts, Float32, as_csr, csr_parts, matrix_parts, with_values
+from labelgrove.core.arrays import (
+    CSR,
+    CsrParts,
+    Float32,
+    as_csr,
+    csr_parts,
+    matrix_parts,
+    with_values,
+)
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.processes import is_first_process
 from labelgrove.core.topk import Combine, TopK, merge_lists
+from labelgrove.data.blocks import Blocks
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.disk.run_folder import Checkpoints
-from labelgrove.errors import ConfigError, DataError
+from labelgrove.errors import ConfigError, DataError, UnsupportedError
 from labelgrove.labels.masks import LabelMask, label_columns
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, features_text, sparse_only
 from labelgrove.ranking.negatives import given_nodes, instance_lists, predicted_nodes, shortlisted
+from labelgrove.ranking.pieces import predicted_in_blocks, solve_in_pieces
 from labelgrove.ranking.relevance import costs
 from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compress, read_columns
@@ -236,7 +246,8 @@ def train_ranker(
 ) -> Ranker:
     """Trains a classifier for every node of ``tree`` on the documents' features and labels.
 
-    - ``features``: a sparse matrix, an array, or ``Features`` with both.
+    - ``features``: a sparse matrix, an array, or ``Features`` with both; or ``Blocks``, whose
+      engine trains every level in pieces, with the same result.
     - ``search``: how predicted negatives are found. The first level learns from all documents,
       the others from those that ``params.negatives`` names.
     - ``negatives``: further ones, see :func:`given_nodes`.
@@ -255,7 +266,8 @@ def train_ranker(
     """
     params = (params or RankerParams()).validate("ranker")
     search = (search or SearchParams()).validate("search")
-    x, y = as_features(features), as_csr(labels, name="labels")
+    x = features if isinstance(features, Blocks) else as_features(features)
+    y = as_csr(labels, name="labels")
     if len(x) != y.shape[0]:
         raise DataError(f"features have {len(x)} rows but labels have {y.shape[0]}")
     if len(x) == 0:
@@ -269,6 +281,8 @@ def train_ranker(
     given = given_nodes(negatives, tree, len(x))
     listed = None if shortlist is None else shortlisted(shortlist, tree, len(x))
     if start is not None:
+        if isinstance(x, Blocks):
+            raise UnsupportedError("start: features in blocks cannot be trained from weights")
         if len(start.features) != tree.labels:
             raise DataError(f"start has {len(start.features)} rows for {tree.labels} labels")
         start = start.take(tree.leaf_labels)
@@ -304,41 +318,44 @@ def train_ranker(
         else:
             mines = number > 0 and (params.mined_levels == "all" or last)
             if params.negatives in ("man", "tfn+man") and mines:
-                mined = predicted_nodes(
-                    x,
-                    tree,
-                    levels,
-                    bias=params.bias,
-                    params=search,
-                    nodes=params.mined_nodes,
-                    threads=threads,
-                )
+                mined = _mined(x, tree, levels, params, search, threads)
             if not (chosen or mined is not None) or params.negatives in ("tfn", "tfn+man"):
                 chosen.append(bearers)
-        levels.append(
-            solve_level(
-                x,
-                instances=instance_lists(
-                    bearers,
-                    chosen,
-                    mined=mined,
-                    mined_weight=params.mined_weight,
-                    weights=weights,
-                ),
-                positives=RowLists.from_csr(positives[number], weights),
-                negatives=own_negatives,
-                start=start if last else None,
-                children=tree.children(number),
-                params=params.for_labels() if last else params,
-                seed=seed + number,
-                threads=threads,
-                on_block=report,
-            )
-        )
+        level: dict[str, Any] = {
+            "instances": instance_lists(
+                bearers, chosen, mined=mined, mined_weight=params.mined_weight, weights=weights
+            ),
+            "positives": RowLists.from_csr(positives[number], weights),
+            "negatives": own_negatives,
+            "children": tree.children(number),
+            "params": params.for_labels() if last else params,
+            "seed": seed + number,
+            "on_block": report,
+        }
+        if isinstance(x, Blocks):
+            levels.append(solve_in_pieces(x, **level))
+        else:
+            own_start = start if last else None
+            levels.append(solve_level(x, **level, start=own_start, threads=threads))
         if saved is not None and not last:  # the last level ends the stage, which is stored
             saved.save(Part({"levels": len(levels)}, _level_arrays(levels)), step=len(levels))
     ranker = Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
     return ranker.compressed(params.storage)
+
+
+def _mined(
+    x: Features | Blocks,
+    tree: LabelTree,
+    levels: list[ChunkedWeights],
+    params: RankerParams,
+    search: SearchParams,
+    threads: int | None,
+) -> CSR:
+    """The nodes that the levels above predict for each document."""
+    how: dict[str, Any] = {"bias": params.bias, "params": search, "nodes": params.mined_nodes}
+    if isinstance(x, Blocks):
+        return predicted_in_blocks(x, tree, levels, **how)
+    return predicted_nodes(x, tree, levels, **how, threads=threads)
 
 
 def _level_arrays(levels: list[ChunkedWeights]) -> dict[str, npt.NDArray[Any]]:

@@ -40,12 +40,17 @@ def sampled(texts: Any) -> tuple[list[str], Any]:
         head = list(islice(source, _SAMPLED_TEXTS))
         return [text for text in head if isinstance(text, str)], chain(head, source)
     sample = []
-    for row in range(0, len(texts), -(-len(texts) // _SAMPLED_TEXTS) or 1):
+    for row in sample_rows(len(texts)):
         try:
             sample.append(texts[row])
         except DataError:  # not UTF-8; kernels replace what they cannot read
             continue
     return [text for text in sample if isinstance(text, str)], texts
+
+
+def sample_rows(count: int) -> range:
+    """The numbers of the texts that are looked at."""
+    return range(0, count, -(-count // _SAMPLED_TEXTS) or 1)
 
 
 def unspaced_share(texts: Iterable[str]) -> float:

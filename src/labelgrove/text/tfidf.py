@@ -30,6 +30,7 @@ from labelgrove.data.records import (
     plain_texts,
 )
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
+from labelgrove.text.counting import TermCounts
 from labelgrove.text.feeding import (
     BUILT_IN_ANALYZERS,
     TextAnalyzer,
@@ -109,6 +110,18 @@ class Tfidf:
             words = plain_texts(texts)
         feed_texts(words, sink, analyzer=fitted.analyzer, tables=read, nfc=nfc)
         return fitted.with_fields(CsrParts(*sink.finish(), len(fitted.idf)), texts, threads)
+
+    @classmethod
+    def from_counts(cls, params: TfidfParams, counts: TermCounts, n_texts: int) -> Tfidf:
+        """Fitted to texts whose terms are counted; ``params`` must not have the analyser "auto"."""
+        analyzer, counter = find_analyzer(params.analyzer), counts.counter()
+        idf = idf_weights(choose_terms(counter, params, n_texts), n_texts, params)
+        vocabulary = StringTable.from_strings([])
+        if params.n_buckets is None:
+            vocabulary = StringTable(*counter.terms())
+        tfidf = cls(params)
+        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary, idf, None)
+        return tfidf
 
     @property
     def fitted_params(self) -> TfidfParams:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from labelgrove import _native
 from labelgrove.core.arrays import Float32, Int64
@@ -111,8 +112,15 @@ def weight_options(params: TfidfParams, norm: str) -> _native.WeightOptions:
     return _native.WeightOptions(sublinear_tf=params.sublinear_tf, binary=params.binary, norm=norm)
 
 
+class Counter(Protocol):
+    """What has counted terms: the native counter, or counts that were merged."""
+
+    def totals(self, min_texts: float, max_texts: float) -> tuple[Int64, Int64]: ...
+    def choose(self, chosen: npt.NDArray[np.uint8]) -> None: ...
+
+
 def choose_terms(
-    counter: _native.TermCounter, params: TfidfParams, n_texts: int, *, allow_none: bool = False
+    counter: Counter, params: TfidfParams, n_texts: int, *, allow_none: bool = False
 ) -> Int64:
     """Applies min_df, max_df and max_features; returns how many texts each chosen term is in."""
     auto = params.min_df == "auto"
@@ -141,7 +149,7 @@ def _as_count(bound: int | float, n_texts: int) -> float:
     return bound if isinstance(bound, int) else bound * n_texts
 
 
-def _why_empty(counter: _native.TermCounter, params: TfidfParams, n_texts: int) -> str:
+def _why_empty(counter: Counter, params: TfidfParams, n_texts: int) -> str:
     n_terms = len(counter.totals(0, float("inf"))[0])
     if n_terms == 0:
         return (

@@ -18,11 +18,14 @@ from labelgrove.core.arrays import CsrParts, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
 from labelgrove.core.strings import StringTable
+from labelgrove.data.blocks import Blocks
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.features import FeatureParts, Features
+from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.run_folder import RunFolder
-from labelgrove.disk.stages import Stages
-from labelgrove.errors import ConfigError
+from labelgrove.disk.stages import Made, Stages
+from labelgrove.engines import Engine, open_engine
+from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.documents import with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
@@ -33,6 +36,7 @@ from labelgrove.methods.inputs import (
     features_stage,
     tree_stages,
 )
+from labelgrove.methods.linear.sharded import sharded_features
 from labelgrove.methods.searching import TreeSearch
 from labelgrove.methods.terms import choose_features, given_matrix, with_choice
 from labelgrove.model.settings import check_count, check_settings, group
@@ -97,6 +101,7 @@ class Linear(TreeSearch):
         negatives: Any = None,
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
+        engine: Engine | str | None = None,
     ) -> Self:
         """Trains from scratch. With a ``run`` folder, finished stages are reused.
 
@@ -104,7 +109,25 @@ class Linear(TreeSearch):
         features; ``sample_weight`` says how much each document counts; ``label_tree`` replaces the
         grown tree; ``negatives`` is a documents x labels matrix of labels proposed by other means,
         whose clusters should learn from the document (see ``ranker.negatives``).
+
+        With an ``engine`` ("ray", "local" or one that is open), its workers describe the labels and
+        train the rankers; ``X`` may be a ``ShardedCorpus``, of which they also make the features.
+        The model has the same bits.
         """
+        if isinstance(engine, str):
+            with open_engine(engine) as opened:
+                return self.fit(
+                    X,
+                    y,
+                    dense=dense,
+                    index=index,
+                    sample_weight=sample_weight,
+                    label_tree=label_tree,
+                    negatives=negatives,
+                    callbacks=callbacks,
+                    run=run,
+                    engine=opened,
+                )
         check_settings(self)
         check_count("n_trees", self.n_trees)
         if self.label_texts not in (None, "names"):
@@ -114,21 +137,40 @@ class Linear(TreeSearch):
             raise ConfigError(message)
         check_dense_norm(self.dense_norm)
         stages = Stages(Reporter(callbacks), run)
-        choice = choose_features(self.features, self._training_corpus(X, y, index, dense=dense))
-        if choice.message:
-            stages.reporter.message(choice.message)
-        given = choice.read
         proposed = None if negatives is None else as_csr(negatives, name="negatives")
         weights = None if sample_weight is None else np.asarray(sample_weight)
-        corpus = given
-        if self.label_texts is not None:
-            corpus = with_label_documents(given)
-            if weights is not None or proposed is not None:
-                raise ConfigError(
-                    "label_texts: must be none with sample_weight or negatives, which have no rows "
-                    "for the documents of labels"
-                )
-        features, reader = features_stage(stages, corpus, self.tfidf, self.dense_norm, self.n_jobs)
+        if self.label_texts is not None and not (weights is None and proposed is None):
+            raise ConfigError(
+                "label_texts: must be none with sample_weight or negatives, which have no rows "
+                "for the documents of labels"
+            )
+        corpus: Corpus | ShardedCorpus
+        given: Corpus | ShardedCorpus
+        features: Made[Any]
+        reader: TermReader | None
+        derived: dict[str, tuple[Any, str]] = {}
+        if isinstance(X, ShardedCorpus):
+            if not (y is None and index is None and dense is None):
+                raise DataError("a corpus in shards carries its labels, and has no dense block")
+            if X.labels.nnz == 0:
+                raise DataError("cannot fit: no document has a label")
+            self._warn_of_weights(X.labels)
+            given = corpus = X
+            if self.label_texts is not None:
+                corpus = with_label_documents(X)
+            features, reader = sharded_features(stages, corpus, self.tfidf)
+        else:
+            choice = choose_features(self.features, self._training_corpus(X, y, index, dense=dense))
+            if choice.message:
+                stages.reporter.message(choice.message)
+            given, corpus, derived = choice.corpus, choice.read, choice.derived
+            if self.label_texts is not None:
+                corpus = with_label_documents(choice.read)
+            features, reader = features_stage(
+                stages, corpus, self.tfidf, self.dense_norm, self.n_jobs
+            )
+            if engine is not None:
+                features = in_blocks(features, engine)
         if label_tree is None:
             trees = tree_stages(
                 stages,
@@ -159,9 +201,9 @@ class Linear(TreeSearch):
         ]
         self.vectorizer_ = None if reader is None else reader.tfidf
         self.rankers_ = rankers
-        self._remember(choice.corpus, stages.reporter.timings)
+        self._remember(given, stages.reporter.timings)
         self.facts_ = replace(self.facts_, from_text=reader is not None)
-        self.derived_ = choice.derived
+        self.derived_ = derived
         return self
 
     def settled(self, corpus: Corpus) -> Self:
@@ -279,6 +321,11 @@ class Linear(TreeSearch):
         everything = {"min_df": "auto", "max_df": 1.0, "max_features": None, "field_weights": {}}
         params = TfidfParams(**self.tfidf.get_params() | everything)
         return given + float(Tfidf(params).fit_transform(sample).nnz) / len(sample)
+
+
+def in_blocks(features: Made[Features], engine: Engine) -> Made[Blocks]:
+    """The same features held by the engine; known by the same key, as results are the same."""
+    return Made(lambda: Blocks.cut(engine, features.value), features.key)
 
 
 def _suffix(number: int) -> str:

@@ -1,0 +1,167 @@
+"""The work of ``labelgrove predict``, in this process or in those of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labelgrove.cli import common
+from labelgrove.errors import DataError
+from labelgrove.formats.documents import ReadOptions, ReadReport
+
+if TYPE_CHECKING:
+    from labelgrove.data.corpus import Corpus
+    from labelgrove.formats import Document
+
+Batch = tuple[Any, Sequence[str | None]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to predict with and how, in values that other processes can be given."""
+
+    model: Path
+    device: str
+    k: int
+    request: dict[str, Any]
+    how: ReadOptions
+    allow: list[str] | None = None
+    deny: list[str] | None = None
+    all_allowed: bool = False  # score all allowed labels, however many k says
+    groups: Path | None = None
+    batch: int = 2048
+    features: Path | None = None
+    dense: Path | None = None
+
+    def prepared(self) -> Predicting:
+        """Loads the model."""
+        from labelgrove.labels.masks import LabelMask
+
+        model = common.load_model(self.model, self.device, self.dense, self.features)
+        if self.groups is not None:
+            from labelgrove.labels.given_trees import read_label_groups
+
+            model.index_ = model.index_.with_groups(read_label_groups(self.groups, model.index_))
+        mask = LabelMask.of(model.index_, self.allow, self.deny)
+        if mask is None:
+            return Predicting(self, model, self.k, self.request)
+        k = len(mask) if self.all_allowed else self.k
+        return Predicting(self, model, k, self.request | {"allow": mask})
+
+    def worker(self) -> Callable[[tuple[str, str]], Done]:
+        """What predicts a shard into a file."""
+        return self.prepared().shard
+
+
+@dataclass
+class Done:
+    """What was read, and how many labels were found."""
+
+    report: ReadReport = field(default_factory=ReadReport)
+    documents: int = 0
+    labels: int = 0
+    k: int = 0
+    full: int = 0  # documents with k labels
+    known: int = 0  # labels of the model
+    places: int = 0  # labels of a document that its calibration chooses from
+
+    def add(self, other: Done) -> None:
+        """Adds what another worker did."""
+        self.report.add(other.report)
+        self.documents += other.documents
+        self.labels += other.labels
+        self.full += other.full
+        self.k, self.known, self.places = other.k, other.known, other.places
+
+
+@dataclass(frozen=True)
+class Predicting:
+    """A loaded model and how to ask it."""
+
+    job: Job
+    model: Any
+    k: int
+    request: dict[str, Any]
+    report: ReadReport = field(default_factory=ReadReport)
+
+    def inputs(self, documents: str) -> Iterator[Batch]:
+        """The documents in batches, with their ids."""
+        job, model = self.job, self.model
+        if not model.facts_.from_text or model.facts_.given:
+            corpus = common.read_for(
+                model, Path(documents), job.how, features=job.features, report=self.report
+            )
+            return _corpus_batches(corpus, job.batch)
+        from labelgrove.formats import iter_documents
+
+        how = common.with_fields_of(model, documents, job.how)
+        return _text_batches(iter_documents(documents, options=how, report=self.report), job.batch)
+
+    def predict(
+        self,
+        inputs: Iterator[Batch],
+        write: Callable[[Any, Sequence[str | None]], None],
+        advance: Callable[[int], object],
+    ) -> Done:
+        """Predicts batch by batch, and hands each to ``write``."""
+        calibration = self.model.calibration_
+        places = 0 if calibration is None else calibration.places
+        done = Done(self.report, k=self.k, known=len(self.model.index_), places=places)
+        for rows, ids, vectors in _with_vectors(inputs, self.job.dense):
+            predictions = self.model.predict(rows, k=self.k, **self.request, **vectors)
+            write(predictions, ids)
+            advance(len(ids))
+            done.documents += len(ids)
+            done.labels += int(predictions.counts.sum())
+            done.full += int((predictions.counts == self.k).sum())
+        return done
+
+    def shard(self, paths: tuple[str, str]) -> Done:
+        """Predicts one file into another."""
+        from labelgrove.scores.files import prediction_writer
+
+        source, target = paths
+        own = replace(self, report=ReadReport())
+        with prediction_writer(target) as write:
+            return own.predict(own.inputs(source), write, lambda count: None)
+
+
+def _text_batches(documents: Iterator[Document], size: int) -> Iterator[Batch]:
+    while chunk := list(islice(documents, size)):
+        yield [document.text for document in chunk], [document.id for document in chunk]
+
+
+def _corpus_batches(corpus: Corpus, size: int) -> Iterator[Batch]:
+    """For models that were trained on features, with or without texts."""
+    from labelgrove.data.inputs import documents_of
+
+    if corpus.features is None:
+        raise DataError(
+            "this model was trained on features, but the input has only texts; give a folder that "
+            "has them, or --features FILE"
+        )
+    everything = documents_of(corpus)
+    for start in range(0, len(corpus), size):
+        rows = everything.take(slice(start, start + size))
+        ids = [None] * len(rows) if corpus.ids is None else corpus.ids[start : start + size]
+        yield rows, ids
+
+
+def _with_vectors(batches: Iterator[Batch], file: Path | None) -> Iterator[tuple[Any, Any, Any]]:
+    """The batches, and for each the argument with the vectors that belong to its documents."""
+    vectors = None if file is None else common.read_dense(file)
+    used = 0
+    for rows, ids in batches:
+        start, used = used, used + len(ids)
+        if vectors is not None and used > len(vectors):
+            raise DataError(
+                f"has {len(vectors):,} rows, but the input has more documents", file=file
+            )
+        yield rows, ids, {} if vectors is None else {"dense": vectors[start:used]}
+    if vectors is not None and used < len(vectors):
+        raise DataError(
+            f"has {len(vectors):,} rows, but the input has {used:,} documents", file=file
+        )

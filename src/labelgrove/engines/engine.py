@@ -1,0 +1,65 @@
+"""What an engine does. Callers hand out pieces of work and never ask where they run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Self, TypeAlias, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Ref: TypeAlias = Any  # stands for a value that an engine holds
+
+
+class Engine(ABC):
+    """Runs functions and holds their results.
+
+    Functions are plain ones that can be imported by name: their code does not travel. A
+    :data:`Ref` among the arguments of :meth:`call` (not inside a list) reaches the function as its
+    value, which it must not change.
+    """
+
+    workers: int = 1  # functions that run at the same time
+
+    @abstractmethod
+    def put(self, value: Any) -> Ref:
+        """Holds a value that several calls share."""
+
+    @abstractmethod
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Ref:
+        """Starts ``function(*arguments)``."""
+
+    @abstractmethod
+    def split(self, function: Callable[..., Any], *arguments: Any, parts: int) -> list[Ref]:
+        """Like :meth:`call`, for a function that returns a sequence of so many values."""
+
+    @abstractmethod
+    def results(self, refs: Sequence[Ref]) -> Iterator[Any]:
+        """The values in the order of ``refs``, each as soon as it is there."""
+
+    @abstractmethod
+    def stream(
+        self, make: Callable[[], Callable[[Item], Result]], items: Iterable[Item]
+    ) -> Iterator[Result]:
+        """Gives items to workers that ``make`` makes once each, and yields the results in order.
+
+        For workers that are slow to make, such as those that load a model.
+        """
+
+    def map(self, function: Callable[..., Any], items: Iterable[Any], *shared: Any) -> list[Ref]:
+        """Starts ``function(item, *shared)`` for each item."""
+        return [self.call(function, item, *shared) for item in items]
+
+    def get(self, ref: Ref) -> Any:
+        """One value."""
+        return next(self.results([ref]))
+
+    def close(self) -> None:
+        """Frees what the engine holds."""
+        return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

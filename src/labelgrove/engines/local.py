@@ -1,0 +1,47 @@
+"""The engine of one machine: everything runs in this process, one piece after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labelgrove.engines.engine import Engine, Item, Ref, Result
+
+
+@dataclass(frozen=True)
+class _Held:
+    value: Any
+
+
+class LocalEngine(Engine):
+    """Calls functions at once.
+
+    >>> engine = LocalEngine()
+    >>> list(engine.results(engine.map(pow, [2, 3], engine.put(2))))
+    [4, 9]
+    """
+
+    def put(self, value: Any) -> Ref:
+        return _Held(value)
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Ref:
+        return _Held(function(*(_value(argument) for argument in arguments)))
+
+    def split(self, function: Callable[..., Any], *arguments: Any, parts: int) -> list[Ref]:
+        values = self.call(function, *arguments).value
+        assert len(values) == parts
+        return [_Held(value) for value in values]
+
+    def results(self, refs: Sequence[Ref]) -> Iterator[Any]:
+        return (ref.value for ref in refs)
+
+    def stream(
+        self, make: Callable[[], Callable[[Item], Result]], items: Iterable[Item]
+    ) -> Iterator[Result]:
+        worker = make()
+        return (worker(item) for item in items)
+
+
+def _value(argument: Any) -> Any:
+    return argument.value if isinstance(argument, _Held) else argument

@@ -1,0 +1,162 @@
+"""The engine of many machines: Ray schedules, moves data, and repeats what lost workers had done.
+
+The only module that imports ray. Everything is left to Ray: tasks whose worker or machine was lost
+start again (three times), and lost results are made again from the calls that made them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from labelgrove.engines.engine import Engine, Item, Ref, Result
+from labelgrove.errors import ConfigError, LabelgroveError, MissingExtraError, ResourceError
+
+try:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # report nothing to anyone
+    import ray
+    from ray import exceptions
+except ImportError as error:
+    raise MissingExtraError("ray", "the engine ray") from error
+
+HOW_TO_GO_ON = (
+    "the machines may have too little memory or disk, or too many of them went away; look at "
+    "`ray status` and the logs of Ray, then start the command again"
+)
+
+
+class RayEngine(Engine):
+    """Runs functions as tasks, a core each, on a running Ray cluster or on one of its own."""
+
+    def __init__(self, *, address: str | None = None, workers: int | None = None) -> None:
+        if workers is not None and workers < 1:
+            raise ConfigError(f"workers: must be at least 1, got {workers}")
+        self._owns = not ray.is_initialized()
+        if self._owns:
+            _connect(address, workers)
+        elif address is not None:
+            raise ConfigError("address: this process is connected to a Ray cluster already")
+        cores = int(ray.cluster_resources().get("CPU", 1))
+        self.workers = min(workers or cores, cores)
+        self._tasks: dict[Any, Any] = {}
+
+    def put(self, value: Any) -> Ref:
+        return ray.put(value)
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Ref:
+        return self._task(function).remote(*arguments)
+
+    def split(self, function: Callable[..., Any], *arguments: Any, parts: int) -> list[Ref]:
+        refs = self._task(function).options(num_returns=parts).remote(*arguments)
+        return refs if parts > 1 else [self.call(_first, refs)]
+
+    def results(self, refs: Sequence[Ref]) -> Iterator[Any]:
+        for ref in refs:
+            with _plain_errors():
+                value = ray.get(ref)
+            yield value
+
+    def stream(
+        self, make: Callable[[], Callable[[Item], Result]], items: Iterable[Item]
+    ) -> Iterator[Result]:
+        import ray.data
+
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # it describes its plans at length
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.execution_options.preserve_order = True
+        # As bytes, because Arrow would make other objects of tuples and arrays.
+        rows = [{"item": pickle.dumps(item)} for item in items]
+        if not rows:
+            return
+        with _plain_errors():
+            data = ray.data.from_items(rows, override_num_blocks=len(rows))
+            results = data.map_batches(
+                _Worker,
+                fn_constructor_args=(make,),
+                batch_size=1,
+                compute=ray.data.ActorPoolStrategy(min_size=1, max_size=self.workers),
+                num_cpus=1,
+            )
+            for row in results.iter_rows():
+                result = pickle.loads(row["result"])
+                if isinstance(result, _Refusal):
+                    raise result.error
+                yield result
+
+    def close(self) -> None:
+        """Leaves the cluster, if this engine joined it; one of its own ends."""
+        if self._owns:
+            ray.shutdown()
+
+    def _task(self, function: Callable[..., Any]) -> Any:
+        if function not in self._tasks:
+            self._tasks[function] = ray.remote(num_cpus=1)(function)
+        return self._tasks[function]
+
+
+class _Worker:
+    """An actor of Ray Data: made once, then given items, one in each batch."""
+
+    def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
+        self.work = make()
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[bytes]]:
+        return {"result": [self._answer(item) for item in batch["item"]]}
+
+    def _answer(self, item: bytes) -> bytes:
+        result: Any
+        try:
+            result = self.work(pickle.loads(item))
+        except LabelgroveError as error:  # Ray Data would bury it in its own
+            result = _Refusal(error)
+        return pickle.dumps(result)
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """The error that a worker of a stream raised."""
+
+    error: LabelgroveError
+
+
+def _first(values: Sequence[Any]) -> Any:
+    return values[0]
+
+
+def _connect(address: str | None, workers: int | None) -> None:
+    """Joins a cluster, or starts one on this machine."""
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
+    if address is None:
+        # An address in the environment would be taken; a cluster must be asked for by name.
+        options |= {"address": "local", "num_cpus": workers, "include_dashboard": False}
+    else:
+        options["address"] = address
+    try:
+        ray.init(**options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        where = "a Ray cluster on this machine" if address is None else address
+        raise ConfigError(f"address: cannot join {where}: {error}") from error
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Errors of functions as these raised them, and a sentence for workers that were lost."""
+    try:
+        yield
+    except exceptions.RayTaskError as error:
+        cause: Any = error
+        while isinstance(cause, exceptions.RayTaskError):
+            cause = cause.cause
+        if isinstance(cause, LabelgroveError):
+            raise cause from None
+        if isinstance(cause, exceptions.RayError):
+            raise ResourceError(f"Ray lost a worker for good ({cause}); {HOW_TO_GO_ON}") from error
+        raise
+    except exceptions.RayError as error:
+        raise ResourceError(f"Ray lost a worker for good ({error}); {HOW_TO_GO_ON}") from error

@@ -1,0 +1,110 @@
+"""Corpora in shards, worked on in this process; tests/engines has the same with Ray."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from labelgrove import load
+from support.sharding import assert_same_bits
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def shards(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("shards")
+    lines = (folder / "dev.jsonl").read_text().splitlines(keepends=True)
+    for number, first in enumerate(range(0, len(lines), 8)):
+        (path / f"part-{number}.jsonl").write_text("".join(lines[first : first + 8]))
+    return path
+
+
+def test_predictions_of_shards_are_those_of_the_whole(
+    model: Path, folder: Path, shards: Path, tmp_path: Path, run: Run
+) -> None:
+    run("predict", model, folder / "dev.jsonl", "--k", 3, "--out", tmp_path / "whole.jsonl")
+    done = run(
+        *("predict", model, shards, "--k", 3, "--engine", "local", "--out", tmp_path / "parts")
+    )
+    files = sorted((tmp_path / "parts").iterdir())
+    assert [file.name for file in files] == ["part-0.jsonl", "part-1.jsonl", "part-2.jsonl"]
+    parts = b"".join(file.read_bytes() for file in files)
+    assert parts == (tmp_path / "whole.jsonl").read_bytes()
+    assert done.stderr.startswith("20 documents")
+
+
+def test_figures_of_shards_are_those_of_the_whole(
+    model: Path, folder: Path, shards: Path, run: Run
+) -> None:
+    asked = ("--metrics", "P@1,nDCG@3,PSP@5,macro-F1@5", "--intervals", 20, "--json")
+    whole = json.loads(run("evaluate", model, folder / "dev.jsonl", *asked).stdout)
+    parts = json.loads(
+        run("evaluate", model, f"{shards}/part-*.jsonl", "--engine", "local", *asked).stdout
+    )
+    for key in ("seconds", "cpu_seconds"):
+        del whole[key], parts[key]
+    assert whole == parts
+
+
+def test_training_documents_in_shards_are_noticed(model: Path, folder: Path, run: Run) -> None:
+    train = folder / "train.jsonl"
+    done = run("evaluate", model, train, "--engine", "local", "--json")
+    assert "all of these documents were in the model's training data" in done.stdout
+
+
+def test_flags_that_do_not_fit_are_errors(
+    model: Path, folder: Path, shards: Path, tmp_path: Path, run: Run
+) -> None:
+    for arguments, message in (
+        (("predict", model, shards, "--engine", "local"), "give --out FOLDER"),
+        (("predict", model, shards, "--workers", 2), "need --engine ray"),
+        (("evaluate", model, shards, "--address", "auto"), "need --engine ray"),
+        (("predict", model, shards, "--engine", "dask", "--out", tmp_path / "x"), "local, ray"),
+        (("evaluate", folder / "dev.jsonl", shards, "--engine", "local"), "takes a model"),
+        (
+            ("predict", model, shards, "--engine", "local", "--out", folder / "dev.jsonl"),
+            "cannot be made",
+        ),
+    ):
+        done = run(*arguments, check=False)
+        assert done.returncode == 1
+        assert message in done.stderr
+
+
+def test_training_on_shards_gives_the_same_model(folder: Path, tmp_path: Path, run: Run) -> None:
+    lines = (folder / "train.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "in").mkdir()
+    for number, first in enumerate(range(0, len(lines), 30)):
+        (tmp_path / f"in/{number}.jsonl").write_text("".join(lines[first : first + 30]))
+    (tmp_path / "in/labels.tsv").write_bytes((folder / "labels.tsv").read_bytes())
+    run("train", folder / "train.jsonl", "--method", "linear", "--out", tmp_path / "whole")
+    done = run(
+        *("train", tmp_path / "in", "--engine", "local", "--out", tmp_path / "parts", "--json"),
+        *("--dev", folder / "dev.jsonl"),
+    )
+    assert json.loads(done.stdout)["dev"]["P@1"] == 100
+    whole, parts = load(tmp_path / "whole"), load(tmp_path / "parts")
+    assert_same_bits(whole, parts)
+    assert parts.index_.names[0] == "black things"
+    assert not (tmp_path / "parts.run").exists()
+
+
+def test_what_cannot_be_trained_on_shards_is_said(shards: Path, tmp_path: Path, run: Run) -> None:
+    for flags, message in (
+        (("--method", "neighbours"), "--engine: trains linear and its settings"),
+        (("--memory", "8G"), "--memory: does not work with --engine"),
+        (("--plan",), "--plan: does not work with --engine"),
+        (("--field", "creator"), "leave out --field"),
+    ):
+        done = run(
+            *("train", shards, "--engine", "local", "--out", tmp_path / "model", *flags),
+            check=False,
+        )
+        assert done.returncode == 1
+        assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,37 @@
+"""The engine of one machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from labelgrove.engines import LocalEngine, open_engine
+from labelgrove.errors import ConfigError
+
+
+def halves(text: str) -> tuple[str, str]:
+    return text[: len(text) // 2], text[len(text) // 2 :]
+
+
+def test_calls_get_the_values_of_refs() -> None:
+    with open_engine("local") as engine:
+        first, second = engine.split(halves, engine.put("abcd"), parts=2)
+        assert engine.get(engine.call(str.__add__, second, first)) == "cdab"
+        assert list(engine.results(engine.map(pow, [2, 3], 2))) == [4, 9]
+
+
+def test_a_stream_makes_its_worker_once() -> None:
+    made = []
+
+    def make() -> type[str]:
+        made.append(1)
+        return str
+
+    assert list(LocalEngine().stream(make, [1, 2, 3])) == ["1", "2", "3"]
+    assert len(made) == 1
+
+
+def test_wrong_names_and_flags_are_errors() -> None:
+    with pytest.raises(ConfigError, match="must be one of local, ray, got 'dask'"):
+        open_engine("dask")
+    with pytest.raises(ConfigError, match="are for the engine ray"):
+        open_engine("local", workers=2)

@@ -1,0 +1,85 @@
+"""The engine of many machines, on a real cluster of two nodes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelgrove.engines import open_engine
+from labelgrove.errors import ConfigError, DataError, ResourceError
+from support import ray_work as work
+
+
+def test_calls_get_the_values_of_refs(engine: Any) -> None:
+    first, second = engine.split(work.halves, engine.put("abcd"), parts=2)
+    assert engine.get(engine.call(work.joined, second, first)) == "cdab"
+    assert list(engine.results(engine.map(work.power, [2, 3], 2))) == [4, 9]
+    (whole,) = engine.split(work.listed, "x", parts=1)
+    assert engine.get(whole) == "x"
+    assert engine.workers == 2
+
+
+def test_arrays_come_back_with_their_bits(engine: Any) -> None:
+    array = np.random.default_rng(0).random((100, 7)).astype(np.float32)
+    held = engine.put(array)
+    np.testing.assert_array_equal(engine.get(engine.call(work.negative, held)), -array)
+
+
+def test_both_nodes_work(engine: Any) -> None:
+    done = list(engine.results(engine.map(work.process_of, range(40))))
+    assert [item for item, _ in done] == list(range(40))
+    assert len({process for _, process in done}) > 1
+
+
+def test_a_stream_keeps_the_order_and_makes_few_workers(engine: Any) -> None:
+    done = list(engine.stream(work.make_counter, range(12)))
+    assert [item for item, _, _ in done] == list(range(12))
+    assert len({made for _, _, made in done}) <= engine.workers
+    assert list(engine.stream(work.make_counter, [])) == []
+
+
+def test_errors_are_those_of_the_function(engine: Any) -> None:
+    with pytest.raises(DataError, match=r"^a.jsonl, line 3: is not a number$"):
+        engine.get(engine.call(work.refuse, 3))
+    with pytest.raises(ZeroDivisionError):
+        engine.get(engine.call(work.divide, 0))
+
+
+def test_errors_in_a_stream_are_those_of_the_function(engine: Any) -> None:
+    with pytest.raises(DataError, match=r"^a.jsonl, line 3: is not a number$"):
+        list(engine.stream(work.make_refusing, [3]))
+
+
+def test_a_killed_worker_is_replaced(engine: Any, tmp_path: Path) -> None:
+    assert engine.get(engine.call(work.die_once, str(tmp_path))) == "alive"
+
+
+def test_a_task_that_always_dies_is_an_error_with_advice(engine: Any) -> None:
+    with pytest.raises(ResourceError, match="start the command again"):
+        engine.get(engine.call(work.die))
+
+
+def test_addresses_and_workers_are_checked(engine: Any) -> None:
+    with pytest.raises(ConfigError, match="connected to a Ray cluster already"):
+        open_engine("ray", address="auto")
+    with pytest.raises(ConfigError, match="at least 1"):
+        open_engine("ray", workers=0)
+
+
+def test_without_ray_the_extra_is_named() -> None:
+    source = """
+import sys
+sys.modules["ray"] = None
+import labelgrove.engines
+try:
+    labelgrove.engines.open_engine("ray")
+except labelgrove.errors.MissingExtraError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert done.stdout.startswith("the engine ray needs the extra `ray`: pip install"), done.stderr

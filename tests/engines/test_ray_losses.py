@@ -1,0 +1,160 @@
+"""Machines and workers that go away while a model is trained or used: the result is the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelgrove import Linear, load
+from labelgrove.core.callbacks import Event
+from labelgrove.datasets.shop import shop_documents
+from labelgrove.formats import read_corpus
+from labelgrove.formats.jsonl import dump_document
+from labelgrove.formats.sharded import read_shards
+from support import ray_work
+from support.clusters import started_cluster
+from support.sharding import assert_same_bits
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("LABELGROVE_TEST_RAY") != "all",
+    reason="every test starts a cluster of its own; `make test-ray` runs them",
+)
+DOCUMENTS, LABELS, SHARDS = 3000, 300, 6
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A shop's documents as one file and as shards."""
+    folder = tmp_path_factory.mktemp("shop")
+    lines = [dump_document(each) for each in shop_documents(DOCUMENTS, labels=LABELS)]
+    (folder / "whole.jsonl").write_bytes(b"".join(lines))
+    (folder / "shards").mkdir()
+    for number in range(SHARDS):
+        (folder / f"shards/{number}.jsonl").write_bytes(b"".join(lines[number::SHARDS]))
+    ordered = [line for number in range(SHARDS) for line in lines[number::SHARDS]]
+    (folder / "whole.jsonl").write_bytes(b"".join(ordered))
+    return folder / "whole.jsonl", folder / "shards"
+
+
+def model() -> Linear:
+    return Linear.from_config({"tree": {"max_leaf_size": 8}, "ranker": {"mined_levels": "all"}})
+
+
+@pytest.fixture(scope="module")
+def expected(corpora: tuple[Path, Path]) -> Linear:
+    return model().fit(read_corpus(corpora[0]))
+
+
+@pytest.fixture
+def lossy() -> Iterator[tuple[Any, Any, Any]]:
+    """A cluster, its second node, which may go away, and the engine."""
+    from labelgrove.engines import open_engine
+
+    with (
+        started_cluster() as (cluster, node),
+        open_engine("ray", address=cluster.address) as engine,
+    ):
+        yield cluster, node, engine
+
+
+Acts = list[Event]
+
+
+def once(
+    stage: str, kind: str, action: Callable[[], object]
+) -> tuple[Callable[[Event], None], Any]:
+    """A callback that acts at the first such event, and the list of its acts."""
+    acts: list[Event] = []
+
+    def act(event: Event) -> None:
+        if event.stage == stage and event.kind == kind and not acts:
+            acts.append(event)
+            action()
+
+    return act, acts
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind"), [("tfidf", "stage_start"), ("ranker", "stage_start"), ("ranker", "progress")]
+)
+def test_a_lost_machine_changes_no_bit(
+    stage: str, kind: str, lossy: Any, corpora: tuple[Path, Path], expected: Linear
+) -> None:
+    cluster, node, engine = lossy
+    data = read_shards(engine, corpora[1])
+    act, acts = once(stage, kind, lambda: cluster.remove_node(node, allow_graceful=False))
+    trained = model().fit(data, callbacks=[act])
+    assert acts
+    assert_same_bits(expected, trained)
+
+
+def test_killed_workers_change_no_bit(
+    lossy: Any, corpora: tuple[Path, Path], expected: Linear
+) -> None:
+    _, _, engine = lossy
+    data = read_shards(engine, corpora[1])
+    processes = {pid for _, pid in engine.results(engine.map(ray_work.process_of, range(20)))}
+
+    def kill() -> None:
+        for process in processes:
+            os.kill(process, signal.SIGKILL)
+
+    act, acts = once("ranker", "progress", kill)
+    assert_same_bits(expected, model().fit(data, callbacks=[act]))
+    assert acts
+
+
+def test_predictions_survive_a_lost_machine(
+    lossy: Any,
+    corpora: tuple[Path, Path],
+    expected: Linear,
+    tmp_path: Path,
+) -> None:
+    from labelgrove.cli.predicting import Job
+    from labelgrove.formats import ReadOptions
+
+    cluster, node, engine = lossy
+    expected.save(tmp_path / "model")
+    job = Job(tmp_path / "model", "cpu", 5, {"threads": 1}, ReadOptions())
+    pairs = [
+        (str(shard), str(tmp_path / f"out-{shard.name}")) for shard in sorted(corpora[1].iterdir())
+    ]
+    documents = 0
+    for number, done in enumerate(engine.stream(job.worker, pairs)):
+        documents += done.documents
+        if number == 0:
+            cluster.remove_node(node, allow_graceful=False)
+    assert documents == DOCUMENTS
+    rows = [json.loads(line) for _, out in pairs for line in Path(out).read_text().splitlines()]
+    best = expected.predict(read_corpus(corpora[0]), k=5)
+    assert [row["labels"] for row in rows] == best.names()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_killed_driver_goes_on_with_resume(corpora: tuple[Path, Path], tmp_path: Path) -> None:
+    """The command itself is killed when the rankers begin; --resume reuses what was finished."""
+    command = [sys.executable, "-m", "labelgrove", "train", corpora[1], "--engine", "ray"]
+    command += ["--workers", "2", "--out", tmp_path / "model", "--set", "tree.max_leaf_size=8"]
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL)
+    stages = tmp_path / "model.run"
+    while not list(stages.glob("**/tree*")) and process.poll() is None:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    assert not (tmp_path / "model").exists()
+    done = subprocess.run(
+        [*map(str, command), "--resume", "--json"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["reused"] == ["tfidf", "tree"]
+    one = Linear.from_config({"tree": {"max_leaf_size": 8}}).fit(read_corpus(corpora[0]))
+    assert_same_bits(one, load(tmp_path / "model"))

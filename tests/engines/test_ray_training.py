@@ -1,0 +1,40 @@
+"""Models trained on a Ray cluster have the bits of those trained on one machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelgrove import read_corpus
+from labelgrove.errors import DataError
+from labelgrove.formats.sharded import read_shards
+from support.sharding import PARTS, SETTINGS, assert_same_bits, made, write_shards
+
+EVERYTHING = os.environ.get("LABELGROVE_TEST_RAY") == "all"  # as `make test-ray` sets it
+FEW = ["linear", "mined"]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return write_shards(tmp_path_factory.mktemp("corpora"))
+
+
+@pytest.mark.parametrize("name", [*SETTINGS, *PARTS] if EVERYTHING else FEW)
+def test_shards_give_the_same_bits(name: str, engine: Any, corpora: tuple[Path, Path]) -> None:
+    whole, shards = corpora
+    expected = made(name).fit(read_corpus(whole))
+    assert_same_bits(expected, made(name).fit(read_shards(engine, shards)))
+
+
+def test_a_corpus_in_memory_gives_the_same_bits(engine: Any, corpora: tuple[Path, Path]) -> None:
+    corpus = read_corpus(corpora[0])
+    assert_same_bits(made("two trees").fit(corpus), made("two trees").fit(corpus, engine=engine))
+
+
+def test_a_bad_shard_is_named(engine: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "red shoe", "labels": ["x"]}\n{"text"\n')
+    with pytest.raises(DataError, match=r"a\.jsonl, line 2: not valid JSON"):
+        read_shards(engine, tmp_path)

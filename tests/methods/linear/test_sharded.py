@@ -1,0 +1,103 @@
+"""A linear model trained on shards has the bits of one trained on the whole corpus."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from labelgrove import Linear, read_corpus
+from labelgrove.core.callbacks import Event
+from labelgrove.data.features import Features
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.engines import LocalEngine
+from labelgrove.errors import ConfigError, DataError, LabelgroveWarning, UnsupportedError
+from labelgrove.formats import ReadOptions, ReadReport
+from labelgrove.formats.sharded import read_shards
+from support.sharding import PARTS, SETTINGS, assert_same_bits, made, write_shards
+
+
+class Workers(LocalEngine):
+    workers = 2
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return write_shards(tmp_path_factory.mktemp("corpora"))
+
+
+@pytest.mark.parametrize("name", [*SETTINGS, *PARTS])
+def test_shards_give_the_same_bits(name: str, corpora: tuple[Path, Path]) -> None:
+    whole, shards = corpora
+    expected = made(name).fit(read_corpus(whole))
+    assert_same_bits(expected, made(name).fit(read_shards(Workers(), shards)))
+    assert_same_bits(expected, made(name).fit(read_corpus(whole), engine=Workers()))
+
+
+def test_dense_and_given_features_give_the_same_bits(corpora: tuple[Path, Path]) -> None:
+    corpus = read_corpus(corpora[0])
+    dense = np.random.default_rng(1).normal(size=(len(corpus), 4)).astype(np.float32)
+    weights = np.arange(len(corpus)) % 3
+    given: dict[str, Any] = {"sample_weight": weights}
+    expected = Linear().fit(corpus, dense=dense, **given)
+    assert_same_bits(expected, Linear().fit(corpus, dense=dense, engine="local", **given))
+    features, labels = Features(dense=dense), corpus.labels
+    alone = Linear().fit(features, labels, engine=Workers())
+    assert_same_bits(Linear().fit(features, labels), alone)
+
+
+def test_shards_are_read_like_one_file(corpora: tuple[Path, Path], tmp_path: Path) -> None:
+    whole, shards = corpora
+    reports = ReadReport(), ReadReport()
+    table = tmp_path / "labels.tsv"
+    table.write_text("rare\tA rare label\nnever\tNever seen\n")
+    corpus = read_corpus(whole, labels=table, all_labels=True, report=reports[0])
+    sharded = read_shards(Workers(), shards, labels=table, all_labels=True, report=reports[1])
+    assert len(sharded) == len(corpus)
+    assert sharded.index == corpus.index
+    assert (sharded.labels != corpus.labels).nnz == 0
+    assert sharded.texts_at(range(0, 120, 17)) == corpus.texts[0:120:17]
+    assert reports[1].documents == reports[0].documents
+    assert reports[1].unused_names == reports[0].unused_names == 1
+
+
+def test_a_run_folder_is_resumed(corpora: tuple[Path, Path], tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(event: Event) -> None:
+        if event.kind == "stage_start" and event.stage == "ranker":
+            raise Stop
+
+    with RunFolder(tmp_path / "run") as run, pytest.raises(Stop):
+        made("mined").fit(read_shards(Workers(), corpora[1]), run=run, callbacks=[stop])
+    with RunFolder(tmp_path / "run") as run:
+        model = made("mined").fit(read_shards(Workers(), corpora[1]), run=run)
+    assert [name for name, timing in model.timings_.items() if timing.reused] == ["tfidf", "tree"]
+    assert_same_bits(made("mined").fit(read_corpus(corpora[0])), model)
+
+
+def test_weights_that_are_not_used_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        '{"text": "red shoe", "labels": {"x": 2.0}}\n{"text": "hat", "labels": {"y": 1.0}}\n'
+    )
+    with pytest.warns(LabelgroveWarning, match="the labels have weights from 1 to 2"):
+        Linear().fit(read_shards(Workers(), tmp_path))
+
+
+def test_what_shards_cannot_have_is_an_error(corpora: tuple[Path, Path], tmp_path: Path) -> None:
+    sharded = read_shards(Workers(), corpora[1])
+    with pytest.raises(DataError, match="carries its labels"):
+        Linear().fit(sharded, [["a"]])
+    with pytest.raises(UnsupportedError, match="leave out --field"):
+        read_shards(Workers(), corpora[1], options=ReadOptions(fields="creator"))
+    with pytest.raises(ConfigError, match="no label table"):
+        read_shards(Workers(), corpora[1], all_labels=True)
+    with pytest.raises(ConfigError, match="is not known here"):
+        made("linear").set_params(tfidf__analyzer=f"{os.name}:getcwd").fit(sharded)
+    (tmp_path / "a.txt").write_text("a text without labels\n")
+    with pytest.raises(DataError, match="no document has a label"):
+        Linear().fit(read_shards(Workers(), tmp_path))

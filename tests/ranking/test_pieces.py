@@ -1,0 +1,118 @@
+"""A ranker trained in pieces has the bits of one trained at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from labelgrove.data.blocks import Blocks, even_cuts
+from labelgrove.data.features import Features
+from labelgrove.engines import LocalEngine
+from labelgrove.errors import DataError, UnsupportedError
+from labelgrove.labels.tree import TreeParams, build_tree
+from labelgrove.ranking.ranker import Ranker, train_ranker
+from labelgrove.ranking.solver import RankerParams, Start
+
+
+class Workers(LocalEngine):
+    workers = 3
+
+
+def problem(width: int = 0, terms: int = 60) -> tuple[Features, Any]:
+    random = np.random.default_rng(5)
+    x = sparse.random_array((150, terms), density=0.1, rng=random, format="csr") if terms else None
+    dense = random.normal(size=(150, width)).astype(np.float32) if width else None
+    y = sparse.random_array((150, 23), density=0.08, rng=random, format="csr")
+    y.data[:] = random.integers(1, 4, y.nnz)
+    return Features(x, dense), y
+
+
+def same(one: Ranker, other: Ranker) -> None:
+    mine, others = one.state(), other.state()
+    assert mine.config == others.config
+    assert mine.arrays.keys() == others.arrays.keys()
+    for name, array in mine.arrays.items():
+        assert array.dtype == others.arrays[name].dtype
+        np.testing.assert_array_equal(array, others.arrays[name], err_msg=name)
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"negatives": "tfn", "storage": "float32"},
+    {"negatives": "man", "mined_levels": "all", "mined_nodes": None},
+    {"mined_levels": "all", "relevance": "induce", "mined_nodes": 2, "storage": "int8"},
+    {"label_weights": "cost", "loss": "hinge", "max_nonzeros": 5},
+    {"label_weights": "propensity", "loss": "logistic", "label_C": 2.0},
+    {"bias": 0.0, "relevance": "last-level", "positive_weight": 2.0},
+]
+
+
+@pytest.mark.parametrize("rows", [7, 150])
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_every_setting_has_the_same_bits(settings: dict[str, Any], rows: int) -> None:
+    x, y = problem()
+    tree = build_tree((y.T @ x.sparse).tocsr(), TreeParams(branching=2, max_leaf_size=3))
+    params = RankerParams(**settings)
+    blocks = Blocks.cut(Workers(), x, rows)
+    same(train_ranker(x, y, tree, params, seed=3), train_ranker(blocks, y, tree, params, seed=3))
+
+
+@pytest.mark.parametrize(("width", "terms"), [(4, 60), (4, 0)])
+def test_dense_features_weights_and_shortlists(width: int, terms: int) -> None:
+    x, y = problem(width, terms)
+    tree = build_tree((y.T @ x.to_csr()).tocsr(), TreeParams(branching=3, max_leaf_size=4))
+    random = np.random.default_rng(1)
+    proposed = sparse.random_array(y.shape, density=0.1, rng=random, format="csr")
+    weights = random.integers(0, 3, y.shape[0]).astype(np.float32)
+    blocks = Blocks.cut(Workers(), x, 40)
+    for given in (
+        {"sample_weight": weights},
+        {"negatives": proposed},
+        {"shortlist": proposed, "labels_only": True, "sample_weight": weights},
+    ):
+        same(train_ranker(x, y, tree, **given), train_ranker(blocks, y, tree, **given))
+
+
+def test_a_worker_gets_only_the_rows_of_its_clusters() -> None:
+    x, y = problem()
+    tree = build_tree((y.T @ x.sparse).tocsr(), TreeParams(branching=2, max_leaf_size=3))
+    sizes = []
+
+    class Watching(Workers):
+        def call(self, function: Any, *arguments: Any) -> Any:
+            if function.__name__ == "solve_piece":
+                sizes.append(sum(len(part.value) for part in arguments[1:]))
+            return super().call(function, *arguments)
+
+    train_ranker(Blocks.cut(Watching(), x, 50), y, tree, RankerParams(negatives="tfn"))
+    assert sizes[0] == 150  # every document belongs to the root
+    assert max(sizes[-4:]) < 150
+
+
+def test_progress_counts_parents() -> None:
+    x, y = problem()
+    tree = build_tree((y.T @ x.sparse).tocsr(), TreeParams(branching=2, max_leaf_size=3))
+    calls: list[tuple[float, float]] = []
+    blocks = Blocks.cut(Workers(), x, 50)
+    train_ranker(blocks, y, tree, progress=lambda done, total: calls.append((done, total)))
+    total = 1 + sum(tree.widths[:-1])
+    assert calls[-1] == (total, total)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+
+def test_what_blocks_cannot_do_is_an_error() -> None:
+    x, y = problem()
+    tree = build_tree((y.T @ x.sparse).tocsr())
+    with pytest.raises(UnsupportedError, match="start"):
+        train_ranker(Blocks.cut(Workers(), x), y, tree, start=Start(np.zeros((23, 60))))
+    with pytest.raises(DataError, match="features have 150 rows but labels have 149"):
+        train_ranker(Blocks.cut(Workers(), x), y[:149], tree)
+
+
+def test_cuts_are_even() -> None:
+    assert even_cuts([1] * 6, 3).tolist() == [0, 2, 4, 6]
+    assert even_cuts([0, 0, 9, 0], 4).tolist() == [0, 3, 4]
+    assert even_cuts([1], 8).tolist() == [0, 1]

@@ -1,0 +1,33 @@
+"""Real Ray clusters of small nodes, all on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+NODE = {"num_cpus": 1, "object_store_memory": 120 << 20}
+
+
+@contextmanager
+def started_cluster() -> Iterator[tuple[Any, Any]]:
+    """A cluster and the second of its two nodes; skips where ray is not installed."""
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    # Workers must find labelgrove and the functions of tests.
+    paths = [str(TESTS.parent / "src"), str(TESTS), os.environ.get("PYTHONPATH", "")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        from ray.cluster_utils import Cluster
+
+        cluster = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
+        node = cluster.add_node(**NODE)
+    try:
+        yield cluster, node
+    finally:
+        cluster.shutdown()

@@ -1,0 +1,72 @@
+"""Functions that the workers of tests import by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from labelgrove.errors import DataError
+
+
+def halves(text: str) -> tuple[str, str]:
+    return text[: len(text) // 2], text[len(text) // 2 :]
+
+
+def joined(first: str, second: str) -> str:
+    return first + second
+
+
+def listed(item: str) -> list[str]:
+    return [item]
+
+
+def power(base: int, exponent: int) -> int:
+    return base**exponent
+
+
+def negative(array: Any) -> Any:
+    return -array
+
+
+def refuse(number: int) -> int:
+    raise DataError("is not a number", file="a.jsonl", line=number)
+
+
+def divide(number: int) -> float:
+    return 1 / number
+
+
+def die_once(folder: str) -> str:
+    """Kills its own process on the first call."""
+    marker = Path(folder, "died")
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "alive"
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def process_of(item: int) -> tuple[int, int]:
+    time.sleep(0.05)
+    return item, os.getpid()
+
+
+def make_counter() -> Callable[[int], tuple[int, int, int]]:
+    """A worker that says how often it was made, in which process, and what it got."""
+    made = time.monotonic_ns()
+
+    def work(item: int) -> tuple[int, int, int]:
+        return item, os.getpid(), made
+
+    return work
+
+
+def make_refusing() -> Callable[[int], int]:
+    return refuse
