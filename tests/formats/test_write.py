@@ -80,6 +80,8 @@ def test_a_later_document_cannot_add_a_column(
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"use a name that ends in \.jsonl, \.csv or \.parquet"):
         write_corpus(ODD, tmp_path / "a.docx")
+    with pytest.raises(ConfigError, match="compressed already"):
+        write_corpus(ODD, tmp_path / "a.parquet.gz")
     with pytest.raises(DataError, match="features but no texts"):
         write_corpus(
             Corpus(None, LabelIndex("a").encode([["a"]])[0], LabelIndex("a"), features=[[1.0]]),

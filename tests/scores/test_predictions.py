@@ -212,12 +212,12 @@ def test_frames_need_a_library(predictions, monkeypatch):
 def test_predictions_are_displayed_in_a_few_lines(predictions):
     assert repr(predictions).splitlines() == [
         "Predictions(2 documents, 3 best labels, scores: product)",
-        "  0: Bat 0.75, Ape 0.5, Cat 0.5",
-        "  1: Dog 1, Bat 0.25",
+        "  0: Bat 0.750, Ape 0.500, Cat 0.500",
+        "  1: Dog 1.000, Bat 0.250",
     ]
     assert "no label" in repr(predictions.above(2.0))
     html = predictions._repr_html_()
-    assert "<td>Bat 0.75</td><td>Ape 0.5</td>" in html and "<th>3</th>" in html
+    assert "<td>Bat 0.750</td><td>Ape 0.500</td>" in html and "<th>3</th>" in html
 
 
 def test_many_long_predictions_are_displayed_in_a_few_lines():

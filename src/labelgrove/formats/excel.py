@@ -9,7 +9,7 @@ from typing import Any
 
 from labelgrove.errors import DataError, MissingExtraError
 from labelgrove.formats.documents import Document, ReadOptions, ReadReport
-from labelgrove.formats.files import STDIN
+from labelgrove.formats.files import STDIN, open_bytes
 from labelgrove.formats.tables import row_documents
 
 
@@ -21,7 +21,7 @@ def iter_excel(path: Path | str, options: ReadOptions, report: ReadReport) -> It
         raise MissingExtraError("excel", "reading Excel files") from error
     if str(path) == STDIN:
         raise DataError("Excel files cannot be read from standard input; give a file")
-    with Path(path).open("rb") as file:
+    with open_bytes(path) as file:
         try:
             # Formulas give the values that were saved with them.
             book = openpyxl.load_workbook(file, read_only=True, data_only=True)
@@ -42,7 +42,7 @@ def _rows(sheet: Any, path: Path | str, options: ReadOptions) -> Iterator[tuple[
     """The number and the cells of every row that is not empty, in the columns that have a name."""
     sheet.reset_dimensions()  # some programs write wrong ones
     given = options.column_names
-    places = None if given is None else range(len(given))
+    places = None if given is None else list(range(len(given)))
     try:
         for number, values in enumerate(sheet.iter_rows(values_only=True), 1):
             cells = [cell_text(value) for value in values]

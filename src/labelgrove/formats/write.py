@@ -55,9 +55,9 @@ def write_corpus(
             f"{target}: unknown format; use a name that ends in .jsonl, .csv or .parquet, or set "
             "format (data convert --to) to jsonl, csv, parquet or xc"
         )
-    if format == "xc" and not isinstance(corpus, Corpus):
-        raise DataError("the repository format needs a Corpus with features", file=target)
     if format == "xc":
+        if not isinstance(corpus, Corpus):
+            raise DataError("the repository format needs a Corpus with features", file=target)
         with replacing(target) as file:
             write_xc(corpus, file, target)
         return
@@ -75,8 +75,10 @@ def write_table(documents: Iterable[Document], target: Path, format: str) -> Non
 
     In CSV, labels are one cell as :func:`join_labels` writes it, or a JSON object with weights.
     """
-    from labelgrove.formats.table_files import Kind, table_writer  # few corpora become tables
+    # Few corpora become tables.
+    from labelgrove.formats.table_files import Kind, table_format, table_writer
 
+    table_format(target)  # refuses a.parquet.gz
     rows = (_row(document, format) for document in documents)
     first = list(itertools.islice(rows, FIRST_ROWS))
     names = list(dict.fromkeys(name for row in first for name in row)) or ["text", "labels"]

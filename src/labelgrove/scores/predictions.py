@@ -265,7 +265,7 @@ class Predictions:
         """The first documents, with their best labels and scores as people read them."""
         for row in range(min(len(self), SHOWN_DOCUMENTS)):
             labels = self[row][:SHOWN_LABELS]
-            yield row, [f"{cut(label.name, 40)} {label.score:.3g}" for label in labels]
+            yield row, [f"{cut(label.name, 40)} {label.score:.3f}" for label in labels]
 
     def _hidden(self) -> list[str]:
         more = len(self) - SHOWN_DOCUMENTS
