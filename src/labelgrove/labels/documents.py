@@ -31,8 +31,7 @@ def with_label_documents(corpus: C) -> C:
     >>> list(corpus.texts), corpus.label_lists()[2:]
     (['red shoes', 'hat', 'hat', 'shoe'], [['hat'], ['shoe']])
     """
-    plain = isinstance(corpus, Corpus)
-    if plain and (corpus.texts is None or corpus.features is not None):
+    if isinstance(corpus, Corpus) and (corpus.texts is None or corpus.features is not None):
         raise ConfigError(
             "label_texts: label names can be learnt beside texts only, not beside features or a "
             "dense block; leave it at none"
@@ -50,7 +49,7 @@ def with_label_documents(corpus: C) -> C:
         (np.ones(len(columns), np.float32), (np.arange(len(columns)), columns)),
         shape=(len(columns), len(index)),
     )
-    if isinstance(corpus, ShardedCorpus):
+    if not isinstance(corpus, Corpus):
         return corpus.with_documents(StringTable.from_strings(added), own)
     assert corpus.texts is not None
     stored = isinstance(corpus.texts, StringTable)

@@ -74,9 +74,9 @@ class Estimator(Model):
 
         The options are those of :func:`labelgrove.calibrate`.
         """
-        from labelgrove.calibrating import calibration
+        from labelgrove.calibrating import learning
 
-        return calibration.calibrate(self, X, y, **options)
+        return learning.calibrate(self, X, y, **options)
 
     def explain(self, text: Any, label: str, **options: Any) -> Explanation:
         """Why the model gives one text its score for ``label`` (an id or a name).
