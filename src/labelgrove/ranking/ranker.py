@@ -16,6 +16,7 @@ from labelgrove.core.arrays import CsrParts, Float32, as_csr, csr_parts, matrix_
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.processes import is_first_process
+from labelgrove.core.scratch import Scratch
 from labelgrove.core.topk import Combine, TopK, merge_lists
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.disk.run_folder import Checkpoints
@@ -23,9 +24,9 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.masks import LabelMask, label_columns
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, features_text, sparse_only
-from labelgrove.ranking.negatives import given_nodes, instance_lists, predicted_nodes, shortlisted
-from labelgrove.ranking.relevance import costs
-from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
+from labelgrove.ranking.level_lists import LevelLists
+from labelgrove.ranking.negatives import NodeMiner, given_nodes, shortlisted
+from labelgrove.ranking.solver import RankerParams, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compress, read_columns
 
 Progress = Callable[[float, float], None]
@@ -233,6 +234,7 @@ def train_ranker(
     threads: int | None = None,
     progress: Progress | None = None,
     checkpoints: Path | None = None,
+    scratch: Scratch | None = None,
 ) -> Ranker:
     """Trains a classifier for every node of ``tree`` on the documents' features and labels.
 
@@ -249,6 +251,7 @@ def train_ranker(
     - ``progress(done, total)``: called several times a second with the number of nodes whose
       children are trained, a fraction where work on some is under way.
     - ``checkpoints``: a folder that keeps finished levels, for when training is interrupted.
+    - ``scratch``: where large arrays are made; it does not change the result.
 
     >>> train_ranker(sparse.eye_array(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
     Ranker(LabelTree(2), 2 features, 4 weights)
@@ -279,7 +282,8 @@ def train_ranker(
         given = [None if matrix is None else matrix[rows] for matrix in given]
         if listed is not None:
             listed = listed[0][rows], None if listed[1] is None else listed[1][rows]
-    positives = costs(y, tree, params)
+    scratch = Scratch() if scratch is None else scratch
+    lists = LevelLists(y, tree, params, given, listed, weights, scratch)
     parents = [1, *tree.widths[:-1]]
     saved = Checkpoints(checkpoints) if checkpoints and is_first_process() else None
     levels = [] if saved is None else _finished_levels(saved)
@@ -294,42 +298,31 @@ def train_ranker(
         if labels_only and not last:
             levels.append(ChunkedWeights.empty(tree.children(number), width=x.width))
             continue
-        # The first level has one parent, the root, and every document belongs to it.
-        bearers = as_csr(np.ones((len(x), 1))) if number == 0 else positives[number - 1]
-        chosen = [] if given[number] is None else [given[number]]
-        mined = own_negatives = None
-        if last and listed is not None:
-            chosen = [listed[0]]
-            own_negatives = None if listed[1] is None else RowLists.from_csr(listed[1], weights)
-        else:
-            mines = number > 0 and (params.mined_levels == "all" or last)
-            if params.negatives in ("man", "tfn+man") and mines:
-                mined = predicted_nodes(
-                    x,
-                    tree,
-                    levels,
-                    bias=params.bias,
-                    params=search,
-                    nodes=params.mined_nodes,
-                    threads=threads,
-                )
-            if not (chosen or mined is not None) or params.negatives in ("tfn", "tfn+man"):
-                chosen.append(bearers)
+        mines = number > 0 and (params.mined_levels == "all" or last)
+        miner = None
+        if params.negatives in ("man", "tfn+man") and mines and not (last and listed is not None):
+            miner = NodeMiner(
+                x,
+                tree,
+                levels,
+                bias=params.bias,
+                params=search,
+                nodes=params.mined_nodes,
+                threads=threads,
+            )
+        instances, positives, own_negatives = lists(number, miner)
         levels.append(
             solve_level(
                 x,
-                instances=instance_lists(
-                    bearers,
-                    chosen,
-                    mined=mined,
-                    mined_weight=params.mined_weight,
-                    weights=weights,
-                ),
-                positives=RowLists.from_csr(positives[number], weights),
+                instances=instances,
+                positives=positives,
                 negatives=own_negatives,
                 start=start if last else None,
                 children=tree.children(number),
                 params=params.for_labels() if last else params,
+                # Mining reads the levels above in full precision.
+                storage=params.storage if last else None,
+                scratch=scratch,
                 seed=seed + number,
                 threads=threads,
                 on_block=report,
@@ -337,8 +330,11 @@ def train_ranker(
         )
         if saved is not None and not last:  # the last level ends the stage, which is stored
             saved.save(Part({"levels": len(levels)}, _level_arrays(levels)), step=len(levels))
-    ranker = Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
-    return ranker.compressed(params.storage)
+    levels[:-1] = [
+        compress(level, tree.children(number), params.storage)
+        for number, level in enumerate(levels[:-1])
+    ]
+    return Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
 
 
 def _level_arrays(levels: list[ChunkedWeights]) -> dict[str, npt.NDArray[Any]]:

@@ -1,0 +1,172 @@
+"""Large temporary arrays: in memory, or in files that the system may drop from memory.
+
+A file has no name (where the system allows that), so nothing is left of it when the last array over
+it is gone, even if the process is killed. Mapped files are not part of the process's own memory:
+under pressure the system writes their pages to the disk and reads them again when they are used.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from labelgrove.core.arrays import Float32, Int32, Int64, offsets
+from labelgrove.core.storing import storing
+
+Array = npt.NDArray[Any]
+
+# Rows of a large matrix that are processed at once. Smaller corpora are one block.
+BLOCK_ROWS = 1 << 17
+MERGED_ENTRIES = 1 << 22  # entries of lists that are joined at once
+
+
+class Scratch:
+    """Where large arrays are made: in files of ``folder``, or in memory without one.
+
+    >>> Scratch().empty(3, np.int32).shape
+    (3,)
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = None if folder is None else Path(folder)
+
+    def __bool__(self) -> bool:
+        return self.folder is not None
+
+    def empty(self, size: int, dtype: npt.DTypeLike) -> Array:
+        """A new array of any content."""
+        if self.folder is None or size == 0:
+            return np.empty(size, dtype)
+        with storing(self.folder), tempfile.TemporaryFile(dir=self.folder) as file:
+            _reserve(file.fileno(), size * np.dtype(dtype).itemsize)
+            return np.memmap(file, dtype, mode="r+", shape=(size,))
+
+    def growing(self, dtype: npt.DTypeLike) -> Growing:
+        """An array whose size is not known yet."""
+        return Growing(self, dtype)
+
+
+class Growing:
+    """Blocks one after another, which become one array; ``close`` it even if there is an error."""
+
+    def __init__(self, scratch: Scratch, dtype: npt.DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self.size = 0
+        self._folder = scratch.folder
+        self._blocks: list[Array] = []
+        self._file: Any = None
+        if self._folder is not None:
+            with storing(self._folder):
+                self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+
+    def append(self, block: Array) -> None:
+        """Adds the block at the end; it must not change afterwards."""
+        self.size += len(block)
+        if self._file is None:
+            self._blocks.append(block)
+        elif len(block):
+            with storing(str(self._folder)):
+                exact = block.astype(self.dtype, casting="safe", copy=False)
+                self._file.write(np.ascontiguousarray(exact).data)
+
+    def array(self) -> Array:
+        """All blocks as one array; nothing can be added afterwards."""
+        if self._file is None:
+            blocks, self._blocks = self._blocks, []
+            return np.concatenate(blocks) if blocks else np.empty(0, self.dtype)
+        with storing(str(self._folder)), self._file as file:
+            file.flush()
+            if self.size == 0:
+                return np.empty(0, self.dtype)
+            return np.memmap(file, self.dtype, mode="r", shape=(self.size,))
+
+    def close(self) -> None:
+        """Gives the file back."""
+        if self._file is not None:
+            self._file.close()
+
+
+class Lists(NamedTuple):
+    """For each column a sorted list of row numbers, and a value for each of them."""
+
+    indptr: Int64
+    rows: Int32
+    values: Float32
+
+
+def row_ranges(count: int) -> Iterator[slice]:
+    """Slices of the rows that are processed at once."""
+    size = BLOCK_ROWS
+    return (slice(first, min(count, first + size)) for first in range(0, count, size))
+
+
+class ListJoiner:
+    """Joins the lists of consecutive blocks of rows.
+
+    >>> one = Lists(np.array([0, 1]), np.array([0], np.int32), np.array([0.5], np.float32))
+    >>> joiner = ListJoiner(Scratch())
+    >>> joiner.add(one, first=0)
+    >>> joiner.add(one, first=4)
+    >>> joiner.joined().rows.tolist()
+    [0, 4]
+    """
+
+    def __init__(self, scratch: Scratch) -> None:
+        self._scratch = scratch
+        self._blocks: list[Lists] = []
+
+    def add(self, block: Lists, *, first: int) -> None:
+        """Adds a block whose row 0 is the row ``first`` of all rows."""
+        if first:
+            block = block._replace(rows=block.rows + np.int32(first))
+        if self._scratch:
+            block = Lists(*(_moved(array, self._scratch) for array in block))
+        self._blocks.append(block)
+
+    def joined(self) -> Lists:
+        """All lists; a single block as it is."""
+        blocks, self._blocks = self._blocks, []
+        if len(blocks) == 1:
+            return blocks[0]
+        indptr = offsets(sum(np.diff(block.indptr) for block in blocks))
+        rows = self._scratch.empty(int(indptr[-1]), np.int32)
+        values = self._scratch.empty(int(indptr[-1]), np.float32)
+        for columns in _column_ranges(indptr):
+            ends = indptr[columns].copy()  # where the next entry of each column goes
+            for block in blocks:
+                own = block.indptr[columns.start : columns.stop + 1]
+                lengths, first, last = np.diff(own), int(own[0]), int(own[-1])
+                places = np.arange(first, last) + np.repeat(ends - own[:-1], lengths)
+                rows[places], values[places] = block.rows[first:last], block.values[first:last]
+                ends += lengths
+        return Lists(indptr, rows, values)
+
+
+def _column_ranges(indptr: Int64) -> Iterator[slice]:
+    """Slices of columns with about as many entries each as are joined at once."""
+    first, count = 0, len(indptr) - 1
+    while first < count:
+        enough = int(np.searchsorted(indptr, indptr[first] + MERGED_ENTRIES))
+        last = min(count, max(first + 1, enough))
+        yield slice(first, last)
+        first = last
+
+
+def _moved(array: Array, scratch: Scratch) -> Array:
+    copy = scratch.empty(len(array), array.dtype)
+    copy[:] = array
+    return copy
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Makes a file this large. Writing to a map of a full disk would kill the process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:  # macOS, Windows
+        os.truncate(descriptor, size)
