@@ -11,12 +11,12 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import Float32, Int32, Int64, offsets
+from labelgrove.core.arrays import CSR, Float32, Int32, Int64, narrow_csr, offsets
 from labelgrove.core.storing import storing
 
 Array = npt.NDArray[Any]
@@ -92,6 +92,43 @@ class Growing:
             self._file.close()
 
 
+class GrowingCsr:
+    """A sparse matrix that gets its rows block by block; use it in a ``with`` statement.
+
+    >>> with GrowingCsr(Scratch(), columns=2) as growing:
+    ...     growing.append([0, 1], np.array([1], np.int32), np.array([0.5], np.float32))
+    ...     growing.matrix().toarray()
+    array([[0. , 0.5]], dtype=float32)
+    """
+
+    def __init__(self, scratch: Scratch, columns: int) -> None:
+        self.columns = columns
+        self._lengths: list[Int64] = []
+        self._indices = scratch.growing(np.int32)
+        self._data = scratch.growing(np.float32)
+
+    def append(self, indptr: npt.ArrayLike, indices: Int32, data: Float32) -> None:
+        """Adds rows, with sorted and unique columns."""
+        self._lengths.append(np.diff(indptr))
+        self._indices.append(indices)
+        self._data.append(data)
+
+    def matrix(self) -> CSR:
+        """All rows; nothing can be added afterwards."""
+        indptr = offsets(np.concatenate(self._lengths)) if self._lengths else offsets([])
+        shape = (len(indptr) - 1, self.columns)
+        matrix = narrow_csr(self._data.array(), self._indices.array(), indptr, shape)
+        matrix.has_canonical_format = True
+        return matrix
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._indices.close()
+        self._data.close()
+
+
 class Lists(NamedTuple):
     """For each column a sorted list of row numbers, and a value for each of them."""
 
@@ -137,7 +174,7 @@ class ListJoiner:
         indptr = offsets(sum(np.diff(block.indptr) for block in blocks))
         rows = self._scratch.empty(int(indptr[-1]), np.int32)
         values = self._scratch.empty(int(indptr[-1]), np.float32)
-        for columns in _column_ranges(indptr):
+        for columns in entry_ranges(indptr, MERGED_ENTRIES):
             ends = indptr[columns].copy()  # where the next entry of each column goes
             for block in blocks:
                 own = block.indptr[columns.start : columns.stop + 1]
@@ -148,11 +185,15 @@ class ListJoiner:
         return Lists(indptr, rows, values)
 
 
-def _column_ranges(indptr: Int64) -> Iterator[slice]:
-    """Slices of columns with about as many entries each as are joined at once."""
+def entry_ranges(indptr: npt.NDArray[Any], most: int) -> Iterator[slice]:
+    """Slices of lists that have up to so many entries together, or of one list.
+
+    >>> list(entry_ranges(np.array([0, 2, 3, 9]), 3))
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
     first, count = 0, len(indptr) - 1
     while first < count:
-        enough = int(np.searchsorted(indptr, indptr[first] + MERGED_ENTRIES))
+        enough = int(np.searchsorted(indptr, indptr[first] + most, side="right")) - 1
         last = min(count, max(first + 1, enough))
         yield slice(first, last)
         first = last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr
 from labelgrove.core.params import Params, param
-from labelgrove.core.scratch import Lists, Scratch
+from labelgrove.core.scratch import Lists, Scratch, entry_ranges
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.ranking.weights import WIDEST_CLUSTER, ChunkedWeights, Storage, compress
@@ -260,17 +260,8 @@ def solve_level(
             weights if storage is None else compress(weights, own - own[0], storage, widest=widest)
         )
 
-    return ChunkedWeights.concat((solved(*group) for group in _groups(children)), scratch)
-
-
-def _groups(children: Int64) -> Iterator[tuple[int, int]]:
-    """Ranges of parents with about so many children as are solved together."""
-    first, parents = 0, len(children) - 1
-    while first < parents:
-        enough = int(np.searchsorted(children, children[first] + GROUP_NODES, side="right")) - 1
-        last = min(parents, max(first + 1, enough))
-        yield first, last
-        first = last
+    groups = entry_ranges(children, GROUP_NODES)
+    return ChunkedWeights.concat((solved(group.start, group.stop) for group in groups), scratch)
 
 
 def _start_parts(
