@@ -7,6 +7,7 @@ under pressure the system writes their pages to the disk and reads them again wh
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -29,12 +30,15 @@ MERGED_ENTRIES = 1 << 22  # entries of lists that are joined at once
 class Scratch:
     """Where large arrays are made: in files of ``folder``, or in memory without one.
 
+    Work that can be cut into pieces of any size should take no more than about ``memory`` bytes.
+
     >>> Scratch().empty(3, np.int32).shape
     (3,)
     """
 
-    def __init__(self, folder: str | Path | None = None) -> None:
+    def __init__(self, folder: str | Path | None = None, *, memory: float = math.inf) -> None:
         self.folder = None if folder is None else Path(folder)
+        self.memory = memory
 
     def __bool__(self) -> bool:
         return self.folder is not None
@@ -45,7 +49,8 @@ class Scratch:
             return np.empty(size, dtype)
         with storing(self.folder), tempfile.TemporaryFile(dir=self.folder) as file:
             _reserve(file.fileno(), size * np.dtype(dtype).itemsize)
-            return np.memmap(file, dtype, mode="r+", shape=(size,))
+            # As a plain array: slices of np.memmap are slow.
+            return np.asarray(np.memmap(file, dtype, mode="r+", shape=(size,)))
 
     def growing(self, dtype: npt.DTypeLike) -> Growing:
         """An array whose size is not known yet."""
@@ -84,7 +89,7 @@ class Growing:
             file.flush()
             if self.size == 0:
                 return np.empty(0, self.dtype)
-            return np.memmap(file, self.dtype, mode="r", shape=(self.size,))
+            return np.asarray(np.memmap(file, self.dtype, mode="r", shape=(self.size,)))
 
     def close(self) -> None:
         """Gives the file back."""

@@ -260,8 +260,19 @@ def solve_level(
             weights if storage is None else compress(weights, own - own[0], storage, widest=widest)
         )
 
-    groups = entry_ranges(children, GROUP_NODES)
+    # Some clusters are copied at the same time.
+    instance = instance_bytes(len(parts.sparse.data) / parts.rows, widest)
+    load = children / GROUP_NODES
+    if scratch is not None:
+        load = load + instances.indptr * (instance / scratch.memory)
+    groups = entry_ranges(load, 1)
     return ChunkedWeights.concat((solved(group.start, group.stop) for group in groups), scratch)
+
+
+def instance_bytes(terms: float, children: int) -> float:
+    """What the solver holds of a document while it trains the children of a node."""
+    lanes = min(16, 4 * -(-children // 4))
+    return 8 * terms + 16 * lanes + 32
 
 
 def _start_parts(

@@ -33,8 +33,14 @@ from labelgrove.methods.inputs import (
     features_stage,
     tree_stages,
 )
+from labelgrove.methods.linear.streaming import (
+    BASE_BYTES,
+    label_terms,
+    scratch_for,
+    terms_per_document,
+)
 from labelgrove.methods.searching import TreeSearch
-from labelgrove.methods.terms import choose_features, given_matrix, with_choice
+from labelgrove.methods.terms import choose_features, with_choice
 from labelgrove.model.settings import check_count, check_settings, group
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
@@ -48,8 +54,6 @@ if TYPE_CHECKING:
     from labelgrove.model.explanation import Paths, Question
     from labelgrove.model.growth import GrowthView
 
-# What the interpreter with its libraries takes before any data is there.
-BASE_BYTES = 160 << 20
 LabelTexts = Literal["names"] | None
 
 
@@ -97,6 +101,7 @@ class Linear(TreeSearch):
         negatives: Any = None,
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
+        memory: str | int | None = None,
     ) -> Self:
         """Trains from scratch. With a ``run`` folder, finished stages are reused.
 
@@ -104,6 +109,10 @@ class Linear(TreeSearch):
         features; ``sample_weight`` says how much each document counts; ``label_tree`` replaces the
         grown tree; ``negatives`` is a documents x labels matrix of labels proposed by other means,
         whose clusters should learn from the document (see ``ranker.negatives``).
+
+        ``memory`` is a limit such as "8G". Large arrays are then in files without names, in the run
+        folder or the system's folder for temporary files, and the model is the same. Raises
+        ResourceError if the limit is too low.
         """
         check_settings(self)
         check_count("n_trees", self.n_trees)
@@ -128,7 +137,13 @@ class Linear(TreeSearch):
                     "label_texts: must be none with sample_weight or negatives, which have no rows "
                     "for the documents of labels"
                 )
-        features, reader = features_stage(stages, corpus, self.tfidf, self.dense_norm, self.n_jobs)
+        scratch = None
+        if memory is not None:
+            reads_beside = weights is not None or proposed is not None
+            scratch = scratch_for(self, corpus, memory, run, in_memory=reads_beside)
+        features, reader = features_stage(
+            stages, corpus, self.tfidf, self.dense_norm, self.n_jobs, scratch
+        )
         if label_tree is None:
             trees = tree_stages(
                 stages,
@@ -137,6 +152,7 @@ class Linear(TreeSearch):
                 self.tree,
                 transform=None if reader is None else reader.of_texts,
                 seeds={f"tree{_suffix(n)}": self._tree_seed(n) for n in range(self.n_trees)},
+                scratch=scratch,
                 threads=self.n_jobs,
             )
         else:
@@ -153,6 +169,7 @@ class Linear(TreeSearch):
                 negatives=proposed,
                 search=mining_search(self.search, self.ranker),
                 seed=self._tree_seed(number),
+                scratch=scratch,
                 threads=self.n_jobs,
             ).value
             for number, tree in enumerate(trees)
@@ -253,32 +270,19 @@ class Linear(TreeSearch):
         corpus = choose_features(self.features, corpus).read
         texts = () if corpus.texts is None else corpus.texts
         text_bytes = texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
-        terms = self._terms_per_document(corpus) * len(corpus)
-        # The features of a label's documents overlap: n documents have about n^0.8 times the terms
-        # of one (0.7 to 0.8 on legal, library and commit texts).
-        frequencies = np.bincount(corpus.labels.indices, minlength=1).astype(np.float64)
-        label_terms = float((frequencies**0.8).sum()) * terms / len(corpus)
+        per_document = terms_per_document(corpus, self.tfidf)
+        terms = per_document * len(corpus)
+        of_labels = label_terms(corpus, per_document)
         strings = 128 * len(corpus) + 400 * len(corpus.index)
-        finished = (self.n_trees - 1) * 6 * label_terms  # rankers of trees that are done
+        finished = (self.n_trees - 1) * 6 * of_labels  # rankers of trees that are done
         # While counting, every distinct term is held as text; of n-grams most are distinct.
         per_term = 32 if self.tfidf.ngram_range[1] == 1 else 128
-        work = int(per_term * terms + 32 * label_terms + finished)
+        work = int(per_term * terms + 32 * of_labels + finished)
         # Of the dense block: the documents, scaled; what describes the labels; weights in half
         # precision for the labels and the nodes above them, while they are made in single.
         per_label = 4 + 6 + 3 * self.n_trees
         dense = corpus.width * (8 * len(corpus) + per_label * len(corpus.index))
         return BASE_BYTES + text_bytes + strings + work + dense
-
-    def _terms_per_document(self, corpus: Corpus) -> float:
-        """Distinct terms of a document on average; of texts, a sample is enough."""
-        matrix = given_matrix(corpus)
-        given = 0.0 if matrix is None else float(matrix.nnz) / len(corpus)
-        if corpus.texts is None:
-            return given
-        sample = [corpus.texts[row] for row in range(0, len(corpus), max(1, len(corpus) // 500))]
-        everything = {"min_df": "auto", "max_df": 1.0, "max_features": None, "field_weights": {}}
-        params = TfidfParams(**self.tfidf.get_params() | everything)
-        return given + float(Tfidf(params).fit_transform(sample).nnz) / len(sample)
 
 
 def _suffix(number: int) -> str:
