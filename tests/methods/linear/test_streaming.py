@@ -21,6 +21,7 @@ from labelgrove.formats import Document, read_corpus
 from labelgrove.formats.jsonl import dump_document
 from labelgrove.labels import features as label_features
 from labelgrove.methods import METHODS, create
+from labelgrove.methods.linear import streaming
 from labelgrove.methods.linear.streaming import streamed_memory
 from labelgrove.ranking import solver
 
@@ -138,6 +139,12 @@ def test_texts_in_a_file_are_those_in_memory(tmp_path: Path) -> None:
     assert list(mapped.texts or ()) == list(in_memory.texts or ())
     assert list(mapped.ids or ()) == list(in_memory.ids or ())
     assert_same(Linear().fit(in_memory), Linear().fit(mapped, memory="2G"))
+
+
+def test_more_terms_than_a_matrix_on_disk_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "MOST_ENTRIES", 50)
+    with pytest.raises(ResourceError, match=r"tfidf\.max_features"):
+        Linear().fit(shop(), memory="8G")
 
 
 def test_too_little_memory_is_refused_with_what_is_needed() -> None:

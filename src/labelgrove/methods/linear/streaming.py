@@ -18,6 +18,7 @@ from labelgrove.core.memory import parse_size, require
 from labelgrove.core.scratch import BLOCK_ROWS, Scratch
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import ResourceError
 from labelgrove.labels.tree import TreeParams, tree_widths
 from labelgrove.methods.terms import given_matrix
 from labelgrove.ranking.solver import GROUP_NODES, instance_bytes
@@ -25,6 +26,7 @@ from labelgrove.text.tfidf import Tfidf, TfidfParams
 
 # What the interpreter with its libraries takes before any data is there.
 BASE_BYTES = 160 << 20
+MOST_ENTRIES = 2**31 - 1  # SciPy copies the column numbers of a larger matrix, to widen them
 SAMPLE = 500  # documents whose terms are counted
 
 
@@ -59,6 +61,13 @@ def scratch_for(
         advice = f"{reason} keeps all features in memory: raise the limit, or do without it"
         require(limit, model.estimate_memory(corpus), what, advice=advice)
         return None
+    entries = terms_per_document(corpus, model.tfidf) * len(corpus)
+    if entries > MOST_ENTRIES:
+        raise ResourceError(
+            f"{what} makes a matrix of about {entries / 1e9:.1f} billion terms; one on disk can "
+            f"have {MOST_ENTRIES / 1e9:.1f} billion; train on fewer documents, or lower "
+            "tfidf.max_features"
+        )
     held, cut = streamed_memory(model, corpus)
     advice = "raise the limit, or train on fewer documents or labels"
     require(limit, held + cut, f"{what}, with features on disk,", advice=advice)
