@@ -11,6 +11,7 @@ import math
 import os
 import tempfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -162,18 +163,31 @@ class ListJoiner:
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
         self._blocks: list[Lists] = []
+        # One file for each array of all blocks: every map of a file keeps it open.
+        self._files: list[Growing] = []
+        self._ends: list[list[int]] = [[0, 0, 0]]
 
     def add(self, block: Lists, *, first: int) -> None:
         """Adds a block whose row 0 is the row ``first`` of all rows."""
         if first:
             block = block._replace(rows=block.rows + np.int32(first))
-        if self._scratch:
-            block = Lists(*(_moved(array, self._scratch) for array in block))
-        self._blocks.append(block)
+        if not self._scratch:
+            self._blocks.append(block)
+            return
+        if not self._files:
+            self._files = [self._scratch.growing(array.dtype) for array in block]
+        for file, array in zip(self._files, block, strict=True):
+            file.append(array)
+        self._ends.append([file.size for file in self._files])
 
     def joined(self) -> Lists:
         """All lists; a single block as it is."""
         blocks, self._blocks = self._blocks, []
+        if self._files:
+            arrays = [file.array() for file in self._files]
+            for bounds in pairwise(self._ends):
+                parts = zip(arrays, *bounds, strict=True)
+                blocks.append(Lists(*(array[first:last] for array, first, last in parts)))
         if len(blocks) == 1:
             return blocks[0]
         indptr = offsets(sum(np.diff(block.indptr) for block in blocks))
@@ -202,12 +216,6 @@ def entry_ranges(indptr: npt.NDArray[Any], most: int) -> Iterator[slice]:
         last = min(count, max(first + 1, enough))
         yield slice(first, last)
         first = last
-
-
-def _moved(array: Array, scratch: Scratch) -> Array:
-    copy = scratch.empty(len(array), array.dtype)
-    copy[:] = array
-    return copy
 
 
 def _reserve(descriptor: int, size: int) -> None:

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
+from labelgrove.core.late import sparse
 from labelgrove.core.memory import parse_size, require
 from labelgrove.core.scratch import BLOCK_ROWS, Scratch
 from labelgrove.data.corpus import Corpus
@@ -28,6 +29,7 @@ from labelgrove.text.tfidf import Tfidf, TfidfParams
 BASE_BYTES = 160 << 20
 MOST_ENTRIES = 2**31 - 1  # SciPy copies the column numbers of a larger matrix, to widen them
 SAMPLE = 500  # documents whose terms are counted
+SAMPLED_LABELS = 200  # labels whose documents' terms are counted
 
 
 class LinearSettings(Protocol):
@@ -89,32 +91,30 @@ def _reason(model: LinearSettings, corpus: Corpus, *, in_memory: bool) -> str | 
 
 
 def streamed_memory(model: LinearSettings, corpus: Corpus) -> tuple[int, int]:
-    """Peak bytes with features on disk: what is always held, and the least for one cluster."""
-    documents, labels = len(corpus), len(corpus.index)
+    """Peak bytes with features on disk: what is always held, and the least for other work."""
+    documents, labels, positives = len(corpus), len(corpus.index), corpus.labels.nnz
     terms = terms_per_document(corpus, model.tfidf)
-    # The label matrix, ids, and names; while they are read, numbers of labels in several forms.
-    corpus_bytes = 8 * corpus.labels.nnz + 40 * documents + 600 * labels
-    reading = 24 * corpus.labels.nnz + 16 * documents
-    of_labels = label_terms(corpus, terms)
-    tree = 12 * of_labels + 100 * labels  # k-means copies the labels' features
+    of_labels = label_terms(corpus, terms) * _distinct_share(corpus, model.tfidf, terms)
+    # The label matrix, offsets of texts and ids, and the index.
+    held = BASE_BYTES + 8 * positives + 40 * documents + 800 * labels
+    # While a corpus is read, the numbers of its labels are there in several forms.
+    reading = 24 * positives + 16 * documents
     block = min(documents, BLOCK_ROWS) * (16 * terms + 400)
     # While counting, every distinct term is held as text; of n-grams most are distinct.
     counting = 0.0 if model.tfidf.ngram_range[1] == 1 else 96 * terms * documents
+    tree = 10 * of_labels + 60 * labels  # k-means copies the labels' features
     weights = 12 * of_labels * min(1.0, GROUP_NODES / labels)
-    upper = 2 * of_labels * model.n_trees * 0.2  # weights above the labels, in single precision
-    held = BASE_BYTES + corpus_bytes + max(counting + block, reading, tree)
-    ranked = BASE_BYTES + corpus_bytes + block + weights + upper
-    # Every document is an instance of the first level, and most may be of one of its nodes.
-    widths = tree_widths(labels, model.tree)
-    widest = max(widths[0], model.tree.branching if len(widths) > 1 else 0)
-    cluster = documents * instance_bytes(terms, widest)
-    if held > ranked + cluster:
-        return int(ranked), int(held - ranked)
-    return int(ranked), int(cluster)
+    # Every document is an instance of the first level. Of its nodes, one may have most documents.
+    first = max(1, tree_widths(labels, model.tree)[0])
+    below = 1 - (1 - 1 / first) ** (positives / documents)
+    cluster = documents * max(
+        instance_bytes(terms, first), below * instance_bytes(terms, model.tree.branching)
+    )
+    return int(held), int(max(reading, counting + block, tree, block + weights + cluster))
 
 
 def label_terms(corpus: Corpus, terms: float) -> float:
-    """Roughly how many features all labels have together, if documents have so many ``terms``.
+    """At most about so many features all labels have together, if documents have so many ``terms``.
 
     The features of a label's documents overlap: n documents have about n^0.8 times the terms of one
     (0.7 to 0.8 on legal, library and commit texts).
@@ -123,13 +123,39 @@ def label_terms(corpus: Corpus, terms: float) -> float:
     return float((frequencies**0.8).sum()) * terms
 
 
+def _distinct_share(corpus: Corpus, params: TfidfParams, terms: float) -> float:
+    """How much of :func:`label_terms` some labels of this corpus have, with a margin."""
+    assert corpus.texts is not None
+    frequencies = np.bincount(corpus.labels.indices, minlength=len(corpus.index))
+    usual = np.flatnonzero((frequencies > 0) & (frequencies <= SAMPLE))
+    if len(usual) == 0:
+        return 1.0
+    chosen = np.random.default_rng(0).permutation(usual)[:SAMPLED_LABELS]
+    entries = np.flatnonzero(np.isin(corpus.labels.indices, chosen))
+    rows = np.searchsorted(corpus.labels.indptr, entries, side="right") - 1
+    texts = [corpus.texts[row] for row in rows.tolist()]
+    found = (Tfidf(_all_terms(params)).fit_transform(texts) != 0).astype(np.float32)
+    by_label = sparse.csr_array(
+        (np.ones(len(rows), np.float32), (corpus.labels.indices[entries], np.arange(len(rows)))),
+        shape=(len(corpus.index), len(rows)),
+    )
+    expected = float((frequencies[chosen] ** 0.8).sum()) * terms
+    return min(1.0, 1.2 * float((by_label @ found).nnz) / expected)
+
+
+def _all_terms(params: TfidfParams) -> TfidfParams:
+    """Settings that leave no term of a small sample out."""
+    everything = {"min_df": "auto", "max_df": 1.0, "max_features": None, "field_weights": {}}
+    return TfidfParams(**params.get_params() | everything)
+
+
 def terms_per_document(corpus: Corpus, params: TfidfParams) -> float:
     """Distinct terms of a document on average; of texts, a sample is enough."""
     matrix = given_matrix(corpus)
     given = 0.0 if matrix is None else float(matrix.nnz) / len(corpus)
     if corpus.texts is None:
         return given
-    sample = [corpus.texts[row] for row in range(0, len(corpus), max(1, len(corpus) // SAMPLE))]
-    everything = {"min_df": "auto", "max_df": 1.0, "max_features": None, "field_weights": {}}
-    settings = TfidfParams(**params.get_params() | everything)
-    return given + float(Tfidf(settings).fit_transform(sample).nnz) / len(sample)
+    # At random: every 32nd document of a corpus may be of the same kind.
+    rows = np.random.default_rng(0).permutation(len(corpus))[:SAMPLE]
+    sample = [corpus.texts[int(row)] for row in np.sort(rows)]
+    return given + float(Tfidf(_all_terms(params)).fit_transform(sample).nnz) / len(sample)
