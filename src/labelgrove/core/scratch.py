@@ -7,6 +7,7 @@ under pressure the system writes their pages to the disk and reads them again wh
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import tempfile
@@ -221,6 +222,10 @@ def entry_ranges(indptr: npt.NDArray[Any], most: int) -> Iterator[slice]:
 def _reserve(descriptor: int, size: int) -> None:
     """Makes a file this large. Writing to a map of a full disk would kill the process."""
     if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-    else:  # macOS, Windows
-        os.truncate(descriptor, size)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                raise
+    os.truncate(descriptor, size)  # macOS, Windows, and file systems that cannot reserve

@@ -38,7 +38,6 @@ class LinearSettings(Protocol):
     method: ClassVar[str]
     tfidf: TfidfParams
     tree: TreeParams
-    n_trees: int
     label_texts: Literal["names"] | None
 
     def estimate_memory(self, corpus: Corpus) -> int: ...
