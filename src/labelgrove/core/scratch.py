@@ -177,7 +177,8 @@ class ListJoiner:
             return
         if not self._files:
             self._files = [self._scratch.growing(array.dtype) for array in block]
-        for file, array in zip(self._files, block, strict=True):
+        arrays: tuple[Array, ...] = block
+        for file, array in zip(self._files, arrays, strict=True):
             file.append(array)
         self._ends.append([file.size for file in self._files])
 

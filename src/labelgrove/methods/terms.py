@@ -133,8 +133,14 @@ def terms_stage(
     """
     own: Made[Terms] | None = None
     if source != "given":
-        given = {"texts": corpus.texts, "params": params, "scratch": scratch, "threads": threads}
-        own = stages("tfidf", fit_terms, **given)
+        own = stages(
+            "tfidf",
+            fit_terms,
+            texts=corpus.texts,
+            params=params,
+            scratch=scratch,
+            threads=threads,
+        )
         assert own.value.reader.tfidf is not None
         if counts := own.value.reader.tfidf.field_counts():
             stages.reporter.message(_said(counts))
