@@ -289,6 +289,22 @@ def test_memory_budget_that_suffices_is_kept(run: Any, folder: Path, tmp_path: P
     assert summary["peak_memory_bytes"] < 2 * 1024**3
 
 
+@pytest.mark.slow
+def test_linear_within_a_memory_limit_is_the_same_model(
+    run: Any, folder: Path, tmp_path: Path
+) -> None:
+    plain, limited = tmp_path / "plain", tmp_path / "limited"
+    train = ["train", folder / "train.jsonl", "--method", "linear", "--no-estimate", "--out"]
+    run(*train, plain)
+    done = run(*train, limited, "--memory", "2G")
+    assert "features are on disk" in " ".join(done.stderr.split())
+    arrays = sorted(plain.glob("*.safetensors"))
+    assert arrays
+    for file in arrays:
+        assert (limited / file.name).read_bytes() == file.read_bytes(), file.name
+    assert {path.name for path in tmp_path.iterdir()} == {"plain", "limited"}
+
+
 def test_a_refused_setting_leaves_nothing_that_blocks_the_corrected_command(
     run: Any, folder: Path, tmp_path: Path
 ) -> None:

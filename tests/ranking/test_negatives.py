@@ -9,10 +9,10 @@ from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import LabelTree, TreeParams, build_tree
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import (
+    NodeMiner,
     given_nodes,
     instance_lists,
     nodes_to_mine,
-    predicted_nodes,
     shortlisted,
 )
 from labelgrove.ranking.ranker import Ranker, train_ranker
@@ -153,9 +153,8 @@ def test_predicted_nodes_are_the_beam_of_prediction():
     x, y = planted()
     tree = build_tree(y.T, TreeParams(branching=2, max_leaf_size=4))
     ranker = train_ranker(x, y, tree)
-    found = predicted_nodes(
-        x, tree, ranker.levels[:2], bias=1.0, params=SearchParams(beam=3, last_level="noop")
-    )
+    search = SearchParams(beam=3, last_level="noop")
+    found = NodeMiner(x, tree, ranker.levels[:2], bias=1.0, params=search)(slice(0, 300))
     assert found.shape == (300, tree.widths[1])
     assert np.diff(found.indptr).tolist() == [3] * 300
 

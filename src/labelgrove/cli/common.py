@@ -19,6 +19,7 @@ from labelgrove.errors import ConfigError, DataError, MissingExtraError, Unsuppo
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from labelgrove.core.scratch import Scratch
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.formats import ReadOptions, ReadReport
     from labelgrove.methods.estimator import Estimator
@@ -69,6 +70,7 @@ def read_corpus(
     features: Path | None = None,
     console: Console | None = None,
     report: ReadReport | None = None,
+    scratch: Scratch | None = None,
 ) -> Corpus:
     """Reads a corpus and the features that belong to it, and prints or reports what it contains."""
     from labelgrove.formats import ReadReport, read_corpus
@@ -78,7 +80,13 @@ def read_corpus(
     with spinner(console, f"reading {path}"):
         how = options if features is None else replace(options, features=features)
         corpus = read_corpus(
-            path, labels=labels, index=index, all_labels=all_labels, options=how, report=report
+            path,
+            labels=labels,
+            index=index,
+            all_labels=all_labels,
+            options=how,
+            report=report,
+            scratch=scratch,
         )
     console.print(f"{path}: {report}")
     if dense is None:

@@ -24,6 +24,7 @@ from labelgrove.methods import METHODS
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from labelgrove.core.scratch import Scratch
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.data.facts import TrainingFacts
     from labelgrove.engines import Engine
@@ -252,8 +253,10 @@ class Documents:
                 "give the folder of X.trn.npz and Y.trn.npz: labelgrove train FOLDER"
             )
 
-    def read(self, path: Path, reading: Reading, console: Console) -> tuple[Corpus, Corpus | None]:
-        """The training corpus and the held-out corpus."""
+    def read(
+        self, path: Path, reading: Reading, console: Console, scratch: Scratch | None = None
+    ) -> tuple[Corpus, Corpus | None]:
+        """The training corpus, with its texts in ``scratch``, and the held-out corpus."""
         from labelgrove.data.records import empty_fields
         from labelgrove.formats import ReadReport
 
@@ -267,6 +270,7 @@ class Documents:
             features=self.features,
             console=console,
             report=report,
+            scratch=scratch,
         )
         if report.unused_names and not self.all_labels:
             console.print(

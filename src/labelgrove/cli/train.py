@@ -51,7 +51,8 @@ def train(
     where: options.Where,
     machine: options.Machine,
     memory: Annotated[
-        str | None, Option(help="Memory limit, e.g. 8G. Training that needs more does not start.")
+        str | None,
+        Option(help="Memory limit, e.g. 8G. linear keeps features on disk; others must fit."),
     ] = None,
     reading: options.Reading,
     estimate: Annotated[bool, Option(help="Estimate the time from a small sample.")] = True,
@@ -74,6 +75,7 @@ def train(
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.core.memory import limit_memory, parse_size, peak_rss, require
     from labelgrove.core.processes import is_first_process, process_count, wait_for_all
+    from labelgrove.core.scratch import Scratch
     from labelgrove.data.splits import repeated_texts
     from labelgrove.formats.files import existing
     from labelgrove.methods import create
@@ -119,7 +121,9 @@ def train(
         if budget is not None:
             require(budget, peak_rss() or 0, "starting labelgrove")
             limit_memory(budget)
-        data, held_out = documents.read(corpus, reading, console)
+        streams = budget is not None and "memory" in inspect.signature(model.fit).parameters
+        scratch = Scratch(run.path) if streams and run is not None else None
+        data, held_out = documents.read(corpus, reading, console, scratch)
         if held_out is not None:
             if held_out.labels.nnz == 0 and not held_out.unknown.any():
                 raise DataError(
@@ -147,6 +151,9 @@ def train(
         trained = any(name.startswith("network") for name in stages)
         measures = estimate and (plan_only or not quiet) and process_count() == 1 and not trained
         plan = plan_training(model, data, calibrate=measures, **given)
+        if streams:
+            note = "with --memory, features are on disk; the memory above is for training without"
+            plan = replace(plan, notes=(*plan.notes, note))
         for line in plan.lines():
             console.print(line)
         if run is None or out is None:
@@ -155,7 +162,9 @@ def train(
             return
         if stages:
             console.print(f"  note     matching stages in {run.path} are reused")
-        if budget is not None:
+        if streams:
+            given["memory"] = budget
+        elif budget is not None:
             require(
                 budget, plan.memory_bytes, f"training {model.method} on {len(data):,} documents"
             )

@@ -21,6 +21,7 @@ Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Float32 = npt.NDArray[np.float32]
 CSR: TypeAlias = Any  # a scipy.sparse.csr_array; SciPy ships no types
+_CHECKED = 1 << 22
 
 
 class CsrParts(NamedTuple):
@@ -119,9 +120,17 @@ def csr_parts(matrix: CSR, *, name: str = "matrix", finite: bool = True) -> CsrP
         raise DataError(f"{name}: column indices must be sorted and unique; use as_csr first")
     if nnz and (wide[:nnz].min() < 0 or wide[:nnz].max() >= cols):
         raise DataError(f"{name}: a column index lies outside 0..{cols - 1}")
-    if finite and not np.isfinite(data[:nnz]).all():
+    if finite and not all_finite(data[:nnz]):
         raise DataError(f"{name}: contains NaN or infinity")
     return CsrParts(indptr, indices[:nnz], data[:nnz], int(cols))
+
+
+def all_finite(numbers: npt.NDArray[Any]) -> bool:
+    """Whether no number is NaN or infinite; looks at some at a time, which saves memory."""
+    return all(
+        np.isfinite(numbers[first : first + _CHECKED]).all()
+        for first in range(0, len(numbers), _CHECKED)
+    )
 
 
 def matrix_parts(matrix: Any, *, name: str = "matrix") -> CsrParts:

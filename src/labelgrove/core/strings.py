@@ -97,6 +97,12 @@ class StringTable(Sequence[str]):
                 except UnicodeDecodeError:
                     yield self[first + position]  # raises the error that names the string
 
+    def part(self, rows: slice) -> StringTable:
+        """Consecutive strings, without copying them."""
+        first, last, _ = rows.indices(len(self))
+        offsets = self.offsets[first : max(first, last) + 1]
+        return StringTable(self.blob[offsets[0] : offsets[-1]], offsets - offsets[0])
+
     def take(self, rows: npt.ArrayLike) -> StringTable:
         """The strings at ``rows`` (numbers or a mask), in that order, as a new table."""
         picked = row_numbers(rows, len(self))

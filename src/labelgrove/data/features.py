@@ -144,6 +144,12 @@ def with_dense(features: Features | None, dense: Any) -> Features:
     return Features(None if features is None else features.sparse, as_dense(dense, name="dense"))
 
 
+def part_of(features: Features, rows: slice) -> Features:
+    """Consecutive rows; the same object if these are all."""
+    first, last, _ = rows.indices(len(features))
+    return features if last - first == len(features) else features.take(slice(first, last))
+
+
 def row_blocks(dense: DenseBlock) -> Iterator[slice]:
     """Slices of a few rows each, for work that needs memory besides the block itself."""
     step = max(1, BLOCK_NUMBERS // max(1, dense.shape[1]))

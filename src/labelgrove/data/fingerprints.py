@@ -70,10 +70,10 @@ def warning_of(known: int, asked: int) -> str | None:
 
 
 def _hashes(corpus: Corpus, limit: int) -> UInt32:
-    pairs = np.frombuffer(
-        b"".join(hashlib.blake2b(content, digest_size=8).digest() for content in _contents(corpus)),
-        np.dtype("<u4"),
-    ).reshape(-1, 2)
+    digests = bytearray()  # bytes.join would first make a list of all of them
+    for content in _contents(corpus):
+        digests += hashlib.blake2b(content, digest_size=8).digest()
+    pairs = np.frombuffer(digests, np.dtype("<u4")).reshape(-1, 2)
     hashes: UInt32 = pairs[pairs[:, 1] < limit, 0].astype(np.uint32)
     return hashes
 

@@ -192,8 +192,13 @@ def plain_texts(texts: Sequence[str]) -> Sequence[str]:
     """The texts of all documents without their fields; the same object if none has any."""
     if not has_records(texts):
         return texts
-    words = (words_of(text) if isinstance(text, str) else text for text in texts)
+    words = map(plain_text, texts)
     return StringTable.from_strings(words) if isinstance(texts, StringTable) else list(words)
+
+
+def plain_text(text: Any) -> Any:
+    """The text of a document without its fields; what is no text stays as it is."""
+    return words_of(text) if isinstance(text, str) else text
 
 
 def field_terms(text: str) -> list[str]:

@@ -24,7 +24,7 @@ from labelgrove.errors import ConfigError
 T = TypeVar("T")
 
 # Arguments that say how a stage runs and never what comes out of it.
-SILENT = frozenset({"threads", "device", "reporter", "progress", "checkpoints", "stops"})
+SILENT = frozenset({"threads", "device", "reporter", "progress", "checkpoints", "scratch", "stops"})
 
 
 class Made(Generic[T]):

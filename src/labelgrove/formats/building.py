@@ -17,6 +17,7 @@ import numpy.typing as npt
 from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
+from labelgrove.core.scratch import Growing, Scratch
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex, merged_labels
 from labelgrove.data.records import is_record, words_of
@@ -24,24 +25,36 @@ from labelgrove.errors import DataError
 from labelgrove.formats.documents import Document, ReadReport
 from labelgrove.formats.labels import LabelTable, index_with_names
 
+WRITTEN = 1 << 24  # bytes of texts that go to a file at once
+
 
 class TableBuilder:
-    """A string table that grows."""
+    """A string table that grows, in memory or in a file of ``scratch``."""
 
-    def __init__(self) -> None:
-        self.blob = bytearray()
+    def __init__(self, scratch: Scratch | None = None) -> None:
+        self.blob = bytearray()  # what is not in the file yet
         self.offsets = array("q", [0])
+        self._file = scratch.growing(np.uint8) if scratch else None
 
     def add(self, string: str) -> None:
         """Appends a string."""
-        self.blob += string.encode("utf-8", "surrogatepass")
-        self.offsets.append(len(self.blob))
+        data = string.encode("utf-8", "surrogatepass")
+        self.blob += data
+        self.offsets.append(self.offsets[-1] + len(data))
+        if self._file is not None and len(self.blob) >= WRITTEN:
+            self._write(self._file)
 
     def table(self) -> StringTable:
         """The strings so far; nothing can be added afterwards."""
-        return StringTable(
-            np.frombuffer(self.blob, np.uint8), np.frombuffer(self.offsets, np.int64)
-        )
+        offsets = np.frombuffer(self.offsets, np.int64)
+        if self._file is None:
+            return StringTable(np.frombuffer(self.blob, np.uint8), offsets)
+        self._write(self._file)
+        return StringTable(self._file.array(), offsets)
+
+    def _write(self, file: Growing) -> None:
+        file.append(np.frombuffer(self.blob, np.uint8))
+        self.blob = bytearray()
 
 
 def counted(
@@ -75,12 +88,14 @@ def build_corpus(
     index: LabelIndex | None = None,
     names: LabelTable | None = None,
     all_labels: bool = False,
+    scratch: Scratch | None = None,
 ) -> Corpus:
     """A corpus of all documents; columns are those of ``index``, or the sorted labels.
 
-    With ``all_labels``, labels that only ``names`` has are among them.
+    With ``all_labels``, labels that only ``names`` has are among them. With ``scratch``, texts and
+    ids are kept there.
     """
-    texts, ids = TableBuilder(), TableBuilder()
+    texts, ids = TableBuilder(scratch), TableBuilder(scratch)
     id_hashes = array("q")
     number_of: dict[str, int] = {}
     numbers, ends = array("i"), array("q", [0])

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from labelgrove.core.scratch import Scratch
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.formats.annif import iter_annif
@@ -70,6 +71,7 @@ def read_corpus(
     all_labels: bool = False,
     options: ReadOptions | None = None,
     report: ReadReport | None = None,
+    scratch: Scratch | None = None,
 ) -> Corpus:
     """Reads a whole corpus from a file or folder of any format; ``-`` is standard input.
 
@@ -79,6 +81,8 @@ def read_corpus(
     folder. With ``all_labels``, labels of the table that no document has get columns, too; only
     methods that learn names can predict them. With ``index``, as in evaluation, columns are those
     of the index, and ``Corpus.unknown`` counts per document the labels that it does not have.
+    With ``scratch``, texts go to a file there as they are read (formats with texts, except LF and
+    PECOS folders), and ``Corpus.texts`` reads them from it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -115,6 +119,7 @@ def read_corpus(
             index=index,
             names=names,
             all_labels=all_labels,
+            scratch=scratch,
         )
     if not isinstance(options.features, bool):
         corpus = with_matrix(corpus, Path(options.features), options.n_features)

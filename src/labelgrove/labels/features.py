@@ -15,16 +15,18 @@ import numpy as np
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, as_csr, csr_parts, entry_rows, narrow_csr, with_values
 from labelgrove.core.late import sparse
+from labelgrove.core.scratch import GrowingCsr, ListJoiner, Lists, Scratch, entry_ranges, row_ranges
 from labelgrove.core.topk import top_k
 from labelgrove.data.blocks import PIECES_PER_WORKER, Blocks, even_cuts, joined
 from labelgrove.data.corpus import LabelIndex, Strings
-from labelgrove.data.features import Features, as_features, row_blocks, scaled_rows
+from labelgrove.data.features import FeatureParts, Features, as_features, row_blocks, scaled_rows
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import TreeParams
 
 # Labels whose random walks are held in memory at once, and entries pruned at once.
 WALK_BLOCK = 1 << 16
 PRUNE_ENTRIES = 1 << 24
+GROUP_TERMS = 1 << 26  # terms of documents whose sums are made at once, if they go to files
 
 
 def pifa(
@@ -48,7 +50,7 @@ def pifa(
     weights = _documents_of_labels(y, row_weights=row_weights)
     if isinstance(x, Blocks):
         return _sums_in_pieces(x, weights)
-    return _unit_sums(x, weights, threads=threads)
+    return _unit_sums(x, weights, x.parts(), threads=threads)
 
 
 def label_sums(features: Any, labels: Any, *, threads: int | None = None) -> Features:
@@ -80,19 +82,26 @@ def _with_ones(x: Features) -> Features:
     return Features(x.sparse, np.hstack(columns))
 
 
-def _documents_of_labels(labels: CSR, *, row_weights: bool) -> CSR:
+def _documents_of_labels(labels: CSR, *, row_weights: bool, scratch: Scratch | None = None) -> CSR:
     """Labels x documents; a document of n labels weighs 1/sqrt(n), or 1."""
-    weights = np.ones(labels.nnz, np.float32)
-    if row_weights:
-        counts = np.diff(labels.indptr)
-        weights /= np.sqrt(np.repeat(counts, counts)).astype(np.float32)
-    by_document = (weights, labels.indices, labels.indptr)
-    return as_csr(sparse.csc_array(by_document, shape=labels.shape[::-1]).tocsr())
+    joiner = ListJoiner(Scratch() if scratch is None else scratch)
+    for rows in row_ranges(labels.shape[0]):
+        block = labels[rows]
+        weights = np.ones(block.nnz, np.float32)
+        if row_weights:
+            counts = np.diff(block.indptr)
+            weights /= np.sqrt(np.repeat(counts, counts)).astype(np.float32)
+        by_document = (weights, block.indices, block.indptr)
+        by_label = as_csr(sparse.csc_array(by_document, shape=block.shape[::-1]).tocsr())
+        joiner.add(Lists(*csr_parts(by_label)[:3]), first=rows.start)
+    indptr, documents, weights = joiner.joined()
+    return narrow_csr(weights, documents, indptr, labels.shape[::-1])
 
 
-def _unit_sums(rows: Features, weights: CSR, *, threads: int | None = None) -> Features:
-    """weights @ rows, scaled to unit length."""
-    parts = rows.parts()
+def _unit_sums(
+    rows: Features, weights: CSR, parts: FeatureParts, *, threads: int | None = None
+) -> Features:
+    """weights @ rows, scaled to unit length; ``parts`` are those of the rows."""
     indptr, indices, data, dense = _native.pifa(parts, csr_parts(weights), threads=threads or 0)
     count = int(weights.shape[0])
     terms = None
@@ -117,7 +126,8 @@ def _sums_in_pieces(rows: Blocks, weights: CSR) -> Features:
 
 
 def _sums_of_piece(weights: CSR, *parts: Features) -> Features:
-    return _unit_sums(joined(parts), as_csr(weights), threads=1)
+    rows = joined(parts)
+    return _unit_sums(rows, as_csr(weights), rows.parts(), threads=1)
 
 
 def l2_normalised(matrix: Any) -> Features:
@@ -142,8 +152,7 @@ def pii(labels: Any) -> Features:
 
     As in :func:`pifa`, a document with n labels counts 1/sqrt(n) for each.
     """
-    by_label = _documents_of_labels(as_csr(labels, name="labels"), row_weights=True)
-    return l2_normalised(by_label)
+    return l2_normalised(_documents_of_labels(as_csr(labels, name="labels"), row_weights=True))
 
 
 def smoothed(
@@ -170,7 +179,7 @@ def smoothed(
     into = np.asarray(graph.sum(axis=0)).ravel()
     degrees = out_of[entry_rows(graph)] * into[graph.indices]
     graph.data = (graph.data / np.sqrt(degrees)).astype(np.float32)
-    return _unit_sums(z, graph, threads=threads)
+    return _unit_sums(z, graph, z.parts(), threads=threads)
 
 
 def _visits(labels: CSR, walk_length: int, restart: float, seed: int) -> CSR:
@@ -278,12 +287,14 @@ def describe_labels(
     transform: Callable[[Strings], Any] | None = None,
     strings: Strings | None = None,
     seed: int = 0,
+    scratch: Scratch | None = None,
     threads: int | None = None,
 ) -> Features:
     """The labels as ``params.label_features`` says, in rows of unit length.
 
     ``transform`` turns the labels' ``strings`` into rows over the same features as ``features``:
-    a sparse matrix, a dense array, or both as Features.
+    a sparse matrix, a dense array, or both as Features. With ``scratch``, sparse rows are made
+    there, except smoothed ones.
     """
     kind = params.label_features
     text = None
@@ -293,6 +304,8 @@ def describe_labels(
                 f"tree.label_features: {kind!r} needs the labels' texts and a model fitted on texts"
             )
         text = transform(strings)
+    if scratch and kind != "text" and not kind.startswith("smoothed"):
+        return _described_in_groups(params, features, labels, text, scratch, threads)
     if kind == "text":
         result = l2_normalised(text)
     elif kind == "pii":
@@ -306,15 +319,46 @@ def describe_labels(
             result = keep_largest(result, params.features_per_label)
         if kind.startswith("smoothed"):
             result = smoothed(result, labels, seed=seed, threads=threads)
-        elif kind == "pifa+text":
-            result = combined(result, text, weight=params.text_weight)
-        elif kind == "pifa,text":
-            result = concatenated(result, text)
-        elif params.features_per_label is None:
-            return result  # has unit length already; the next line would copy all of it
+    return _finished(params, result, text)
+
+
+def _finished(params: TreeParams, described: Features, text: Any) -> Features:
+    """Described labels with their own text, cut to their largest features, of unit length."""
+    kind, result = params.label_features, described
+    if kind == "pifa+text":
+        result = combined(result, text, weight=params.text_weight)
+    elif kind == "pifa,text":
+        result = concatenated(result, text)
+    elif kind in ("pifa", "pifa-plain") and params.features_per_label is None:
+        return result  # has unit length already; the next line would copy all of it
     if params.features_per_label is not None:
         result = keep_largest(result, params.features_per_label)
     return l2_normalised(result)
+
+
+def _described_in_groups(
+    params: TreeParams, features: Any, labels: Any, text: Any, scratch: Scratch, threads: int | None
+) -> Features:
+    """Labels described by their documents, a group of labels at a time."""
+    kind = params.label_features
+    x, y = as_features(features), as_csr(labels, name="labels")
+    parts = x.parts()
+    by_label = _documents_of_labels(y, row_weights=kind != "pifa-plain", scratch=scratch)
+    columns = y.shape[0] if kind == "pii" else x.terms
+    columns += x.terms if kind == "pifa,text" else 0
+    terms = 1 + len(parts.sparse.data) // max(1, len(x))
+    with GrowingCsr(scratch, columns) as growing:
+        for group in entry_ranges(by_label.indptr, GROUP_TERMS // terms):
+            own = by_label[group]
+            if kind == "pii":
+                described = l2_normalised(own)
+            else:
+                described = _unit_sums(x, own, parts, threads=threads)
+                if params.features_per_label is not None:
+                    described = keep_largest(described, params.features_per_label)
+            names = None if text is None else as_features(text).take(group)
+            growing.append(*csr_parts(_finished(params, described, names).sparse)[:3])
+        return Features(growing.matrix())
 
 
 def _same_labels(first: Features, second: Features) -> None:

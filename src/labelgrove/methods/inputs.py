@@ -11,6 +11,7 @@ import numpy.typing as npt
 from labelgrove.core.arrays import CsrParts, as_csr, csr_parts, matrix_parts
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
+from labelgrove.core.scratch import Scratch
 from labelgrove.data.blocks import Blocks
 from labelgrove.data.checks import check_texts
 from labelgrove.data.corpus import Corpus
@@ -65,7 +66,12 @@ def beside_terms(dense: DenseBlock, norm: str | None) -> DenseBlock:
 
 
 def features_stage(
-    stages: Stages, corpus: Corpus, params: TfidfParams, dense_norm: str | None, threads: int | None
+    stages: Stages,
+    corpus: Corpus,
+    params: TfidfParams,
+    dense_norm: str | None,
+    threads: int | None,
+    scratch: Scratch | None = None,
 ) -> tuple[Made[Features], TermReader | None]:
     """The features of a linear ranker: tf-idf of texts, a given matrix or both, and a dense block.
 
@@ -79,7 +85,7 @@ def features_stage(
         checked = stages("features", check_features, features=given, dense_norm=norm)
         return Made(lambda: scaled(given, dense_norm), checked.key), None
     source: Source = "own" if given_matrix(corpus) is None else "both"
-    terms = terms_stage(stages, corpus, params, source, threads=threads)
+    terms = terms_stage(stages, corpus, params, source, scratch=scratch, threads=threads)
     reader = terms.value.reader
     if dense is None:
         return Made(lambda: Features(terms.value.rows), terms.key), reader
@@ -112,6 +118,7 @@ def tree_stages(
     *,
     transform: Callable[[Any], Any] | None,
     seeds: Mapping[str, int],
+    scratch: Scratch | None = None,
     threads: int | None,
 ) -> list[Made[LabelTree]]:
     """A label tree for each stage that ``seeds`` names, grown from the same label features.
@@ -128,6 +135,7 @@ def tree_stages(
             transform=transform,
             strings=strings,
             seed=first,
+            scratch=scratch,
             threads=threads,
         ),
         features=features,

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from labelgrove.core.arrays import CSR, csr_arrays, csr_from_arrays, csr_parts
 from labelgrove.core.part import Part
+from labelgrove.core.scratch import Scratch
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.features import Features
 from labelgrove.disk.stages import Made, Stages
@@ -123,6 +124,7 @@ def terms_stage(
     source: Source,
     *,
     held_out: Corpus | None = None,
+    scratch: Scratch | None = None,
     threads: int | None,
 ) -> Made[Terms]:
     """The sparse rows of documents; tf-idf of their texts is a stage that all methods share.
@@ -131,7 +133,14 @@ def terms_stage(
     """
     own: Made[Terms] | None = None
     if source != "given":
-        own = stages("tfidf", fit_terms, texts=corpus.texts, params=params, threads=threads)
+        own = stages(
+            "tfidf",
+            fit_terms,
+            texts=corpus.texts,
+            params=params,
+            scratch=scratch,
+            threads=threads,
+        )
         assert own.value.reader.tfidf is not None
         if counts := own.value.reader.tfidf.field_counts():
             stages.reporter.message(_said(counts))
@@ -157,7 +166,11 @@ def _said(counts: Mapping[str, int]) -> str:
     return f"fields: values that became terms: {terms}{why}"
 
 
-def fit_terms(texts: Any, params: TfidfParams, *, threads: int | None) -> Terms:
-    """Fits tf-idf to texts."""
+def fit_terms(
+    texts: Any, params: TfidfParams, *, scratch: Scratch | None = None, threads: int | None
+) -> Terms:
+    """Fits tf-idf to texts; with ``scratch``, rows are made there."""
     vectorizer = Tfidf(params, n_jobs=threads)
+    if scratch:
+        return Terms(vectorizer.fit_transform_on(scratch, texts), TermReader(vectorizer))
     return Terms(vectorizer.fit_transform(texts), TermReader(vectorizer))

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from labelgrove.core.arrays import CSR, Float32, as_csr, with_values
-from labelgrove.data.features import as_features
+from labelgrove.data.features import as_features, part_of
 from labelgrove.errors import DataError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, beam_per_level
@@ -36,28 +36,38 @@ def mining_search(search: SearchParams, params: RankerParams) -> SearchParams | 
     return search.only("beam", "post_processor", "exact")
 
 
-def predicted_nodes(
-    documents: Any,
-    tree: LabelTree,
-    levels: list[ChunkedWeights],
-    *,
-    bias: float,
-    params: SearchParams,
-    nodes: int | Literal["auto"] | None = None,
-    threads: int | None = None,
-) -> CSR:
-    """The best nodes of each document on the last of the trained ``levels``.
+class NodeMiner:
+    """Finds the best nodes of each document on the last of the trained ``levels``.
 
     The search is that of prediction; ``nodes`` is how many, see :func:`nodes_to_mine`.
     """
-    x, upper = as_features(documents, name="documents"), tree.coarsen(len(levels))
-    search = BeamSearch(upper, levels, features=x.terms, bias=bias, width=x.width)
-    # A dense block says as much about a document as a long text.
-    terms = np.inf if x.sparse is None or x.width else x.sparse.nnz / len(x)
-    count = nodes_to_mine(nodes, terms, beam=beam_per_level(params.beam, upper.widths)[-1])
-    settings = params.for_upper_levels(upper)
-    best = search(x.parts(name="documents"), k=count, params=settings, threads=threads)
-    return as_csr(best.to_csr(upper.labels, ones=True))
+
+    def __init__(
+        self,
+        documents: Any,
+        tree: LabelTree,
+        levels: list[ChunkedWeights],
+        *,
+        bias: float,
+        params: SearchParams,
+        nodes: int | Literal["auto"] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        x, upper = as_features(documents, name="documents"), tree.coarsen(len(levels))
+        # A dense block says as much about a document as a long text.
+        terms = np.inf if x.sparse is None or x.width else x.sparse.nnz / len(x)
+        self._count = nodes_to_mine(
+            nodes, terms, beam=beam_per_level(params.beam, upper.widths)[-1]
+        )
+        self._search = BeamSearch(upper, levels, features=x.terms, bias=bias, width=x.width)
+        self._settings = params.for_upper_levels(upper)
+        self._documents, self._threads = x, threads
+
+    def __call__(self, rows: slice) -> CSR:
+        """A documents x nodes matrix for some of the documents."""
+        parts = part_of(self._documents, rows).parts(name="documents")
+        best = self._search(parts, k=self._count, params=self._settings, threads=self._threads)
+        return as_csr(best.to_csr(self._search.tree.labels, ones=True))
 
 
 def nodes_to_mine(

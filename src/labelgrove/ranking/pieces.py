@@ -18,9 +18,9 @@ from labelgrove.data.blocks import PIECES_PER_WORKER, Blocks, even_cuts, joined
 from labelgrove.data.features import Features
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import SearchParams, beam_per_level
-from labelgrove.ranking.negatives import nodes_to_mine, predicted_nodes
+from labelgrove.ranking.negatives import NodeMiner, nodes_to_mine
 from labelgrove.ranking.solver import RankerParams, RowLists, solve_level
-from labelgrove.ranking.weights import ChunkedWeights
+from labelgrove.ranking.weights import ChunkedWeights, Storage, compress
 
 
 class Piece(NamedTuple):
@@ -42,6 +42,7 @@ def solve_in_pieces(
     children: Int64,
     params: RankerParams,
     negatives: RowLists | None = None,
+    storage: Storage | None = None,
     seed: int = 0,
     on_block: Callable[[float], None],
 ) -> ChunkedWeights:
@@ -72,10 +73,11 @@ def solve_in_pieces(
     ]
     del gathered, groups  # the engine may free rows as soon as their piece is solved
     solved = []
-    for number, weights in enumerate(engine.results(refs)):
-        solved.append(weights)
+    for number, part in enumerate(engine.results(refs)):
+        solved.append(part)
         on_block(float(cuts[number + 1]))
-    return ChunkedWeights.concat(solved)
+    weights = ChunkedWeights.concat(solved)
+    return weights if storage is None else compress(weights, children, storage)
 
 
 def solve_piece(piece: Piece, *parts: Features) -> ChunkedWeights:
@@ -102,7 +104,7 @@ def predicted_in_blocks(
     params: SearchParams,
     nodes: int | Literal["auto"] | None = None,
 ) -> CSR:
-    """What ``predicted_nodes`` gives for all rows; every block is searched by itself."""
+    """What ``NodeMiner`` finds for all rows; every block is searched by itself."""
     upper = tree.coarsen(len(levels))
     terms = np.inf
     if documents.is_sparse and not documents.width:
@@ -128,7 +130,7 @@ def mined_nodes(block: Features, mining: Mining) -> CSR:
     """The best nodes of a block's documents."""
     if len(block) == 0:
         return as_csr(sparse.csr_array((0, mining.tree.labels), dtype=np.float32))
-    return predicted_nodes(
+    miner = NodeMiner(
         block,
         mining.tree,
         mining.levels,
@@ -137,6 +139,7 @@ def mined_nodes(block: Features, mining: Mining) -> CSR:
         nodes=mining.nodes,
         threads=1,
     )
+    return miner(slice(0, len(block)))
 
 
 def _lists(lists: RowLists, first: int, last: int) -> RowLists:

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from labelgrove.core.arrays import (
-    CSR,
     CsrParts,
     Float32,
     as_csr,
@@ -24,6 +23,7 @@ from labelgrove.core.arrays import (
 from labelgrove.core.late import sparse
 from labelgrove.core.part import Part
 from labelgrove.core.processes import is_first_process
+from labelgrove.core.scratch import Scratch
 from labelgrove.core.topk import Combine, TopK, merge_lists
 from labelgrove.data.blocks import Blocks
 from labelgrove.data.features import FeatureParts, Features, as_features
@@ -32,10 +32,10 @@ from labelgrove.errors import ConfigError, DataError, UnsupportedError
 from labelgrove.labels.masks import LabelMask, label_columns
 from labelgrove.labels.tree import LabelTree
 from labelgrove.ranking.beam import BeamSearch, SearchParams, features_text, sparse_only
-from labelgrove.ranking.negatives import given_nodes, instance_lists, predicted_nodes, shortlisted
+from labelgrove.ranking.level_lists import LevelLists, Miner
+from labelgrove.ranking.negatives import NodeMiner, given_nodes, shortlisted
 from labelgrove.ranking.pieces import predicted_in_blocks, solve_in_pieces
-from labelgrove.ranking.relevance import costs
-from labelgrove.ranking.solver import RankerParams, RowLists, Start, solve_level
+from labelgrove.ranking.solver import RankerParams, Start, solve_level
 from labelgrove.ranking.weights import ChunkedWeights, Columns, Storage, compress, read_columns
 
 Progress = Callable[[float, float], None]
@@ -243,6 +243,7 @@ def train_ranker(
     threads: int | None = None,
     progress: Progress | None = None,
     checkpoints: Path | None = None,
+    scratch: Scratch | None = None,
 ) -> Ranker:
     """Trains a classifier for every node of ``tree`` on the documents' features and labels.
 
@@ -260,6 +261,7 @@ def train_ranker(
     - ``progress(done, total)``: called several times a second with the number of nodes whose
       children are trained, a fraction where work on some is under way.
     - ``checkpoints``: a folder that keeps finished levels, for when training is interrupted.
+    - ``scratch``: where large arrays are made; it does not change the result.
 
     >>> train_ranker(sparse.eye_array(2), np.eye(2), LabelTree([[0, 0]], [0, 1]))
     Ranker(LabelTree(2), 2 features, 4 weights)
@@ -293,7 +295,8 @@ def train_ranker(
         given = [None if matrix is None else matrix[rows] for matrix in given]
         if listed is not None:
             listed = listed[0][rows], None if listed[1] is None else listed[1][rows]
-    positives = costs(y, tree, params)
+    scratch = Scratch() if scratch is None else scratch
+    lists = LevelLists(y, tree, params, given, listed, weights, scratch)
     parents = [1, *tree.widths[:-1]]
     saved = Checkpoints(checkpoints) if checkpoints and is_first_process() else None
     levels = [] if saved is None else _finished_levels(saved)
@@ -308,54 +311,50 @@ def train_ranker(
         if labels_only and not last:
             levels.append(ChunkedWeights.empty(tree.children(number), width=x.width))
             continue
-        # The first level has one parent, the root, and every document belongs to it.
-        bearers = as_csr(np.ones((len(x), 1))) if number == 0 else positives[number - 1]
-        chosen = [] if given[number] is None else [given[number]]
-        mined = own_negatives = None
-        if last and listed is not None:
-            chosen = [listed[0]]
-            own_negatives = None if listed[1] is None else RowLists.from_csr(listed[1], weights)
-        else:
-            mines = number > 0 and (params.mined_levels == "all" or last)
-            if params.negatives in ("man", "tfn+man") and mines:
-                mined = _mined(x, tree, levels, params, search, threads)
-            if not (chosen or mined is not None) or params.negatives in ("tfn", "tfn+man"):
-                chosen.append(bearers)
+        mines = number > 0 and (params.mined_levels == "all" or last)
+        miner = None
+        if params.negatives in ("man", "tfn+man") and mines and not (last and listed is not None):
+            miner = _miner(x, tree, levels, params, search, threads)
+        instances, positives, own_negatives = lists(number, miner)
         level: dict[str, Any] = {
-            "instances": instance_lists(
-                bearers, chosen, mined=mined, mined_weight=params.mined_weight, weights=weights
-            ),
-            "positives": RowLists.from_csr(positives[number], weights),
+            "instances": instances,
+            "positives": positives,
             "negatives": own_negatives,
             "children": tree.children(number),
             "params": params.for_labels() if last else params,
+            # Mining reads the levels above in full precision.
+            "storage": params.storage if last else None,
             "seed": seed + number,
             "on_block": report,
         }
         if isinstance(x, Blocks):
             levels.append(solve_in_pieces(x, **level))
         else:
-            own_start = start if last else None
-            levels.append(solve_level(x, **level, start=own_start, threads=threads))
+            level["start"] = start if last else None
+            levels.append(solve_level(x, **level, scratch=scratch, threads=threads))
         if saved is not None and not last:  # the last level ends the stage, which is stored
             saved.save(Part({"levels": len(levels)}, _level_arrays(levels)), step=len(levels))
-    ranker = Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
-    return ranker.compressed(params.storage)
+    levels[:-1] = [
+        compress(level, tree.children(number), params.storage)
+        for number, level in enumerate(levels[:-1])
+    ]
+    return Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)
 
 
-def _mined(
+def _miner(
     x: Features | Blocks,
     tree: LabelTree,
     levels: list[ChunkedWeights],
     params: RankerParams,
     search: SearchParams,
     threads: int | None,
-) -> CSR:
-    """The nodes that the levels above predict for each document."""
+) -> Miner:
+    """Finds the nodes that the levels above predict for some documents."""
     how: dict[str, Any] = {"bias": params.bias, "params": search, "nodes": params.mined_nodes}
-    if isinstance(x, Blocks):
-        return predicted_in_blocks(x, tree, levels, **how)
-    return predicted_nodes(x, tree, levels, **how, threads=threads)
+    if not isinstance(x, Blocks):
+        return NodeMiner(x, tree, levels, **how, threads=threads)
+    mined = predicted_in_blocks(x, tree, levels, **how)
+    return lambda rows: as_csr(mined[rows])
 
 
 def _level_arrays(levels: list[ChunkedWeights]) -> dict[str, npt.NDArray[Any]]:

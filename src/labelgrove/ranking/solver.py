@@ -13,12 +13,15 @@ import numpy.typing as npt
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr
 from labelgrove.core.params import Params, param
+from labelgrove.core.scratch import Lists, Scratch, entry_ranges
 from labelgrove.data.features import FeatureParts, Features, as_features
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.ranking.weights import WIDEST_CLUSTER, ChunkedWeights
+from labelgrove.ranking.weights import WIDEST_CLUSTER, ChunkedWeights, Storage, compress
 
 LOSSES = ("squared_hinge", "hinge", "logistic")
 STARTS = ("initial", "centre")
+# Nodes that are solved before their weights are compressed and put with the others of the level.
+GROUP_NODES = 1 << 16
 
 
 @dataclass
@@ -128,9 +131,9 @@ class RowLists:
     rows: Int32
     weights: Float32
 
-    def parts(self) -> tuple[Int64, Int32, Float32]:
+    def parts(self) -> Lists:
         """The arrays as kernels read them."""
-        return self.indptr, self.rows, self.weights
+        return Lists(self.indptr, self.rows, self.weights)
 
     @classmethod
     def from_csr(cls, matrix: CSR, factors: Float32 | None = None) -> RowLists:
@@ -175,6 +178,8 @@ def solve_level(
     params: RankerParams,
     negatives: RowLists | None = None,
     start: Start | None = None,
+    storage: Storage | None = None,
+    scratch: Scratch | None = None,
     seed: int = 0,
     threads: int | None = None,
     on_block: Callable[[float], None] | None = None,
@@ -185,7 +190,8 @@ def solve_level(
     parent and ``positives`` one for each child; their weights are factors on the costs of errors,
     and an instance of weight 0 is never a negative. ``negatives`` may have a list for each child of
     the instances that are its negatives; then the weights of ``instances`` do not count. ``start``
-    has a row for each child. ``on_block`` is called several times a second with the number of
+    has a row for each child. Weights are compressed to ``storage``, if it is given, and a large
+    level is made in ``scratch``. ``on_block`` is called several times a second with the number of
     finished parents, a fraction where work on some is under way; an interrupt takes effect then.
     """
     parents = len(children) - 1
@@ -227,25 +233,46 @@ def solve_level(
     )
     start_parts = None if start is None else _start_parts(start, nodes, given, params.bias)
 
-    def report(share: float) -> None:
-        if on_block is not None:
-            on_block(share * parents)
+    def solved(first: int, last: int) -> ChunkedWeights:
+        """The weights of the children of parents ``first .. last - 1``."""
 
-    arrays = _native.solve_clusters(
-        features=parts,
-        instances=instances.parts(),
-        positives=positives.parts(),
-        negatives=None if negatives is None else negatives.parts(),
-        start=start_parts,
-        children=children,
-        options=options,
-        seed=seed,
-        threads=threads or 0,
-        on_work=report,
-    )
-    report(1.0)
-    arrays["dense"] = arrays["dense"].view(np.float16)
-    return ChunkedWeights(**arrays)
+        def report(share: float) -> None:
+            if on_block is not None:
+                on_block(first + share * (last - first))
+
+        own = children[first : last + 1]  # nodes keep their numbers, which seed the solver
+        arrays = _native.solve_clusters(
+            features=parts,
+            instances=instances.parts()._replace(indptr=instances.indptr[first : last + 1]),
+            positives=positives.parts(),
+            negatives=None if negatives is None else negatives.parts(),
+            start=start_parts,
+            children=own,
+            options=options,
+            seed=seed,
+            threads=threads or 0,
+            on_work=report,
+        )
+        report(1.0)
+        arrays["dense"] = arrays["dense"].view(np.float16)
+        weights = ChunkedWeights(**arrays)
+        return (
+            weights if storage is None else compress(weights, own - own[0], storage, widest=widest)
+        )
+
+    # Some clusters are copied at the same time.
+    instance = instance_bytes(len(parts.sparse.data) / parts.rows, widest)
+    load = children / GROUP_NODES
+    if scratch is not None:
+        load = load + instances.indptr * (instance / scratch.memory)
+    groups = entry_ranges(load, 1)
+    return ChunkedWeights.concat((solved(group.start, group.stop) for group in groups), scratch)
+
+
+def instance_bytes(terms: float, children: int) -> float:
+    """What the solver holds of a document while it trains the children of a node."""
+    lanes = min(16, 4 * -(-children // 4))
+    return 8 * terms + 16 * lanes + 32
 
 
 def _start_parts(

@@ -19,16 +19,17 @@ place, so a model takes the same space on disk, in memory and in the caches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, entry_rows, offsets
+from labelgrove.core.arrays import CSR, Float32, Int32, Int64, as_csr, entry_rows
 from labelgrove.core.late import sparse
+from labelgrove.core.scratch import Scratch
 from labelgrove.errors import ConfigError, DataError
 
 Array = npt.NDArray[Any]
@@ -116,20 +117,32 @@ class ChunkedWeights:
         )
 
     @classmethod
-    def concat(cls, parts: list[ChunkedWeights]) -> ChunkedWeights:
-        """Chunks of consecutive parents as one level."""
+    def concat(
+        cls, parts: Iterable[ChunkedWeights], scratch: Scratch | None = None
+    ) -> ChunkedWeights:
+        """Chunks of consecutive parents as one level; a single part as it is.
 
-        def joined(name: str) -> Array:
-            arrays = [getattr(part, name) for part in parts]
-            if not name.startswith("chunk_"):
-                return np.concatenate(arrays)
-            starts = offsets([int(array[-1]) for array in arrays])[:-1]
-            ends = [array[1:] + start for array, start in zip(arrays, starts, strict=True)]
-            return np.concatenate([np.zeros(1, np.int64), *ends])
-
-        if len(parts) == 1:
-            return parts[0]
-        return cls(**{each.name: joined(each.name) for each in fields(cls)})
+        With ``scratch``, the level is made there, and the first part has the types of its arrays.
+        """
+        rest = iter(parts)
+        first = next(rest)
+        second = next(rest, None)
+        if second is None:
+            return first
+        place = Scratch() if scratch is None else scratch
+        joined = {name: place.growing(array.dtype) for name, array in first.arrays().items()}
+        ends = {"chunk_rows": 0, "chunk_entries": 0}
+        try:
+            for name in ends:
+                joined[name].append(np.zeros(1, np.int64))
+            for part in chain((first, second), rest):
+                for name, array in part.arrays().items():
+                    joined[name].append(array[1:] + ends[name] if name in ends else array)
+                ends = {name: end + int(getattr(part, name)[-1]) for name, end in ends.items()}
+            return cls(**{name: grown.array() for name, grown in joined.items()})
+        finally:
+            for grown in joined.values():
+                grown.close()
 
     def chunks(self, first: int, last: int, children: Int64, *, width: int) -> ChunkedWeights:
         """The chunks of parents ``first .. last - 1`` as a level of their own, without copying."""
@@ -201,10 +214,13 @@ def check_chunks(
         raise DataError(f"{where}: a weight belongs to a child that its parent does not have")
 
 
-def compress(weights: ChunkedWeights, children: Int64, storage: Storage) -> ChunkedWeights:
+def compress(
+    weights: ChunkedWeights, children: Int64, storage: Storage, *, widest: int | None = None
+) -> ChunkedWeights:
     """The same level with its sparse weights in another ``storage``.
 
-    Children become bytes if no parent has more than 256 of them, whatever the storage.
+    Children become bytes if no parent has more than 256 of them, whatever the storage. ``widest``
+    is the most children of a parent, if ``weights`` are only some of the level's chunks.
     """
     if storage not in get_args(Storage):
         raise ConfigError(
@@ -218,7 +234,8 @@ def compress(weights: ChunkedWeights, children: Int64, storage: Storage) -> Chun
     if len(weights.scales):
         values = values * weights.scales[nodes]
     stored, scales = _stored(values, nodes, int(children[-1]), storage)
-    child_type = np.uint8 if np.diff(children).max(initial=0) <= 256 else weights.children.dtype
+    widest = int(np.diff(children).max(initial=0)) if widest is None else widest
+    child_type = np.uint8 if widest <= 256 else weights.children.dtype
     offset = weights.children.astype(child_type, copy=False)
     return replace(weights, children=offset, values=stored, scales=scales)
 

@@ -146,8 +146,7 @@ def feed_texts(
 
 def _feed_table(texts: StringTable, sink: Sink, tables: Tables, nfc: bool) -> None:
     for start in range(0, len(texts), _TEXTS_PER_BATCH):
-        offsets = texts.offsets[start : start + _TEXTS_PER_BATCH + 1]
-        batch = StringTable(texts.blob[offsets[0] : offsets[-1]], offsets - offsets[0])
+        batch = texts.part(slice(start, start + _TEXTS_PER_BATCH))
         ascii_only = batch.blob.max(initial=0) < 0x80
         if nfc and not ascii_only:
             batch = nfc_table(batch)

@@ -20,6 +20,7 @@ import numpy as np
 from labelgrove import _native
 from labelgrove.core.arrays import CSR, CsrParts, Float32, narrow_csr
 from labelgrove.core.part import Part
+from labelgrove.core.scratch import GrowingCsr, Scratch, row_ranges
 from labelgrove.core.strings import StringTable
 from labelgrove.data.records import (
     BETWEEN,
@@ -27,6 +28,7 @@ from labelgrove.data.records import (
     field_terms,
     has_records,
     names_in,
+    plain_text,
     plain_texts,
 )
 from labelgrove.errors import ConfigError, DataError, ModelFormatError
@@ -90,6 +92,18 @@ class Tfidf:
         fitted = self._get_fitted()
         rows = CsrParts(*counter.rows(fitted.idf, fitted.weights), len(fitted.idf))
         return _matrix(fitted.with_fields(rows, texts, self._threads))
+
+    def fit_transform_on(self, scratch: Scratch, texts: Sequence[str]) -> CSR:
+        """The same as :meth:`fit_transform`, in blocks of texts and with the rows in ``scratch``.
+
+        Texts are read twice, because the counts of all texts may be larger than memory.
+        """
+        self.fit(texts)
+        with GrowingCsr(scratch, self.n_features) as growing:
+            for rows in row_ranges(len(texts)):
+                block = texts.part(rows) if isinstance(texts, StringTable) else texts[rows]
+                growing.append(*self.transform_parts(block)[:3])
+            return growing.matrix()
 
     def transform(self, texts: Iterable[str]) -> CSR:
         """Texts as rows of a float32 ``scipy.sparse.csr_array`` with sorted indices."""
@@ -256,7 +270,8 @@ class Tfidf:
         words, names = texts, None
         if has_records(texts if isinstance(texts, Sequence) else sample):
             texts = texts if isinstance(texts, Sequence) else list(texts)
-            words, names = plain_texts(texts), names_in(texts)
+            # One by one: all words would be a second copy of the texts.
+            words, names = map(plain_text, texts), names_in(texts)
             sample = list(plain_texts(sample))
         check_weights(params, names)
         if self.analyzer is None:

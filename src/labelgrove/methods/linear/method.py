@@ -17,6 +17,7 @@ import numpy.typing as npt
 from labelgrove.core.arrays import CsrParts, as_csr
 from labelgrove.core.callbacks import Callback, Reporter
 from labelgrove.core.part import Part
+from labelgrove.core.scratch import Scratch
 from labelgrove.core.strings import StringTable
 from labelgrove.data.blocks import Blocks
 from labelgrove.data.corpus import Corpus, LabelIndex
@@ -26,7 +27,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.engines import Engine, open_engine
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.labels.documents import with_label_documents
+from labelgrove.labels.documents import label_documents, with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.inputs import (
@@ -37,8 +38,14 @@ from labelgrove.methods.inputs import (
     tree_stages,
 )
 from labelgrove.methods.linear.sharded import sharded_features
+from labelgrove.methods.linear.streaming import (
+    BASE_BYTES,
+    label_terms,
+    scratch_for,
+    terms_per_document,
+)
 from labelgrove.methods.searching import TreeSearch
-from labelgrove.methods.terms import choose_features, given_matrix, with_choice
+from labelgrove.methods.terms import choose_features, with_choice
 from labelgrove.model.settings import check_count, check_settings, group
 from labelgrove.ranking.beam import SearchParams
 from labelgrove.ranking.negatives import mining_search
@@ -52,8 +59,6 @@ if TYPE_CHECKING:
     from labelgrove.model.explanation import Paths, Question
     from labelgrove.model.growth import GrowthView
 
-# What the interpreter with its libraries takes before any data is there.
-BASE_BYTES = 160 << 20
 LabelTexts = Literal["names"] | None
 
 
@@ -102,6 +107,7 @@ class Linear(TreeSearch):
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
         engine: Engine | str | None = None,
+        memory: str | int | None = None,
     ) -> Self:
         """Trains from scratch. With a ``run`` folder, finished stages are reused.
 
@@ -113,7 +119,16 @@ class Linear(TreeSearch):
         With an ``engine`` ("ray", "local" or one that is open), its workers describe the labels and
         train the rankers; ``X`` may be a ``ShardedCorpus``, of which they also make the features.
         The model has the same bits.
+
+        ``memory`` is a limit such as "8G". Large arrays are then in files without names, in the run
+        folder or the system's folder for temporary files, and the model is the same. Raises
+        ResourceError if the limit is too low.
         """
+        if memory is not None and engine is not None:
+            raise ConfigError(
+                "memory: a limit is for training in this process; workers of an engine have those "
+                "of their machines"
+            )
         if isinstance(engine, str):
             with open_engine(engine) as opened:
                 return self.fit(
@@ -148,6 +163,7 @@ class Linear(TreeSearch):
         given: Corpus | ShardedCorpus
         features: Made[Any]
         reader: TermReader | None
+        scratch: Scratch | None = None
         derived: dict[str, tuple[Any, str]] = {}
         if isinstance(X, ShardedCorpus):
             if not (y is None and index is None and dense is None):
@@ -157,7 +173,7 @@ class Linear(TreeSearch):
             self._warn_of_weights(X.labels)
             given = corpus = X
             if self.label_texts is not None:
-                corpus = with_label_documents(X)
+                corpus = X.with_documents(*label_documents(X.index))
             features, reader = sharded_features(stages, corpus, self.tfidf)
         else:
             choice = choose_features(self.features, self._training_corpus(X, y, index, dense=dense))
@@ -166,8 +182,11 @@ class Linear(TreeSearch):
             given, corpus, derived = choice.corpus, choice.read, choice.derived
             if self.label_texts is not None:
                 corpus = with_label_documents(choice.read)
+            if memory is not None:
+                beside = weights is not None or proposed is not None
+                scratch = scratch_for(self, corpus, memory, run, in_memory=beside)
             features, reader = features_stage(
-                stages, corpus, self.tfidf, self.dense_norm, self.n_jobs
+                stages, corpus, self.tfidf, self.dense_norm, self.n_jobs, scratch
             )
             if engine is not None:
                 features = in_blocks(features, engine)
@@ -179,6 +198,7 @@ class Linear(TreeSearch):
                 self.tree,
                 transform=None if reader is None else reader.of_texts,
                 seeds={f"tree{_suffix(n)}": self._tree_seed(n) for n in range(self.n_trees)},
+                scratch=scratch,
                 threads=self.n_jobs,
             )
         else:
@@ -195,6 +215,7 @@ class Linear(TreeSearch):
                 negatives=proposed,
                 search=mining_search(self.search, self.ranker),
                 seed=self._tree_seed(number),
+                scratch=scratch,
                 threads=self.n_jobs,
             ).value
             for number, tree in enumerate(trees)
@@ -295,32 +316,19 @@ class Linear(TreeSearch):
         corpus = choose_features(self.features, corpus).read
         texts = () if corpus.texts is None else corpus.texts
         text_bytes = texts.blob.nbytes if isinstance(texts, StringTable) else sum(map(len, texts))
-        terms = self._terms_per_document(corpus) * len(corpus)
-        # The features of a label's documents overlap: n documents have about n^0.8 times the terms
-        # of one (0.7 to 0.8 on legal, library and commit texts).
-        frequencies = np.bincount(corpus.labels.indices, minlength=1).astype(np.float64)
-        label_terms = float((frequencies**0.8).sum()) * terms / len(corpus)
+        per_document = terms_per_document(corpus, self.tfidf)
+        terms = per_document * len(corpus)
+        of_labels = label_terms(corpus, per_document)
         strings = 128 * len(corpus) + 400 * len(corpus.index)
-        finished = (self.n_trees - 1) * 6 * label_terms  # rankers of trees that are done
+        finished = (self.n_trees - 1) * 6 * of_labels  # rankers of trees that are done
         # While counting, every distinct term is held as text; of n-grams most are distinct.
         per_term = 32 if self.tfidf.ngram_range[1] == 1 else 128
-        work = int(per_term * terms + 32 * label_terms + finished)
+        work = int(per_term * terms + 32 * of_labels + finished)
         # Of the dense block: the documents, scaled; what describes the labels; weights in half
         # precision for the labels and the nodes above them, while they are made in single.
         per_label = 4 + 6 + 3 * self.n_trees
         dense = corpus.width * (8 * len(corpus) + per_label * len(corpus.index))
         return BASE_BYTES + text_bytes + strings + work + dense
-
-    def _terms_per_document(self, corpus: Corpus) -> float:
-        """Distinct terms of a document on average; of texts, a sample is enough."""
-        matrix = given_matrix(corpus)
-        given = 0.0 if matrix is None else float(matrix.nnz) / len(corpus)
-        if corpus.texts is None:
-            return given
-        sample = [corpus.texts[row] for row in range(0, len(corpus), max(1, len(corpus) // 500))]
-        everything = {"min_df": "auto", "max_df": 1.0, "max_features": None, "field_weights": {}}
-        params = TfidfParams(**self.tfidf.get_params() | everything)
-        return given + float(Tfidf(params).fit_transform(sample).nnz) / len(sample)
 
 
 def in_blocks(features: Made[Features], engine: Engine) -> Made[Blocks]:
