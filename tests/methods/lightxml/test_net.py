@@ -312,13 +312,18 @@ def test_it_learns_a_planted_problem(truth):
     assert overfit(LightXmlNet(32, 60, tree, params), states, rows, steps=40, lr=0.03) > 0.99
 
 
-def test_the_full_head_learns_a_planted_problem():
+@pytest.mark.parametrize("loss", ["bce", "zlpr"])
+def test_the_full_head_learns_a_planted_problem(loss):
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
     states = [torch.randn(40, 32) for _ in range(2)]
     rows = [rng.choice(60, 3, replace=False).tolist() for _ in range(40)]
-    net = LightXmlNet(32, 60, None, LightXmlParams(layers=2, dropout=0.1))
-    assert overfit(net, states, rows, steps=40, lr=0.03) > 0.99
+    net = LightXmlNet(32, 60, None, LightXmlParams(layers=2, dropout=0.1, loss=loss))
+    assert overfit(net, states, rows, steps=80, lr=0.03) > 0.99
+    # Either loss has its threshold at a raw score of 0.
+    top = net.predict(states, 60)
+    sets = [columns[scores >= 0.5].tolist() for columns, scores in zip(*top, strict=True)]
+    assert [sorted(labels) for labels in sets] == [sorted(row) for row in rows]
 
 
 def test_the_loss_is_float32_under_autocast():
