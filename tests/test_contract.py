@@ -114,6 +114,9 @@ NEURAL_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "refined": SMALL_LEAVES,
         },
     ),
+}
+# They have an encoder, and train nothing.
+UNTRAINED: dict[str, tuple[str, dict[str, Any]]] = {
     "neighbours by vectors": (
         "neighbours",
         {"vectors": "encoder", "encoder": {"pooling": "mean"}},
@@ -162,12 +165,12 @@ def learnable(method: str, labels: list[list[str]]) -> list[list[str]]:
 
 # Names whose code the classes and variants run as well: only their settings can be wrong.
 PRESETS = {name for name in METHODS if name not in CLASSES}
-ALL = [*METHODS, *VARIANTS, *NEURAL_VARIANTS]
+ALL = [*METHODS, *VARIANTS, *NEURAL_VARIANTS, *UNTRAINED]
 
 
 def parameters(names: Iterable[str]) -> list[Any]:
     """Tests that train a network are slow."""
-    neural = {*NEURAL, *NEURAL_VARIANTS}
+    neural = {*NEURAL, *NEURAL_VARIANTS, *UNTRAINED}
     return [pytest.param(name, marks=[pytest.mark.slow] * (name in neural)) for name in names]
 
 
@@ -182,10 +185,11 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def new(method: str, **settings: Any) -> Any:
-    if method in NEURAL or method in NEURAL_VARIANTS:
-        name, variant = NEURAL_VARIANTS.get(method, (method, NEURAL.get(method, {})))
+    variants = NEURAL_VARIANTS | UNTRAINED
+    if method in NEURAL or method in variants:
+        name, variant = variants.get(method, (method, NEURAL.get(method, {})))
         shared = tiny_training()
-        if name == "neighbours":  # nothing is trained
+        if method in UNTRAINED:
             shared = {key: shared[key] for key in ("encoder", "device")}
         if "encoder" in variant:  # only what differs
             variant = variant | {"encoder": shared["encoder"] | variant["encoder"]}

@@ -167,6 +167,7 @@ def make_engine(
     if method == "neighbours":
         vectorizer = Tfidf.from_state(parts["tfidf"]) if "tfidf" in parts else None
         memory = Memory.from_state(parts["memory"], terms=vectorizer is not None, vectors=True)
+        memory.check_fits(len(index), encoder.width)
         voting = VotingParams(**params["voting"])
         return NeighboursEngine(encoder, memory, voting, vectorizer, index)
     if method not in ("xrtransformer", "linear-vectors"):

@@ -194,6 +194,8 @@ def test_a_state_whose_parts_do_not_fit_is_refused(
     with pytest.raises(ValueError, match=r"\(60, 7\) for 9 documents"):
         Memory.from_state(Part(state.config, state.arrays | mixed), terms=False, vectors=True)
     memory = Memory.from_state(state, vectors=True)
-    memory.check_width(7)
+    memory.check_fits(LABELS, 7)
     with pytest.raises(ValueError, match="vectors of 7 for states of 8"):
-        memory.check_width(8)
+        memory.check_fits(LABELS, 8)
+    with pytest.raises(ValueError, match="do not fit the 9 of the index"):
+        memory.check_fits(9, 7)

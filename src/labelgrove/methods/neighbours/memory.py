@@ -240,7 +240,9 @@ class Memory:
             if rows.ndim != 2 or rows.dtype != np.float16 or len(rows) != documents:
                 raise ValueError(f"vectors {rows.dtype} {rows.shape} for {documents} documents")
 
-    def check_width(self, width: int) -> None:
-        """Refuses vectors that another encoder made."""
+    def check_fits(self, labels: int, width: int | None = None) -> None:
+        """Refuses what belongs to another label index or to an encoder of another width."""
+        if self.voters.labels.shape[1] != labels:
+            raise ValueError(f"labels of the memory do not fit the {labels} of the index")
         if self.vectors is not None and self.vectors.rows.shape[1] != width:
             raise ValueError(f"vectors of {self.vectors.rows.shape[1]} for states of {width}")

@@ -273,12 +273,9 @@ class Neighbours(Estimator):
         self.memory_ = Memory.from_state(
             parts["memory"], terms=self._reads_terms, vectors=self._reads_vectors
         )
-        self.reader_ = None
-        if self.memory_.voters.labels.shape[1] != len(self.index_):
-            raise ValueError(f"labels of the memory do not fit the {len(self.index_)} of the index")
-        if self._reads_vectors:
-            self.reader_ = _reading().TextReader.from_parts(parts)
-            self.memory_.check_width(self.reader_.encoder.width)
+        self.reader_ = _reading().TextReader.from_parts(parts) if self._reads_vectors else None
+        width = None if self.reader_ is None else self.reader_.encoder.width
+        self.memory_.check_fits(len(self.index_), width)
 
     def estimate_memory(self, corpus: Corpus) -> int:
         """That of the linear method, which holds more beside the same features, and vectors."""
