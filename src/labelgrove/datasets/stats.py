@@ -1,4 +1,4 @@
-"""Statistics of a corpus, counted in one pass over its documents, and what to do about them."""
+"""Statistics of a corpus, counted in one pass over its documents."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class CorpusStats:
     empty_texts: int
     without_labels: int
     duplicate_texts: int  # documents with the same text as an earlier one
-    similar_texts: int  # documents with nearly the same text as another one, besides the same
+    similar_texts: int  # different texts that are nearly the same as another, less one of each
     duplicate_ids: int
     bins: dict[str, Bin]
     top: list[tuple[str, int]]
