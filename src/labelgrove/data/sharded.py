@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,11 +31,11 @@ class ShardedCorpus:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    def with_documents(self, texts: StringTable, labels: CSR) -> ShardedCorpus:
+    def with_documents(self, texts: Sequence[str], labels: CSR) -> ShardedCorpus:
         """The corpus with further documents, as a block at its end."""
         return replace(
             self,
-            texts=(*self.texts, self.engine.put(texts)),
+            texts=(*self.texts, self.engine.put(StringTable.from_strings(texts))),
             starts=np.append(self.starts, len(self) + len(texts)),
             labels=as_csr(sparse.vstack([self.labels, labels], format="csr")),
         )

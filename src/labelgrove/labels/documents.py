@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TypeVar
 
 import numpy as np
 
-from labelgrove.core.arrays import as_csr
+from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
-from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.errors import ConfigError
 
 
@@ -21,37 +19,34 @@ def labels_with_words(index: LabelIndex) -> list[int]:
     return [column for column, text in enumerate(texts) if any(map(str.isalpha, text))]
 
 
-C = TypeVar("C", Corpus, ShardedCorpus)
+def label_documents(index: LabelIndex) -> tuple[list[str], CSR]:
+    """A document for each label with words: its text or name, and a matrix with that label."""
+    columns = labels_with_words(index)
+    source = index.names if index.texts is None else index.texts
+    own = sparse.csr_array(
+        (np.ones(len(columns), np.float32), (np.arange(len(columns)), columns)),
+        shape=(len(columns), len(index)),
+    )
+    return [source[column] for column in columns], own
 
 
-def with_label_documents(corpus: C) -> C:
+def with_label_documents(corpus: Corpus) -> Corpus:
     """The corpus and, after its documents, one for each label: its text or name, that label alone.
 
     >>> corpus = with_label_documents(Corpus.from_lists(["red shoes", "hat"], [["shoe"], ["hat"]]))
     >>> list(corpus.texts), corpus.label_lists()[2:]
     (['red shoes', 'hat', 'hat', 'shoe'], [['hat'], ['shoe']])
     """
-    plain = isinstance(corpus, Corpus)
-    if plain and (corpus.texts is None or corpus.features is not None):
+    if corpus.texts is None or corpus.features is not None:
         raise ConfigError(
             "label_texts: label names can be learnt beside texts only, not beside features or a "
             "dense block; leave it at none"
         )
-    index = corpus.index
-    columns = labels_with_words(index)
-    source = index.names if index.texts is None else index.texts
-    added = [source[column] for column in columns]
-    own = sparse.csr_array(
-        (np.ones(len(columns), np.float32), (np.arange(len(columns)), columns)),
-        shape=(len(columns), len(index)),
-    )
-    if isinstance(corpus, ShardedCorpus):
-        return corpus.with_documents(StringTable.from_strings(added), own)
-    assert corpus.texts is not None
+    added, own = label_documents(corpus.index)
     stored = isinstance(corpus.texts, StringTable)
     both = chain(corpus.texts, added)
     return Corpus(
         StringTable.from_strings(both) if stored else list(both),
         as_csr(sparse.vstack([corpus.labels, own])),
-        index,
+        corpus.index,
     )

@@ -337,6 +337,7 @@ def train_ranker(
         else:
             own_start = start if last else None
             levels.append(solve_level(x, **level, start=own_start, threads=threads))
+        del level  # its lists are large, and the next level makes its own
         if saved is not None and not last:  # the last level ends the stage, which is stored
             saved.save(Part({"levels": len(levels)}, _level_arrays(levels)), step=len(levels))
     ranker = Ranker(tree, levels, features=x.terms, bias=params.bias, width=x.width)

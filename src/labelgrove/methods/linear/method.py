@@ -26,7 +26,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.disk.stages import Made, Stages
 from labelgrove.engines import Engine, open_engine
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.labels.documents import with_label_documents
+from labelgrove.labels.documents import label_documents, with_label_documents
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree, TreeParams
 from labelgrove.methods.inputs import (
@@ -145,7 +145,6 @@ class Linear(TreeSearch):
                 "for the documents of labels"
             )
         corpus: Corpus | ShardedCorpus
-        given: Corpus | ShardedCorpus
         features: Made[Any]
         reader: TermReader | None
         derived: dict[str, tuple[Any, str]] = {}
@@ -155,15 +154,15 @@ class Linear(TreeSearch):
             if X.labels.nnz == 0:
                 raise DataError("cannot fit: no document has a label")
             self._warn_of_weights(X.labels)
-            given = corpus = X
+            corpus = X
             if self.label_texts is not None:
-                corpus = with_label_documents(X)
+                corpus = X.with_documents(*label_documents(X.index))
             features, reader = sharded_features(stages, corpus, self.tfidf)
         else:
             choice = choose_features(self.features, self._training_corpus(X, y, index, dense=dense))
             if choice.message:
                 stages.reporter.message(choice.message)
-            given, corpus, derived = choice.corpus, choice.read, choice.derived
+            corpus, derived = choice.read, choice.derived
             if self.label_texts is not None:
                 corpus = with_label_documents(choice.read)
             features, reader = features_stage(
@@ -201,7 +200,10 @@ class Linear(TreeSearch):
         ]
         self.vectorizer_ = None if reader is None else reader.tfidf
         self.rankers_ = rankers
-        self._remember(given, stages.reporter.timings)
+        if isinstance(X, ShardedCorpus):
+            self._remember_facts(X.index, X.facts(), stages.reporter.timings)
+        else:
+            self._remember(choice.corpus, stages.reporter.timings)
         self.facts_ = replace(self.facts_, from_text=reader is not None)
         self.derived_ = derived
         return self
