@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ NEEDS = {"neural_demo.py": "torch", "ray_cluster.py": "ray"}
 def test_example_runs(script: Path, tmp_path: Path) -> None:
     if script.name in NEEDS:
         pytest.importorskip(NEEDS[script.name])
+    if script.name == "ray_cluster.py" and os.environ.get("LABELGROVE_TEST_RAY") != "all":
+        pytest.skip("starts a cluster of its own; `make test-ray` runs it")
     done = subprocess.run(
         [sys.executable, str(script), *TINY.get(script.name, [])],
         cwd=tmp_path,

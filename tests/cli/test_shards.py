@@ -43,9 +43,9 @@ def test_figures_of_shards_are_those_of_the_whole(
 ) -> None:
     asked = ("--metrics", "P@1,nDCG@3,PSP@5,macro-F1@5", "--intervals", 20, "--json")
     whole = json.loads(run("evaluate", model, folder / "dev.jsonl", *asked).stdout)
-    parts = json.loads(
-        run("evaluate", model, f"{shards}/part-*.jsonl", "--engine", "local", *asked).stdout
-    )
+    done = run("evaluate", model, f"{shards}/part-*.jsonl", "--engine", "local", *asked)
+    assert "part-*.jsonl: 20 documents" in done.stderr
+    parts = json.loads(done.stdout)
     for key in ("seconds", "cpu_seconds"):
         del whole[key], parts[key]
     assert whole == parts

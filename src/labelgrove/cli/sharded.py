@@ -16,7 +16,6 @@ from labelgrove.core.arrays import CSR, as_csr
 from labelgrove.core.late import sparse
 from labelgrove.core.topk import TopK
 from labelgrove.data.fingerprints import warning_of
-from labelgrove.errors import DataError
 from labelgrove.formats import ReadOptions, ReadReport
 from labelgrove.formats.shards import shard_files
 from labelgrove.loading import load
@@ -33,6 +32,7 @@ class ShardScores(NamedTuple):
     unknown: Any
     known: tuple[int, int]  # documents of the training data, see Fingerprints.known
     cpu: float
+    report: ReadReport
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,9 @@ class Job:
         model = common.load_model(self.model, self.device)
 
         def predicted(shard: str) -> ShardScores:
+            report = ReadReport()
             corpus = common.read_for(
-                model, Path(shard), self.how, index=model.index_, report=ReadReport()
+                model, Path(shard), self.how, index=model.index_, report=report
             )
             start = time.process_time()
             predictions = model.predict(corpus, k=self.k, threads=self.threads)
@@ -64,6 +65,7 @@ class Job:
                 corpus.unknown,
                 (0, 0) if prints is None else prints.known(corpus),
                 cpu,
+                report,
             )
 
         return predicted
@@ -92,10 +94,13 @@ def evaluate_shards(
     with where.open() as engine:
         parts = list(engine.stream(job.worker, files))
     wall = time.perf_counter() - wall
-    if any(part.score_kind != parts[0].score_kind for part in parts):
-        raise DataError("the shards' scores are of different kinds")
-    kind, index = parts[0].score_kind, loaded.index_
-    predictions = Predictions.concat([Predictions(*part.best, index, kind) for part in parts])
+    report = ReadReport()
+    for part in parts:
+        report.add(part.report)
+    common.stderr_console().print(f"{shards}: {report}")
+    predictions = Predictions.concat(
+        [Predictions(*part.best, loaded.index_, part.score_kind) for part in parts]
+    )
     labels = as_csr(sparse.vstack([part.labels for part in parts], format="csr"))
     unknown = np.concatenate([part.unknown for part in parts])
     check_labels(labels, unknown)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ class ShardedCorpus:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    def with_documents(self, texts: list[str], labels: CSR) -> ShardedCorpus:
+    def with_documents(self, texts: Sequence[str], labels: CSR) -> ShardedCorpus:
         """The corpus with further documents, as a block at its end."""
         return replace(
             self,

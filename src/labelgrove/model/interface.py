@@ -20,7 +20,6 @@ from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.features import Features
 from labelgrove.data.inputs import check_threads, training_corpus, with_fields
-from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import DataError, UnsupportedError, warn
 from labelgrove.labels.masks import LabelMask, columns_of
@@ -265,13 +264,15 @@ class Model(Stored):
                 f"{self.method} ignores{advice}"
             )
 
-    def _remember(self, corpus: Corpus | ShardedCorpus, timings: Mapping[str, Timing]) -> None:
+    def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
         """Marks the model as fitted and forgets the measurements of an earlier fit."""
-        self.index_ = corpus.index
-        if isinstance(corpus, ShardedCorpus):
-            self.facts_ = corpus.facts()
-        else:
-            self.facts_ = TrainingFacts.of(corpus)
+        self._remember_facts(corpus.index, TrainingFacts.of(corpus), timings)
+
+    def _remember_facts(
+        self, index: LabelIndex, facts: TrainingFacts, timings: Mapping[str, Timing]
+    ) -> None:
+        self.index_ = index
+        self.facts_ = facts
         self.calibration_ = None
         self.dev_metrics_ = None
         self.timings_ = timings

@@ -332,6 +332,8 @@ def train_ranker(
         else:
             level["start"] = start if last else None
             levels.append(solve_level(x, **level, scratch=scratch, threads=threads))
+        # These lists are large, and the next level makes its own.
+        del level, instances, positives, own_negatives, miner
         if saved is not None and not last:  # the last level ends the stage, which is stored
             saved.save(Part({"levels": len(levels)}, _level_arrays(levels)), step=len(levels))
     levels[:-1] = [

@@ -14,7 +14,6 @@ from labelgrove.core.part import Part
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import hold_out, training_corpus
-from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.bundle import MANIFEST, regular_size
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import (
@@ -173,7 +172,7 @@ class Ensemble(Estimator):
         self.timings_ = {}
         return self
 
-    def _remember(self, corpus: Corpus | ShardedCorpus, timings: Mapping[str, Timing]) -> None:
+    def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
         super()._remember(corpus, timings)
         self.facts_ = self._needed(self.facts_)
 

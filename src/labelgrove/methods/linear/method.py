@@ -160,7 +160,6 @@ class Linear(TreeSearch):
                 "for the documents of labels"
             )
         corpus: Corpus | ShardedCorpus
-        given: Corpus | ShardedCorpus
         features: Made[Any]
         reader: TermReader | None
         scratch: Scratch | None = None
@@ -171,7 +170,7 @@ class Linear(TreeSearch):
             if X.labels.nnz == 0:
                 raise DataError("cannot fit: no document has a label")
             self._warn_of_weights(X.labels)
-            given = corpus = X
+            corpus = X
             if self.label_texts is not None:
                 corpus = X.with_documents(*label_documents(X.index))
             features, reader = sharded_features(stages, corpus, self.tfidf)
@@ -179,7 +178,7 @@ class Linear(TreeSearch):
             choice = choose_features(self.features, self._training_corpus(X, y, index, dense=dense))
             if choice.message:
                 stages.reporter.message(choice.message)
-            given, corpus, derived = choice.corpus, choice.read, choice.derived
+            corpus, derived = choice.read, choice.derived
             if self.label_texts is not None:
                 corpus = with_label_documents(choice.read)
             if memory is not None:
@@ -222,7 +221,10 @@ class Linear(TreeSearch):
         ]
         self.vectorizer_ = None if reader is None else reader.tfidf
         self.rankers_ = rankers
-        self._remember(given, stages.reporter.timings)
+        if isinstance(X, ShardedCorpus):
+            self._remember_facts(X.index, X.facts(), stages.reporter.timings)
+        else:
+            self._remember(choice.corpus, stages.reporter.timings)
         self.facts_ = replace(self.facts_, from_text=reader is not None)
         self.derived_ = derived
         return self
