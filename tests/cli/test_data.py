@@ -106,6 +106,13 @@ def test_stats_of_bad_lines_and_other_fields(tmp_path):
     assert (found["documents"], found["labels"], found["bad_lines"]) == (1, 1, 1)
 
 
+def test_stats_of_a_folder_are_those_of_its_training_part(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"text": "a b", "labels": ["x"]}\n')
+    (tmp_path / "dev.jsonl").write_text('{"text": "c", "labels": ["x"]}\n' * 2)
+    found = json.loads(run("stats", tmp_path, "--json").stdout)
+    assert (found["documents"], found["labels"]) == (1, 1)
+
+
 def test_stats_of_features_without_texts(tmp_path):
     file = tmp_path / "train.txt"
     file.write_text("2 3 4\n0,3 0:1.0\n3 2:0.5\n")

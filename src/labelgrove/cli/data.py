@@ -315,9 +315,10 @@ def _documents(
     source: Path, how: ReadOptions, report: ReadReport, *, texts_needed: bool = False
 ) -> Iterator[Document]:
     """Documents one by one; a file with only features gives documents with empty texts."""
-    from labelgrove.formats import Document, detect_format, iter_documents, read_corpus
+    from labelgrove.formats import Document, iter_documents, read_corpus
+    from labelgrove.formats.read import format_of
 
-    if (how.format or detect_format(source)) not in WITHOUT_TEXTS:
+    if format_of(source, how) not in WITHOUT_TEXTS:
         return iter_documents(source, options=how, report=report)
     if texts_needed:
         raise DataError(
