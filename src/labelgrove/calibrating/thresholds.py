@@ -162,7 +162,7 @@ def expected_sizes(chances: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     ``chances`` are probabilities, best first. m labels are expected to have the sum of their
     chances as hits, and the document the sum of all as labels: F1 is 2 hits / (m + labels).
 
-    >>> expected_sizes(np.array([[0.9, 0.8, 0.1], [0.3, 0.25, 0.2]]))
+    >>> expected_sizes(np.array([[0.9, 0.8, 0.1], [0.3, 0.25, 0.24]]))
     array([2, 3])
     """
     hits = np.cumsum(chances, axis=1, dtype=np.float64)
