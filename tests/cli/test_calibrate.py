@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from labelgrove.cli import app
+from labelgrove.cli.predicting import Job
 from labelgrove.errors import ConfigError
+from labelgrove.formats import ReadOptions
 
 
 def rows(done: Any) -> list[dict[str, Any]]:
@@ -78,9 +80,17 @@ def test_sets_for_a_target_and_their_evaluation(
 def test_predict_tells_when_k_may_cut_sets(run: Any, folder: Path, calibrated: Path) -> None:
     dev = folder / "dev.jsonl"
     done = run("predict", calibrated, dev, "--threshold", "auto", "--k", 1)
-    assert "documents have 1 labels" in done.stderr and "--k 5 returns all" in done.stderr
-    whole = run("predict", calibrated, dev, "--threshold", "auto", "--k", 5)
-    assert "returns all" not in whole.stderr
+    assert "documents have 1 labels" in done.stderr and "leave --k out" in done.stderr
+    whole = run("predict", calibrated, dev, "--threshold", "auto")
+    assert "leave --k out" not in whole.stderr
+
+
+def test_sets_are_whole_by_default(folder: Path, model: Path, tmp_path: Path, run: Any) -> None:
+    out = tmp_path / "calibrated"
+    run("calibrate", model, "--data", folder / "dev.jsonl", "--k", 4, "--out", out)
+    for given, least, k in ((None, "auto", 4), (None, None, 5), (2, "auto", 2)):
+        job = Job(out, "cpu", given, {"min_score": least}, ReadOptions())
+        assert job.prepared().k == k
 
 
 def test_mistakes_are_told(folder: Path, model: Path) -> None:

@@ -24,7 +24,10 @@ def predict(
         str, Argument(metavar="INPUT", help="Corpus or text lines; - for standard input.")
     ],
     *,
-    k: Annotated[int, Option("--k", "-k", min=1, help="Labels per document.")] = 5,
+    k: Annotated[
+        int | None,
+        Option("--k", "-k", min=1, help="Labels per document. Default: 5, or a set's (auto)."),
+    ] = None,
     out: Annotated[
         str, Option(help="Output file: JSON lines, or .csv, .parquet, .xlsx. -: standard output.")
     ] = "-",
@@ -96,11 +99,11 @@ def predict(
     if threshold == "auto" and done.full and done.k < done.places:
         warn(
             f"--k {done.k}: {done.full:,} documents have {done.k} labels, and their sets may have "
-            f"more; --k {done.places} returns all of them"
+            "more; leave --k out for all of them"
         )
     if done.documents and not done.labels and threshold is not None:
         warn(f"--threshold {threshold}: no label of any document reaches it")
-    if done.k > done.known:
+    if k is not None and done.k > done.known:
         warn(f"--k {done.k}: the model has {done.known:,} labels, and no document gets more")
     report = done.report
     if out != "-" or report.bad_lines or report.notes:

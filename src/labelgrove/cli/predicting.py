@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from labelgrove.formats import Document
 
 Batch = tuple[Any, Sequence[str | None]]
+DEFAULT_K = 5
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Job:
 
     model: Path
     device: str
-    k: int
+    k: int | None  # None: 5, or all labels that a set is chosen from
     request: dict[str, Any]
     how: ReadOptions
     allow: list[str] | None = None
@@ -46,9 +47,13 @@ class Job:
 
             model.index_ = model.index_.with_groups(read_label_groups(self.groups, model.index_))
         mask = LabelMask.of(model.index_, self.allow, self.deny)
+        k = self.k
+        if k is None:
+            sets = self.request["min_score"] == "auto" and model.calibration_ is not None
+            k = model.calibration_.places if sets else DEFAULT_K
         if mask is None:
-            return Predicting(self, model, self.k, self.request)
-        k = len(mask) if self.all_allowed else self.k
+            return Predicting(self, model, k, self.request)
+        k = len(mask) if self.all_allowed else k
         return Predicting(self, model, k, self.request | {"allow": mask})
 
     def worker(self) -> Callable[[tuple[str, str]], Done]:
