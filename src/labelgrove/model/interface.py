@@ -162,8 +162,8 @@ class Model(Stored):
         The search skips labels outside, so you get k labels whenever k remain. Labels below
         ``min_score`` are dropped afterwards. ``diversity`` (up to 1) moves labels back that are
         similar to better ones. A calibrated model gives probabilities, unless you ask for ``raw``
-        scores, and takes "auto" as ``min_score`` (see ``labelgrove.calibrate``): the labels of a set,
-        of which k cuts off the rest, so give a k of ``model.calibration_.places`` for whole sets.
+        scores, and takes "auto" as ``min_score`` (see ``labelgrove.calibrate``). It then gives sets
+        of labels, which k may cut: ``k=model.calibration_.places`` gives whole ones.
 
         >>> from labelgrove import Linear
         >>> model = Linear().fit(["red shoes", "blue hat"], [["shoes"], ["hats"]])
