@@ -47,8 +47,7 @@ class Needs:
 
     ``updates`` are enough, but no document is seen fewer or more often than ``epochs`` says. Heads
     learn ``head_rate`` times as fast as the encoder. ``dropouts`` are those of heads for few and
-    for many epochs. ``networks`` are trained one after the other. ``reranks``: tf-idf reorders the
-    network's shortlists.
+    for many epochs. ``networks`` are trained one after the other.
     """
 
     updates: int = 4000
@@ -56,7 +55,6 @@ class Needs:
     head_rate: float = 10.0
     dropouts: tuple[float, float] = (0.2, 0.3)
     networks: int = 1
-    reranks: bool = False
 
 
 @dataclass(frozen=True)
@@ -258,9 +256,7 @@ def _level_weights(view: _View) -> Derived:
 
 
 def _reranks(view: _View) -> Derived:
-    if view.needs.reranks:
-        return Derived(True, "tf-idf reads the whole text and gained points wherever it was tried")
-    return Derived(False, "not measured for this method")
+    return Derived(True, "tf-idf reads the whole text and gained points wherever it was tried")
 
 
 RULES: dict[str, Callable[[_View], Derived]] = {

@@ -72,8 +72,8 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
 
     @property
     def reranks(self) -> bool:
-        """Whether a ranker orders the shortlists, as set or as is usual for the method."""
-        return bool(fixed(self.rerank.enabled, self.needs.reranks))
+        """Whether a ranker on tf-idf orders the shortlists."""
+        return bool(fixed(self.rerank.enabled, True))
 
     def _heads(self, labels: int, tree: LabelTree | None) -> MakeHeads:
         """The heads that the settings describe."""

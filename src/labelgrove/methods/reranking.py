@@ -39,7 +39,7 @@ class RerankParams(Params):
 
     enabled: AutoBool = param(
         "auto",
-        help="train a ranker on tf-idf and the network's text vectors; auto = for cascadexml",
+        help="train a ranker on tf-idf and the network's text vectors; auto = yes",
     )
     shortlist: int = param(100, ge=1, help="best labels of the network that the ranker reorders")
     start: Literal["none", "initial", "centre"] = param(

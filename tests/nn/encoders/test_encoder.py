@@ -369,6 +369,13 @@ def test_files_without_all_weights_are_refused(tmp_path: Path) -> None:
         load_encoder(EncoderParams(encoder=str(folder), max_tokens=8))
 
 
+def test_a_tokenizer_of_another_encoder_is_refused(tmp_path: Path) -> None:
+    words = [f"word{number}" for number in range(200)]
+    folder = make_encoder(tmp_path / "encoder", "bert", words=words, vocab_size=100)
+    with pytest.raises(ConfigError, match=r"206 word pieces.*rows for 100 only"):
+        load_encoder(EncoderParams(encoder=str(folder)))
+
+
 def test_loading_leaves_the_random_numbers_alone(load: Load) -> None:
     before = torch.random.get_rng_state()
     Encoder.from_state(load("bert").state())

@@ -20,7 +20,6 @@ from labelgrove.methods.cascadexml.params import (
     cascade_tree_params,
     idle_settings,
 )
-from labelgrove.methods.defaults import Needs
 from labelgrove.methods.networks import NetworkEstimator, layer_arrays
 from labelgrove.model.outline import Outline, expected_widths
 from labelgrove.model.settings import group
@@ -37,7 +36,6 @@ class CascadeXML(NetworkEstimator):
     """
 
     method: ClassVar[str] = "cascadexml"
-    needs: ClassVar[Needs] = Needs(reranks=True)
 
     heads: CascadeParams = group(CascadeParams)
 

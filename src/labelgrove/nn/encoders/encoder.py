@@ -267,6 +267,7 @@ def load_encoder(params: EncoderParams | None = None) -> Encoder:
     if pooling == "auto":
         pooling = trained_pooling(folder) or "first"
     model, has_pooler = _load_model(config, folder, params)
+    setup.check_vocabulary(model, tokenizer)
     if pooling == "pooler" and not has_pooler:
         # A pooler reads the token that sums a text up, so that token replaces it.
         pooling = trained_pooling(folder) or "first"

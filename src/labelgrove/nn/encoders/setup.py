@@ -29,6 +29,16 @@ def check_length(model: Any, max_tokens: int) -> None:
                 )
 
 
+def check_vocabulary(model: Any, tokenizer: Any) -> None:
+    """Refuses word pieces without rows; transformers may add special tokens that nothing uses."""
+    pieces, rows = tokenizer.vocab_size, model.get_input_embeddings().num_embeddings
+    if pieces > rows:
+        raise ConfigError(
+            f"the tokenizer has {pieces:,} word pieces, but the model has rows for {rows:,} only; "
+            "they are not files of the same encoder"
+        )
+
+
 def drop_unused(model: Any, pooling: Pooling) -> None:
     """Removes weights that never get a gradient, because distributed training waits for it."""
     if pooling != "pooler" and getattr(model, "pooler", None) is not None:
