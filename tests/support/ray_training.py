@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,27 +23,33 @@ from test_contract import planted
 METHODS = ("cascadexml", "lightxml", "xrtransformer", "xtransformer")
 # Without dropout: processes draw different random numbers. Rates are those of every number of
 # processes, and every update is reported.
-TRAINING = {"epochs": 3, "batch_size": 8, "lr": 1e-3, "head_lr": 1e-2, "log_every": 1}
+TRAINING: dict[str, Any] = {
+    "epochs": 3,
+    "batch_size": 8,
+    "lr": 1e-3,
+    "head_lr": 1e-2,
+    "log_every": 1,
+}
 
 
-def settings(method: str, encoder: Path, *, batches: int = 1) -> dict[str, Any]:
-    """A method's settings; an update sees so many batches in each process."""
-    heads: dict[str, Any] = {"dropout": 0.0}
+def settings(method: str, encoder: Path, **training: Any) -> dict[str, Any]:
+    """A method's settings, with some of their own for the training."""
+    heads: dict[str, Any] = {"dropout": 0.0}  # its random numbers differ between processes
     if method == "cascadexml":
         heads["mix_dropout"] = 0.0
     return {
         "encoder": {"encoder": str(encoder), "max_tokens": 12},
-        "training": TRAINING | {"accumulate": batches},
+        "training": TRAINING | training,
         "heads": heads,
         "held_out": 0.0,
         "device": "cpu",
     }
 
 
-def flags(method: str, encoder: Path, *, batches: int = 1) -> list[str]:
-    """The same settings for the command line."""
+def flags(settings: dict[str, Any]) -> list[str]:
+    """Settings for the command line."""
     pairs: list[str] = []
-    for name, value in settings(method, encoder, batches=batches).items():
+    for name, value in settings.items():
         table = value if isinstance(value, dict) else {"": value}
         pairs += [f"{name}.{key}".rstrip(".") + f"={inner}" for key, inner in table.items()]
     return [flag for pair in pairs for flag in ("--set", pair)]
@@ -50,7 +57,10 @@ def flags(method: str, encoder: Path, *, batches: int = 1) -> list[str]:
 
 @dataclass(frozen=True)
 class Curves:
-    """Trains a model of each method; returns the loss of every update."""
+    """Trains a model of each method; returns the loss of every update.
+
+    An update sees so many ``batches`` in each process.
+    """
 
     encoder: Path
     batches: int = 1
@@ -64,27 +74,39 @@ class Curves:
                 if "loss" in event.values:
                     losses.append(event.values["loss"])
 
-            model: Any = create(method, settings(method, self.encoder, batches=self.batches))
+            model: Any = create(method, settings(method, self.encoder, accumulate=self.batches))
             model.fit(Corpus.from_lists(*planted(60)), callbacks=[note])
         return curves
 
 
 @dataclass(frozen=True)
-class DiesOnce:
-    """Kills its own process, one of several, when ``work`` reports an update for the first time."""
+class AtUpdate:
+    """Does something in the first process when ``work`` has made so many updates."""
 
     work: Callable[[Callback], Any]
-    marker: Path
     update: int
+    act: Callable[[], None]
 
     def __call__(self, tell: Callback) -> Any:
-        def deadly(event: Event) -> None:
+        def note(event: Event) -> None:
             tell(event)
-            if event.values.get("step") == self.update and not self.marker.exists():
-                self.marker.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
+            if event.values.get("step") == self.update:
+                self.act()
 
-        return self.work(deadly)
+        return self.work(note)
+
+
+def die_once(marker: Path) -> None:
+    """Kills its own process on the first call."""
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for(marker: Path) -> None:
+    """Waits until there is such a file, or this process is killed."""
+    while not marker.exists():
+        time.sleep(0.05)
 
 
 def die(tell: Callback) -> None:
@@ -102,9 +124,8 @@ def refuse_in_the_first(tell: Callback) -> None:
     wait_for_all("cpu")
 
 
-def process_numbers(tell: Callback) -> tuple[int, str, str]:
-    names = ("WORLD_SIZE", "OMP_NUM_THREADS")
-    return os.getpid(), *(os.environ[name] for name in names)
+def variables(tell: Callback) -> tuple[str, str]:
+    return os.environ["WORLD_SIZE"], os.environ["OMP_NUM_THREADS"]
 
 
 def arrays(model: Model) -> dict[str, np.ndarray[Any, Any]]:

@@ -32,7 +32,7 @@ class Training:
     method: str
     tables: dict[str, Any]
     device: str
-    threads: int  # of each process
+    threads: int  # of each process; 0 as the settings say
     corpus: Path
     documents: options.Documents
     reading: options.Reading
@@ -79,7 +79,7 @@ class Training:
             data, held_out = self._read(callbacks)
             model: Any = create(self.method, self.tables)
             common.use_device(model, self.device)
-            usual, model.n_jobs = model.n_jobs, self.threads
+            usual, model.n_jobs = model.n_jobs, self.threads or model.n_jobs
             model.fit(data, callbacks=callbacks, run=run)
             wait_for_all(self.device)  # from here on only the first process needs the run folder
             if not is_first_process():
