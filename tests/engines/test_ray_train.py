@@ -156,7 +156,7 @@ def test_a_killed_worker_changes_no_bit(
     assert (tmp_path / "died").exists()
     assert facts["documents"] == 60
     assert messages(events).count(LOST) == 1
-    assert "network: continues after" in " ".join(messages(events))
+    assert "training: continues after" in " ".join(messages(events))
     starts = [event.stage for event in events if event.kind == "stage_start"]
     assert sorted(starts) == sorted(event.stage for event in events if event.kind == "stage_end")
     assert_same_model(training.out, expected)
@@ -238,7 +238,7 @@ def test_a_command_that_was_stopped_goes_on_with_resume(
         assert not (tmp_path / "model").exists()
     done = subprocess.run([*command, "--resume"], **options)
     assert done.returncode == 0, done.stderr
-    assert "network: continues after" in done.stderr
+    assert "training: continues after" in done.stderr
     assert_same_model(tmp_path / "model", expected)
     assert {path.name for path in tmp_path.iterdir()} == {"model"}
     deadline = time.monotonic() + 60
@@ -266,8 +266,8 @@ def test_errors_of_workers_are_sentences(together: Callable[..., Any], tmp_path:
     with pytest.raises(StorageError, match="no space left on device"):
         together(ray_training.refuse_in_the_first)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("labelgrove.engines.ray_train.RESTARTS", 1)
-        with pytest.raises(ResourceError, match=r"failed 2 times, .*; look at .* --resume"):
+        patch.setattr("labelgrove.engines.ray_train.RESTARTS", 0)
+        with pytest.raises(ResourceError, match=r"failed again and .*; look at .* --resume"):
             together(ray_training.die)
         with pytest.raises(ResourceError, match="a mistake in the code"):
             together(ray_training.fail)

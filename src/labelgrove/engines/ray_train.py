@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from labelgrove.core.callbacks import Callback, Event
 from labelgrove.core.processes import TIMEOUT
+from labelgrove.engines.engine import Result
 from labelgrove.errors import ConfigError, LabelgroveError, MissingExtraError, ResourceError
 
 try:
@@ -49,14 +50,14 @@ HOW_TO_GO_ON = (
 
 
 def train_together(
-    work: Callable[[Callback], Any],
+    work: Callable[[Callback], Result],
     *,
     workers: int | None,
     cores: int,
     device: str,
     folder: Path,
     callback: Callback,
-) -> Any:
+) -> Result:
     """What :meth:`labelgrove.engines.Engine.together` describes."""
     count, gpus = _room(workers, cores, device)
     # They must live as long as this process, so not on a machine that may go away before it.
@@ -85,14 +86,17 @@ def train_together(
     )
     shutil.rmtree(folder / NAME, ignore_errors=True)  # of a command that was killed
     try:
-        outcome = _started(trainer)
-        _forward(events, callback, outcome)
-        if not refusals.empty():
-            raise refusals.get()
-        return _result(outcome, count)
+        with _sentences(count):
+            outcome = _started(trainer)
+            _forward(events, callback, outcome)
+            if not refusals.empty():
+                raise refusals.get()
+            result: Result = outcome.result().return_value
+            return result
     finally:
         for queue in (events, refusals):
-            queue.shutdown(force=True)
+            with suppress(ray.exceptions.RayError):
+                queue.shutdown(force=True)
         shutil.rmtree(folder / NAME, ignore_errors=True)
 
 
@@ -172,10 +176,11 @@ def _forward(events: Queue, callback: Callback, outcome: Future[Any]) -> None:
             callback(Event("message", values={"text": text}))
 
 
-def _result(outcome: Future[Any], count: int) -> Any:
-    """What the first worker returned, or a sentence on why Ray gave up."""
+@contextmanager
+def _sentences(count: int) -> Iterator[None]:
+    """Says in one sentence why Ray gave up."""
     try:
-        return outcome.result().return_value
+        yield
     except ControllerError as error:
         cause = _first_line(error.controller_failure)
         raise ResourceError(
@@ -188,7 +193,7 @@ def _result(outcome: Future[Any], count: int) -> Any:
         lost = [cause for cause in causes if isinstance(cause, ray.exceptions.RayError)]
         cause = _first_line((lost or causes)[0])
         raise ResourceError(
-            f"the workers failed {RESTARTS + 1} times, the last time with: {cause}; {HOW_TO_GO_ON}"
+            f"the workers failed again and again, the last time with: {cause}; {HOW_TO_GO_ON}"
         ) from error
     except (TrainingFailedError, ray.exceptions.RayError) as error:
         raise ResourceError(f"Ray gave up ({_first_line(error)}); {HOW_TO_GO_ON}") from error
