@@ -199,6 +199,9 @@ def test_a_guest_works_in_the_folder_of_another_process(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="in use"):
             RunFolder(tmp_path)
         assert host.stage("a", {"x": 1}, lambda: Part()).config == {"answer": 2}
+    with pytest.raises(ConfigError, match=r"does not see .* path that all machines share"):
+        RunFolder(tmp_path / "elsewhere", guest=True)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_status_and_log(tmp_path: Path) -> None:

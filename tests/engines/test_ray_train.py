@@ -277,10 +277,23 @@ def test_errors_of_workers_are_sentences(together: Callable[..., Any], tmp_path:
 @whole
 def test_workers_get_the_cores_that_they_ask_for(together: Callable[..., Any]) -> None:
     assert together(ray_training.variables) == ("2", "1")
+    deadline = time.monotonic() + 60
+    while left := actors():
+        assert time.monotonic() < deadline, left
+        time.sleep(0.5)
     with pytest.raises(ConfigError, match="room for 0 workers with 4 cores each, not for 1"):
         together(ray_training.variables, threads=4)
     with pytest.raises(ConfigError, match="device: cuda needs GPUs, but the cluster has none"):
         together(ray_training.variables, device="cuda")
+
+
+def actors() -> list[str]:
+    """The actors that live, without the one that Ray keeps for its autoscaler."""
+    from ray._private.state import actors
+
+    living = [actor for actor in actors().values() if actor["State"] != "DEAD"]
+    names = [actor["ActorClassName"] for actor in living]
+    return [name for name in names if name != "_AutoscalingCoordinatorActor"]
 
 
 @whole

@@ -12,6 +12,7 @@ another ranker setting uses the same features. In the folder::
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import time
@@ -74,7 +75,12 @@ class RunFolder:
         self._computing: dict[str, str] = {}
         self._lock: FileLock | None = None
         self._writes = is_first_process()
-        if self._writes:
+        if guest and not _is_run(self.path):
+            raise ConfigError(
+                f"{path}: {platform.node()} does not see this run folder, which another machine "
+                "made; choose a path that all machines share"
+            )
+        if self._writes and not guest:
             clean_up(self.path)  # what a killed process had begun to delete
         _check_usable(self.path)
         with storing(self.path):
