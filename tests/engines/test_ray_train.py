@@ -41,6 +41,12 @@ whole = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(autouse=True)
+def paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers must find labelgrove and the functions of tests, also on nodes that come later."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+
+
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = [*COLOURS, *THINGS, "item", "is", "a", "that", "we", "sell"]
@@ -218,7 +224,6 @@ def test_a_command_that_was_stopped_goes_on_with_resume(
     command += ["--engine", "ray", "--workers", "2", "--out", "model", *flags(tables)]
     options: dict[str, Any] = {
         "cwd": tmp_path,
-        "env": {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         "stdout": subprocess.DEVNULL,
         "stderr": subprocess.PIPE,
         "text": True,
