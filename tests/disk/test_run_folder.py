@@ -189,6 +189,21 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     RunFolder(tmp_path).close()
 
 
+def test_a_guest_works_in_the_folder_of_another_process(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as host:
+        half = tmp_path / "stages" / ".a.labelgrove-tmp-1"
+        half.mkdir(parents=True)  # of a guest that was killed
+        with RunFolder(tmp_path, guest=True) as guest:
+            assert not half.exists()
+            guest.stage("a", {"x": 1}, lambda: Part({"answer": 2}))
+        with pytest.raises(ConfigError, match="in use"):
+            RunFolder(tmp_path)
+        assert host.stage("a", {"x": 1}, lambda: Part()).config == {"answer": 2}
+    with pytest.raises(ConfigError, match=r"does not see .* path that all machines share"):
+        RunFolder(tmp_path / "elsewhere", guest=True)
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_status_and_log(tmp_path: Path) -> None:
     with RunFolder(tmp_path) as run:
         run.stage("a", {}, lambda: Part({}, {"x": np.zeros(1000)}))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from labelgrove.cli import main
 from support.clusters import started_cluster
 
 
@@ -23,3 +25,19 @@ def engine(cluster: Any) -> Iterator[Any]:
 
     with open_engine("ray", address=cluster.address) as opened:
         yield opened
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs the command in this process and returns its standard output."""
+
+    def run(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["labelgrove", *map(str, arguments)])
+        try:
+            main()
+        except SystemExit as end:
+            if end.code:
+                raise AssertionError(capfd.readouterr().err) from None
+        return capfd.readouterr().out
+
+    return run

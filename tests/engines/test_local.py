@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from labelgrove.core.callbacks import Callback, Event
 from labelgrove.engines import LocalEngine, open_engine
 from labelgrove.errors import ConfigError
 
@@ -28,6 +31,19 @@ def test_a_stream_makes_its_worker_once() -> None:
 
     assert list(LocalEngine().stream(make, [1, 2, 3])) == ["1", "2", "3"]
     assert len(made) == 1
+
+
+def test_work_together_is_work_alone() -> None:
+    events: list[Event] = []
+
+    def work(tell: Callback) -> str:
+        tell(Event("message", values={"text": "hello"}))
+        return "done"
+
+    result = LocalEngine().together(
+        work, folder=Path(), device="cpu", threads=1, callback=events.append
+    )
+    assert (result, events[0].values["text"]) == ("done", "hello")
 
 
 def test_wrong_names_and_flags_are_errors() -> None:

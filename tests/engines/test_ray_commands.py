@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,28 +10,11 @@ from typing import Any
 import pytest
 
 from labelgrove import Linear, load
-from labelgrove.cli import main
 from labelgrove.datasets.shop import shop_corpus
 from labelgrove.formats import write_corpus
 from support.sharding import assert_same_bits, write_shards
 
 Call = Callable[..., str]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
-    """Runs the command in this process and returns its standard output."""
-
-    def run(*arguments: object) -> str:
-        monkeypatch.setattr(sys, "argv", ["labelgrove", *map(str, arguments)])
-        try:
-            main()
-        except SystemExit as end:
-            if end.code:
-                raise AssertionError(capfd.readouterr().err) from None
-        return capfd.readouterr().out
-
-    return run
 
 
 @pytest.fixture(scope="module")

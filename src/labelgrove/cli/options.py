@@ -79,7 +79,7 @@ class Where:
         str | None, Option(help="Ray cluster: host:port or auto. Default: start Ray here.")
     ] = None
     workers: Annotated[
-        int | None, Option(min=1, help="Most Ray workers. Default: one per core.")
+        int | None, Option(min=1, help="Most Ray workers. Default: one per core, or GPU.")
     ] = None
 
     def check(self) -> None:

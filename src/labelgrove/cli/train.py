@@ -68,7 +68,8 @@ def train(
 
     Example: labelgrove train train.jsonl.xz --dev dev.jsonl.xz --out model --set ranker.C=2
 
-    With --engine, TRAIN is a folder or pattern of shards of texts, and the method is linear.
+    With --engine, TRAIN is a folder or pattern of shards of texts, and the method is linear or one
+    with an encoder, which the workers of Ray train together.
 
     Example: labelgrove train train.jsonl.xz --method cascadexml --plan
     """
@@ -96,7 +97,8 @@ def train(
             raise ConfigError(f"--budget: is for the method auto, not for {method}")
         tables["budget"] = parse_duration(time_budget, name="--budget")
     model = create(method, tables)
-    common.use_device(model, machine.device)
+    if where.engine != "ray" or not model.encoders():  # the workers may have other devices
+        common.use_device(model, machine.device)
     budget = None if memory is None else parse_size(memory, name="--memory")
     if out is not None:
         common.check_model_folder(out, force=force)
@@ -107,12 +109,26 @@ def train(
             if value:
                 raise ConfigError(f"{flag}: does not work with --engine; leave it out")
         assert out is not None
-        with training_run(out, run_folder, resume=resume, force=force, device=None) as run:
-            measured = _fit_shards(
-                model, corpus, run, where, documents, reading, label_tree, console, quiet=quiet
+        together = None
+        if model.encoders():
+            from labelgrove.cli.together import Training
+
+            threads = where.threads(machine.threads)
+            together = Training(
+                method, tables, machine.device, threads, corpus, documents, reading, out
             )
-            model.save(out, overwrite=force)
-        show(console, summary(model, out, None, measured, dev=documents.dev), measured, as_json)
+            together.check(model)
+        with training_run(out, run_folder, resume=resume, force=force, device=None) as run:
+            if together is not None:
+                assert run is not None
+                facts, measured = together.start(where, run.path, quiet=quiet)
+            else:
+                measured = _fit_shards(
+                    model, corpus, run, where, documents, reading, label_tree, console, quiet=quiet
+                )
+                model.save(out, overwrite=force)
+                facts = summary(model, out, None, measured, dev=documents.dev)
+        show(console, facts, measured, as_json)
         return
     if str(corpus) != "-":
         existing(corpus)  # before a run folder is made next to it
@@ -210,8 +226,8 @@ def _fit_shards(
 
     if not isinstance(model, Linear) or documents.dense is not None:
         raise UnsupportedError(
-            "--engine: trains linear and its settings (parabel, bonsai, ova) on texts; leave it "
-            f"out for {model.method} or --dense"
+            "--engine: trains linear and its settings (parabel, bonsai, ova) and methods with an "
+            f"encoder on texts; leave it out for {model.method} or --dense"
         )
     if documents.features is not None:
         raise UnsupportedError("--engine: a corpus in shards has no matrix; leave out --features")

@@ -1,4 +1,4 @@
-"""Several processes that train one model, started by torchrun or ``accelerate launch``.
+"""Several processes that train one model, started by torchrun, ``accelerate launch`` or Ray Train.
 
 All of them do the same work on the same documents and share out the batches of networks. Only the
 first one writes to folders and prints.
@@ -13,7 +13,7 @@ from typing import Any
 from labelgrove.errors import MissingExtraError
 
 MAX_THREADS = 1024  # every thread has memory of its own; more than this is a slip of the pen
-_TIMEOUT = timedelta(hours=6)  # the other processes wait while the first one evaluates
+TIMEOUT = timedelta(hours=6)  # the other processes wait while the first one evaluates
 
 
 def process_count() -> int:
@@ -36,7 +36,7 @@ def join(*, cpu: bool) -> Any:
         cpu=cpu,
         mixed_precision="no",  # the training loop casts by itself
         kwargs_handlers=[
-            accelerate.InitProcessGroupKwargs(timeout=_TIMEOUT),
+            accelerate.InitProcessGroupKwargs(timeout=TIMEOUT),
             accelerate.DistributedDataParallelKwargs(
                 broadcast_buffers=False,  # label tables are buffers; we send them once
                 gradient_as_bucket_view=True,

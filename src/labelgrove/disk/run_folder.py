@@ -12,6 +12,7 @@ another ranker setting uses the same features. In the folder::
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import time
@@ -58,7 +59,8 @@ class RunFolder:
 
     With ``resume``, finished stages are used again. Without it, a folder with a run in it is an
     error, so that nobody continues an old run by accident. Of several processes that train one
-    model, only the first writes; the others read stored stages and store nothing.
+    model, only the first writes; the others read stored stages and store nothing. A ``guest`` works
+    for a process that has the folder open.
 
     >>> import tempfile
     >>> with RunFolder(Path(tempfile.mkdtemp()) / "run") as run:
@@ -68,11 +70,17 @@ class RunFolder:
     ({'answer': 4}, {'answer': 4})
     """
 
-    def __init__(self, path: str | Path, *, resume: bool = True) -> None:
+    def __init__(self, path: str | Path, *, resume: bool = True, guest: bool = False) -> None:
         self.path = Path(path)
         self._computing: dict[str, str] = {}
+        self._lock: FileLock | None = None
         self._writes = is_first_process()
-        if self._writes:
+        if guest and not _is_run(self.path):
+            raise ConfigError(
+                f"{path}: {platform.node()} does not see this run folder, which another machine "
+                "made; choose a path that all machines share"
+            )
+        if self._writes and not guest:
             clean_up(self.path)  # what a killed process had begun to delete
         _check_usable(self.path)
         with storing(self.path):
@@ -80,6 +88,9 @@ class RunFolder:
         if not self._writes:
             return
         self._log = JsonlLog(self.path / _LOG)
+        if guest:
+            self._tidy()
+            return
         try:
             with storing(self.path):
                 self._lock = FileLock(self.path / _LOCK)
@@ -87,6 +98,7 @@ class RunFolder:
                 if not self._lock.taken:
                     raise ConfigError(f"{path}: is in use by {_who(self._lock.previous)}")
                 self._open(resume)
+                self.log({"kind": "run_start", "took_over_from": self._lock.previous})
             except BaseException:
                 self._lock.release()
                 raise
@@ -109,11 +121,13 @@ class RunFolder:
             created = datetime.now(UTC).isoformat(timespec="seconds")
             about = {"format": _FORMAT, "format_version": FORMAT_VERSION, "created": created}
             write_file(self.path / _RUN, jsonio.dump(about), exclusive=False)
+        self._tidy()
+
+    def _tidy(self) -> None:
         for kind in ("stages", "checkpoints"):
-            # We hold the lock, so a killed run left whatever is half-written.
+            # No other process writes here, so a killed one left whatever is half-written.
             for folder in self.path.glob(f"{kind}/**/"):
                 clean_up_inside(folder)
-        self.log({"kind": "run_start", "took_over_from": self._lock.previous})
 
     def stage(self, name: str, inputs: Mapping[str, Any], compute: Callable[[], Part]) -> Part:
         """The result of ``compute()``, or the stored result for the same inputs.
@@ -173,7 +187,7 @@ class RunFolder:
 
     def close(self) -> None:
         """Lets another process use the folder."""
-        if self._writes:
+        if self._lock is not None:
             self._lock.release()
 
     def remove(self) -> None:

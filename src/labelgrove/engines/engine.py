@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
+
+from labelgrove.core.callbacks import Callback
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -44,6 +47,24 @@ class Engine(ABC):
         """Gives items to workers that ``make`` makes once each, and yields the results in order.
 
         For workers that are slow to make, such as those that load a model.
+        """
+
+    @abstractmethod
+    def together(
+        self,
+        work: Callable[[Callback], Result],
+        *,
+        folder: Path,
+        device: str,
+        threads: int,
+        callback: Callback,
+    ) -> Result:
+        """Runs ``work`` in processes that train one model, and returns what the first one returns.
+
+        Their variables are those that torchrun sets. ``work`` is given a function that sends events
+        to ``callback``. If a process is lost, all start again, and ``work`` continues from what it
+        had stored. ``folder`` is on a path that all machines share. Closing the engine interrupts
+        ``work``.
         """
 
     def map(self, function: Callable[..., Any], items: Iterable[Any], *shared: Any) -> list[Ref]:

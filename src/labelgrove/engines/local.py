@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from labelgrove.core.callbacks import Callback
 from labelgrove.engines.engine import Engine, Item, Ref, Result
 
 
@@ -41,6 +43,17 @@ class LocalEngine(Engine):
     ) -> Iterator[Result]:
         worker = make()
         return (worker(item) for item in items)
+
+    def together(
+        self,
+        work: Callable[[Callback], Result],
+        *,
+        folder: Path,
+        device: str,
+        threads: int,
+        callback: Callback,
+    ) -> Result:
+        return work(callback)
 
 
 def _value(argument: Any) -> Any:

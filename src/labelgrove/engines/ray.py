@@ -1,7 +1,8 @@
 """The engine of many machines: Ray schedules, moves data, and repeats what lost workers had done.
 
-The only module that imports ray. Everything is left to Ray: tasks whose worker or machine was lost
-start again (three times), and lost results are made again from the calls that made them.
+Only this module and ``ray_train.py`` import ray. Everything is left to Ray: tasks whose worker or
+machine was lost start again (three times), and lost results are made again from the calls that made
+them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from labelgrove.core.callbacks import Callback
 from labelgrove.engines.engine import Engine, Item, Ref, Result
 from labelgrove.errors import ConfigError, LabelgroveError, MissingExtraError, ResourceError
 
@@ -43,6 +46,7 @@ class RayEngine(Engine):
             raise ConfigError("address: this process is connected to a Ray cluster already")
         cores = int(ray.cluster_resources().get("CPU", 1))
         self.workers = min(workers or cores, cores)
+        self._asked = workers
         self._tasks: dict[Any, Any] = {}
 
     def put(self, value: Any) -> Ref:
@@ -88,6 +92,20 @@ class RayEngine(Engine):
                 if isinstance(result, _Refusal):
                     raise result.error
                 yield result
+
+    def together(
+        self,
+        work: Callable[[Callback], Result],
+        *,
+        folder: Path,
+        device: str,
+        threads: int,
+        callback: Callback,
+    ) -> Result:
+        from labelgrove.engines.ray_train import train_together
+
+        options: dict[str, Any] = {"device": device, "folder": folder, "callback": callback}
+        return train_together(work, workers=self._asked, cores=threads, **options)
 
     def close(self) -> None:
         """Leaves the cluster, if this engine joined it; one of its own ends."""

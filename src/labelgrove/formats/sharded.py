@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,9 +12,10 @@ from labelgrove.core.arrays import CSR, as_csr, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.strings import StringTable
+from labelgrove.data.corpus import Corpus
 from labelgrove.data.records import has_records
 from labelgrove.data.sharded import ShardedCorpus
-from labelgrove.engines import Engine
+from labelgrove.engines import Engine, LocalEngine
 from labelgrove.errors import ConfigError, DataError, UnsupportedError
 from labelgrove.formats.documents import ReadOptions, ReadReport
 from labelgrove.formats.labels import find_label_table, index_with_names, read_label_table
@@ -65,6 +66,14 @@ def read_shards(
     matrix = as_csr(sparse.vstack(moved, format="csr"))
     starts = offsets([part.labels.shape[0] for part in parts])
     return ShardedCorpus(engine, tuple(texts for texts, _ in found), starts, matrix, index)
+
+
+def read_joined_shards(path: str | os.PathLike[str], **options: Any) -> Corpus:
+    """A corpus in shards as one in the memory of this process; ``options`` as above."""
+    shards = read_shards(LocalEngine(), path, **options)
+    blocks = shards.engine.results(shards.texts)
+    texts = StringTable.from_strings(text for block in blocks for text in block)
+    return Corpus(texts, shards.labels, shards.index)
 
 
 def read_shard(path: str, options: ReadOptions) -> tuple[StringTable, ShardLabels]:

@@ -1,0 +1,73 @@
+"""Networks with --engine, in this process; tests/engines has the same with workers of Ray."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from labelgrove import load
+from support.ray_training import arrays, flags, settings
+from support.sharding import write_shards
+from support.tiny_encoders import make_encoder
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_encoder(tmp_path_factory.mktemp("tiny") / "encoder", "bert")
+
+
+def test_a_network_learns_from_shards_what_it_learns_from_one_file(
+    encoder: Path, tmp_path: Path, run: Run
+) -> None:
+    whole, shards = write_shards(tmp_path, 60, 25)
+    train = ("--method", "lightxml", *flags(settings("lightxml", encoder)), "--dev", whole)
+    run("train", whole, *train, "--out", tmp_path / "one")
+    engine = ("--engine", "local", "--json")
+    done = run("train", shards, *train, *engine, "--out", tmp_path / "many", cwd=tmp_path)
+    facts = json.loads(done.stdout)
+    assert facts["documents"] == 60 and "P@1" in facts["dev"]
+    assert f"{shards}: 60 documents" in done.stderr
+    one, many = load(tmp_path / "one"), load(tmp_path / "many")
+    for key, array in arrays(one).items():
+        np.testing.assert_array_equal(array, arrays(many)[key], err_msg=key)
+    assert many.dev_metrics_ == one.dev_metrics_
+    assert many.to_config() == one.to_config()
+    assert not (tmp_path / "many.run").exists()
+    # A file may have more than texts, so everything that belongs to one works.
+    run("train", whole, *train, *engine, "--out", tmp_path / "file")
+    for key, array in arrays(one).items():
+        np.testing.assert_array_equal(array, arrays(load(tmp_path / "file"))[key], err_msg=key)
+
+
+def test_what_workers_cannot_train_is_said_before_they_start(
+    encoder: Path, tmp_path: Path, run: Run
+) -> None:
+    _, shards = write_shards(tmp_path, 60, 25)
+    (tmp_path / "ensemble.toml").write_text('[[members]]\nmethod = "lightxml"\n')
+    method = ("--method", "lightxml", *flags(settings("lightxml", encoder)))
+    for source, given, message in (
+        (shards, ("--config", tmp_path / "ensemble.toml"), "leave it out for ensemble"),
+        (
+            shards,
+            (*method, "--features", shards / "X.npz"),
+            "has texts alone; leave out --features",
+        ),
+        (tmp_path / "nowhere", method, "nowhere"),
+        (shards, (*method, "--device", "tpu"), "must be auto, cpu or cuda"),
+    ):
+        out = ("--engine", "local", "--out", tmp_path / "model")
+        done = run("train", source, *out, *given, check=False)
+        assert done.returncode == 1
+        assert message in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"whole.jsonl", "shards", "ensemble.toml"}

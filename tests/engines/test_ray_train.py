@@ -1,0 +1,310 @@
+"""Networks that several Ray workers train together: the result is that of one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ray", reason="the extra ray is not installed")
+pytest.importorskip("torch", reason="the extra torch is not installed")
+
+from labelgrove import load
+from labelgrove.cli.options import Documents, Reading
+from labelgrove.cli.together import Training
+from labelgrove.core.callbacks import Event
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.engines import open_engine
+from labelgrove.errors import ConfigError, ResourceError, StorageError
+from labelgrove.model.interface import Model
+from support import ray_training
+from support.clusters import NODE, started_cluster
+from support.ray_training import AtUpdate, Curves, arrays, flags, settings
+from support.sharding import write_shards
+from support.tiny_encoders import make_encoder
+from support.together import run_together
+from test_contract import COLOURS, THINGS
+
+whole = pytest.mark.skipif(
+    os.environ.get("LABELGROVE_TEST_RAY") != "all",
+    reason="starts many processes; `make test-ray` runs it",
+)
+
+
+@pytest.fixture(autouse=True)
+def paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers must find labelgrove and the functions of tests, also on nodes that come later."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    words = [*COLOURS, *THINGS, "item", "is", "a", "that", "we", "sell"]
+    path = tmp_path_factory.mktemp("tiny") / "encoder"
+    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return make_encoder(path, "bert", words=words, **none)
+
+
+@pytest.fixture
+def together(cluster: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Runs a function in the two workers of the shared cluster."""
+    with open_engine("ray", address=cluster.address) as engine:
+        yield partial(run, engine, folder=tmp_path)
+
+
+def run(engine: Any, work: Any, **options: Any) -> Any:
+    usual = {"device": "auto", "threads": 1, "callback": lambda event: None}
+    return engine.together(work, **(usual | options))
+
+
+def losses(model: Any) -> list[float]:
+    return [record["loss"] for record in model.story_["history"] if "loss" in record]
+
+
+@whole
+def test_shards_give_the_loss_curve_of_one_process(
+    cluster: Any, encoder: Path, tmp_path: Path, call: Callable[..., str]
+) -> None:
+    """The command on shards, and without Ray on one file with twice the batches in an update."""
+    file, shards = write_shards(tmp_path, 60, 25)
+    one, many = (flags(settings("cascadexml", encoder, accumulate=count)) for count in (2, 1))
+    train = ("--method", "cascadexml", "--quiet")
+    call("train", file, *train, *one, "--out", tmp_path / "one")
+    ray = ("--engine", "ray", "--address", cluster.address)
+    out = call("train", shards, *train, *ray, *many, "--out", tmp_path / "many", "--json")
+    assert json.loads(out)["documents"] == 60
+    model, expected = load(tmp_path / "many"), load(tmp_path / "one")
+    assert len(losses(model)) == 12  # three epochs of eight batches, two in an update
+    assert np.allclose(losses(model), losses(expected), atol=1e-5, rtol=0)
+    for name, array in arrays(expected).items():
+        assert np.allclose(array, arrays(model)[name], atol=1e-4), name
+    assert model.to_config()["n_jobs"] is None  # the share of a worker was one core
+    assert not (tmp_path / "many.run").exists()
+
+
+@whole
+@pytest.mark.parametrize("count", [2, 3])
+def test_loss_curves_are_those_of_one_process(count: int, encoder: Path, tmp_path: Path) -> None:
+    with open_engine("ray", workers=count) as engine:
+        curves = run(engine, Curves(encoder), folder=tmp_path)
+    expected = Curves(encoder, batches=count)(lambda event: None)
+    assert curves.keys() == expected.keys()
+    for method, curve in expected.items():
+        assert len(curve) >= 3 * (8 // count), method
+        assert np.allclose(curves[method], curve, atol=1e-5, rtol=0), method
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_shards(tmp_path_factory.mktemp("documents"), 60, 25)[0]
+
+
+@pytest.fixture(scope="module")
+def tables(encoder: Path) -> dict[str, Any]:
+    chosen = settings("cascadexml", encoder, epochs=10, checkpoint_minutes=0)
+    return chosen | {"held_out": 0.2}
+
+
+@pytest.fixture(scope="module")
+def expected(
+    corpus: Path, tables: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Model:
+    """What two processes train that torchrun would start."""
+    out = tmp_path_factory.mktemp("expected") / "model"
+    train = ("-m", "labelgrove", "train", corpus, "--method", "cascadexml", *flags(tables))
+    for ended in run_together(*train, "--out", out):
+        assert ended.code == 0, ended.errors
+    return load(out)
+
+
+@pytest.fixture
+def training(corpus: Path, tables: dict[str, Any], tmp_path: Path) -> Training:
+    out = tmp_path / "model"
+    return Training("cascadexml", tables, "cpu", 1, corpus, Documents(), Reading(), out)
+
+
+def assert_same_model(path: Path, expected: Any) -> None:
+    model = load(path)
+    assert losses(model) == losses(expected)
+    trained, wanted = arrays(model), arrays(expected)
+    assert trained.keys() == wanted.keys()
+    for key, array in wanted.items():
+        np.testing.assert_array_equal(array, trained[key], err_msg=key)
+
+
+def messages(events: list[Event]) -> list[str]:
+    return [event.values["text"] for event in events if event.kind == "message"]
+
+
+LOST = "a worker was lost; all start again and continue from the last checkpoint"
+
+
+@whole
+def test_a_killed_worker_changes_no_bit(
+    together: Callable[..., Any], training: Training, expected: Model, tmp_path: Path
+) -> None:
+    events: list[Event] = []
+    with RunFolder(tmp_path / "run") as opened:
+        act = partial(ray_training.die_once, tmp_path / "died")
+        work = AtUpdate(partial(training.work, opened.path), 5, act)
+        facts, _ = together(work, folder=opened.path, callback=events.append)
+        assert not (opened.path / "ray").exists()
+    assert (tmp_path / "died").exists()
+    assert facts["documents"] == 60
+    assert messages(events).count(LOST) == 1
+    assert "training: continues after" in " ".join(messages(events))
+    starts = [event.stage for event in events if event.kind == "stage_start"]
+    assert sorted(starts) == sorted(event.stage for event in events if event.kind == "stage_end")
+    assert_same_model(training.out, expected)
+
+
+@pytest.fixture
+def lossy() -> Iterator[tuple[Any, Any, Any]]:
+    """A cluster, its second node, which may go away, and the engine."""
+    with (
+        started_cluster() as (cluster, node),
+        open_engine("ray", address=cluster.address) as engine,
+    ):
+        yield cluster, node, engine
+
+
+@whole
+@pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "for good"])
+def test_a_lost_machine_is_replaced_or_missed(
+    replaced: bool,
+    lossy: Any,
+    training: Training,
+    expected: Model,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, node, engine = lossy
+    monkeypatch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "20" if replaced else "5")
+    monkeypatch.setattr("labelgrove.engines.ray_train.WAITS", 4 if replaced else 0)
+    events: list[Event] = []
+
+    def lose(event: Event) -> None:
+        events.append(event)
+        if event.values.get("step") == 5 and not (tmp_path / "go").exists():
+            cluster.remove_node(node, allow_graceful=False)
+            if replaced:
+                cluster.add_node(**NODE)
+            (tmp_path / "go").touch()
+
+    with RunFolder(tmp_path / "run") as opened:
+        act = partial(ray_training.wait_for, tmp_path / "go")
+        work = AtUpdate(partial(training.work, opened.path), 5, act)
+        if replaced:
+            run(engine, work, folder=opened.path, callback=lose)
+        else:
+            with pytest.raises(ResourceError, match=r"could not start 2 workers .* --resume"):
+                run(engine, work, folder=opened.path, callback=lose)
+            assert opened.status().checkpoints
+            return
+    assert LOST in messages(events)
+    assert_same_model(training.out, expected)
+
+
+@whole
+def test_a_command_that_was_stopped_goes_on_with_resume(
+    corpus: Path, tables: dict[str, Any], expected: Model, tmp_path: Path
+) -> None:
+    """First Ctrl-C, then kill -9; no worker of the command is left."""
+    command = [sys.executable, "-m", "labelgrove", "train", corpus, "--method", "cascadexml"]
+    command += ["--engine", "ray", "--workers", "2", "--out", "model", *flags(tables)]
+    options: dict[str, Any] = {
+        "cwd": tmp_path,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
+    steps = "model.run/checkpoints/*/*/step-*"
+    for number, stop in enumerate((signal.SIGINT, signal.SIGKILL)):
+        before = set(tmp_path.glob(steps))
+        process = subprocess.Popen([*command, *["--resume"][:number]], **options)
+        while not set(tmp_path.glob(steps)) - before and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(stop)
+        _, errors = process.communicate()
+        assert process.returncode == (130 if stop == signal.SIGINT else -stop), errors
+        if stop == signal.SIGINT:
+            assert "--resume" in errors.splitlines()[-1]
+        assert set(tmp_path.glob(steps))
+        assert not (tmp_path / "model").exists()
+    done = subprocess.run([*command, "--resume"], **options)
+    assert done.returncode == 0, done.stderr
+    assert "training: continues after" in done.stderr
+    assert_same_model(tmp_path / "model", expected)
+    assert {path.name for path in tmp_path.iterdir()} == {"model"}
+    deadline = time.monotonic() + 60
+    while left := workers_in(tmp_path):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.5)
+
+
+def workers_in(folder: Path) -> list[str]:
+    """The workers of Ray Train whose working directory is this."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            inside = process.joinpath("cwd").readlink() == folder
+            title = process.joinpath("cmdline").read_text()
+        except OSError:
+            continue  # it has ended, or is not ours
+        if inside and title.startswith("ray::"):
+            found.append(f"{process.name} {title}")
+    return found
+
+
+@whole
+def test_errors_of_workers_are_sentences(together: Callable[..., Any], tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no space left on device"):
+        together(ray_training.refuse_in_the_first)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("labelgrove.engines.ray_train.RESTARTS", 0)
+        with pytest.raises(ResourceError, match=r"failed again and .*; look at .* --resume"):
+            together(ray_training.die)
+        with pytest.raises(ResourceError, match="a mistake in the code"):
+            together(ray_training.fail)
+    assert not list(tmp_path.iterdir())
+
+
+@whole
+def test_workers_get_the_cores_that_they_ask_for(together: Callable[..., Any]) -> None:
+    assert together(ray_training.variables) == ("2", "1")
+    deadline = time.monotonic() + 60
+    while left := actors():
+        assert time.monotonic() < deadline, left
+        time.sleep(0.5)
+    with pytest.raises(ConfigError, match="room for 0 workers with 4 cores each, not for 1"):
+        together(ray_training.variables, threads=4)
+    with pytest.raises(ConfigError, match="device: cuda needs GPUs, but the cluster has none"):
+        together(ray_training.variables, device="cuda")
+
+
+def actors() -> list[str]:
+    """The actors that live, without the one that Ray keeps for its autoscaler."""
+    from ray._private.state import actors
+
+    living = [actor for actor in actors().values() if actor["State"] != "DEAD"]
+    names = [actor["ActorClassName"] for actor in living]
+    return [name for name in names if name != "_AutoscalingCoordinatorActor"]
+
+
+@whole
+def test_more_workers_than_cores_are_refused(cluster: Any, tmp_path: Path) -> None:
+    with (
+        open_engine("ray", address=cluster.address, workers=3) as engine,
+        pytest.raises(ConfigError, match="room for 2 workers with a core each, not for 3"),
+    ):
+        run(engine, ray_training.variables, folder=tmp_path)
