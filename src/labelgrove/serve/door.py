@@ -24,8 +24,10 @@ log = logging.getLogger(__name__)
 # Open to everyone under any name: they tell only that the service lives.
 PROBES = ("/healthz", "/readyz")
 # Open without a token: probes and the page's own files, which say nothing about the model.
-OPEN_TO_ALL = ("/", *PROBES)
+OPEN_TO_ALL = ("/", "/docs", *PROBES)
 PAGE_FILES = "/page/"
+# Where the routes leave the name of the model that was asked.
+ASKED = "labelgrove.model"
 NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
@@ -83,10 +85,8 @@ class Door:
             route = getattr(scope.get("route"), "path", "other")
             if route == "other" and scope["path"] == "/v1/predict":
                 route = scope["path"]  # refused before it was routed
-            self._metrics.count_request(route, status)
-            if route == "/v1/predict" and status == 200:
-                seconds = time.perf_counter() - started
-                self._metrics.request_seconds.observe(seconds)
+            seconds = time.perf_counter() - started if status == 200 else None
+            self._metrics.count_request(route, status, scope.get(ASKED, ""), seconds)
 
     def _change_open(self, by: int) -> None:
         self._open += by

@@ -31,7 +31,7 @@ from labelgrove.publishing.files import without_paths
 from labelgrove.scores.files import SCORE_DIGITS
 from labelgrove.scores.predictions import Predictions
 from labelgrove.serve.copies import Copies, OpenFiles
-from labelgrove.serve.metrics import Metrics
+from labelgrove.serve.metrics import ModelMetrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.search import LabelSearch
 from labelgrove.serve.trees import TreeWalk
@@ -290,7 +290,7 @@ class ModelFolder:
                 options = ReadOptions(text_field=names.texts, fields=names.fields)
             self.current.documents = read_corpus(train, index=model.index_, options=options)
 
-    async def watch(self, seconds: float, metrics: Metrics) -> None:
+    async def watch(self, seconds: float, metrics: ModelMetrics) -> None:
         """Looks for a new model every ``seconds`` (0: never); keeps the old one if that fails."""
         while seconds:
             await asyncio.sleep(seconds)
@@ -307,7 +307,7 @@ class ModelFolder:
                 loaded = await asyncio.to_thread(Served.load, self._path, **self._how)
             except Exception as error:
                 self._failed = files
-                metrics.reloads.labels("failed").inc()
+                metrics.failed.inc()
                 # Our own errors say everything in a sentence.
                 trace = None if isinstance(error, LabelgroveError) else error
                 message = "cannot load the new model, keeping the old one: %s"
@@ -318,7 +318,7 @@ class ModelFolder:
             before, self.current = self.current, loaded
             if self._copies is not None and before.copy not in (None, loaded.copy):
                 await asyncio.to_thread(self._copies.remove, before.copy)
-            metrics.reloads.labels("loaded").inc()
+            metrics.loaded.inc()
             took = time.perf_counter() - started
             log.info("%s: model %s loaded in %.2f s", self._path, loaded.id, took)
 

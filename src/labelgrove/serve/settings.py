@@ -7,6 +7,22 @@ from dataclasses import dataclass
 from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError
 
+# What models of one service may have of their own; all others are about connections and bytes.
+PER_MODEL = (
+    "max_texts",
+    "max_text_chars",
+    "max_k",
+    "max_labels",
+    "max_explained",
+    "max_seconds",
+    "max_waiting",
+    "max_feedback_mb",
+    "batch_texts",
+    "batch_ms",
+    "reload_seconds",
+    "copy_mb",
+)
+
 
 @dataclass
 class ServeParams(Params):
@@ -44,6 +60,9 @@ class ServeParams(Params):
         512.0,
         ge=0,
         help="models up to this many megabytes are served from a private copy; 0: none are",
+    )
+    max_feedback_mb: float = param(
+        100.0, gt=0, help="megabytes of the file with feedback; more is refused with 507"
     )
     page: bool = param(True, help="serve a page to try the model in a browser")
 

@@ -1,7 +1,8 @@
-// Starts the page: the model, the views, the theme and the token.
+// Starts the page: the models and the views.
 
-import { get, hasToken, onTokenNeeded, setToken } from "./api.js";
-import { byId, count, counted, h, hideProblem, showProblem } from "./dom.js";
+import { get, hasToken } from "./api.js";
+import { byId, count, counted, hideProblem, showProblem } from "./dom.js";
+import { startFrame } from "./frame.js";
 import { startLabels } from "./labels.js";
 import { showModel } from "./model.js";
 import { startTree } from "./tree.js";
@@ -66,71 +67,8 @@ function show(moved = true) {
   views[wanted].show?.(new URLSearchParams(query));
 }
 
-function startTheme() {
-  const button = byId("theme");
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const dark = () =>
-    (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
-  const paint = () => {
-    button.replaceChildren(dark() ? "Light" : "Dark", h("span", { class: "hidden" }, " colours"));
-  };
-  button.addEventListener("click", () => {
-    const chosen = dark() ? "light" : "dark";
-    document.documentElement.dataset.theme = chosen;
-    try {
-      localStorage.setItem("labelgrove-theme", chosen);
-    } catch {
-      // Without storage it lasts until the page is closed.
-    }
-    paint();
-  });
-  system.addEventListener("change", paint);
-  paint();
-}
-
-function startToken() {
-  const dialog = byId("token-dialog");
-  let asking = null;
-  onTokenNeeded((wrong) => {
-    asking ??= new Promise((resolve) => {
-      byId("token").value = "";
-      byId("token-wrong").hidden = !wrong;
-      dialog.returnValue = "";
-      dialog.showModal();
-      dialog.addEventListener(
-        "close",
-        () => {
-          asking = null;
-          const typed = byId("token").value.trim();
-          byId("token").value = "";
-          resolve(dialog.returnValue === "given" && typed ? typed : null);
-          byId("forget-token").hidden = !hasToken();
-        },
-        { once: true },
-      );
-    });
-    return asking;
-  });
-  byId("token-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    dialog.close("given");
-  });
-  byId("token-cancel").addEventListener("click", () => dialog.close(""));
-  byId("forget-token").addEventListener("click", () => {
-    setToken(null);
-    location.reload();
-  });
-}
-
-// By script, because the address holds the view.
-document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault();
-  byId("main").focus();
-});
-
 // The browser's own submit would load the page again and lose the text.
 byId("ask").addEventListener("submit", (event) => event.preventDefault());
-startTheme();
-startToken();
+startFrame();
 addEventListener("hashchange", () => show());
 start();
