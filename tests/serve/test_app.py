@@ -41,6 +41,15 @@ def test_answers_are_the_models_answers(client: Any) -> None:
     assert body["timing"]["predicting_ms"] > 0
 
 
+def test_texts_without_a_known_word_are_told(client: Any) -> None:
+    texts = ["this red hat", "xyzzy qwerty", "", "xyzzy lamp"]
+    for options in ({}, {"k": 1}, {"k": 9}, {"explain": True}):
+        assert predict(client, *texts, **options).json()["unknown"] == [1, 2]
+    # Of few labels the empty text may get the same as others.
+    for options in ({"allow": ["colours"]}, {"deny": ["lamp"]}, {"threshold": 0.5}):
+        assert predict(client, *texts, **options).json()["unknown"] == []
+
+
 def test_threshold_allow_and_deny(client: Any) -> None:
     text = "this red hat"
     everything = predict(client, text, k=9).json()["predictions"][0]

@@ -105,6 +105,7 @@ def _add(
                 "model": answered.shared.model,
                 "score_kind": answered.shared.score_kind,
                 "predictions": answered.rows,
+                "unknown": [at for at, row in enumerate(answered.rows) if row.unknown],
                 "timing": {
                     "waiting_ms": round(1000 * answered.waiting, 3),
                     "predicting_ms": round(1000 * answered.working, 3),

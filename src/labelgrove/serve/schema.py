@@ -161,6 +161,10 @@ class PredictResponse(BaseModel):
     model: str = Field(description="id of the model that answered")
     score_kind: Literal["margin", "product", "probability"]
     predictions: list[list[Label]]
+    unknown: list[int] = Field(
+        description="positions of texts that get the labels of an empty text, because the model "
+        "knows none of their words; only without threshold, allow and deny"
+    )
     timing: Timing
 
 
@@ -242,6 +246,7 @@ class ModelResponse(BaseModel):
     params: dict[str, Any]
     supports: dict[str, bool] = Field(description="which optional fields of a request it supports")
     score_kind: Literal["margin", "product", "probability"]
+    examples: list[str] = Field(description="texts to try, from the model card")
     calibration: CalibrationFacts | None
     fields: dict[str, list[str]] | None = Field(
         description="names of the texts and catalogue fields of documents with fields"
