@@ -1,6 +1,6 @@
 // Starts the page: the models and the views.
 
-import { get, hasToken } from "./api.js";
+import { about, get, hasToken } from "./api.js";
 import { byId, count, counted, hideProblem, showProblem } from "./dom.js";
 import { startFrame } from "./frame.js";
 import { startLabels } from "./labels.js";
@@ -11,18 +11,20 @@ import { startTry } from "./try.js";
 const TITLES = { try: "Try", labels: "Labels", tree: "Label tree", model: "Model" };
 const views = {};
 let model = null;
+let models = [];
 
 async function start() {
   hideProblem(byId("page-problem"));
   try {
     await loadModel();
   } catch (error) {
-    showProblem(byId("page-problem"), error, start);
+    const elsewhere = error.code === "no-model" ? () => location.assign("./") : start;
+    showProblem(byId("page-problem"), error, elsewhere);
     return;
   }
   byId("forget-token").hidden = !hasToken();
   if (!views.try) {
-    const app = { model: () => model, reload: loadModel };
+    const app = { model: () => model, models: () => models, reload: loadModel };
     views.try = startTry(app);
     views.labels = startLabels(app, views.try);
     views.tree = startTree(app, views.try);
@@ -32,11 +34,17 @@ async function start() {
 }
 
 async function loadModel() {
-  model = await get("v1/model");
+  const [facts, listed] = await Promise.all([get(about("model")), get("v1/models")]);
+  model = facts;
+  models = listed.models;
+  offerModels(listed.default);
   const documents = model.training_documents;
   const learnt = documents === null ? "" : ` and was trained on ${counted(documents, "document")}`;
   byId("summary").textContent =
     `The ${model.method} model knows ${counted(model.labels, "label")}${learnt}.`;
+  byId("keeping").textContent = model.feedback
+    ? "It keeps a text only if you send feedback about it."
+    : "It does not keep them.";
   byId("version").textContent = `labelgrove ${model.versions.labelgrove ?? ""}, model ${model.id}.`;
   byId("k").max = model.limits.max_k;
   byId("k").value = Math.min(Number(byId("k").value) || 10, model.limits.max_k, model.labels);
@@ -46,6 +54,22 @@ async function loadModel() {
     ? `none; best ${Math.round(100 * model.calibration.threshold)}`
     : "none";
   byId("labels-lede").textContent = `All ${count(model.labels)} labels, the most frequent first.`;
+}
+
+// The model is part of the address, so that it can be linked to.
+function offerModels(usual) {
+  const select = byId("which-model");
+  byId("model-choice").hidden = models.length < 2;
+  select.replaceChildren(
+    ...models.map(({ name }) => new Option(name, name, false, name === model.name)),
+  );
+  select.onchange = () => {
+    const address = new URL(location.href);
+    if (select.value === usual) address.searchParams.delete("model");
+    else address.searchParams.set("model", select.value);
+    views.try?.askAgain();
+    location.assign(address);
+  };
 }
 
 function show(moved = true) {
