@@ -253,7 +253,9 @@ def test_nothing_is_wrong_by_the_rules_of_axe(browser: Any, service: Any, place:
             ask(page)
             page.click("#which summary")
         else:
-            page.wait_for_selector({"labels": "#label-list li", "tree": "#tree li"}.get(place, ".fact"))
+            page.wait_for_selector(
+                {"labels": "#label-list li", "tree": "#tree li"}.get(place, ".fact")
+            )
         source = Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
         page.evaluate(source)
         found = page.evaluate("axe.run().then((result) => result.violations)")

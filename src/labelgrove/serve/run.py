@@ -19,6 +19,7 @@ from typing import Any
 import uvicorn
 
 from labelgrove.errors import ConfigError
+from labelgrove.serve.access import log_to_stdout
 from labelgrove.serve.app import create_app
 from labelgrove.serve.copies import Copies, own_folder
 from labelgrove.serve.feedback import FeedbackFile
@@ -117,6 +118,8 @@ def serve(
     sources = [source.with_report() for source in sources]
     names = allowed_hosts(host, hosts)
     limit_logs()
+    if params.access_log:
+        log_to_stdout()
     allow_descriptors(params.max_connections)
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
     with ending_cleanly(), own_folder() as shared:
@@ -233,6 +236,8 @@ def worker_app() -> Any:
     limit_logs()
     settings = json.loads(os.environ[SETTINGS])
     params = ServeParams.from_dict(settings["params"])
+    if params.access_log:
+        log_to_stdout()
     sources = [Source.from_json(stored) for stored in settings["models"]]
     how = {name: settings[name] for name in ("device", "threads")}
     models = _loaded(sources, settings["default"], Path(settings["copies"]), **how)

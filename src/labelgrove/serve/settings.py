@@ -64,6 +64,10 @@ class ServeParams(Params):
     max_feedback_mb: float = param(
         100.0, gt=0, help="megabytes of the file with feedback; more is refused with 507"
     )
+    access_log: bool = param(
+        False, help="write a line of JSON per request to standard output, without texts"
+    )
+    log_texts: bool = param(False, help="add queries and bodies to the lines of access_log")
     page: bool = param(True, help="serve a page to try the model in a browser")
 
     def checked(self) -> ServeParams:
@@ -83,4 +87,6 @@ class ServeParams(Params):
             raise ConfigError(
                 f"max_bodies: must be at least max_body ({self.max_body}), got {self.max_bodies}"
             )
+        if self.log_texts and not self.access_log:
+            raise ConfigError("log_texts: is about access_log; set access_log=true, too")
         return self

@@ -2,7 +2,7 @@
 
 import { get, hasToken } from "./api.js";
 import { base, copyButton, curl } from "./curl.js";
-import { byId, h, hideProblem, showProblem } from "./dom.js";
+import { byId, count, h, hideProblem, showProblem } from "./dom.js";
 import { startFrame } from "./frame.js";
 
 let api = null;
@@ -121,13 +121,14 @@ function typeOf(schema) {
   const kinds = one.anyOf ?? one.oneOf;
   if (kinds) return [...new Set(kinds.map(typeOf))].filter((kind) => kind !== "null").join(" or ");
   if (one.const !== undefined) return JSON.stringify(one.const);
-  if (one.type === "array") return `list of ${typeOf(one.items)}${atMost(one.maxItems)}`;
+  if (one.type === "array") return `list${atMost(one.maxItems)}: ${typeOf(one.items)}`;
   if (one.type === "string") return `text${atMost(one.maxLength, " characters")}`;
   if (one.maximum !== undefined) return `${one.type} from ${one.minimum} to ${one.maximum}`;
   return one.type ?? "anything";
 }
 
-const atMost = (limit, unit = "") => (limit === undefined ? "" : `, at most ${limit}${unit}`);
+const atMost = (limit, unit = "") =>
+  limit === undefined ? "" : ` of at most ${count(limit)}${unit}`;
 
 function fields(name, rows) {
   if (!rows.length) return null;
