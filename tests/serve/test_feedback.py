@@ -39,7 +39,7 @@ def test_an_entry_says_what_was_shown_and_chosen(kept: Any, folder: Path) -> Non
     assert model["feedback"]
     body = {
         "text": "this red\nhat, grün",
-        "labels": ["hat", "Red goods", "hat"],  # by id, by name, and again
+        "labels": ["hat", "Red goods", "red"],  # by id, by name, and again
         "suggestions": [{"id": "red", "score": 0.75}, {"id": "lamp", "score": 0.25}],
         "threshold": 0.5,
     }

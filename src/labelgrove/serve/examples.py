@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 MOST, LONGEST = 6, 2000  # texts, characters
-CARD_BYTES = 1 << 20
+CARD_BYTES = 1 << 16
 
 
 def card_examples(folder: Path) -> list[str]:

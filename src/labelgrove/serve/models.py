@@ -102,7 +102,7 @@ class NamedModel:
         self._as_texts([given.text])
         served = self.folder.current
         index = served.model.index_
-        labels = [index.column(label) for label in dict.fromkeys(given.labels)]
+        labels = list(dict.fromkeys(index.column(label) for label in given.labels))
         offers = [(index.column(offer.id), offer.score) for offer in given.suggestions]
         ids, names = index.ids, index.names
         entry: dict[str, Any] = {
