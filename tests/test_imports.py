@@ -61,7 +61,7 @@ FLOORS = (
     ("explaining", "updating", "publishing"),
     ("methods",),
     ("importers", "exporting"),
-    ("loading",),
+    ("loading", "client"),
     ("planning", "tuning", "adapting", "distilling", "benching", "report"),
     ("serve",),
     ("cli",),

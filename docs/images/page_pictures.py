@@ -55,10 +55,21 @@ def main() -> None:
     text = held_out.texts[int(sure.argmax())]
     with tempfile.TemporaryDirectory() as folder, browser() as started:
         model.save(Path(folder) / "model")
-        with running(Path(folder) / "model") as client:
+        plain = Linear(tree=model.tree, tfidf=TfidfParams(max_features=2000)).fit(train)
+        plain.save(Path(folder) / "fewer-words")
+        models = {name: Path(folder) / name for name in ("model", "fewer-words")}
+        with running(models, feedback=Path(folder)) as client:
             with visiting(started, client.base_url, reduced_motion="reduce", **WIDE) as visit:
                 labelled(visit.page, text)
                 save("page-labels.webp", visit.page.screenshot())
+                visit.page.locator(".choosing").scroll_into_view_if_needed()
+                save("page-choice.webp", visit.page.locator("#results").screenshot())
+                visit.page.select_option("#against", "fewer-words")
+                visit.page.click("#find")
+                visit.page.wait_for_selector(".pair")
+                visit.page.wait_for_timeout(600)
+                save("page-compare.webp", visit.page.screenshot())
+                visit.page.select_option("#against", "")
                 visit.page.check("input[value=lines]", force=True)
                 visit.page.fill("#text", "\n".join(held_out.texts[row] for row in range(40)))
                 visit.page.click("#find")
@@ -77,7 +88,6 @@ def main() -> None:
                 page.wait_for_selector("#model-facts section")
                 shots.append(page.screenshot())
                 save("page-phone.webp", *shots)
-        plain = Linear(tree=model.tree, tfidf=TfidfParams(max_features=2000)).fit(train)
         report = Path(folder) / "report.html"
         name = {"name": "model", "data_name": "test.jsonl"}
         write_report(model, held_out, report, against={"fewer words": plain}, **name)

@@ -18,6 +18,7 @@ from labelgrove.core.versions import VERSION as __version__
 
 _HOME = {
     "Auto": "labelgrove.methods.auto.method",
+    "Client": "labelgrove.client",
     "Corpus": "labelgrove.data.corpus",
     "LabelIndex": "labelgrove.data.corpus",
     "LabelMask": "labelgrove.labels.masks",
@@ -52,6 +53,7 @@ _HOME = {
 
 __all__ = [
     "Auto",
+    "Client",
     "Corpus",
     "LabelIndex",
     "LabelMask",
@@ -88,6 +90,7 @@ __all__ = [
 if TYPE_CHECKING:
     from labelgrove.adapting.run import adapt
     from labelgrove.calibrating.learning import calibrate
+    from labelgrove.client import Client
     from labelgrove.data.corpus import Corpus, LabelIndex
     from labelgrove.data.documents import Documents
     from labelgrove.data.features import Features

@@ -69,6 +69,21 @@ class UnsupportedError(LabelgroveError, NotImplementedError):
     """A method does not support this feature. The message says what to do instead."""
 
 
+class ServiceError(LabelgroveError, ConnectionError):
+    """A service refused a request, or could not be reached (then ``status`` is 0).
+
+    ``code`` is the service's word for what went wrong; docs/service.md lists them.
+    """
+
+    def __init__(
+        self, message: str, *, status: int = 0, code: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.retry_after = retry_after
+
+
 class MissingExtraError(LabelgroveError, ImportError):
     """An optional dependency is not installed.
 

@@ -10,13 +10,27 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from labelgrove.cli import app, data, options
+from labelgrove.cli import app, data, feedback, options
 
 COMMANDS = {
     command.name or getattr(command.callback, "__name__", ""): command
     for command in (*app.registered_commands, *data.data.registered_commands)
 }
-FOR_PROGRAMS = ("train", "evaluate", "explain", "bench", "calibrate", "tune", "report", "info")
+COMMANDS |= {
+    f"feedback {command.callback.__name__}": command
+    for command in feedback.feedback.registered_commands
+}
+FOR_PROGRAMS = (
+    "feedback stats",
+    "train",
+    "evaluate",
+    "explain",
+    "bench",
+    "calibrate",
+    "tune",
+    "report",
+    "info",
+)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -100,7 +100,48 @@ def test_several_workers_answer_as_one(model: Path, tmp_path: Path) -> None:
             response = client.post("/v1/predict", json={"texts": ["a red shoe"]})
             assert response.status_code == 200
         for _ in range(5):
-            assert "labelgrove_texts_total 40.0\n" in client.get("/metrics").text
+            assert 'labelgrove_texts_total{model="model"} 40.0\n' in client.get("/metrics").text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_several_models_over_several_workers(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    for name in ("a", "b"):
+        shutil.copytree(model, tmp_path / "models" / name)
+    (tmp_path / "b.html").write_text("<p>about b</p>", encoding="utf-8")
+    said = tmp_path / "said"
+    arguments = ("--default", "b", "--report", f"b={tmp_path}/b.html", "--set", "a.max_k=1")
+    with serving(
+        tmp_path / "models", f"c={model}", "--workers", 2, "--feedback", said, *arguments
+    ) as (client, _):
+        client.headers["connection"] = "close"  # so that both workers get some
+        listed = client.get("/v1/models").json()
+        assert listed["default"] == "b"
+        assert [one["name"] for one in listed["models"]] == ["a", "b", "c"]
+        assert [client.get(f"/report{name}").status_code for name in ("", "/b", "/a")] == [
+            200,
+            200,
+            404,
+        ]
+        body = {"texts": ["a red shoe"], "k": 2}
+        for name, status in {"a": 422, "b": 200, "c": 200, "d": 404}.items():
+            assert client.post(f"/v1/models/{name}/predict", json=body).status_code == status
+        for _ in range(20):
+            given = {"text": "a red shoe", "labels": ["c:red"]}
+            assert client.post("/v1/feedback", json=given).status_code == 200
+    assert len((said / "b.jsonl").read_text(encoding="utf-8").splitlines()) == 20
+
+
+def test_models_that_cannot_be_told_apart_are_said(run: Any, model: Path) -> None:
+    for arguments, words in (
+        ((model, model), "two models are called"),
+        ((f"a={model}", f"b={model}", "--default", "c"), "no such model, only a or b"),
+        ((f"a={model}", f"b={model}", "--train", "x"), "--train NAME=FILE"),
+        ((f"a={model}", "--set", "b.max_k=3"), "there is no model 'b', only a"),
+        ((f"a={model}", "--set", "a.page=false"), "a limit of the whole service"),
+    ):
+        done = run("serve", *arguments, check=False)
+        assert done.returncode == 1 and words in done.stderr, done.stderr
 
 
 def test_what_cannot_be_served_is_said_in_a_sentence(run: Any, model: Path, tmp_path: Path) -> None:

@@ -41,6 +41,15 @@ def test_answers_are_the_models_answers(client: Any) -> None:
     assert body["timing"]["predicting_ms"] > 0
 
 
+def test_texts_without_a_known_word_are_told(client: Any) -> None:
+    texts = ["this red hat", "xyzzy qwerty", "", "xyzzy lamp"]
+    for options in ({}, {"k": 1}, {"k": 9}, {"explain": True}):
+        assert predict(client, *texts, **options).json()["unknown"] == [1, 2]
+    # Of few labels the empty text may get the same as others.
+    for options in ({"allow": ["colours"]}, {"deny": ["lamp"]}, {"threshold": 0.5}):
+        assert predict(client, *texts, **options).json()["unknown"] == []
+
+
 def test_threshold_allow_and_deny(client: Any) -> None:
     text = "this red hat"
     everything = predict(client, text, k=9).json()["predictions"][0]
@@ -345,10 +354,11 @@ def test_overload_gives_429_and_nothing_else(model_path: Path) -> None:
                 assert 1 <= int(response.headers["retry-after"]) <= 60
         assert predict(client, "red").status_code == 200
         text = client.get("/metrics").text
-        answered = statuses.count(200) + 1
-        assert f'{{route="/v1/predict",status="200"}} {answered}.0\n' in text
-        assert f'{{route="/v1/predict",status="429"}} {statuses.count(429)}.0\n' in text
-        assert "labelgrove_waiting_texts 0.0\n" in text
+        answered = {"200": statuses.count(200) + 1, "429": statuses.count(429)}
+        for status, number in answered.items():
+            route = f'{{model="model",route="/v1/predict",status="{status}"}}'
+            assert f"{route} {number}.0\n" in text
+        assert 'labelgrove_waiting_texts{model="model"} 0.0\n' in text
 
 
 def test_too_many_open_requests_are_told_to_come_back(model_path: Path) -> None:
@@ -418,7 +428,9 @@ def test_a_failing_model_is_a_500_that_tells_nothing(model_path: Path) -> None:
             body = check_problem(predict(client, "bad"), 500, "internal-error")
             assert "secret" not in json.dumps(body)
             assert predict(client, "good").status_code == 200  # over the same connection
-        assert '{route="/v1/predict",status="500"} 5.0\n' in client.get("/metrics").text
+        assert (
+            '{model="model",route="/v1/predict",status="500"} 5.0\n' in client.get("/metrics").text
+        )
 
 
 def test_open_requests_are_answered_when_the_server_stops(model_path: Path) -> None:

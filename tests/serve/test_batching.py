@@ -142,14 +142,14 @@ def test_too_much_waiting_is_refused_at_once() -> None:
 
     async def ask() -> Problem:
         params = ServeParams(max_texts=3, max_waiting=4)
-        async with Batcher(echo, params, metrics) as batcher:
+        async with Batcher(echo, params, metrics.of("m")) as batcher:
             first = asyncio.create_task(batcher.ask(["a", "b", "c"]))
             await asyncio.sleep(0)  # now it waits
             with pytest.raises(Problem) as caught:
                 await batcher.ask(["d", "e"])
             second = asyncio.create_task(batcher.ask(["d"]))
             await asyncio.sleep(0)
-            assert "labelgrove_waiting_texts 4.0\n" in metrics.text()
+            assert 'labelgrove_waiting_texts{model="m"} 4.0\n' in metrics.text()
             echo.go.set()
             await asyncio.gather(first, second)
             return caught.value
@@ -157,7 +157,7 @@ def test_too_much_waiting_is_refused_at_once() -> None:
     problem = asyncio.run(ask())
     assert (problem.status, problem.code) == (429, "overloaded")
     assert problem.headers["Retry-After"] == "1"
-    assert "labelgrove_waiting_texts 0.0\n" in metrics.text()
+    assert 'labelgrove_waiting_texts{model="m"} 0.0\n' in metrics.text()
 
 
 def test_a_slow_model_refuses_before_the_time_limit_would(monkeypatch: Any) -> None:
@@ -188,7 +188,7 @@ def test_what_waits_past_the_time_limit_leaves_the_queue(monkeypatch: pytest.Mon
     timeouts = Timeouts(monkeypatch)
 
     async def ask() -> list[Any]:
-        async with Batcher(echo, ServeParams(max_seconds=2), metrics) as batcher:
+        async with Batcher(echo, ServeParams(max_seconds=2), metrics.of("m")) as batcher:
             first = asyncio.create_task(batcher.ask(["held"]))
             await asyncio.to_thread(echo.begun.wait)
             second = asyncio.create_task(batcher.ask(["waits"]))
@@ -197,7 +197,7 @@ def test_what_waits_past_the_time_limit_leaves_the_queue(monkeypatch: pytest.Mon
             timeouts.end(0)
             timeouts.end(1)
             outcomes = await asyncio.gather(first, second, return_exceptions=True)
-            assert "labelgrove_waiting_texts 1.0\n" in metrics.text()
+            assert 'labelgrove_waiting_texts{model="m"} 1.0\n' in metrics.text()
             echo.go.set()
             later = await batcher.ask(["later"])
             assert later.rows == [("later", None)]

@@ -78,7 +78,7 @@ def test_files_cut_under_load_end_nothing(model: Path, temporary: Path, workers:
         fitted(prefix="new ").save(model.parent / "next")
         manifest = model / "manifest.json"
         shutil.copyfile(model.parent / "next" / "manifest.json", manifest)
-        failed = 'labelgrove_reloads_total{outcome="failed"}'
+        failed = 'labelgrove_reloads_total{model="model",outcome="failed"}'
         wait_for(lambda: f"{failed} 0.0" not in server.client.get("/metrics").text)
         shutil.copytree(model.parent / "next", model, dirs_exist_ok=True)
         wait_for(lambda: server.client.get("/v1/model").json()["id"] != before)

@@ -24,15 +24,17 @@ KINDS = {
     "labelgrove_open_requests": "gauge",
     "labelgrove_open_connections": "gauge",
     "labelgrove_reloads": "counter",
+    "labelgrove_feedback": "counter",
 }
 # A worker that reports what it sees whenever a line comes in.
 WORKER = """
 import sys
 from labelgrove.serve.metrics import Metrics
 metrics = Metrics()
-metrics.texts.inc(int(sys.argv[1]))
-metrics.batch_texts.observe(int(sys.argv[1]))
-metrics.waiting_texts.set(10 * int(sys.argv[1]))
+own = metrics.of("m")
+own.texts.inc(int(sys.argv[1]))
+own.batch_texts.observe(int(sys.argv[1]))
+own.waiting_texts.set(10 * int(sys.argv[1]))
 for line in sys.stdin:
     print(metrics.text(), end="# done\\n", flush=True)
 """
@@ -50,35 +52,42 @@ def samples(text: str) -> dict[str, float]:
 def test_histograms_are_cumulative_and_add_up() -> None:
     metrics = Metrics()
     for value in (1, 1, 2, 3, 5000):
-        metrics.batch_texts.observe(value)
+        metrics.of("m").batch_texts.observe(value)
+        metrics.of("other").batch_texts.observe(1)
     got = samples(metrics.text())
     name = "labelgrove_batch_texts"
-    assert got[f"{name}_bucket{{le=1.0}}"] == 2
-    assert got[f"{name}_bucket{{le=2.0}}"] == 3
-    assert got[f"{name}_bucket{{le=4.0}}"] == 4
-    assert got[f"{name}_bucket{{le=1024.0}}"] == 4
-    assert got[f"{name}_bucket{{le=+Inf}}"] == got[f"{name}_count"] == 5
-    assert got[f"{name}_sum"] == 5007
+    assert got[f"{name}_bucket{{le=1.0,model=m}}"] == 2
+    assert got[f"{name}_bucket{{le=2.0,model=m}}"] == 3
+    assert got[f"{name}_bucket{{le=4.0,model=m}}"] == 4
+    assert got[f"{name}_bucket{{le=1024.0,model=m}}"] == 4
+    assert got[f"{name}_bucket{{le=+Inf,model=m}}"] == got[f"{name}_count{{model=m}}"] == 5
+    assert got[f"{name}_sum{{model=m}}"] == 5007
 
 
 def test_unforeseen_routes_and_statuses_count_as_other() -> None:
     metrics = Metrics()
     metrics.count_request("/etc/passwd", 418)
     metrics.count_request("/etc/shadow", None)
-    metrics.count_request("/v1/predict", 200)
+    metrics.count_request("/v1/predict", 200, "m", 0.2)
+    metrics.count_request("/etc/hosts", 200, seconds=0.2)
     got = samples(metrics.text())
-    assert got["labelgrove_requests_total{route=other,status=other}"] == 2
-    assert got["labelgrove_requests_total{route=/v1/predict,status=200}"] == 1
+    assert got["labelgrove_requests_total{model=,route=other,status=other}"] == 2
+    assert got["labelgrove_requests_total{model=m,route=/v1/predict,status=200}"] == 1
+    assert got["labelgrove_request_seconds_count{model=m,route=/v1/predict}"] == 1
+    assert "labelgrove_request_seconds_count{model=,route=other}" not in got
 
 
 def test_every_metric_has_help_and_type_and_no_time_of_creation() -> None:
-    text = Metrics().text(model={"id": 'a"b\\c\nd'})
+    metrics = Metrics()
+    metrics.of("m")
+    text = metrics.text(model=[{"id": "b"}, {"id": 'a"b\\c\nd'}])
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert {name: families[name].type for name in KINDS} == KINDS
     assert all(families[name].documentation for name in KINDS)
     assert "_created" not in text
     assert text.endswith('labelgrove_model_info{id="a\\"b\\\\c\\nd"} 1.0\n')
-    assert samples(text)["labelgrove_reloads_total{outcome=failed}"] == 0
+    assert samples(text)["labelgrove_reloads_total{model=m,outcome=failed}"] == 0
+    assert 'labelgrove_model_info{id="b"} 1.0\n' in text
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="dead processes are not noticed there")
@@ -103,15 +112,15 @@ def test_processes_are_summed_and_a_dead_ones_gauges_forgotten(tmp_path: Path) -
         report(second)  # by now it has counted
         got = report(first)
         assert got == report(second)
-        assert got["labelgrove_texts_total"] == 3
-        assert got["labelgrove_batch_texts_count"] == 2
-        assert got["labelgrove_batch_texts_sum"] == 3
-        assert got["labelgrove_waiting_texts"] == 30
+        assert got["labelgrove_texts_total{model=m}"] == 3
+        assert got["labelgrove_batch_texts_count{model=m}"] == 2
+        assert got["labelgrove_batch_texts_sum{model=m}"] == 3
+        assert got["labelgrove_waiting_texts{model=m}"] == 30
         first.kill()
         first.wait()
         got = report(second)
-        assert got["labelgrove_texts_total"] == 3
-        assert got["labelgrove_waiting_texts"] == 20
+        assert got["labelgrove_texts_total{model=m}"] == 3
+        assert got["labelgrove_waiting_texts{model=m}"] == 20
     finally:
         for worker in workers:
             worker.kill()
@@ -125,7 +134,9 @@ def test_the_service_counts_what_it_did(client: Any) -> None:
     response = client.get("/metrics")
     assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     after = samples(response.text)
-    assert after["labelgrove_texts_total"] - before["labelgrove_texts_total"] == 2
+    texts = "labelgrove_texts_total{model=model}"
+    assert after[texts] - before[texts] == 2
     assert after["labelgrove_open_requests"] == 1  # this one
-    for name in ("request_seconds", "batch_seconds", "waiting_seconds"):
-        assert after[f"labelgrove_{name}_count"] > before.get(f"labelgrove_{name}_count", 0)
+    counts = [f"{name}_count{{model=model}}" for name in ("batch_seconds", "waiting_seconds")]
+    for name in (*counts, "request_seconds_count{model=model,route=/v1/predict}"):
+        assert after[f"labelgrove_{name}"] > before.get(f"labelgrove_{name}", 0)

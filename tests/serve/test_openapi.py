@@ -13,11 +13,19 @@ from support.services import running
 
 schemathesis = pytest.importorskip("schemathesis")
 
+ONE = "/v1/models/{name}"
 ROUTES = {
     "/v1/predict": "POST",
+    "/v1/feedback": "POST",
     "/v1/labels": "GET",
     "/v1/model": "GET",
+    "/v1/models": "GET",
     "/v1/tree": "GET",
+    ONE: "GET",
+    f"{ONE}/predict": "POST",
+    f"{ONE}/feedback": "POST",
+    f"{ONE}/labels": "GET",
+    f"{ONE}/tree": "GET",
     "/healthz": "GET",
     "/readyz": "GET",
     "/metrics": "GET",
@@ -25,9 +33,11 @@ ROUTES = {
 
 
 @pytest.fixture(scope="module")
-def api(model_path: Path) -> Iterator[Any]:
+def api(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A service with low limits, so that requests beyond them are small, too."""
-    with running(model_path, max_texts=8, max_text_chars=100, max_labels=5, max_k=20) as client:
+    limits = {"max_texts": 8, "max_text_chars": 100, "max_labels": 5, "max_k": 20}
+    models = {"a": model_path, "b": model_path}
+    with running(models, feedback=tmp_path_factory.mktemp("feedback"), **limits) as client:
         yield schemathesis.openapi.from_url(f"{client.base_url}/openapi.json")
 
 
@@ -39,7 +49,9 @@ def test_every_route_is_tried(api: Any) -> None:
 
 
 # Of the others nothing about the request can be wrong.
-TAKING = ("/v1/predict", "/v1/labels", "/v1/tree")
+TAKING = tuple(
+    f"{base}/{name}" for base in ("/v1", ONE) for name in ("predict", "feedback", "labels", "tree")
+)
 
 
 @pytest.mark.parametrize(

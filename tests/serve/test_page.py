@@ -55,9 +55,18 @@ def test_k_and_minimum_score_are_sent(browser: Any, service: Any) -> None:
         page.fill("#k", "3")
         ask(page)
         assert len(names(page)) == 3
+        assert page.locator(".below, .threshold").count() == 0
         page.fill("#least", "1.5")
         page.click("#find")
+        page.wait_for_selector("text=No label reaches the minimum score")
+        assert page.locator(".ranking .below").count() == len(names(page)) == 3
+        assert page.locator(".tick :checked").count() == 0
+        page.check("input[value=lines]", force=True)
+        page.fill("#text", f"{TEXT}\n{TEXT}")
+        page.click("#find")
         page.wait_for_selector("text=no label can reach 1.5")
+        page.check("input[value=one]", force=True)
+        page.fill("#text", TEXT)
         page.fill("#k", "0")
         page.click("#find")
         assert "whole number from 1 to 100" in page.inner_text("#ask-problem")
@@ -65,7 +74,8 @@ def test_k_and_minimum_score_are_sent(browser: Any, service: Any) -> None:
         for field, value in {"#k": "3", "#least": "1", "#text": "xyzzy"}.items():
             page.fill(field, value)
         page.click("#find")
-        page.wait_for_selector("text=No label reaches the minimum score")
+        page.wait_for_selector("text=knows none of the words of this text")
+        assert page.locator(".ranking").count() == 0
 
 
 def test_calibrated_scores_are_chances(
@@ -78,8 +88,20 @@ def test_calibrated_scores_are_chances(
         visit.page.fill("#least", "30")  # per cent, as they are shown
         ask(visit.page)
         assert "Calibrated" in visit.page.inner_text("#results")
-        for shown in visit.page.locator(".ranking .label > .number").all_inner_texts():
-            assert re.fullmatch(r"\d+(\.\d)? %", shown) and float(shown[:-2]) >= 30
+        assert visit.page.inner_text(".threshold") == "Below 30 %"
+        for rows, above in ((".ranking > :not(.below)", True), (".ranking > .below", False)):
+            numbers = visit.page.locator(f"{rows} .label > .number").all_inner_texts()
+            assert numbers
+            for shown in numbers:
+                assert re.fullmatch(r"\d+(\.\d)? %", shown)
+                assert (float(shown[:-2]) >= 30) is above
+            ticks = visit.page.locator(f"{rows} .tick input")
+            assert [tick.is_checked() for tick in ticks.all()] == [above] * len(numbers)
+        # Without a minimum, the line is where calibration found it best.
+        visit.page.fill("#least", "")
+        visit.page.click("#find")
+        best = client.get("/v1/model").json()["calibration"]["threshold"]
+        visit.page.wait_for_selector(f"text=/^Below {int(100 * best)}/")
         visit.page.goto(f"{client.base_url}/#/model")
         assert "Best threshold" in visit.page.inner_text("#model-facts")
 
@@ -98,7 +120,7 @@ def drop(page: Any, name: str, content: str) -> None:
 
 
 def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -> None:
-    texts = ["A kettle, of copper", '"Quoted" hat\nin two lines', "=1+1 oak"] + ["lamp"] * 70
+    texts = ["A kettle, of oak", '"Quoted" hat\nin two lines', "=1+1 oak"] + ["lamp"] * 70
     table = io.StringIO()
     writer = csv.writer(table)
     writer.writerow(["id", "colour", "text"])
@@ -116,6 +138,7 @@ def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -
         page.wait_for_selector("text=73 of 73 texts answered")
         first = page.locator(".batch tbody tr").first
         assert texts[0] in first.inner_text() and expected[0][0]["name"] in first.inner_text()
+        assert "none of its words is known" in page.locator(".batch tbody tr").nth(3).inner_text()
         with page.expect_download() as downloading:
             page.click("text=Download as CSV")
         written = Path(downloading.value.path()).read_text(encoding="utf-8-sig")
@@ -252,17 +275,17 @@ def test_of_two_texts_the_one_that_was_chosen_last_is_shown(browser: Any, servic
     with visiting(browser, service.base_url) as visit:
         page = visit.page
         page.check("input[value=lines]", force=True)
-        page.fill("#text", "a copper kettle\na green sofa")
+        page.fill("#text", "a copper kettle\na sofa of oak")
         page.click("#find")
         page.wait_for_selector("text=2 of 2 texts answered")
         page.route("**/v1/predict", lambda route: held.append(route), times=1)
         page.locator(".excerpt", has_text="copper kettle").click()
         page.wait_for_selector("#find[aria-busy]")
-        page.locator(".excerpt", has_text="green sofa").click()
+        page.locator(".excerpt", has_text="sofa of oak").click()
         page.wait_for_selector(".reading")
         held[0].continue_()
         page.wait_for_timeout(300)
-        assert page.inner_text(".reading blockquote") == "a green sofa"
+        assert page.inner_text(".reading blockquote") == "a sofa of oak"
 
 
 def test_keys_alone_are_enough(browser: Any, service: Any) -> None:

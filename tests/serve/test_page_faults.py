@@ -34,7 +34,7 @@ def test_a_busy_service_is_told_of_and_asked_again(browser: Any, shop_model: Pat
             page = visit.page
             page.fill("#text", TEXT)
             first.start()
-            while "waiting_texts 1" not in client.get("/metrics").text:
+            while 'waiting_texts{model="model"} 1' not in client.get("/metrics").text:
                 pass
             page.click("#find")
             page.wait_for_selector("text=The service is busy")

@@ -54,7 +54,10 @@ def test_models_change_under_load_and_no_request_fails(tmp_path: Path) -> None:
             finally:
                 stop.set()
             assert sum(future.result() for future in asking) > 10
-        assert 'labelgrove_reloads_total{outcome="loaded"} 3' in client.get("/metrics").text
+        assert (
+            'labelgrove_reloads_total{model="model",outcome="loaded"} 3'
+            in client.get("/metrics").text
+        )
     assert seen == {"v0", "v1", "v2", "v3"}
 
 
@@ -71,7 +74,7 @@ def test_a_broken_new_model_leaves_the_old_one_in_place(
     with running(path, reload_seconds=0.05) as client:
         before = client.get("/v1/model").json()["id"]
         (path / "manifest.json").write_text("{}", encoding="utf-8")
-        failed = 'labelgrove_reloads_total{outcome="failed"} 1'
+        failed = 'labelgrove_reloads_total{model="model",outcome="failed"} 1'
         wait_until(lambda: failed in client.get("/metrics").text)
         shutil.rmtree(path)
         wait_until(lambda: looks[-3:] == [None] * 3)  # it has looked since, more than once

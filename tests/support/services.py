@@ -15,6 +15,8 @@ import uvicorn
 
 from labelgrove import Corpus, LabelIndex, Linear
 from labelgrove.serve.app import create_app
+from labelgrove.serve.feedback import FeedbackFile
+from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.run import uvicorn_options
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
@@ -38,8 +40,11 @@ def fitted(*, seed: int = 0, prefix: str = "") -> Linear:
 
 @contextmanager
 def running(
-    path: Path,
+    path: Path | dict[str, Path],
     *,
+    default: str | None = None,
+    feedback: Path | None = None,
+    of: dict[str, dict[str, Any]] | None = None,
     token: str | None = None,
     report: Path | None = None,
     follow: bool = True,
@@ -47,10 +52,20 @@ def running(
     slow: Callable[[Any], None] | None = None,
     **limits: Any,
 ) -> Iterator[Any]:
-    """A client of a service under real uvicorn; ``slow`` is called before every prediction."""
-    folder = ModelFolder(path, threads=1)
+    """A client of a service under real uvicorn; ``slow`` is called before every prediction.
+
+    ``path`` is a model, which is then called "model", or models by name; ``of`` are limits of some
+    of them. Feedback is kept if there is a folder for it.
+    """
+    params = ServeParams(**limits)
+    models = []
+    for name, folder in (path if isinstance(path, dict) else {"model": path}).items():
+        own = ServeParams(**limits | (of or {}).get(name, {}))
+        kept = feedback and FeedbackFile(feedback / f"{name}.jsonl", own.max_feedback_mb)
+        loaded = ModelFolder(folder, threads=1)
+        models.append(NamedModel(name, loaded, own, report=report, follow=follow, feedback=kept))
     if slow is not None:
-        model = folder.current.model
+        model = models[0].folder.current.model
         predict = model.predict
 
         def slowly(texts: Any, **options: Any) -> Any:
@@ -58,9 +73,8 @@ def running(
             return predict(texts, **options)
 
         model.predict = slowly
-    params = ServeParams(**limits)
     options = uvicorn_options(params) | {"log_level": "critical"}
-    app = create_app(folder, params, token=token, hosts=hosts, report=report, follow=follow)
+    app = create_app(Models(models, default), params, token=token, hosts=hosts)
     config = uvicorn.Config(app, **options)
     server = uvicorn.Server(config)
     listening = socket.create_server(("127.0.0.1", 0), backlog=512)

@@ -28,6 +28,7 @@ _FILES = {
     "calibrate": "evaluate",
     "report": "evaluate",
     "serve": "serve",
+    "feedback": "feedback",
     "info": "info",
     "doctor": "info",
     "demo": "demo",

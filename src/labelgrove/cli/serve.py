@@ -8,15 +8,24 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from labelgrove.cli import common, options
 from labelgrove.errors import ConfigError, MissingExtraError
 
 
 def serve(
-    model: options.HubModel,
+    models: Annotated[
+        list[str],
+        Argument(
+            metavar="MODEL...",
+            help="Model folder, hub:owner/name, a folder of models, or NAME=MODEL.",
+        ),
+    ],
     *,
+    default: Annotated[
+        str | None, Option(metavar="NAME", help="Model that answers at /v1. Default: the first.")
+    ] = None,
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
     workers: Annotated[int, Option(min=1, help="Number of processes.")] = 1,
@@ -32,27 +41,48 @@ def serve(
         ),
     ] = None,
     report: Annotated[
-        Path | None, Option(help="HTML report for /report. Default: MODEL/report.html.")
+        list[str] | None,
+        Option(metavar="[NAME=]FILE", help="HTML report for /report. Default: MODEL/report.html."),
     ] = None,
-    train: options.Neighbours = None,
+    train: Annotated[
+        list[str] | None,
+        Option(
+            metavar="[NAME=]FILE",
+            help="Training corpus, to show its documents most like a text.",
+        ),
+    ] = None,
+    feedback: Annotated[
+        Path | None,
+        Option(
+            metavar="FOLDER",
+            help="Keep what people send to /v1/feedback, in FOLDER/NAME.jsonl. Default: do not.",
+        ),
+    ] = None,
     settings: options.Set = None,
     machine: options.Machine,
 ) -> None:
-    """Serve a model over HTTP: POST /v1/predict, other routes (docs/service.md), and a web page.
+    """Serve models over HTTP: POST /v1/predict, other routes (docs/service.md), and a web page.
 
-    If you save a new model into the folder, the service loads it without a restart. --set changes
-    a limit. Ctrl-C finishes open requests, then stops.
+    Several models in one service answer at /v1/models/NAME/predict. If you save a new model into a
+    folder, the service loads it without a restart. --set changes a limit, or that of one model
+    (NAME.max_k=20). Ctrl-C finishes open requests, then stops.
 
     Example: labelgrove serve model --port 8000 --workers 2 --set max_k=20
+
+    Example: labelgrove serve en=models/english fi=models/finnish --default fi --feedback said
     """
-    from labelgrove.core.params import merge_settings
-    from labelgrove.serve.settings import ServeParams
+    from labelgrove.serve.named import files_by_model, listed, named_models, params_by_model
 
     common.check_device(machine.device)
-    model = common.local_model(model)
-    params = ServeParams.from_dict(merge_settings({}, settings or [])).checked()
+    named = named_models(models)
+    if default is not None and default not in named:
+        raise ConfigError(f"--default {default}: there is no such model, only {listed(named)}")
+    params, each = params_by_model(settings or [], named)
+    reports = files_by_model(report or [], named, "--report")
+    corpora = files_by_model(train or [], named, "--train")
     token = _token(token_file)
     try:
+        from labelgrove.serve.run import Source
         from labelgrove.serve.run import serve as run
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "httptools", "pydantic", "starlette"):
@@ -61,18 +91,38 @@ def serve(
 
     def announce(served: Any, address: str) -> None:
         # A console of rich would take longer to import than the model to load.
+        several = len(named) > 1
+        for model in served:
+            current = model.folder.current
+            typer.echo(
+                f"{f'{model.name}: ' if several else ''}{named[model.name]}: {current.method}, "
+                f"{len(current.model.index_):,} labels, id {current.id}"
+                f"{' (default)' if several and model is served.default else ''}",
+                err=True,
+            )
         typer.echo(
-            f"{model}: {served.method}, {len(served.model.index_):,} labels, id {served.id}; "
             f"{workers} worker{'s' if workers > 1 else ''}, "
-            f"{'token required' if token else 'no token required'}\n"
+            f"{'token required' if token else 'no token required'}"
+            f"{'' if feedback is None else f', feedback goes to {feedback}'}\n"
             f"serving at {address} (stop with Ctrl-C)",
             err=True,
         )
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     run(
-        model,
+        [
+            Source(
+                name,
+                common.local_model(Path(model)),
+                each[name],
+                report=reports.get(name),
+                train=corpora.get(name),
+                feedback=None if feedback is None else feedback / f"{name}.jsonl",
+            )
+            for name, model in named.items()
+        ],
         params=params,
+        default=default,
         host=host,
         port=port,
         workers=workers,
@@ -80,8 +130,6 @@ def serve(
         device=machine.device,
         token=token,
         hosts=host_header or [],
-        report=report,
-        train=train,
         announce=announce,
     )
 

@@ -24,6 +24,9 @@ def update(
     *,
     out: Annotated[Path, Option("--out", "--output", help="Model folder to write.")],
     data: Annotated[Path | None, Option(help="New documents with old or new labels.")] = None,
+    feedback: Annotated[
+        Path | None, Option(help="What people chose, in a file that serve --feedback wrote.")
+    ] = None,
     labels: Annotated[
         Path | None, Option(help="Label table (id, name, text) with new labels to add.")
     ] = None,
@@ -50,14 +53,21 @@ def update(
     Example: labelgrove update model --data new.jsonl --corpus train.jsonl --out model-2
 
     Example: labelgrove update model --labels new_labels.tsv --out model-2
+
+    Example: labelgrove update model --feedback said/model.jsonl --corpus train.jsonl --out model-2
     """
     from labelgrove.core.callbacks import RichProgress
     from labelgrove.core.params import merge_settings
     from labelgrove.updating.report import GrowthParams
 
     console = common.stderr_console()
-    if data is None and labels is None:
-        raise ConfigError("there is nothing to learn; give --data, --labels or both")
+    if data is None and labels is None and feedback is None:
+        raise ConfigError("there is nothing to learn; give --data, --labels, --feedback or several")
+    if feedback is not None and (data or dense or features):
+        raise ConfigError(
+            "--feedback brings its own texts; use it without --data, --dense and --features, and "
+            "update once more for these"
+        )
     common.check_model_folder(out, force=force)
     tables = merge_settings({"retrain": "new"} if only_new else {}, settings or [])
     params = GrowthParams.from_dict(tables, "growth")
@@ -66,6 +76,14 @@ def update(
         loaded.n_jobs = machine.threads
     growth: Growth | None = None
     documents = old = None
+    rejected: list[str] = []
+    if feedback is not None:
+        from labelgrove.updating.feedback import read_feedback
+
+        said = read_feedback(feedback)
+        documents, rejected = said.corpus(loaded), said.rejected()
+        skipped = f", {said.bad_lines:,} unreadable lines" if said.bad_lines else ""
+        console.print(f"{feedback}: what people chose for {len(documents):,} texts{skipped}")
     if data is not None:
         documents = common.read_for(
             loaded, data, reading.options(), labels=labels, dense=dense, features=features
@@ -76,7 +94,7 @@ def update(
     with RichProgress() as progress:
         arguments: dict[str, Any] = {"params": params, "callbacks": [progress]}
         if documents is not None:
-            growth = loaded.update(documents, corpus=old, **arguments)
+            growth = loaded.update(documents, corpus=old, rejected=rejected, **arguments)
         if labels is not None:
             growth = _joined(growth, _add_from_table(loaded, labels, arguments))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

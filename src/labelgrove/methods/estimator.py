@@ -125,8 +125,9 @@ class Estimator(Model):
         ``X``, ``y``, ``dense`` and ``index`` are as for ``fit``. New labels are added. They and the
         labels that occur in the documents are trained; other labels stay as they are. With the old
         documents (``corpus``: a Corpus, or a pair of texts and labels) this is the training of
-        ``fit``; without them, old labels change only as far as the new documents demand.
-        ``params`` are GrowthParams. The report says whether a full training is due.
+        ``fit``; without them, old labels change only as far as the new documents demand. Labels
+        that people ``rejected`` are trained, too, if an old document has them. ``params`` are
+        GrowthParams. The report says whether a full training is due.
         :meth:`add_labels` says which methods refuse.
 
         >>> from labelgrove import Linear

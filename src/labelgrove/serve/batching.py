@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labelgrove.serve.metrics import Metrics
+from labelgrove.serve.metrics import Metrics, ModelMetrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.settings import ServeParams
 
@@ -49,11 +49,14 @@ class Batcher:
     """Queues requests, refuses those that would wait too long, and answers batches."""
 
     def __init__(
-        self, answer: Answer, params: ServeParams | None = None, metrics: Metrics | None = None
+        self,
+        answer: Answer,
+        params: ServeParams | None = None,
+        metrics: ModelMetrics | None = None,
     ) -> None:
         self._answer = answer
         self._params = ServeParams() if params is None else params
-        self._metrics = Metrics() if metrics is None else metrics
+        self._metrics = Metrics().of("model") if metrics is None else metrics
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="labelgrove-model", daemon=True)
         # Guards what both threads change; adding to the queue notifies.

@@ -14,6 +14,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from labelgrove.serve import access
 from labelgrove.serve.hosts import is_allowed
 from labelgrove.serve.metrics import Metrics
 from labelgrove.serve.problems import Problem, problem_of
@@ -24,8 +25,10 @@ log = logging.getLogger(__name__)
 # Open to everyone under any name: they tell only that the service lives.
 PROBES = ("/healthz", "/readyz")
 # Open without a token: probes and the page's own files, which say nothing about the model.
-OPEN_TO_ALL = ("/", *PROBES)
+OPEN_TO_ALL = ("/", "/docs", *PROBES)
 PAGE_FILES = "/page/"
+# Where the routes leave the name of the model that was asked.
+ASKED = "labelgrove.model"
 NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
@@ -54,7 +57,8 @@ class Door:
             return
         started = time.perf_counter()
         status: int | None = None
-        size = 0
+        body = b""
+        id = access.request_id(dict(scope["headers"]))
 
         async def recording_send(message: Message) -> None:
             nonlocal status
@@ -63,11 +67,12 @@ class Door:
                 headers = message["headers"] = list(message.get("headers", ()))
                 if all(name != NO_SNIFFING[0] for name, _ in headers):
                     headers.append(NO_SNIFFING)
+                headers.append((access.REQUEST_ID, id))
             await send(message)
 
         self._change_open(1)
         try:
-            receive_rest, size = await self._let_in(scope, receive)
+            receive_rest, body = await self._let_in(scope, receive)
             await self._app(scope, receive_rest, recording_send)
         except Exception as error:
             # uvicorn would close the connection, and the client's next request would fail, too.
@@ -75,29 +80,41 @@ class Door:
                 raise
             problem = problem_of(error)
             if problem.status == 500:
-                log.exception("%s %s failed", scope["method"], scope["path"])
+                log.exception(
+                    "%s %s failed (request %s)", scope["method"], scope["path"], id.decode()
+                )
             await problem.response()(scope, receive, recording_send)
         finally:
             self._change_open(-1)
-            self._buffered -= size
+            self._buffered -= len(body)
             route = getattr(scope.get("route"), "path", "other")
             if route == "other" and scope["path"] == "/v1/predict":
                 route = scope["path"]  # refused before it was routed
-            self._metrics.count_request(route, status)
-            if route == "/v1/predict" and status == 200:
-                seconds = time.perf_counter() - started
-                self._metrics.request_seconds.observe(seconds)
+            seconds = time.perf_counter() - started
+            model = scope.get(ASKED, "")
+            self._metrics.count_request(route, status, model, seconds if status == 200 else None)
+            if self._params.access_log:
+                access.write(
+                    scope,
+                    id=id,
+                    route=route,
+                    model=model,
+                    status=status,
+                    seconds=seconds,
+                    body=body,
+                    texts=self._params.log_texts,
+                )
 
     def _change_open(self, by: int) -> None:
         self._open += by
         self._metrics.open_requests.set(self._open)
 
-    async def _let_in(self, scope: Scope, receive: Receive) -> tuple[Receive, int]:
-        """What the app receives, and the bytes that it holds."""
+    async def _let_in(self, scope: Scope, receive: Receive) -> tuple[Receive, bytes]:
+        """What the app receives, and the body that it holds."""
         headers = dict(scope["headers"])
         self._check_host(scope)
         if scope["path"] in OPEN_TO_ALL or scope["path"].startswith(PAGE_FILES):
-            return receive, 0
+            return receive, b""
         self._check_token(headers.get(b"authorization", b""))
         if self._open > self._params.max_requests:
             raise Problem("overloaded", "too many requests at once", retry_after=1)
@@ -107,7 +124,7 @@ class Door:
         except TimeoutError:
             limit = f"{self._params.max_seconds:g} s"
             raise Problem("slow-request", f"the body did not arrive within {limit}") from None
-        return _replayed(body, receive), len(body)
+        return _replayed(body, receive), body
 
     def _check_host(self, scope: Scope) -> None:
         if self._hosts is None or scope["path"] in PROBES:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,30 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYP
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-__all__ = ["CONTENT_TYPE", "FOLDER", "Metrics"]
+__all__ = ["CONTENT_TYPE", "FOLDER", "Metrics", "ModelMetrics"]
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 # Everything else counts as "other", so that clients cannot make the list of metrics grow.
-ROUTES = {f"/v1/{name}" for name in ("predict", "labels", "model")}
+OF_A_MODEL = ("predict", "labels", "tree", "feedback")
+ROUTES = {f"{base}/{name}" for base in ("/v1", "/v1/models/{name}") for name in OF_A_MODEL}
+ROUTES |= {"/v1/model", "/v1/models", "/v1/models/{name}"}
 ROUTES |= {"/healthz", "/readyz", "/metrics", "/openapi.json"}
-STATUSES = {200, 400, 401, 404, 405, 408, 413, 421, 422, 429, 431, 500, 503}
+STATUSES = {200, 400, 401, 404, 405, 408, 413, 421, 422, 429, 431, 500, 503, 507}
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True)
+class ModelMetrics:
+    """The numbers of one model of the service."""
+
+    texts: Counter
+    batch_texts: Histogram
+    batch_seconds: Histogram
+    waiting_seconds: Histogram
+    waiting_texts: Gauge
+    loaded: Counter
+    failed: Counter
+    feedback: Counter
 
 
 class Metrics:
@@ -39,41 +56,67 @@ class Metrics:
         def counter(name: str, help: str, *labels: str) -> Counter:
             return Counter(f"labelgrove_{name}", help, labels, registry=registry)
 
-        def gauge(name: str, help: str) -> Gauge:
-            return Gauge(f"labelgrove_{name}", help, registry=registry, multiprocess_mode="livesum")
+        def gauge(name: str, help: str, *labels: str) -> Gauge:
+            mode = {"registry": registry, "multiprocess_mode": "livesum"}
+            return Gauge(f"labelgrove_{name}", help, labels, **mode)
 
-        def histogram(name: str, help: str, bounds: tuple[float, ...] = SECONDS) -> Histogram:
-            return Histogram(f"labelgrove_{name}", help, registry=registry, buckets=bounds)
+        def histogram(
+            name: str, help: str, *labels: str, bounds: tuple[float, ...] = SECONDS
+        ) -> Histogram:
+            return Histogram(f"labelgrove_{name}", help, labels, registry=registry, buckets=bounds)
 
-        self.requests = counter("requests", "Requests by route and status.", "route", "status")
-        self.request_seconds = histogram(
-            "request_seconds", "Seconds from a predict request's arrival to its answer."
+        self.requests = counter(
+            "requests", "Requests by route, model and status.", "route", "model", "status"
         )
-        self.texts = counter("texts", "Texts whose labels were predicted.")
-        self.batch_texts = histogram("batch_texts", "Texts per batch.", TEXTS)
-        self.batch_seconds = histogram("batch_seconds", "The model's time.")
-        self.waiting_seconds = histogram("waiting_seconds", "Requests' time in the queue.")
-        self.waiting_texts = gauge("waiting_texts", "Texts queued or being worked on.")
+        self.request_seconds = histogram(
+            "request_seconds", "Seconds from a request's arrival to its answer.", "route", "model"
+        )
+        self.texts = counter("texts", "Texts whose labels were predicted.", "model")
+        self.batch_texts = histogram("batch_texts", "Texts per batch.", "model", bounds=TEXTS)
+        self.batch_seconds = histogram("batch_seconds", "The model's time.", "model")
+        self.waiting_seconds = histogram("waiting_seconds", "Requests' time in the queue.", "model")
+        self.waiting_texts = gauge("waiting_texts", "Texts queued or being worked on.", "model")
         self.open_requests = gauge("open_requests", "Requests that have no answer yet.")
         self.open_connections = gauge("open_connections", "Connections that were let in.")
-        self.reloads = counter("reloads", "New models in the folder, by outcome.", "outcome")
-        for outcome in ("loaded", "failed"):
-            self.reloads.labels(outcome)
+        self.reloads = counter(
+            "reloads", "New models in the folder, by outcome.", "model", "outcome"
+        )
+        self.feedback = counter("feedback", "Entries of feedback that were kept.", "model")
 
-    def count_request(self, route: str, status: int | None) -> None:
-        """Counts an answered request."""
+    def of(self, model: str) -> ModelMetrics:
+        """The numbers of one model."""
+        return ModelMetrics(
+            texts=self.texts.labels(model),
+            batch_texts=self.batch_texts.labels(model),
+            batch_seconds=self.batch_seconds.labels(model),
+            waiting_seconds=self.waiting_seconds.labels(model),
+            waiting_texts=self.waiting_texts.labels(model),
+            loaded=self.reloads.labels(model, "loaded"),
+            failed=self.reloads.labels(model, "failed"),
+            feedback=self.feedback.labels(model),
+        )
+
+    def count_request(
+        self, route: str, status: int | None, model: str = "", seconds: float | None = None
+    ) -> None:
+        """Counts an answered request; ``seconds`` if it went well and its time is of interest."""
         known = str(status) if status in STATUSES else "other"
-        self.requests.labels(route if route in ROUTES else "other", known).inc()
+        route = route if route in ROUTES else "other"
+        self.requests.labels(route, model, known).inc()
+        if seconds is not None and route != "other":
+            self.request_seconds.labels(route, model).observe(seconds)
 
-    def text(self, **info: dict[str, str]) -> str:
-        """Prometheus' text format; each ``info`` adds a gauge of 1 with these labels."""
+    def text(self, **info: Sequence[dict[str, str]]) -> str:
+        """Prometheus' text format; each of ``info`` adds gauges of 1 with these labels."""
         return generate_latest(_Collected(self._registry, info)).decode()
 
 
 class _Collected(Collector):
     """All metrics, without the times at which prometheus_client created them."""
 
-    def __init__(self, registry: CollectorRegistry, info: dict[str, dict[str, str]]) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, info: dict[str, Sequence[dict[str, str]]]
+    ) -> None:
         self._registry = registry
         self._info = info
 
@@ -86,8 +129,11 @@ class _Collected(Collector):
         for metric in source.collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric
-        for name, labels in self._info.items():
-            yield InfoMetricFamily(f"labelgrove_{name}", "What is running.", value=labels)
+        for name, rows in self._info.items():
+            family = InfoMetricFamily(f"labelgrove_{name}", "What is running.")
+            for labels in rows:
+                family.add_metric([], labels)
+            yield family
 
 
 def _forget_dead_processes(folder: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from labelgrove.serve.models import Models
 from labelgrove.serve.problems import Problem
 
 FOLDER = Path(__file__).with_name("page")
@@ -39,16 +40,19 @@ HEADERS = {
 }
 
 
-def add_routes(app: FastAPI, *, page: bool, report: Path | None, follow: bool = True) -> None:
-    """Adds the page at / and the report at /report; they are for people and not in the OpenAPI.
+def add_routes(app: FastAPI, models: Models, *, page: bool) -> None:
+    """Adds the page at /, the page about the API at /docs, and reports at /report.
 
-    ``follow`` is whether the report may be a symbolic link: somebody else's model folder could
-    have one to any file of this machine.
+    They are for people and not in the OpenAPI text. Of a model's own folder no symbolic link to a
+    report is followed: in somebody else's it could lead to any file of this machine.
     """
     methods = ["GET", "HEAD"]
 
     async def show_page(request: Request) -> Response:
         return await show_file(request, "index.html")
+
+    async def show_docs(request: Request) -> Response:
+        return await show_file(request, "docs.html")
 
     async def show_file(request: Request, name: str) -> Response:
         content = files.get(name)
@@ -56,9 +60,11 @@ def add_routes(app: FastAPI, *, page: bool, report: Path | None, follow: bool = 
             raise Problem("not-found", f"the page has no file {name!r}")
         return _sent(request, content, TYPES[Path(name).suffix], POLICY)
 
-    def show_report(request: Request) -> Response:
+    def show_report(request: Request, name: str | None = None) -> Response:
+        model = models.default if name is None else models.named(name)
         # Read each time, so that a new report needs no restart.
-        content = None if report is None else read_report(report, follow=follow)
+        file = model.report
+        content = None if file is None else read_report(file, follow=model.follow)
         if content is None:
             detail = "there is no report; start the service with --report FILE"
             raise Problem("no-report", detail)
@@ -67,8 +73,10 @@ def add_routes(app: FastAPI, *, page: bool, report: Path | None, follow: bool = 
     if page:
         files = {file.name: file.read_bytes() for file in FOLDER.iterdir() if file.suffix in TYPES}
         app.api_route("/", methods=methods, include_in_schema=False)(show_page)
+        app.api_route("/docs", methods=methods, include_in_schema=False)(show_docs)
         app.api_route("/page/{name}", methods=methods, include_in_schema=False)(show_file)
-    app.api_route("/report", methods=methods, include_in_schema=False)(show_report)
+    for path in ("/report", "/report/{name}"):
+        app.api_route(path, methods=methods, include_in_schema=False)(show_report)
 
 
 def read_report(file: Path, *, follow: bool) -> bytes | None:

@@ -32,6 +32,8 @@ CODES = {
     "no-node": 404,
     "no-label": 404,
     "no-report": 404,
+    "no-model": 404,
+    "no-feedback": 404,
     "method-not-allowed": 405,
     "slow-headers": 408,
     "slow-request": 408,
@@ -50,6 +52,7 @@ CODES = {
     "time-limit": 503,
     "model-changed": 503,
     "too-many-connections": 503,
+    "feedback-full": 507,
 }
 # The codes of errors that the framework raises by itself.
 _FRAMEWORK = {400: "invalid-json", 404: "not-found", 405: "method-not-allowed"}

@@ -12,18 +12,22 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from labelgrove.errors import ConfigError
+from labelgrove.serve.access import log_to_stdout
 from labelgrove.serve.app import create_app
 from labelgrove.serve.copies import Copies, own_folder
+from labelgrove.serve.feedback import FeedbackFile
 from labelgrove.serve.gate import allow_descriptors
 from labelgrove.serve.hosts import allowed_hosts
 from labelgrove.serve.logs import limit_logs
 from labelgrove.serve.metrics import FOLDER
+from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.protocol import GuardedProtocol
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
@@ -36,37 +40,86 @@ TOKEN, SETTINGS = "LABELGROVE_TOKEN", "LABELGROVE_SERVE_SETTINGS"
 REPORT = "report.html"
 
 
+@dataclass(frozen=True)
+class Source:
+    """A model to serve: its folder, and what belongs to it.
+
+    ``report`` is shown at /report; the default is report.html in the model folder, unless it is a
+    link. ``train`` is a corpus: explanations name its documents that are similar to the text.
+    ``feedback`` is a file for what people say about suggestions.
+    """
+
+    name: str
+    path: Path
+    params: ServeParams
+    report: Path | None = None
+    follow: bool = True
+    train: Path | None = None
+    feedback: Path | None = None
+
+    def with_report(self) -> Source:
+        """The same with the report that is in the model folder, if no other is given."""
+        report, found = self.report, self.path / REPORT
+        if report is None and found.is_file():
+            if found.is_symlink():
+                log.warning("%s: is a link, which is not followed; use --report", found)
+            else:
+                return replace(self, report=found, follow=False)
+        if report is not None and not report.is_file():
+            raise ConfigError(f"{report}: no such file; labelgrove report --out writes one")
+        return self
+
+    def loaded(self, *, copies: Copies | None, **how: Any) -> NamedModel:
+        """The model, loaded."""
+        return NamedModel(
+            self.name,
+            ModelFolder(self.path, train=self.train, copies=copies, **how),
+            self.params,
+            report=self.report,
+            follow=self.follow,
+            feedback=self.feedback and FeedbackFile(self.feedback, self.params.max_feedback_mb),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """For a worker process, which may have another working directory."""
+        paths = {
+            name: value and str(value.absolute())
+            for name, value in vars(self).items()
+            if value is None or isinstance(value, Path)
+        }
+        return vars(self) | paths | {"params": self.params.get_params()}
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Source:
+        """The inverse of :meth:`to_json`."""
+        paths = ("path", "report", "train", "feedback")
+        read = {name: stored[name] and Path(stored[name]) for name in paths}
+        return cls(**stored | read | {"params": ServeParams.from_dict(stored["params"])})
+
+
 def serve(
-    model: Path,
+    sources: Sequence[Source],
     *,
     params: ServeParams,
     host: str,
     port: int,
+    default: str | None = None,
     workers: int = 1,
     threads: int | None = None,
     device: str = "auto",
     token: str | None = None,
     hosts: Sequence[str] = (),
-    report: Path | None = None,
-    train: Path | None = None,
     announce: Any = print,
 ) -> None:
-    """Serves until the process is stopped; calls ``announce`` with the model and the address.
+    """Serves until the process is stopped; calls ``announce`` with the models and the address.
 
-    ``hosts`` are more names in the Host header that are answered (see ``hosts.py``). ``report`` is
-    shown at /report; the default is report.html in the model folder, unless it is a link. ``train``
-    is a corpus: explanations name its documents that are similar to the text.
+    ``hosts`` are more names in the Host header that are answered (see ``hosts.py``).
     """
-    follow = report is not None
-    if report is None and (model / REPORT).is_file():
-        if (model / REPORT).is_symlink():
-            log.warning("%s: is a link, which is not followed; use --report", model / REPORT)
-        else:
-            report = model / REPORT
-    if report is not None and not report.is_file():
-        raise ConfigError(f"{report}: no such file; labelgrove report --out writes one")
+    sources = [source.with_report() for source in sources]
     names = allowed_hosts(host, hosts)
     limit_logs()
+    if params.access_log:
+        log_to_stdout()
     allow_descriptors(params.max_connections)
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
     with ending_cleanly(), own_folder() as shared:
@@ -74,28 +127,25 @@ def serve(
             raise ConfigError("--workers needs a writable temporary folder; set TMPDIR to one")
         if shared is None:
             log.warning("no writable temporary folder (TMPDIR): the model is mapped in place")
-        copies = None if shared is None else Copies(shared, params.copy_mb)
         # Loaded even if only workers use it, so that errors are reported here, once.
-        folder = ModelFolder(model, device=device, threads=threads, train=train, copies=copies)
+        models = _loaded(sources, default, shared, device=device, threads=threads)
         listening = _listen(host, port)
         port = listening.getsockname()[1]
-        announce(folder.current, f"http://{f'[{host}]' if ':' in host else host}:{port}")
-        options = uvicorn_options(params)
+        announce(models, f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        options = uvicorn_options(params, *(source.params for source in sources))
         if workers == 1:
-            app = create_app(folder, params, token=token, hosts=names, report=report, follow=follow)
+            app = create_app(models, params, token=token, hosts=names)
             uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
             return
         assert shared is not None
         listening.close()  # uvicorn's parent process opens it again
-        del folder
+        del models
         settings = {
-            "model": str(model.absolute()),
+            "models": [source.to_json() for source in sources],
+            "default": default,
             "params": params.get_params(),
             "device": device,
             "threads": threads,
-            "train": train and str(train.absolute()),
-            "report": report and str(report.absolute()),
-            "follow": follow,
             "hosts": names,
             "copies": str(shared),
         }
@@ -106,6 +156,21 @@ def serve(
             os.environ[TOKEN] = token
         name = "labelgrove.serve.run:worker_app"
         uvicorn.run(name, factory=True, workers=workers, host=host, port=port, **options)
+
+
+def _loaded(
+    sources: Sequence[Source], default: str | None, shared: Path | None, **how: Any
+) -> Models:
+    """The models of a service; private copies are in the folder ``shared``."""
+    return Models(
+        [
+            source.loaded(
+                copies=None if shared is None else Copies(shared, source.params.copy_mb), **how
+            )
+            for source in sources
+        ],
+        default,
+    )
 
 
 class Terminated(BaseException):
@@ -149,8 +214,9 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def uvicorn_options(params: ServeParams) -> dict[str, Any]:
-    """Options of uvicorn for this service."""
+def uvicorn_options(*params: ServeParams) -> dict[str, Any]:
+    """Options of uvicorn for a service with these limits, its own and those of its models."""
+    longest = max(each.max_seconds for each in params)
     return {
         "http": GuardedProtocol,
         "ws": "none",
@@ -158,7 +224,7 @@ def uvicorn_options(params: ServeParams) -> dict[str, Any]:
         "access_log": False,
         "server_header": False,
         "log_level": "warning",
-        "timeout_graceful_shutdown": math.ceil(params.max_seconds) + 1,
+        "timeout_graceful_shutdown": math.ceil(longest) + 1,
         # Loading a model on a busy machine may take longer than uvicorn's default of 5 s, after
         # which it would kill and restart the worker again and again.
         "timeout_worker_healthcheck": 60,
@@ -170,13 +236,9 @@ def worker_app() -> Any:
     limit_logs()
     settings = json.loads(os.environ[SETTINGS])
     params = ServeParams.from_dict(settings["params"])
-    options = {name: settings[name] for name in ("device", "threads", "train")}
-    copies = Copies(settings["copies"], params.copy_mb)
-    return create_app(
-        ModelFolder(settings["model"], **options, copies=copies),
-        params,
-        token=os.environ.get(TOKEN),
-        hosts=settings["hosts"],
-        report=settings["report"] and Path(settings["report"]),
-        follow=settings["follow"],
-    )
+    if params.access_log:
+        log_to_stdout()
+    sources = [Source.from_json(stored) for stored in settings["models"]]
+    how = {name: settings[name] for name in ("device", "threads")}
+    models = _loaded(sources, settings["default"], Path(settings["copies"]), **how)
+    return create_app(models, params, token=os.environ.get(TOKEN), hosts=settings["hosts"])

@@ -1,5 +1,7 @@
 """Requests and answers, as the OpenAPI text describes them."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
@@ -19,6 +21,14 @@ def _kind(document: Any) -> str:
     return "-fields" if isinstance(document, dict) else "-text"
 
 
+# What the page about the API shows for a request.
+PREDICT_EXAMPLE = {"texts": ["a chopping board of oak"], "k": 3}
+FEEDBACK_EXAMPLE = {
+    "text": "a chopping board of oak",
+    "labels": ["LABEL"],
+    "suggestions": [{"id": "LABEL", "score": 0.9}],
+}
+
 Threshold = float | Literal["auto"] | None
 
 
@@ -35,17 +45,77 @@ class RequestFields(BaseModel):
     explain: bool = False
 
 
-def limited_request(params: ServeParams) -> type[RequestFields]:
-    """The request with the limits of a service."""
+class Offer(BaseModel):
+    """A suggestion that a person saw."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    id: str = Field(max_length=1000, description="id or name of a label")
+    score: float | None = None
+
+
+class FeedbackFields(BaseModel):
+    """The fields of feedback, without limits."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    text: Any
+    labels: list[str]
+    suggestions: list[Offer] = []
+    threshold: float | None = None
+    model: str | None = None
+
+
+def widest(each: Sequence[ServeParams]) -> ServeParams:
+    """Limits that no model exceeds, for the requests to any of them."""
+    names = ("max_texts", "max_text_chars", "max_k", "max_labels")
+    largest = {name: max(getattr(params, name) for params in each) for name in names}
+    return replace(each[0], **largest)
+
+
+def _document(params: ServeParams) -> Any:
     Text = Annotated[str, Field(max_length=params.max_text_chars), Tag("-text")]
     # The model checks the values of fields.
-    Document = Annotated[Text | Annotated[dict[str, Any], Tag("-fields")], Discriminator(_kind)]
+    return Annotated[Text | Annotated[dict[str, Any], Tag("-fields")], Discriminator(_kind)]
+
+
+def limited_feedback(params: ServeParams) -> type[FeedbackFields]:
+    """Feedback with the limits of a service."""
+
+    class FeedbackRequest(FeedbackFields):
+        """A text, the labels that a person chose for it, and what the model suggested."""
+
+        model_config = ConfigDict(json_schema_extra={"example": FEEDBACK_EXAMPLE})
+
+        text: _document(params) = Field(  # type: ignore[valid-type]
+            description="the text, or an object with the model's fields"
+        )
+        labels: list[str] = Field(
+            max_length=params.max_labels, description="ids or names of all labels that fit"
+        )
+        suggestions: list[Offer] = Field(
+            default=[], max_length=params.max_k, description="what the person saw, best first"
+        )
+        threshold: float | None = Field(
+            default=None, description="suggestions below this score were not proposed"
+        )
+        model: str | None = Field(
+            default=None, max_length=64, description="id of the model that made the suggestions"
+        )
+
+    return FeedbackRequest
+
+
+def limited_request(params: ServeParams) -> type[RequestFields]:
+    """The request with the limits of a service."""
     most = params.max_labels
 
     class PredictRequest(RequestFields):
         """Texts, and which labels to answer with."""
 
-        texts: list[Document] = Field(
+        model_config = ConfigDict(json_schema_extra={"example": PREDICT_EXAMPLE})
+
+        texts: list[_document(params)] = Field(  # type: ignore[misc]
             min_length=1,
             max_length=params.max_texts,
             description="plain texts, each on its own, or objects with the model's fields",
@@ -91,7 +161,37 @@ class PredictResponse(BaseModel):
     model: str = Field(description="id of the model that answered")
     score_kind: Literal["margin", "product", "probability"]
     predictions: list[list[Label]]
+    unknown: list[int] = Field(
+        description="positions of texts that get the labels of an empty text, because the model "
+        "knows none of their words; only without threshold, allow and deny"
+    )
     timing: Timing
+
+
+class FeedbackResponse(BaseModel):
+    """What was kept."""
+
+    model: str = Field(description="id of the model that would answer now")
+    labels: list[str] = Field(description="ids of the labels, without repetitions")
+
+
+class ModelSummary(BaseModel):
+    name: str = Field(description="for /v1/models/{name}")
+    id: str
+    method: str
+    labels: int
+    training_documents: int | None
+    score_kind: Literal["margin", "product", "probability"]
+    created: str | None
+    loaded: str
+    feedback: bool
+
+
+class ModelsResponse(BaseModel):
+    """All models of the service."""
+
+    default: str = Field(description="name of the model that answers where a request names none")
+    models: list[ModelSummary]
 
 
 class FoundLabel(BaseModel):
@@ -134,7 +234,8 @@ class CalibrationFacts(BaseModel):
 class ModelResponse(BaseModel):
     """The current model, what it can do, and the limits of a request."""
 
-    id: str
+    name: str = Field(description="what the service calls it")
+    id: str = Field(description="changes with every training")
     method: str
     labels: int
     groups: list[str] = Field(description="names for allow and deny lists, besides labels")
@@ -145,6 +246,7 @@ class ModelResponse(BaseModel):
     params: dict[str, Any]
     supports: dict[str, bool] = Field(description="which optional fields of a request it supports")
     score_kind: Literal["margin", "product", "probability"]
+    examples: list[str] = Field(description="texts to try, from the model card")
     calibration: CalibrationFacts | None
     fields: dict[str, list[str]] | None = Field(
         description="names of the texts and catalogue fields of documents with fields"
@@ -156,6 +258,7 @@ class ModelResponse(BaseModel):
     dev: dict[str, float] = Field(description="metrics on the documents of train --dev")
     training_seconds: dict[str, float] = Field(description="by stage, in order")
     report: bool = Field(description="whether GET /report shows an evaluation")
+    feedback: bool = Field(description="whether POST /v1/feedback keeps anything")
     limits: dict[str, float]
 
 

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache, partial
@@ -31,13 +32,15 @@ from labelgrove.publishing.files import without_paths
 from labelgrove.scores.files import SCORE_DIGITS
 from labelgrove.scores.predictions import Predictions
 from labelgrove.serve.copies import Copies, OpenFiles
-from labelgrove.serve.metrics import Metrics
+from labelgrove.serve.examples import card_examples
+from labelgrove.serve.metrics import ModelMetrics
 from labelgrove.serve.problems import Problem
 from labelgrove.serve.search import LabelSearch
 from labelgrove.serve.trees import TreeWalk
 
 log = logging.getLogger(__name__)
 _LARGEST = 3.4e38
+_COMPARED = 5  # labels that tell whether a text is like an empty one
 # Cached masks of allow and deny lists: at most this many, and at most this many bytes.
 _MASKS, _MASK_BYTES = 32, 64 << 20
 
@@ -61,6 +64,12 @@ class Answering:
     score_kind: str
 
 
+class Row(list[dict[str, Any]]):
+    """The labels of one text; ``unknown`` if no word of the text made a difference to them."""
+
+    unknown = False
+
+
 class Served:
     """A loaded model with what the service needs to know about it."""
 
@@ -73,8 +82,10 @@ class Served:
         self._threads = threads
         self.supports = {"allow": True, "deny": True}
         self.score_kind = "product"
+        self._of_silence = Row()  # the best labels of an empty text
         self.files: OpenFiles | None = None  # if they are mapped in place
         self.copy: Path | None = None
+        self.examples: list[str] = []  # texts to try
         self.documents: Corpus | None = None  # explanations name similar ones among these
         self._search_lock = threading.Lock()
         kept = _MASK_BYTES // (16 * max(1, len(model.index_)))
@@ -92,10 +103,11 @@ class Served:
         """Loads a model folder and warms the model up; refuses a model that cannot read texts."""
         manifest = read_manifest(path, kind="model")
         copy = None if copies is None else copies.make(Path(path), manifest)
+        examples = card_examples(Path(path))
         if copies is None or copy is None:
             files = OpenFiles(Path(path), manifest["files"])
             served = cls._loaded(path, manifest, device=device, threads=threads)
-            served.files = files
+            served.files, served.examples = files, examples
             return served
         try:
             served = cls._loaded(copy, manifest, device=device, threads=threads)
@@ -106,7 +118,7 @@ class Served:
         except BaseException:
             copies.remove(copy)
             raise
-        served.copy = copy
+        served.copy, served.examples = copy, examples
         return served
 
     @classmethod
@@ -124,13 +136,23 @@ class Served:
         if device != "auto":
             model.use_device(device)
         served = cls(model, manifest, threads=threads)
-        answering, _ = served.answer(Options(1), ["a text to wake the model up"])
+        # An empty text, which also wakes the model up.
+        answering, (served._of_silence,) = served.answer(Options(_COMPARED), [""])
         served.score_kind = answering.score_kind
         return served
 
     def answer(self, options: Options, texts: list[str]) -> tuple[Answering, list[Any]]:
         """The labels of each text as the service shows them; the batcher calls this."""
         self.check_files()
+        predictions = self._predict(options, texts)
+        rows = labelled(predictions)
+        self._mark_unknown(options, rows)
+        if options.explain:
+            self._add_reasons(texts, rows)
+        self.check_files()  # again: an answer from half a file would look like any other
+        return Answering(self.id, predictions.score_kind), rows
+
+    def _predict(self, options: Options, texts: list[str]) -> Predictions:
         given: dict[str, Any] = {}
         if options.allow is not None or options.deny is not None:
             given["allow"] = self._mask(options.allow, options.deny)
@@ -144,12 +166,16 @@ class Served:
             # Scores have single precision; a threshold beyond its range must stay a number.
             least = max(-_LARGEST, min(_LARGEST, least))
             given["min_score"] = least
-        predictions = self.model.predict(texts, k=options.k, threads=self._threads, **given)
-        rows = labelled(predictions)
-        if options.explain:
-            self._add_reasons(texts, rows)
-        self.check_files()  # again: an answer from half a file would look like any other
-        return Answering(self.id, predictions.score_kind), rows
+        return self.model.predict(texts, k=options.k, threads=self._threads, **given)
+
+    def _mark_unknown(self, options: Options, rows: list[Row]) -> None:
+        """Marks texts that get the labels of an empty text; looking all words up would be slow.
+
+        Among few labels, or those above a threshold, texts with known words may look the same.
+        """
+        if (options.threshold, options.allow, options.deny) == (None, None, None):
+            for row in rows:
+                row.unknown = row[:_COMPARED] == self._of_silence[: options.k]
 
     def check_files(self) -> None:
         """Raises a Problem if somebody has written to the files that are mapped."""
@@ -165,7 +191,7 @@ class Served:
         """Whether the files are no longer those that were loaded."""
         return self.files is not None and self.files.changed()
 
-    def _add_reasons(self, texts: list[str], rows: list[list[dict[str, Any]]]) -> None:
+    def _add_reasons(self, texts: list[str], rows: Sequence[list[dict[str, Any]]]) -> None:
         for text, row in zip(texts, rows, strict=True):
             for label in row:
                 why = explaining.explain(self.model, text, label["id"], corpus=self.documents)
@@ -187,6 +213,7 @@ class Served:
             "params": without_paths(self.manifest.get("params") or {}),
             "supports": self.supports,
             "score_kind": self.score_kind,
+            "examples": self.examples,
             "calibration": _calibration_facts(self.model.calibration_),
             "fields": None if fields is None else fields.to_dict(),
             "trees": list(self._trees),
@@ -252,10 +279,10 @@ def _mask(model: Estimator, allow: Any, deny: Any) -> LabelMask | None:
     return LabelMask.of(model.index_, allow, deny)
 
 
-def labelled(predictions: Predictions) -> list[list[dict[str, Any]]]:
+def labelled(predictions: Predictions) -> list[Row]:
     """Predictions as lists of id, name and score."""
     return [
-        [{"id": x.id, "name": x.name, "score": round(x.score, SCORE_DIGITS)} for x in row]
+        Row({"id": x.id, "name": x.name, "score": round(x.score, SCORE_DIGITS)} for x in row)
         for row in predictions
     ]
 
@@ -290,7 +317,7 @@ class ModelFolder:
                 options = ReadOptions(text_field=names.texts, fields=names.fields)
             self.current.documents = read_corpus(train, index=model.index_, options=options)
 
-    async def watch(self, seconds: float, metrics: Metrics) -> None:
+    async def watch(self, seconds: float, metrics: ModelMetrics) -> None:
         """Looks for a new model every ``seconds`` (0: never); keeps the old one if that fails."""
         while seconds:
             await asyncio.sleep(seconds)
@@ -307,7 +334,7 @@ class ModelFolder:
                 loaded = await asyncio.to_thread(Served.load, self._path, **self._how)
             except Exception as error:
                 self._failed = files
-                metrics.reloads.labels("failed").inc()
+                metrics.failed.inc()
                 # Our own errors say everything in a sentence.
                 trace = None if isinstance(error, LabelgroveError) else error
                 message = "cannot load the new model, keeping the old one: %s"
@@ -318,7 +345,7 @@ class ModelFolder:
             before, self.current = self.current, loaded
             if self._copies is not None and before.copy not in (None, loaded.copy):
                 await asyncio.to_thread(self._copies.remove, before.copy)
-            metrics.reloads.labels("loaded").inc()
+            metrics.loaded.inc()
             took = time.perf_counter() - started
             log.info("%s: model %s loaded in %.2f s", self._path, loaded.id, took)
 

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
+from labelgrove.core.arrays import Int64
 from labelgrove.core.callbacks import Reporter
 from labelgrove.core.params import Params, param
 from labelgrove.errors import DataError
@@ -83,10 +86,23 @@ class Growth:
 
 @dataclass(frozen=True)
 class Task(Additions):
-    """The same for every member of an ensemble."""
+    """The same for every member of an ensemble.
+
+    ``rejected`` are columns of labels that people refused; those of them that old documents have
+    are trained, too. Without a document that has the label there is nothing to train it with.
+    """
 
     params: GrowthParams
     reporter: Reporter
+    rejected: tuple[int, ...] = ()
+
+    def changed(self, known: int) -> Int64:
+        """Old label columns that are trained, too."""
+        columns = super().changed(known)
+        if not self.rejected or self.only_new or self.old is None:
+            return columns
+        taught = np.intersect1d(self.rejected, self.old.labels.indices)
+        return np.union1d(columns, taught[taught < known]).astype(np.int64)
 
 
 def reported(

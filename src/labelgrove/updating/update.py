@@ -32,6 +32,7 @@ def update(
     dense: Any = None,
     index: LabelIndex | None = None,
     corpus: Any = None,
+    rejected: Sequence[str] = (),
     params: GrowthParams | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Growth:
@@ -48,7 +49,10 @@ def update(
         names=None if own.names is own.ids else [own.names[c] for c in new],
         texts=None if own.texts is None else [own.texts[c] for c in new],
     )
-    return _grow(model, grown, documents.reindex(grown), _old(corpus, grown), params, callbacks)
+    columns = [grown.get(label) for label in rejected]
+    refused = tuple(column for column in columns if column is not None)
+    new_documents, old = documents.reindex(grown), _old(corpus, grown)
+    return _grow(model, grown, new_documents, old, params, callbacks, refused)
 
 
 def add_labels(
@@ -107,11 +111,12 @@ def _grow(
     old: Corpus | None,
     params: GrowthParams,
     callbacks: Sequence[Callback],
+    rejected: tuple[int, ...] = (),
 ) -> Growth:
     for single in _singles(model):
         single.growth()  # fails early if it is not supported
     only_new = params.retrain == "new"
-    task = Task(index, documents, old, only_new, params, Reporter(callbacks))
+    task = Task(index, documents, old, only_new, params, Reporter(callbacks), rejected)
     changes, growth = _planned(model, task)
     for owner, attributes in changes:  # nothing can fail any more
         owner.__dict__.update(attributes)

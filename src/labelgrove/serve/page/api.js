@@ -11,6 +11,16 @@ export class ApiError extends Error {
   }
 }
 
+// The model that the page's address names; null: the service's default one.
+export const chosenModel = new URLSearchParams(location.search).get("model");
+
+// The address of a route about one model.
+export function about(route, model = chosenModel) {
+  if (model === null) return `v1/${route}`;
+  const base = `v1/models/${encodeURIComponent(model)}`;
+  return route === "model" ? base : `${base}/${route}`;
+}
+
 // `ask(wrong)` resolves to a token that somebody typed, or to null.
 export const onTokenNeeded = (ask) => (askForToken = ask);
 export const hasToken = () => token !== null;

@@ -1,6 +1,6 @@
 // Many texts: sent in portions, shown as a table, saved as CSV.
 
-import { post } from "./api.js";
+import { about, post } from "./api.js";
 import {
   announce,
   byId,
@@ -64,8 +64,9 @@ export function createBatch(app, body, { problem, look }) {
   async function patiently(texts, state) {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        const answer = await post("v1/predict", { texts, ...state.wanted }, state.control.signal);
+        const answer = await post(about("predict"), { texts, ...state.wanted }, state.control.signal);
         state.kind = answer.score_kind;
+        for (const number of answer.unknown) answer.predictions[number].unknown = true;
         return answer.predictions;
       } catch (error) {
         if (error.status !== 429 || attempt === WAITS) throw error;
@@ -175,8 +176,8 @@ export function createBatch(app, body, { problem, look }) {
       if (labels.length > SHOWN_LABELS)
         chips.push(h("li", { class: "muted small" }, `and ${labels.length - SHOWN_LABELS} more`));
       cell.replaceChildren(
-        labels.refused
-          ? h("span", { class: "muted" }, labels.refused)
+        labels.refused || labels.unknown
+          ? h("span", { class: "muted" }, labels.refused ?? "none of its words is known")
           : labels.length
             ? h("ul", { class: "chips" }, ...chips)
             : h("span", { class: "muted" }, "no label"),

@@ -147,6 +147,8 @@ export function parseCsv(content, delimiter = ",") {
   return rows;
 }
 
+export const csvLines = (lines) => lines.map((line) => line.map(cell).join(",") + "\r\n").join("");
+
 // One line per text. A quote before what looks like a formula keeps spreadsheets from running it.
 export function writeCsv(texts, answers) {
   const most = Math.max(1, ...answers.map((labels) => labels?.length ?? 0));
@@ -160,7 +162,7 @@ export function writeCsv(texts, answers) {
     text.text,
     ...(answers[number] ?? []).flatMap((label) => [label.name, label.id, label.score]),
   ]);
-  return "\ufeff" + [head, ...lines].map((line) => line.map(cell).join(",") + "\r\n").join("");
+  return "\ufeff" + csvLines([head, ...lines]);
 }
 
 function cell(value) {

@@ -1,6 +1,6 @@
 // The second view: all labels, searched by name.
 
-import { get } from "./api.js";
+import { about, get } from "./api.js";
 import { announce, byId, count, counted, debounce, h, hideProblem, showProblem } from "./dom.js";
 
 const FEW = 25;
@@ -16,7 +16,7 @@ export function startLabels(app, choosing) {
     asking?.abort();
     asking = new AbortController();
     try {
-      const { labels } = await get("v1/labels", { q: query.value.trim(), limit }, asking.signal);
+      const { labels } = await get(about("labels"), { q: query.value.trim(), limit }, asking.signal);
       hideProblem(byId("labels-problem"));
       loaded = true;
       list.replaceChildren(...labels.map(row));

@@ -1,7 +1,8 @@
-// Starts the page: the model, the views, the theme and the token.
+// Starts the page: the models and the views.
 
-import { get, hasToken, onTokenNeeded, setToken } from "./api.js";
-import { byId, count, counted, h, hideProblem, showProblem } from "./dom.js";
+import { about, get, hasToken } from "./api.js";
+import { byId, count, counted, hideProblem, showProblem } from "./dom.js";
+import { startFrame } from "./frame.js";
 import { startLabels } from "./labels.js";
 import { showModel } from "./model.js";
 import { startTree } from "./tree.js";
@@ -10,18 +11,20 @@ import { startTry } from "./try.js";
 const TITLES = { try: "Try", labels: "Labels", tree: "Label tree", model: "Model" };
 const views = {};
 let model = null;
+let models = [];
 
 async function start() {
   hideProblem(byId("page-problem"));
   try {
     await loadModel();
   } catch (error) {
-    showProblem(byId("page-problem"), error, start);
+    const elsewhere = error.code === "no-model" ? () => location.assign("./") : start;
+    showProblem(byId("page-problem"), error, elsewhere);
     return;
   }
   byId("forget-token").hidden = !hasToken();
   if (!views.try) {
-    const app = { model: () => model, reload: loadModel };
+    const app = { model: () => model, models: () => models, reload: loadModel };
     views.try = startTry(app);
     views.labels = startLabels(app, views.try);
     views.tree = startTree(app, views.try);
@@ -31,11 +34,17 @@ async function start() {
 }
 
 async function loadModel() {
-  model = await get("v1/model");
+  const [facts, listed] = await Promise.all([get(about("model")), get("v1/models")]);
+  model = facts;
+  models = listed.models;
+  offerModels(listed.default);
   const documents = model.training_documents;
   const learnt = documents === null ? "" : ` and was trained on ${counted(documents, "document")}`;
   byId("summary").textContent =
     `The ${model.method} model knows ${counted(model.labels, "label")}${learnt}.`;
+  byId("keeping").textContent = model.feedback
+    ? "It keeps a text only if you send feedback about it."
+    : "It does not keep them.";
   byId("version").textContent = `labelgrove ${model.versions.labelgrove ?? ""}, model ${model.id}.`;
   byId("k").max = model.limits.max_k;
   byId("k").value = Math.min(Number(byId("k").value) || 10, model.limits.max_k, model.labels);
@@ -45,6 +54,22 @@ async function loadModel() {
     ? `none; best ${Math.round(100 * model.calibration.threshold)}`
     : "none";
   byId("labels-lede").textContent = `All ${count(model.labels)} labels, the most frequent first.`;
+}
+
+// The model is part of the address, so that it can be linked to.
+function offerModels(usual) {
+  const select = byId("which-model");
+  byId("model-choice").hidden = models.length < 2;
+  select.replaceChildren(
+    ...models.map(({ name }) => new Option(name, name, false, name === model.name)),
+  );
+  select.onchange = () => {
+    const address = new URL(location.href);
+    if (select.value === usual) address.searchParams.delete("model");
+    else address.searchParams.set("model", select.value);
+    views.try?.askAgain();
+    location.assign(address);
+  };
 }
 
 function show(moved = true) {
@@ -66,71 +91,8 @@ function show(moved = true) {
   views[wanted].show?.(new URLSearchParams(query));
 }
 
-function startTheme() {
-  const button = byId("theme");
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const dark = () =>
-    (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
-  const paint = () => {
-    button.replaceChildren(dark() ? "Light" : "Dark", h("span", { class: "hidden" }, " colours"));
-  };
-  button.addEventListener("click", () => {
-    const chosen = dark() ? "light" : "dark";
-    document.documentElement.dataset.theme = chosen;
-    try {
-      localStorage.setItem("labelgrove-theme", chosen);
-    } catch {
-      // Without storage it lasts until the page is closed.
-    }
-    paint();
-  });
-  system.addEventListener("change", paint);
-  paint();
-}
-
-function startToken() {
-  const dialog = byId("token-dialog");
-  let asking = null;
-  onTokenNeeded((wrong) => {
-    asking ??= new Promise((resolve) => {
-      byId("token").value = "";
-      byId("token-wrong").hidden = !wrong;
-      dialog.returnValue = "";
-      dialog.showModal();
-      dialog.addEventListener(
-        "close",
-        () => {
-          asking = null;
-          const typed = byId("token").value.trim();
-          byId("token").value = "";
-          resolve(dialog.returnValue === "given" && typed ? typed : null);
-          byId("forget-token").hidden = !hasToken();
-        },
-        { once: true },
-      );
-    });
-    return asking;
-  });
-  byId("token-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    dialog.close("given");
-  });
-  byId("token-cancel").addEventListener("click", () => dialog.close(""));
-  byId("forget-token").addEventListener("click", () => {
-    setToken(null);
-    location.reload();
-  });
-}
-
-// By script, because the address holds the view.
-document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault();
-  byId("main").focus();
-});
-
 // The browser's own submit would load the page again and lose the text.
 byId("ask").addEventListener("submit", (event) => event.preventDefault());
-startTheme();
-startToken();
+startFrame();
 addEventListener("hashchange", () => show());
 start();

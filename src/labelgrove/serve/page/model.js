@@ -20,6 +20,7 @@ export function showModel(model) {
 
 function facts(model) {
   const rows = [
+    ["Name", model.name],
     ["Method", model.method],
     ["Labels", count(model.labels)],
     [
@@ -216,20 +217,21 @@ function times(model) {
 
 function report(model) {
   if (!model.report) return null;
+  const address = `report/${encodeURIComponent(model.name)}`;
   const words = "Curves, tables and the most wrong documents of an evaluation.";
   if (!hasToken())
     return card(
       "Report",
       h("p", {}, words),
-      h("p", {}, h("a", { href: "report", target: "_blank", rel: "noopener" }, "Open the report")),
+      h("p", {}, h("a", { href: address, target: "_blank", rel: "noopener" }, "Open the report")),
     );
   // A link cannot carry the token; a download can.
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const save = async () => {
     try {
-      const address = URL.createObjectURL(await (await ask("report")).blob());
-      h("a", { href: address, download: "report.html" }).click();
-      setTimeout(() => URL.revokeObjectURL(address), 10_000);
+      const content = URL.createObjectURL(await (await ask(address)).blob());
+      h("a", { href: content, download: "report.html" }).click();
+      setTimeout(() => URL.revokeObjectURL(content), 10_000);
     } catch (error) {
       problem.textContent = error.sentence ?? error.message;
       problem.hidden = false;
@@ -258,8 +260,10 @@ function settings(model) {
       "p",
       { class: "muted small" },
       "For programs: ",
+      h("a", { href: "docs" }, "the API"),
+      ", also as ",
       h("a", { href: "openapi.json" }, "openapi.json"),
-      " describes all routes.",
+      ".",
     ),
   );
 }

@@ -1,6 +1,6 @@
 // A field for choosing labels by name: a combobox with suggestions, and the chosen ones as chips.
 
-import { get } from "./api.js";
+import { about, get } from "./api.js";
 import { announce, count, debounce, h } from "./dom.js";
 
 let pickers = 0;
@@ -81,7 +81,7 @@ export function createPicker(place, { title, help, groups, changed }) {
     asking = new AbortController();
     const query = input.value.trim();
     try {
-      const { labels } = await get("v1/labels", { q: query, limit: 8 }, asking.signal);
+      const { labels } = await get(about("labels"), { q: query, limit: 8 }, asking.signal);
       const folded = query.toLowerCase();
       const named = groups()
         .filter((group) => group.toLowerCase().includes(folded))
@@ -127,11 +127,11 @@ export function createPicker(place, { title, help, groups, changed }) {
     announce(`${name} added.`);
   }
 
-  function remove(value) {
+  function remove(value, focus = true) {
     const name = chosen.get(value);
     chosen.delete(value);
     paint();
-    input.focus();
+    if (focus) input.focus();
     announce(`${name} removed.`);
   }
 
@@ -177,5 +177,20 @@ export function createPicker(place, { title, help, groups, changed }) {
     event.stopPropagation();
   });
 
-  return { add, values: () => [...chosen.keys()], size: () => chosen.size };
+  // Replaces all that is chosen, without a word.
+  function fill(entries) {
+    chosen.clear();
+    for (const [value, name] of entries) chosen.set(value, name);
+    paint();
+  }
+
+  return {
+    add,
+    fill,
+    remove,
+    has: (value) => chosen.has(value),
+    entries: () => [...chosen],
+    values: () => [...chosen.keys()],
+    size: () => chosen.size,
+  };
 }

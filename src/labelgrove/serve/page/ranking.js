@@ -1,16 +1,18 @@
-// The labels of one text, best first; each opens to show why.
+// The labels of one text, best first, with a line at the threshold; each opens to show why.
 
-import { post } from "./api.js";
+import { about, post } from "./api.js";
+import { idElement } from "./choice.js";
 import { h, MEANING, score, showProblem } from "./dom.js";
 import { whyPanel } from "./why.js";
 
 let rankings = 0;
 
-export function createRanking(app, { given, labels, kind, timing, leaveOut }) {
+export function createRanking(app, { given, labels, kind, timing, least, choice, leaveOut }) {
   const prefix = `label-${(rankings += 1)}`;
   const largest = Math.max(...labels.map((label) => Math.abs(label.score)), 1e-9);
   const share = (value) =>
     kind === "margin" ? Math.max(0, value) / largest : Math.min(1, Math.max(0, value));
+  const below = (label) => least !== null && label.score < least;
   let open = null;
 
   function item(label, number) {
@@ -28,7 +30,6 @@ export function createRanking(app, { given, labels, kind, timing, leaveOut }) {
         "span",
         { class: "name", dir: "auto" },
         label.name,
-        label.id === label.name ? null : h("span", { class: "id muted small" }, label.id),
       ),
       h("span", { class: "number" }, score(label.score, kind)),
       bar,
@@ -41,7 +42,18 @@ export function createRanking(app, { given, labels, kind, timing, leaveOut }) {
       hidden: true,
     });
     button.addEventListener("click", () => toggle(button, panel, label));
-    return h("li", {}, h("h3", {}, button), panel);
+    return h(
+      "li",
+      { class: below(label) ? "below" : "" },
+      h(
+        "div",
+        { class: "row" },
+        h("label", { class: "tick" }, choice.tick(label)),
+        h("h3", {}, button),
+        label.id === label.name ? null : idElement(label.id),
+      ),
+      panel,
+    );
   }
 
   async function toggle(button, panel, label) {
@@ -67,7 +79,7 @@ export function createRanking(app, { given, labels, kind, timing, leaveOut }) {
     if (supports.allow) Object.assign(request, { k: 1, allow: [label.id] });
     else request.k = Math.min(labels.length, limits.max_explained);
     try {
-      const { predictions } = await post("v1/predict", request);
+      const { predictions } = await post(about("predict"), request);
       const found = predictions[0].find((one) => one.id === label.id);
       const none = h(
         "p",
@@ -102,12 +114,29 @@ export function createRanking(app, { given, labels, kind, timing, leaveOut }) {
   }
 
   const items = labels.map(item);
-  const list = h("ol", { class: "ranking" }, ...items);
+  const first = labels.findIndex(below);
+  const rows = [...items];
+  if (first >= 0)
+    rows.splice(
+      first,
+      0,
+      h("li", { class: "threshold" }, h("span", { class: "small" }, `Below ${score(least, kind)}`)),
+    );
+  const list = h("ol", { class: "ranking" }, ...rows);
   // A last row fills the height of the reasons where they are beside the list.
-  list.style.gridTemplateRows = `repeat(${labels.length}, auto) 1fr`;
+  list.style.gridTemplateRows = `repeat(${rows.length}, auto) 1fr`;
   const took = timing.waiting_ms + timing.predicting_ms;
   const elements = labels.length
     ? [
+        ...(first === 0
+          ? [
+              h(
+                "p",
+                { class: "notice" },
+                "No label reaches the minimum score. These come closest.",
+              ),
+            ]
+          : []),
         list,
         h(
           "p",
@@ -119,7 +148,7 @@ export function createRanking(app, { given, labels, kind, timing, leaveOut }) {
         h(
           "div",
           { class: "empty" },
-          h("p", {}, "No label reaches the minimum score. Lower it, or allow more labels."),
+          h("p", {}, "No label is left. Allow more labels."),
         ),
       ];
   return {

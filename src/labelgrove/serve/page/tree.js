@@ -1,7 +1,7 @@
 // The third view: the label tree, whose branches are fetched when they are opened.
 // Keys: arrows, Home, End, Enter.
 
-import { get } from "./api.js";
+import { about, get } from "./api.js";
 import { announce, byId, count, counted, h, hideProblem, showProblem } from "./dom.js";
 
 const PAGE = 50;
@@ -40,7 +40,7 @@ export function startTree(app) {
     const mine = drawing;
     list.setAttribute("aria-busy", "true");
     try {
-      const page = await get("v1/tree", {
+      const page = await get(about("tree"), {
         node,
         label,
         offset,

@@ -1,6 +1,7 @@
 // The first view: a text or a file of them in, labels out.
 
-import { post } from "./api.js";
+import { compare, showAnswer } from "./answer.js";
+import { about, post } from "./api.js";
 import { createBatch } from "./batch.js";
 import {
   announce,
@@ -10,16 +11,14 @@ import {
   h,
   hideProblem,
   MEANING,
-  reveal,
-  score,
   showProblem,
 } from "./dom.js";
 import { createFields } from "./fields.js";
 import { readFiles } from "./files.js";
 import { createPicker } from "./picker.js";
-import { createRanking } from "./ranking.js";
 
 const DRAFT = "labelgrove-draft";
+const AGAIN = "labelgrove-again"; // another model is asked the same at once
 
 export function startTry(app) {
   const form = byId("ask");
@@ -57,14 +56,22 @@ export function startTry(app) {
       throw sentence(`Labels: choose a whole number from 1 to ${count(most)}.`, byId("k"));
     }
     const chosen = { k };
+    let least = null;
     if (byId("least").validity.badInput)
       throw sentence("Minimum score: this is not a number.", byId("least"));
     // Probabilities are shown and typed in percent.
     const unit = app.model().score_kind === "probability" ? 100 : 1;
-    if (byId("least").value !== "") chosen.threshold = Number(byId("least").value) / unit;
+    if (byId("least").value !== "") least = Number(byId("least").value) / unit;
     if (allow.size()) chosen.allow = allow.values();
     if (deny.size()) chosen.deny = deny.values();
-    return chosen;
+    return { chosen, least };
+  }
+
+  // Where labels begin to be proposed: the minimum, or what calibration found best.
+  function line(least) {
+    const { calibration } = app.model();
+    const sets = ["macro-F1", "document-F1"].includes(calibration?.report?.target);
+    return least ?? (calibration && !sets ? calibration.threshold : null);
   }
 
   function texts() {
@@ -91,9 +98,9 @@ export function startTry(app) {
 
   async function find() {
     hideProblem(byId("ask-problem"));
-    let wanted, given;
+    let wanted, least, given;
     try {
-      wanted = options();
+      ({ chosen: wanted, least } = options());
       given = texts();
     } catch (error) {
       showProblem(byId("ask-problem"), error);
@@ -104,43 +111,40 @@ export function startTry(app) {
     batch.stop();
     asking = new AbortController();
     const many = given.length > 1 || (file !== null && file.rows.length > 1);
-    if (many) await batch.run(given, wanted);
-    else await one(given[0], wanted, asking);
+    if (many) await batch.run(given, { ...wanted, ...(least === null ? {} : { threshold: least }) });
+    else if (byId("against").value)
+      await busily(() => compare(app, body, given[0], wanted, asking.signal), find);
+    else await one(given[0], { ...wanted, least }, asking);
   }
 
-  async function one(given, wanted, control, back = null) {
+  // Runs while the button says that the page is busy; `again` is what its own button does then.
+  async function busily(action, again) {
     hideProblem(byId("ask-problem"));
     const button = byId("find");
     const busy = setTimeout(() => button.setAttribute("aria-busy", "true"), 150);
     try {
-      const answer = await post("v1/predict", { texts: [given.document], ...wanted }, control.signal);
-      byId("try-columns").classList.remove("wide");
-      const labels = answer.predictions[0];
-      const ranking = createRanking(app, {
-        given,
-        labels,
-        kind: answer.score_kind,
-        timing: answer.timing,
-        leaveOut,
-      });
-      const lost = body.contains(document.activeElement);
-      body.replaceChildren(...(back ? [back()] : []), ...ranking.elements);
-      ranking.openFirst();
-      reveal(byId("results"));
-      if (lost) body.querySelector("button")?.focus({ preventScroll: true });
-      announce(
-        labels.length
-          ? `${counted(labels.length, "label")}. Best: ${labels[0].name}, ${score(labels[0].score, answer.score_kind)}.`
-          : "No labels.",
-      );
-      if (answer.model !== app.model().id) app.reload().catch(() => {});
+      await action();
     } catch (error) {
-      const again = back ? () => one(given, wanted, new AbortController(), back) : find;
       if (error.name !== "AbortError") showProblem(byId("ask-problem"), error, again);
     } finally {
       clearTimeout(busy);
       button.removeAttribute("aria-busy");
     }
+  }
+
+  function one(given, { least = null, threshold = least, ...wanted }, control, back = null) {
+    const again = () => one(given, { threshold, ...wanted }, new AbortController(), back);
+    return busily(
+      async () => {
+        const request = { texts: [given.document], ...wanted };
+        const answer = await post(about("predict"), request, control.signal);
+        byId("try-columns").classList.remove("wide");
+        const asked = threshold === null ? request : { ...request, threshold };
+        showAnswer(app, body, { given, answer, least: line(threshold), asked, back, leaveOut });
+        if (answer.model !== app.model().id) app.reload().catch(() => {});
+      },
+      back ? again : find,
+    );
   }
 
   const batch = createBatch(app, body, {
@@ -291,15 +295,52 @@ export function startTry(app) {
   });
   typed();
   byId("find").disabled = false;
+  const others = app.models().filter(({ name }) => name !== app.model().name);
+  byId("against-choice").hidden = others.length === 0;
+  byId("against").replaceChildren(
+    new Option("no other model", ""),
+    ...others.map(({ name }) => new Option(name, name)),
+  );
+  const example = (words) =>
+    h(
+      "li",
+      {},
+      h(
+        "button",
+        {
+          type: "button",
+          class: "link",
+          dir: "auto",
+          onclick: () => {
+            text.value = words.trim();
+            form.elements.holds.value = "one";
+            typed();
+            find();
+          },
+        },
+        shortened(words.trim()),
+      ),
+    );
+  const { examples } = app.model();
   body.replaceChildren(
     h(
       "div",
       { class: "empty" },
       h("p", {}, "The best labels appear here, each with the words that support it."),
       h("p", { class: "muted small" }, MEANING[app.model().score_kind]),
+      ...(examples.length
+        ? [
+            h("p", { id: "examples" }, "Texts to try:"),
+            h("ul", { class: "examples", "aria-labelledby": "examples" }, ...examples.map(example)),
+          ]
+        : []),
     ),
   );
+  if (sessionStorage.getItem(AGAIN) && text.value.trim()) find();
+  sessionStorage.removeItem(AGAIN);
   return {
+    // The next page, of another model, asks for this text at once if there are labels of it.
+    askAgain: () => body.querySelector(".ranking, .pair") && sessionStorage.setItem(AGAIN, "yes"),
     only: (label) => allow.add(label.id, label.name),
     never: (label) => deny.add(label.id, label.name),
     masks: () => !byId("which").hidden,

@@ -1,0 +1,49 @@
+"""Texts to try, from a model's card.
+
+The front matter of README.md in the model folder may have them as the Hugging Face Hub does::
+
+    widget:
+    - text: a chopping board of oak
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+MOST, LONGEST = 6, 2000  # texts, characters
+CARD_BYTES = 1 << 16
+
+
+def card_examples(folder: Path) -> list[str]:
+    """The texts, or none if there is no card, no YAML reader, or anything wrong with the card."""
+    head = _front_matter(folder / "README.md")
+    if "widget:" not in head:
+        return []
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError:
+        return []
+    try:
+        entries: Any = yaml.safe_load(head).get("widget")
+    except (yaml.YAMLError, AttributeError, RecursionError, ValueError):
+        return []
+    if not isinstance(entries, list):
+        return []
+    texts = [entry.get("text") for entry in entries if isinstance(entry, dict)]
+    return [text for text in texts if isinstance(text, str) and 0 < len(text) <= LONGEST][:MOST]
+
+
+def _front_matter(card: Path) -> str:
+    # In somebody else's folder, a link could lead to any file of this machine.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        with os.fdopen(os.open(card, flags), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ""
+            text = file.read(CARD_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
+    except OSError:
+        return ""
+    return text[4:].partition("\n---")[0] if text.startswith("---\n") else ""

@@ -1,0 +1,93 @@
+"""Keeps what people say about suggestions: one line of JSON per text, in a file per model.
+
+The file is only ever appended to. A line is written as a whole under a lock that all worker
+processes share, and is on the disk before the client gets its answer. A line that a crash cut off
+stays alone: the next one begins a new line, and readers skip what is no JSON
+(``updating/feedback.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from labelgrove.errors import ConfigError
+from labelgrove.serve.problems import Problem, as_json
+
+if sys.platform != "win32":
+    import fcntl
+
+log = logging.getLogger(__name__)
+
+
+class FeedbackFile:
+    """The feedback about one model; ``megabytes`` is the size at which no more is taken."""
+
+    def __init__(self, path: str | Path, megabytes: float) -> None:
+        self.path = Path(path)
+        self.limit = int(megabytes * 1e6)
+        self._one_at_a_time = threading.Lock()  # the file's own lock is for other processes
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(self._opened())
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path}: feedback cannot be kept here ({error.strerror}); choose another "
+                "--feedback folder"
+            ) from error
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Adds a line, or raises a Problem and leaves the file as it was."""
+        line = as_json(entry) + b"\n"
+        try:
+            with self._one_at_a_time, self._locked() as file:
+                size = os.fstat(file).st_size
+                if size and _last_byte(file, size) != b"\n":
+                    line = b"\n" + line
+                if size + len(line) > self.limit:
+                    raise Problem(
+                        "feedback-full",
+                        "the file for feedback is full; the person who runs the service can move "
+                        "it away or raise max_feedback_mb",
+                    )
+                try:
+                    _write(file, line)
+                except OSError:
+                    os.ftruncate(file, size)
+                    raise
+        except OSError as error:
+            log.error("%s: feedback cannot be written: %s", self.path, error.strerror)
+            raise Problem("feedback-full", "the feedback could not be written") from error
+
+    def _opened(self) -> int:
+        # Opened for each line, so that the file can be moved away while the service runs.
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        return os.open(self.path, flags, 0o600)  # it holds people's texts
+
+    @contextlib.contextmanager
+    def _locked(self) -> Any:
+        file = self._opened()
+        try:
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_EX)  # ends when the file is closed
+            yield file
+        finally:
+            os.close(file)
+
+
+def _last_byte(file: int, size: int) -> bytes:
+    os.lseek(file, size - 1, os.SEEK_SET)
+    return os.read(file, 1)
+
+
+def _write(file: int, line: bytes) -> None:
+    rest = memoryview(line)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+    os.fsync(file)

@@ -1,0 +1,187 @@
+"""The models of a service: each has its folder, limits, queue and thread, and file for feedback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from labelgrove.errors import ConfigError
+from labelgrove.serve.batching import Answered, Batcher
+from labelgrove.serve.feedback import FeedbackFile
+from labelgrove.serve.metrics import Metrics, ModelMetrics
+from labelgrove.serve.named import listed
+from labelgrove.serve.problems import Problem
+from labelgrove.serve.served import ModelFolder, Options
+from labelgrove.serve.settings import ServeParams
+
+# Limits that a client cannot keep by itself; all others are told.
+_OF_THE_SERVICE = (
+    "max_requests",
+    "max_waiting",
+    "max_bodies",
+    "max_header",
+    "max_connections",
+    "max_feedback",
+)
+
+
+class NamedModel:
+    """One model of the service.
+
+    ``report`` is an HTML file about it, and ``follow`` whether that may be a symbolic link.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: ModelFolder,
+        params: ServeParams | None = None,
+        *,
+        report: Path | None = None,
+        follow: bool = True,
+        feedback: FeedbackFile | None = None,
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        self.params = (ServeParams() if params is None else params).checked()
+        self.report = report
+        self.follow = follow
+        self.feedback = feedback
+        self._batcher: Batcher | None = None
+        self._metrics: ModelMetrics | None = None
+
+    @asynccontextmanager
+    async def running(self, metrics: Metrics) -> AsyncIterator[None]:
+        """Looks for new models and answers requests."""
+        own = self._metrics = metrics.of(self.name)
+        watching = asyncio.create_task(self.folder.watch(self.params.reload_seconds, own))
+        # A batch uses the model that is current when it begins.
+        answer = lambda *work: self.folder.current.answer(*work)  # noqa: E731
+        async with Batcher(answer, self.params, own) as self._batcher:
+            yield
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+
+    def check_ready(self) -> None:
+        """Raises a Problem if requests would not be answered."""
+        if self._batcher is None or not self._batcher.running:
+            raise Problem("not-ready", "the service does not accept requests now")
+        self.folder.current.check_files()
+
+    async def ask(self, texts: list[Any], options: Options) -> Answered:
+        """The labels of documents, which may have fields."""
+        if self._batcher is None or self._metrics is None:
+            raise Problem("starting", "the server is not running yet", retry_after=1)
+        answered = await self._batcher.ask(self._as_texts(texts), options)
+        self._metrics.texts.inc(len(texts))
+        return answered
+
+    def _as_texts(self, documents: list[Any]) -> list[str]:
+        """Documents with fields as the model reads them, before they share a batch with others."""
+        if not any(isinstance(document, dict) for document in documents):
+            return documents
+        texts: list[str] = self.folder.current.model.documents(documents)
+        most = self.params.max_text_chars
+        for number, text in enumerate(texts):
+            if len(text) > most:
+                detail = f"texts[{number}]: a document may have {most:,} characters"
+                raise Problem("invalid-request", detail)
+        return texts
+
+    def keep_feedback(self, given: Any) -> dict[str, Any]:
+        """Writes one entry of feedback; the answer to POST /v1/feedback."""
+        if self.feedback is None:
+            raise Problem(
+                "no-feedback", "this service keeps no feedback; start it with --feedback FOLDER"
+            )
+        self._as_texts([given.text])
+        served = self.folder.current
+        index = served.model.index_
+        labels = list(dict.fromkeys(index.column(label) for label in given.labels))
+        offers = [(index.column(offer.id), offer.score) for offer in given.suggestions]
+        ids, names = index.ids, index.names
+        entry: dict[str, Any] = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "model": given.model or served.id,
+            "text" if isinstance(given.text, str) else "fields": given.text,
+            "labels": [ids[column] for column in labels],
+            "suggestions": [{"id": ids[column], "score": score} for column, score in offers],
+        }
+        if given.threshold is not None:
+            entry["threshold"] = given.threshold
+        mentioned = dict.fromkeys([*labels, *(column for column, _ in offers)])
+        entry["names"] = {ids[c]: names[c] for c in mentioned if ids[c] != names[c]}
+        self.feedback.append(entry)
+        if self._metrics is not None:
+            self._metrics.feedback.inc()
+        return {"model": served.id, "labels": entry["labels"]}
+
+    def facts(self) -> dict[str, Any]:
+        """The answer to GET /v1/model."""
+        limits = {
+            name: value
+            for name, value in self.params.get_params().items()
+            if name.startswith("max_") and not name.startswith(_OF_THE_SERVICE)
+        }
+        return self.folder.current.facts() | {
+            "name": self.name,
+            "report": self.report is not None,
+            "feedback": self.feedback is not None,
+            "limits": limits,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """An entry of the answer to GET /v1/models."""
+        served = self.folder.current
+        return {
+            "name": self.name,
+            "id": served.id,
+            "method": served.method,
+            "labels": len(served.model.index_),
+            "training_documents": served.model.facts_.documents,
+            "score_kind": served.score_kind,
+            "created": served.manifest.get("created"),
+            "loaded": served.loaded,
+            "feedback": self.feedback is not None,
+        }
+
+
+class Models:
+    """The models of a service by name; ``default`` answers where a request names none."""
+
+    def __init__(self, models: Sequence[NamedModel], default: str | None = None) -> None:
+        self._models = {model.name: model for model in models}
+        if not models or len(self._models) < len(models):
+            raise ConfigError("a service needs models, each with a name of its own")
+        name = models[0].name if default is None else default
+        if name not in self._models:
+            raise ConfigError(f"there is no model {name!r}, only {listed(self.names)}")
+        self.default = self._models[name]
+
+    @property
+    def names(self) -> list[str]:
+        """The names, in the order that was given."""
+        return list(self._models)
+
+    def __iter__(self) -> Iterator[NamedModel]:
+        return iter(self._models.values())
+
+    def named(self, name: str) -> NamedModel:
+        """The model of this name, or a Problem that lists all names."""
+        model = self._models.get(name)
+        if model is None:
+            raise Problem("no-model", f"there is no model {name!r}; there is {listed(self.names)}")
+        return model
+
+    @asynccontextmanager
+    async def running(self, metrics: Metrics) -> AsyncIterator[None]:
+        """All models, ready for requests."""
+        async with AsyncExitStack() as stack:
+            for model in self:
+                await stack.enter_async_context(model.running(metrics))
+            yield

@@ -1,0 +1,70 @@
+"""labelgrove feedback, and update --feedback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import labelgrove
+
+LINES = [
+    {
+        "time": f"2026-0{1 + n % 3}-10T12:00:00+00:00",
+        "text": f"we sell this purple shoe, item {n}",
+        "labels": ["k:shoe", "c:purple"],
+        "suggestions": [{"id": "k:shoe", "score": 0.9}, {"id": "c:red", "score": 0.4}],
+        "names": {"k:shoe": "shoes", "c:purple": "purple things"},
+    }
+    for n in range(12)
+]
+
+
+def write(path: Path, lines: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_people_and_programs_read_the_statistics(run: Any, tmp_path: Path) -> None:
+    file = write(tmp_path / "said.jsonl", [*LINES, "cut off"])
+    done = run("feedback", "stats", file, "--by", "month")
+    assert [line.split()[:2] for line in done.stdout.splitlines()[1:5]] == [
+        ["2026-01", "4"],
+        ["2026-02", "4"],
+        ["2026-03", "4"],
+        ["all", "12"],
+    ]
+    assert "purple things  c:purple  (kept 0)" in done.stdout
+    assert "1 lines could not be read" in done.stderr
+    facts = json.loads(run("feedback", "stats", file, "--json", "--top", 1).stdout)
+    assert (facts["texts"], facts["documents"], facts["bad_lines"]) == (12, 12, 1)
+    assert (facts["first"], facts["kept"], facts["found"]) == (1.0, 0.5, 0.5)
+    assert facts["added"] == [
+        {"id": "c:purple", "name": "purple things", "kept": 0, "added": 12, "rejected": 0}
+    ]
+    assert facts["rejected"][0]["id"] == "c:red"
+
+
+def test_a_model_learns_from_feedback(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "said.jsonl", LINES)
+    flags = ["--feedback", file, "--corpus", folder / "train.jsonl", "--out", tmp_path / "taught"]
+    result = json.loads(run("update", model, *flags, "--json").stdout)
+    assert result["added"] == ["c:purple"] and result["documents"] == 12
+    assert set(result["retrained"]) == {"k:shoe", "c:red"}  # the second because it was rejected
+    taught = labelgrove.load(tmp_path / "taught")
+    assert taught.index_.names[-1] == "purple things"
+    assert "c:purple" in taught.predict(["a purple shoe"], k=2).ids()[0]
+
+
+def test_mistakes(run: Any, folder: Path, model: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "said.jsonl", LINES)
+    train = folder / "train.jsonl"
+    for flags, message in [
+        (["--feedback", file, "--data", train], "--feedback brings its own texts"),
+        (["--feedback", train], "is no file with feedback"),
+        (["--feedback", tmp_path / "nothing"], "does not exist"),
+    ]:
+        done = run("update", model, *flags, "--out", tmp_path / "x", check=False)
+        assert done.returncode == 1 and message in done.stderr, done.stderr
+    assert run("feedback", "stats", train, check=False).returncode == 1
+    assert not (tmp_path / "x").exists()

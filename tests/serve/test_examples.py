@@ -1,0 +1,79 @@
+"""Texts to try come from the model's card, whatever is in it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from labelgrove.serve.examples import LONGEST, MOST, card_examples
+from support.services import fitted, running
+
+CARD = """---
+license: mit
+widget:
+- text: plain words of the first
+- text: "quoted: \\"second\\""
+- text: >
+    folded over
+    two lines
+- other: x
+- 5
+---
+
+# A model
+- text: not this
+"""
+
+
+def test_the_texts_of_a_card_are_told(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    fitted().save(tmp_path / "model")
+    (tmp_path / "model" / "README.md").write_text(CARD, encoding="utf-8")
+    expected = ["plain words of the first", 'quoted: "second"', "folded over two lines\n"]
+    assert card_examples(tmp_path / "model") == expected
+    with running(tmp_path / "model") as client:
+        assert client.get("/v1/model").json()["examples"] == expected
+
+
+def test_a_generated_card_has_them(tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub")
+    from labelgrove.publishing.card import model_card
+
+    fitted().save(tmp_path)
+    texts = ["a red hat " * 30, "- lamp: 'green'\n--- # x", "grün"]
+    card = model_card(tmp_path, examples=texts)
+    (tmp_path / "README.md").write_text(card, encoding="utf-8")
+    assert card_examples(tmp_path) == texts
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        "",
+        "# no front matter\nwidget:\n- text: x\n",
+        "---\nwidget: [\n---\n",
+        "---\n- widget: x\n---\n",
+        "---\nwidget: a text\n---\n",
+        "---\nwidget:\n- text: [x]\n- text:\n- text: ''\n---\n",
+        f"---\nwidget:\n- text: {'x' * (LONGEST + 1)}\n---\n",
+    ],
+)
+def test_cards_without_texts(tmp_path: Path, card: str) -> None:
+    (tmp_path / "README.md").write_text(card, encoding="utf-8")
+    assert card_examples(tmp_path) == []
+
+
+def test_only_a_few_and_no_other_file(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    card = tmp_path / "README.md"
+    assert card_examples(tmp_path) == []
+    card.write_text("---\nwidget:\n" + "- text: x\n" * 50 + "---\n", encoding="utf-8")
+    assert card_examples(tmp_path) == ["x"] * MOST
+    card.rename(tmp_path / "other.md")
+    card.symlink_to(tmp_path / "other.md")
+    assert card_examples(tmp_path) == []
+    card.unlink()
+    os.mkfifo(card)  # reading it would never end
+    assert card_examples(tmp_path) == []

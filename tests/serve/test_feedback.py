@@ -1,0 +1,148 @@
+"""Feedback is kept line by line, whatever happens on the way."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelgrove.errors import ConfigError
+from labelgrove.serve.feedback import FeedbackFile
+from labelgrove.serve.problems import Problem
+from support.services import check_problem, running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("feedback") / "new" / "folder"
+
+
+@pytest.fixture(scope="module")
+def kept(model_path: Path, folder: Path) -> Iterator[Any]:
+    with running({"a": model_path, "b": model_path}, feedback=folder, max_k=4) as client:
+        yield client
+
+
+def lines(file: Path) -> list[Any]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_an_entry_says_what_was_shown_and_chosen(kept: Any, folder: Path) -> None:
+    model = kept.get("/v1/models/b").json()
+    assert model["feedback"]
+    body = {
+        "text": "this red\nhat, grün",
+        "labels": ["hat", "Red goods", "red"],  # by id, by name, and again
+        "suggestions": [{"id": "red", "score": 0.75}, {"id": "lamp", "score": 0.25}],
+        "threshold": 0.5,
+    }
+    answer = kept.post("/v1/models/b/feedback", json=body)
+    assert answer.json() == {"model": model["id"], "labels": ["hat", "red"]}
+    (entry,) = lines(folder / "b.jsonl")
+    assert entry.pop("time").endswith("+00:00")
+    assert entry == {
+        "model": model["id"],
+        "text": "this red\nhat, grün",
+        "labels": ["hat", "red"],
+        "suggestions": body["suggestions"],
+        "threshold": 0.5,
+        "names": {"hat": "Hat goods", "red": "Red goods", "lamp": "Lamp goods"},
+    }
+    assert not lines(folder / "a.jsonl")
+    if os.name == "posix":
+        assert stat.S_IMODE((folder / "b.jsonl").stat().st_mode) == 0o600
+    assert 'labelgrove_feedback_total{model="b"} 1.0\n' in kept.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"labels": []}, "text"),
+        ({"text": "x"}, "labels"),
+        ({"text": 3, "labels": []}, "text"),
+        ({"text": "x", "labels": "red"}, "labels"),
+        ({"text": "x", "labels": [], "suggestions": [{"score": 1}]}, "suggestions[0].id"),
+        ({"text": "x", "labels": [], "suggestions": [{"id": "red"}] * 5}, "suggestions"),
+        ({"text": "x", "labels": [], "who": "me"}, "who"),
+    ],
+)
+def test_entries_that_do_not_fit_are_refused(kept: Any, body: Any, field: str) -> None:
+    problem = check_problem(kept.post("/v1/feedback", json=body), 422, "invalid-request")
+    assert problem["errors"][0]["field"] == field
+
+
+def test_labels_that_the_model_does_not_have_are_named(kept: Any, folder: Path) -> None:
+    before = (folder / "a.jsonl").read_bytes()
+    for body in (
+        {"text": "x", "labels": ["zebra"]},
+        {"text": "x", "labels": [], "suggestions": [{"id": "zebra"}]},
+    ):
+        problem = check_problem(kept.post("/v1/feedback", json=body), 422, "refused-by-model")
+        assert "zebra" in problem["detail"]
+    fields = {"text": {"title": "x"}, "labels": []}
+    check_problem(kept.post("/v1/feedback", json=fields), 422, "refused-by-model")
+    assert (folder / "a.jsonl").read_bytes() == before
+
+
+def test_it_is_off_unless_asked_for(client: Any) -> None:
+    assert client.get("/v1/model").json()["feedback"] is False
+    response = client.post("/v1/feedback", json={"text": "x", "labels": ["red"]})
+    assert "--feedback" in check_problem(response, 404, "no-feedback")["detail"]
+
+
+def test_a_full_file_takes_no_more(model_path: Path, tmp_path: Path) -> None:
+    with running(model_path, feedback=tmp_path, max_feedback_mb=0.001) as client:
+        body = {"text": "x" * 300, "labels": ["red"]}
+        statuses = [client.post("/v1/feedback", json=body).status_code for _ in range(4)]
+        assert statuses == [200, 200, 507, 507]
+        check_problem(client.post("/v1/feedback", json=body), 507, "feedback-full")
+        assert len(lines(tmp_path / "model.jsonl")) == 2
+        (tmp_path / "model.jsonl").rename(tmp_path / "moved.jsonl")  # while the service runs
+        assert client.post("/v1/feedback", json=body).status_code == 200
+        assert len(lines(tmp_path / "model.jsonl")) == 1
+
+
+def test_a_line_that_a_crash_cut_off_stays_alone(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(b'{"n": 1}\n{"n": 2, "te')
+    FeedbackFile(file, 1).append({"n": 3})
+    FeedbackFile(file, 1).append({"n": 4})
+    assert file.read_bytes() == b'{"n": 1}\n{"n": 2, "te\n{"n":3}\n{"n":4}\n'
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feedback = FeedbackFile(tmp_path / "x.jsonl", 1)
+    feedback.append({"n": 1})
+    write = os.write
+
+    def half(file: int, data: bytes) -> int:
+        if len(data) > 4:
+            return write(file, data[:4])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", half)
+        with pytest.raises(Problem, match="could not be written"):
+            feedback.append({"n": 2})
+    feedback.append({"n": 3})
+    assert lines(feedback.path) == [{"n": 1}, {"n": 3}]
+
+
+def test_many_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
+    files = [FeedbackFile(tmp_path / "x.jsonl", 10) for _ in range(4)]  # as in four workers
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: files[n % 4].append({"n": n, "text": "x" * 5000}), range(80)))
+    assert sorted(line["n"] for line in lines(tmp_path / "x.jsonl")) == list(range(80))
+
+
+def test_a_folder_that_cannot_be_written_is_said_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="choose another --feedback folder"):
+        FeedbackFile(tmp_path / "file" / "x.jsonl", 1)

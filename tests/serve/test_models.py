@@ -1,0 +1,125 @@
+"""Several models in one service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelgrove.errors import ConfigError
+from labelgrove.serve.models import Models, NamedModel
+from labelgrove.serve.served import ModelFolder
+from support.services import check_problem, fitted, running
+
+TEXT = "this red hat"
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    for name in ("a", "b"):
+        fitted(prefix=f"{name} ").save(folder / name)
+    return {name: folder / name for name in ("a", "b")}
+
+
+@pytest.fixture(scope="module")
+def two(paths: dict[str, Path]) -> Iterator[Any]:
+    limits = {"b": {"max_k": 3, "max_text_chars": 40}}
+    with running(paths, default="b", of=limits, max_k=9) as client:
+        yield client
+
+
+def best(client: Any, route: str, **options: Any) -> str:
+    response = client.post(route, json={"texts": [TEXT], **options})
+    assert response.status_code == 200, response.text
+    return str(response.json()["predictions"][0][0]["name"])
+
+
+def test_each_model_answers_under_its_name_and_one_under_none(two: Any) -> None:
+    assert best(two, "/v1/models/a/predict").startswith("a ")
+    assert best(two, "/v1/models/b/predict").startswith("b ")
+    assert best(two, "/v1/predict").startswith("b ")
+    listed = two.get("/v1/models").json()
+    assert listed["default"] == "b"
+    assert [model["name"] for model in listed["models"]] == ["a", "b"]
+    for model in listed["models"]:
+        facts = two.get(f"/v1/models/{model['name']}").json()
+        assert facts["id"] == model["id"] and facts["labels"] == model["labels"] == 9
+        assert facts["name"] == model["name"] and not facts["feedback"]
+    assert two.get("/v1/model").json() == two.get("/v1/models/b").json()
+    for route in ("labels?q=lamp", "tree"):
+        answers = [two.get(f"/v1/models/{name}/{route}").text for name in ("a", "b")]
+        assert "a Lamp goods" in answers[0] and "b Lamp goods" in answers[1]
+    assert "b Lamp goods" in two.get("/v1/labels?q=lamp").text
+
+
+def test_an_unknown_name_gets_the_list(two: Any) -> None:
+    body = {"texts": [TEXT]}
+    for response in (
+        two.post("/v1/models/c/predict", json=body),
+        two.post("/v1/models/c/feedback", json={"text": "x", "labels": []}),
+        two.get("/v1/models/c"),
+        two.get("/v1/models/c/labels"),
+        two.get("/v1/models/c/tree"),
+        two.get("/report/c"),
+    ):
+        problem = check_problem(response, 404, "no-model")
+        assert problem["detail"] == "there is no model 'c'; there is a or b"
+
+
+def test_limits_are_those_of_the_model(two: Any) -> None:
+    assert two.get("/v1/models/a").json()["limits"]["max_k"] == 9
+    assert two.get("/v1/models/b").json()["limits"]["max_k"] == 3
+    assert best(two, "/v1/models/a/predict", k=9)
+    for route in ("/v1/models/b/predict", "/v1/predict"):
+        problem = check_problem(
+            two.post(route, json={"texts": ["x"], "k": 4}), 422, "invalid-request"
+        )
+        assert problem["errors"][0]["field"] == "k"
+        problem = check_problem(
+            two.post(route, json={"texts": ["x", "y" * 41]}), 422, "invalid-request"
+        )
+        assert problem["errors"][0]["field"] == "texts[1]"
+    check_problem(
+        two.post("/v1/models/a/predict", json={"texts": ["x"], "k": 10}), 422, "invalid-request"
+    )
+
+
+def test_numbers_are_by_model(two: Any) -> None:
+    best(two, "/v1/models/a/predict")
+    text = two.get("/metrics").text
+    for route in ('model="a",route="/v1/models/{name}/predict"', 'model="b",route="/v1/predict"'):
+        assert f"labelgrove_request_seconds_count{{{route}}}" in text
+    for name in ("a", "b"):
+        assert f'labelgrove_texts_total{{model="{name}"}}' in text
+        assert f'method="linear",name="{name}"}} 1.0' in text
+
+
+def test_a_new_model_replaces_only_its_own(tmp_path: Path) -> None:
+    paths = {name: tmp_path / name for name in ("a", "b")}
+    for name, path in paths.items():
+        fitted(prefix=f"{name} ").save(path)
+    with running(paths, reload_seconds=0.05) as client:
+        before = client.get("/v1/models").json()["models"]
+        fitted(prefix="new ").save(paths["b"], overwrite=True)
+        deadline = time.monotonic() + 60
+        while (after := client.get("/v1/models").json()["models"])[1]["id"] == before[1]["id"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert after[0] == before[0]
+        assert best(client, "/v1/models/b/predict").startswith("new ")
+        assert best(client, "/v1/models/a/predict").startswith("a ")
+        loaded = 'labelgrove_reloads_total{model="b",outcome="loaded"} 1.0\n'
+        assert loaded in client.get("/metrics").text
+
+
+def test_names_must_differ_and_the_default_exist(model_path: Path) -> None:
+    folder = ModelFolder(model_path)
+    with pytest.raises(ConfigError, match="no model 'c', only a or b"):
+        Models([NamedModel("a", folder), NamedModel("b", folder)], "c")
+    for wrong in ([], [NamedModel("a", folder), NamedModel("a", folder)]):
+        with pytest.raises(ConfigError, match="each with a name of its own"):
+            Models(wrong)

@@ -1,0 +1,63 @@
+"""Names of models, and what the command line says of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labelgrove.errors import ConfigError
+from labelgrove.serve.named import files_by_model, listed, named_models, params_by_model
+
+
+def test_models_are_called_as_given_or_as_their_folders(tmp_path: Path) -> None:
+    for name in ("models/fi", "models/en", "models/unfinished", "one", "x=y"):
+        (tmp_path / name).mkdir(parents=True)
+        if name != "models/unfinished":
+            (tmp_path / name / "manifest.json").touch()
+    given = [f"{tmp_path}/one", f"b={tmp_path}/one", f"{tmp_path}/models", f"{tmp_path}/x=y"]
+    assert named_models(given) == {
+        "one": f"{tmp_path}/one",
+        "b": f"{tmp_path}/one",
+        "en": f"{tmp_path}/models/en",
+        "fi": f"{tmp_path}/models/fi",
+        "x-y": f"{tmp_path}/x=y",  # a folder that exists is no name and model
+    }
+    assert named_models(["hub:owner/name@v2", "nowhere"]) == {
+        "name": "hub:owner/name@v2",
+        "nowhere": "nowhere",
+    }
+
+
+def test_names_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ConfigError, match="two models are called 'm'"):
+        named_models(["a/m", "b/m"])
+    for name in ("", "a b", "a/b", "-a", "x" * 65, "ä"):
+        with pytest.raises(ConfigError, match="cannot be a model's name"):
+            named_models([f"{name}=model"])
+
+
+def test_files_belong_to_a_model() -> None:
+    assert files_by_model(["x=y.html"], ["one"], "--report") == {"one": Path("x=y.html")}
+    assert files_by_model(["b=t.jsonl"], ["a", "b"], "--train") == {"b": Path("t.jsonl")}
+    for wrong in ("t.jsonl", "c=t.jsonl"):
+        with pytest.raises(ConfigError, match="--train NAME=FILE, where NAME is a or b"):
+            files_by_model([wrong], ["a", "b"], "--train")
+
+
+def test_limits_are_of_the_service_or_of_a_model() -> None:
+    service, each = params_by_model(["max_k=50", "v1.2.max_k=5", "v1.2.batch_ms=3"], ["a", "v1.2"])
+    assert (service.max_k, each["a"].max_k, each["v1.2"].max_k) == (50, 50, 5)
+    assert (each["a"].batch_ms, each["v1.2"].batch_ms) == (0, 3)
+    for setting, words in {
+        "c.max_k=5": "there is no model 'c', only a or b",
+        "a.max_connections=5": "a limit of the whole service",
+        "a.max_kk=5": "did you mean max_k?",
+        "a.max_texts=5000": "max_waiting: must be at least",
+    }.items():
+        with pytest.raises(ConfigError, match=words):
+            params_by_model([setting], ["a", "b"])
+
+
+def test_long_lists_are_cut() -> None:
+    assert listed([str(n) for n in range(30)], 3) == "0, 1, 2 or 27 others"

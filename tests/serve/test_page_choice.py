@@ -1,0 +1,262 @@
+"""The page with several models, and what people do with labels: tick, add, copy, send."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelgrove import Corpus, LabelIndex, Linear
+from support.browsing import CONTRASTS, names, visiting
+from support.services import COLOURS, THINGS, fitted, running
+
+pytestmark = pytest.mark.timeout(60)
+TEXT = "this red hat"
+CLIPBOARD = {"permissions": ["clipboard-read", "clipboard-write"]}
+CARD = "---\nwidget:\n- text: this blue lamp\n- text: this green chair\n---\n"
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A model whose labels are URIs, and one with other names and ids."""
+    folder = tmp_path_factory.mktemp("models")
+    labels = [*COLOURS, *THINGS]
+    ids = [f"http://example.org/{label}" for label in labels]
+    index = LabelIndex(ids, names=[f"{label.title()}, goods" for label in labels])
+    texts = [f"this {colour} {thing}" for colour in COLOURS for thing in THINGS] * 3
+    lists = [
+        [f"http://example.org/{colour}", f"http://example.org/{thing}"]
+        for colour in COLOURS
+        for thing in THINGS
+    ] * 3
+    Linear().fit(Corpus.from_lists(texts, lists, index=index)).save(folder / "uris")
+    (folder / "uris" / "README.md").write_text(CARD, encoding="utf-8")
+    fitted().save(folder / "words")
+    return {name: folder / name for name in ("uris", "words")}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("said")
+
+
+@pytest.fixture(scope="module")
+def service(browser: Any, paths: dict[str, Path], said: Path) -> Iterator[Any]:
+    with running(paths, feedback=said) as client:
+        yield client
+
+
+def ask(page: Any, text: str = TEXT, least: str = "0.5") -> None:
+    page.wait_for_selector("#find:enabled")
+    page.fill("#least", least)
+    page.fill("#text", text)
+    page.click("#find")
+    page.wait_for_selector(".choosing")
+    page.wait_for_selector(".why .links")
+
+
+def chosen(page: Any) -> list[str]:
+    return [chip.split("\n")[0] for chip in page.locator(".choosing .chip").all_inner_texts()]
+
+
+def test_labels_are_ticked_added_and_copied(browser: Any, service: Any) -> None:
+    with visiting(browser, service.base_url, **CLIPBOARD) as visit:
+        page = visit.page
+        ask(page)
+        assert sorted(chosen(page)) == ["Hat, goods", "Red, goods"]
+        assert page.locator(".ranking > :not(.below) .tick :checked").count() == 2
+        page.get_by_label("Choose Hat, goods").uncheck()
+        assert chosen(page) == ["Red, goods"]
+        page.locator(".choosing input[role=combobox]").fill("lam")
+        page.wait_for_selector(".choosing [role=option]")
+        page.keyboard.press("Enter")
+        assert chosen(page) == ["Red, goods", "Lamp, goods"]
+        assert page.get_by_label("Choose Lamp, goods").is_checked()  # it is below the line
+        page.get_by_role("button", name="Remove Red, goods").click()
+        assert not page.get_by_label("Choose Red, goods").is_checked()
+        page.get_by_label("Choose Red, goods").check()
+
+        def copied(format: str) -> str:
+            page.select_option(".copying select", format)
+            page.click(".copying button")
+            page.wait_for_selector(".copying :text('Copied')")
+            page.wait_for_selector(".copying button:text-is('Copy')")
+            return str(page.evaluate("navigator.clipboard.readText()"))
+
+        assert copied("names") == "Lamp, goods\nRed, goods"
+        assert copied("ids") == "http://example.org/lamp\nhttp://example.org/red"
+        assert page.locator(".copying option:checked").inner_text() == "URIs"
+        table = list(csv.DictReader(io.StringIO(copied("csv"), newline="")))
+        assert [row["name"] for row in table] == ["Lamp, goods", "Red, goods"]
+        objects = json.loads(copied("json"))
+        assert [one["id"] for one in objects] == [row["id"] for row in table]
+        assert float(table[1]["score"]) == objects[1]["score"] > 0.5
+
+
+def test_ids_that_are_addresses_are_links(browser: Any, service: Any) -> None:
+    with visiting(browser, service.base_url) as visit:
+        ask(visit.page)
+        link = visit.page.locator(".ranking a.id").first
+        assert str(link.get_attribute("href")).startswith("http://example.org/")
+        assert link.get_attribute("target") == "_blank"
+        assert "noopener" in str(link.get_attribute("rel"))
+        visit.page.select_option("#which-model", "words")
+        visit.page.wait_for_selector(".ranking span.id")
+        assert visit.page.locator(".ranking a.id").count() == 0
+
+
+def test_feedback_is_told_of_and_sent(browser: Any, service: Any, said: Path) -> None:
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        ask(page)
+        assert "only if you send feedback" in page.inner_text("footer")
+        assert "Sending keeps this text" in page.inner_text(".choosing")
+        assert not (said / "uris.jsonl").read_text(encoding="utf-8")
+        page.get_by_label("Choose Hat, goods").uncheck()
+        page.click("text=Send 1 label as feedback")
+        page.wait_for_selector("text=Your labels are kept")
+        assert page.locator(".choosing .primary").is_disabled()
+        page.get_by_label("Choose Red, goods").uncheck()
+        page.click("text=Send feedback: none fits")
+        page.wait_for_selector(".choosing .primary:disabled")
+        visit.wait_until("document.querySelector('.choosing').innerText.includes('kept')")
+    first, second = map(json.loads, (said / "uris.jsonl").read_text("utf-8").splitlines())
+    assert first["text"] == TEXT and first["labels"] == ["http://example.org/red"]
+    assert first["threshold"] == 0.5 and len(first["suggestions"]) == 9
+    assert second["labels"] == []
+
+
+def test_a_service_without_feedback_says_so(browser: Any, paths: dict[str, Path]) -> None:
+    with running(paths["words"]) as client, visiting(browser, client.base_url) as visit:
+        ask(visit.page)
+        assert "It does not keep them." in visit.page.inner_text("footer")
+        assert "feedback" not in visit.page.inner_text("main")
+        assert visit.page.locator("#which-model, #against").first.is_hidden()
+        assert not any("feedback" in url for url in visit.requests)
+
+
+def test_feedback_that_is_refused_can_be_sent_again(
+    browser: Any, paths: dict[str, Path], tmp_path: Path
+) -> None:
+    limits = {"feedback": tmp_path, "max_feedback_mb": 0.000_001}
+    with running(paths["words"], **limits) as client, visiting(browser, client.base_url) as visit:
+        ask(visit.page)
+        visit.page.click(".choosing .primary")
+        visit.page.wait_for_selector("text=the file for feedback is full")
+        assert visit.page.locator(".choosing .primary").is_enabled()
+
+
+def test_examples_of_the_card_are_offered(browser: Any, service: Any) -> None:
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        page.click("text=this green chair")
+        page.wait_for_selector(".ranking")
+        assert page.input_value("#text") == "this green chair"
+        assert {"Green, goods", "Chair, goods"} == set(names(page)[:2])
+
+
+def test_a_model_is_chosen_and_asked_the_same(browser: Any, service: Any) -> None:
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        ask(page)
+        page.select_option("#which-model", "words")
+        page.wait_for_url("**/?model=words**")
+        page.wait_for_selector(".ranking >> text=Red goods")
+        assert page.input_value("#text") == TEXT
+        page.goto(f"{service.base_url}/?model=words#/model")
+        page.wait_for_selector("#model-facts >> text=words")
+        page.goto(f"{service.base_url}/?model=words#/labels")
+        page.wait_for_selector("#label-list >> text=Red goods")
+        page.select_option("#which-model", "uris")
+        page.wait_for_selector("#label-list >> text=Red, goods")
+        assert "model=" not in page.url
+        page.goto(f"{service.base_url}/?model=nothing")
+        page.wait_for_selector("text=there is no model 'nothing'; there is uris or words")
+        page.click("text=Try again")
+        page.wait_for_selector("#summary:has-text('knows')")
+
+
+def test_two_models_are_compared(browser: Any, service: Any) -> None:
+    body = {"texts": [TEXT], "k": 4}
+    expected = [
+        service.post(f"/v1/models/{name}/predict", json=body).json()["predictions"][0]
+        for name in ("uris", "words")
+    ]
+    with visiting(browser, service.base_url) as visit:
+        page = visit.page
+        page.wait_for_selector("#find:enabled")
+        page.select_option("#against", "words")
+        page.fill("#k", "4")
+        page.fill("#text", TEXT)
+        page.click("#find")
+        page.wait_for_selector(".pair")
+        for section, labels in zip(page.locator(".pair section").all(), expected, strict=True):
+            shown = section.locator(".name").all_inner_texts()
+            assert shown == [label["name"] for label in labels]
+        assert page.locator(".pair h3").all_inner_texts() == ["uris", "words"]
+        assert "0 labels of 4 in both lists" in page.inner_text("#results")
+        page.route("**/v1/models/words/predict", lambda route: route.fulfill(status=500, json={}))
+        page.click("#find")
+        page.wait_for_selector("text=One of the models did not answer")
+        assert page.locator(".pair section").first.locator(".name").count() == 4
+
+
+def test_a_request_is_copied_as_curl(browser: Any, service: Any) -> None:
+    with visiting(browser, service.base_url, **CLIPBOARD) as visit:
+        page = visit.page
+        ask(page, "this red 'hat'")
+        page.click("text=Copy as curl")
+        page.wait_for_selector("text=Copied")
+        command = page.evaluate("navigator.clipboard.readText()")
+        assert command.startswith(f"curl '{service.base_url}/v1/predict'".replace("//v1", "/v1"))
+        assert """"texts":["this red '\\''hat'\\''"]""" in command and '"threshold":0.5' in command
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_of_it_can_be_read_also_on_a_phone(browser: Any, service: Any, scheme: str) -> None:
+    phone = {"viewport": {"width": 360, "height": 740}, "color_scheme": scheme}
+    with visiting(browser, service.base_url, **phone) as visit:
+        page = visit.page
+        for shown in (".choosing", ".pair"):
+            if shown == ".pair":
+                page.select_option("#against", "words")
+                page.click("#find")
+                page.wait_for_selector(shown)
+            else:
+                ask(page)
+                assert page.locator(".below").count() > 3
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360
+            weak = [one for one in page.evaluate(CONTRASTS) if one[0] < 4.5]
+            assert not weak
+
+
+@pytest.mark.parametrize("place", ["try", "labels", "tree", "model", "compare", "docs"])
+def test_nothing_is_wrong_by_the_rules_of_axe(browser: Any, service: Any, place: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    with visiting(browser, service.base_url, "try" if place == "compare" else place) as visit:
+        page = visit.page
+        if place == "docs":
+            page.goto(f"{service.base_url}/docs")
+            page.wait_for_selector(".method")
+        elif place == "compare":
+            page.wait_for_selector("#find:enabled")
+            page.select_option("#against", "words")
+            page.fill("#text", TEXT)
+            page.click("#find")
+            page.wait_for_selector(".pair")
+        elif place == "try":
+            ask(page)
+            page.click("#which summary")
+        else:
+            page.wait_for_selector(
+                {"labels": "#label-list li", "tree": "#tree li"}.get(place, ".fact")
+            )
+        source = Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+        page.evaluate(source)
+        found = page.evaluate("axe.run().then((result) => result.violations)")
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
