@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -27,10 +28,12 @@ from labelgrove.methods.lightxml.net import LightXmlNet, LightXmlParams
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.sharded import whole_state
 from labelgrove.nn.network import labels_of
+from labelgrove.nn.training import loop
 from labelgrove.nn.training.devices import Workers
 from labelgrove.nn.training.loop import LoopParams, LoopResult, train
+from labelgrove.nn.training.updates import Updates
 
-DOCUMENTS, WIDTH, LABELS, SIZE = 46, 6, 23, 4
+DOCUMENTS, WIDTH, LABELS, SIZE = 42, 6, 23, 4
 PARAMS = LoopParams(
     epochs=2,
     lr=0.01,
@@ -40,6 +43,10 @@ PARAMS = LoopParams(
     log_every=3,
     evaluations_per_epoch=1,
     clip_norm=0.5,
+    accumulate=2,
+    average="ema",
+    swa_start=1,
+    ema_decay=0.5,
     precision="fp32",
     checkpoint_minutes=0,
 )
@@ -47,7 +54,9 @@ PARAMS = LoopParams(
 
 def labels() -> Any:
     generator = np.random.default_rng(3)
-    rows = [generator.choice(LABELS, generator.integers(1, 5), replace=False) for _ in range(46)]
+    rows = [
+        generator.choice(LABELS, generator.integers(1, 5), replace=False) for _ in range(DOCUMENTS)
+    ]
     pointers = np.cumsum([0] + [len(row) for row in rows])
     columns = np.concatenate([np.sort(row) for row in rows])
     shape = DOCUMENTS, LABELS
@@ -110,7 +119,7 @@ class Batches:
         self.x = (self.labels.toarray() + noise).astype(np.float32)
 
     def __len__(self) -> int:
-        return -(-DOCUMENTS // self.size)
+        return math.ceil(DOCUMENTS / self.size)
 
     def epoch(self, number: int, *, start: int = 0) -> Iterator[Batch]:
         order = np.random.default_rng([7, number]).permutation(DOCUMENTS)
@@ -151,6 +160,7 @@ def run(model: Model, size: int, params: LoopParams = PARAMS, **options: Any) ->
 
 
 def arrays_of(model: Model, result: LoopResult) -> dict[str, np.ndarray[Any, Any]]:
+    """The whole model after training, its history, and what it predicts."""
     arrays = {f"model {n}": v.detach().numpy().copy() for n, v in whole_state(model).items()}
     for name in ("loss", "score"):
         values = [record[name] for record in result.history if name in record]
@@ -161,6 +171,44 @@ def arrays_of(model: Model, result: LoopResult) -> dict[str, np.ndarray[Any, Any
     return arrays | {"columns": top.columns.numpy(), "scores": top.scores.numpy()}
 
 
+class Watched(Updates):
+    """Updates that say how much memory a label table takes with its optimiser's state."""
+
+    def __init__(self, model: Any, *rest: Any, **options: Any) -> None:
+        super().__init__(model, *rest, **options)
+        heads = model.heads
+        table: Any = heads.tables[-1] if hasattr(heads, "tables") else None
+        self.table = table or (heads.full if heads.index is None else heads.table)
+
+    def bytes(self) -> int:
+        """Of weights, biases, and what the optimiser stores of them after an update."""
+        tensors = list(self.table.state_dict().values())
+        states = (
+            []
+            if self.optimizer is None
+            else [self.optimizer.state[parameter] for parameter in self.table.parameters()]
+        )
+        tensors += [t for state in states for name, t in state.items() if name != "step"]
+        tensors += [*self.rows.state().values(), *self._full_state().values()]
+        return sum(tensor.numel() * tensor.itemsize for tensor in tensors)
+
+
+def table_bytes(model: Model, size: int) -> int:
+    """What a process holds of a label table while it trains."""
+    watched: list[Watched] = []
+
+    def watch(*arguments: Any, **options: Any) -> Watched:
+        watched.append(Watched(*arguments, **options))
+        return watched[-1]
+
+    loop.Updates, usual = watch, loop.Updates  # type: ignore[assignment, misc]
+    try:
+        run(model, size, replace(PARAMS, max_steps=1), evaluate=None)
+    finally:
+        loop.Updates = usual  # type: ignore[misc]
+    return watched[0].bytes()
+
+
 def divided(kind: str) -> Model:
     model, workers = Model(kind), Workers.start("cpu")
     model.heads.divide(workers.rank, workers.count, torch.device("cpu"))
@@ -168,23 +216,21 @@ def divided(kind: str) -> Model:
 
 
 def stopped(batches: Iterator[Any], device: Any) -> Iterator[Any]:
-    yield from itertools.islice(batches, 2)
+    yield from itertools.islice(batches, 4)  # of two updates
     raise KeyboardInterrupt
 
 
 def worker(folder: Path, kinds: list[str]) -> None:
-    """Trains each kind of head, is stopped on the way and continues."""
+    """Trains each kind of head, is stopped on the way and continues; writes what came out."""
     torch.set_num_threads(1)
-    for number, kind in enumerate(KINDS):
-        if kinds and kind not in kinds:
-            continue
-        own = folder / str(number)
+    for kind in kinds:
         with contextlib.suppress(KeyboardInterrupt):
-            run(divided(kind), SIZE, folder=own, prefetch=stopped)
+            run(divided(kind), SIZE, folder=folder / kind, prefetch=stopped)
         model = divided(kind)
-        result = run(model, SIZE, folder=own)
+        result = run(model, SIZE, folder=folder / kind)
         assert result.resumed_from == 2
-        write_tensors(folder / f"{number}-{os.environ['RANK']}", arrays_of(model, result))
+        arrays = arrays_of(model, result) | {"bytes": np.array(table_bytes(divided(kind), SIZE))}
+        write_tensors(folder / f"{kind} {os.environ['RANK']}", arrays)
 
 
 if __name__ == "__main__":
