@@ -113,9 +113,10 @@ def test_divided_tables_are_refused_where_they_cannot_be(monkeypatch: pytest.Mon
 @pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
 def test_divided_tables_give_the_models_of_whole_ones(tmp_path: Path) -> None:
     # Some biases of attention have no gradient but rounding errors, which Adam would enlarge.
-    training = tiny_training()["training"] | {"max_steps": 4, "eps": 1e-4}
+    training = tiny_training()["training"] | {"max_steps": 4, "batch_size": 8, "eps": 1e-4}
+    common = tiny_training() | {"training": training, "held_out": 0.3, "baseline": False}
     settings: list[Any] = [
-        (method, tiny_training() | {"training": training, "heads": HEADS[method] | heads})
+        (method, common | {"heads": HEADS[method] | heads})
         for method, heads in (
             ("lightxml", {"sharded": True, "name_logit": 1.0}),
             ("lightxml", {"sharded": False, "name_logit": 1.0}),
@@ -129,6 +130,7 @@ def test_divided_tables_give_the_models_of_whole_ones(tmp_path: Path) -> None:
         assert ended.code == 0, ended.errors
     models = [labelgrove.load(tmp_path / str(number)) for number in range(len(settings))]
     for divided, whole in (models[:2], models[2:4]):
+        assert divided.story_["best_step"] == whole.story_["best_step"] > 0
         ours, theirs = divided.parts()["network"].arrays, whole.parts()["network"].arrays
         assert ours.keys() == theirs.keys()
         for name, values in theirs.items():

@@ -63,8 +63,7 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
     baseline: bool = True
 
     def _check(self) -> None:
-        heads: Any = self.heads
-        if heads.sharded and process_count() == 1:
+        if vars(self)["heads"].sharded and process_count() == 1:
             raise ConfigError(
                 "heads.sharded: one process holds all labels; start several (torchrun "
                 "--nproc_per_node 2 -m labelgrove train ...), or leave it unset"

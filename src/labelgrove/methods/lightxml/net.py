@@ -48,7 +48,7 @@ from labelgrove.nn.heads.losses import document_losses, full_losses, label_weigh
 from labelgrove.nn.heads.params import LIST_LOSS, SHARDED, LabelHeadParams, ListLoss
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
-from labelgrove.nn.heads.sharded import divide, divided_losses, set_rows, shard_of
+from labelgrove.nn.heads.sharded import divide, head_losses, set_rows
 
 # Settings that one head without groups ignores.
 OF_GROUPS = (
@@ -373,21 +373,14 @@ class LightXmlNet(nn.Module):
         if isinstance(self.full, FullHead):
             scale = 1.0 if self.params.reduction == "sum" else 1 / self.full.out_features
             return self.full.loss(text, truth, weights=weights, scale=scale)
-        if shard_of(self.full) is not None:
-            kind, reduction = self.params.loss, self.params.reduction
-            return divided_losses(
-                text, self.full, truth, positive_weights=weights, kind=kind, reduction=reduction
-            ).mean()
-        return self._loss_of_all(self.full(text), truth, weights)
+        kind, reduction = self.params.loss, self.params.reduction
+        return head_losses(
+            text, self.full, truth, positive_weights=weights, kind=kind, reduction=reduction
+        ).mean()
 
     def _group_loss(self, logits: Tensor, groups: Tensor) -> Tensor:
-        return self._loss_of_all(logits, groups, None)
-
-    def _loss_of_all(self, logits: Tensor, truth: Tensor, weights: Tensor | None) -> Tensor:
         kind, reduction = self.params.loss, self.params.reduction
-        return full_losses(
-            logits, truth, positive_weights=weights, kind=kind, reduction=reduction
-        ).mean()
+        return full_losses(logits, groups, kind=kind, reduction=reduction).mean()
 
     def _label_loss(
         self, text: Tensor, kept: Tensor, kept_mask: Tensor, truth: Sequence[Tensor]

@@ -110,7 +110,7 @@ class FullHead(nn.Module):
             return losses.sum(), gradient
         exchange = Exchange(shard, text)
         factors = text.new_tensor([scale, self.share / shard.count], dtype=torch.float32)
-        scales, shares = exchange.gather(factors.repeat(len(text), 1)).split(1, dim=1)
+        scales, shares = exchange.gather(factors.repeat(len(text), 1)).T[:, :, None]
         everyone, true = exchange.gather(text), exchange.lists(truth, NO_NODE) - shard.rows.start
         costs = None if weights is None else exchange.lists(weights, 1.0)
         losses, gradient = self._visit(everyone, true, costs, scales, change, shares)

@@ -21,7 +21,7 @@ from torch import Tensor, distributed, nn
 from torch.nn import functional
 
 from labelgrove.errors import ConfigError
-from labelgrove.nn.heads.losses import LossKind, Reduction, full_terms
+from labelgrove.nn.heads.losses import LossKind, Reduction, full_losses, full_terms
 from labelgrove.nn.heads.params import ListLoss
 from labelgrove.nn.heads.ragged import NO_NODE
 
@@ -210,7 +210,7 @@ class _Home(torch.autograd.Function):
         return ctx.exchange.mean(ctx.exchange.send_back(outer[0])), None
 
 
-def divided_losses(
+def head_losses(
     text: Tensor,
     head: Any,
     truth: Tensor,
@@ -219,8 +219,11 @@ def divided_losses(
     kind: LossKind | ListLoss = "bce",
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """``full_losses`` of a divided head's logits of ``text``, over the rows of all processes."""
-    shard: Shard = head.shard
+    """``full_losses`` of a head's logits of ``text``, over the rows of all processes."""
+    if (shard := shard_of(head)) is None:
+        return full_losses(
+            head(text), truth, positive_weights=positive_weights, kind=kind, reduction=reduction
+        )
     exchange = Exchange(shard, text)
     places, here = shard.local(exchange.lists(truth, NO_NODE))
     own, order = places.masked_fill(~here, NO_NODE).sort(dim=1)

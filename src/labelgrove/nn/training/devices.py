@@ -151,9 +151,7 @@ class Workers:
                 torch.distributed.broadcast(buffer, src=0)
         if not any(p.requires_grad for n, p in module.named_parameters() if n not in divided):
             return module  # no gradients are shared
-        nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(
-            module, list(divided)
-        )
+        module._ddp_params_and_buffers_to_ignore = list(divided)  # type: ignore[assignment]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # broadcast_buffers has a newer name
             wrapped: nn.Module = self.accelerator.prepare_model(module, device_placement=False)
