@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from labelgrove.nn.batches.padded import Batches
 from labelgrove.nn.encoders.tokens import tokenize
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import row_tables
+from support import divided_models
+from support.together import run_together
 from test_contract import planted, same, tiny_training
 
 METHODS = ("lightxml", "cascadexml")
@@ -91,10 +94,52 @@ def test_a_full_head_says_its_size_and_takes_no_memory_for_gradients() -> None:
     assert plain - full == 2 * 5 * 4 * 512 * 100  # gradients and two moments, but a mean
 
 
-def test_a_full_head_is_refused_in_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_head_in_several_processes_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("labelgrove.methods.lightxml.method.process_count", lambda: 2)
-    with pytest.raises(ConfigError, match=r"heads\.full: .* one process; start one, or"):
-        brief("lightxml", heads={"full": True}).fit(*planted(20))
+    with pytest.raises(ConfigError, match=r"heads\.full: .* or divided .*; leave heads\.sharded"):
+        brief("lightxml", heads={"full": True, "sharded": False}).fit(*planted(20))
+
+
+def test_divided_tables_are_refused_where_they_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    for method in ("lightxml", "cascadexml"):
+        with pytest.raises(ConfigError, match=r"heads\.sharded: one process .*; start several"):
+            brief(method, heads={"sharded": True}).fit(*planted(20))
+    monkeypatch.setattr("labelgrove.methods.networks.process_count", lambda: 2)
+    static = brief("lightxml", heads={"sharded": True, "negatives": "static"})
+    with pytest.raises(ConfigError, match=r"heads\.sharded: .* static negatives"):
+        static.fit(*planted(20))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
+def test_divided_tables_give_the_models_of_whole_ones(tmp_path: Path) -> None:
+    # Some biases of attention have no gradient but rounding errors, which Adam would enlarge.
+    training = tiny_training()["training"] | {"max_steps": 4, "batch_size": 8, "eps": 1e-4}
+    common = tiny_training() | {"training": training, "held_out": 0.3, "baseline": False}
+    settings: list[Any] = [
+        (method, common | {"heads": HEADS[method] | heads})
+        for method, heads in (
+            ("lightxml", {"sharded": True, "name_logit": 1.0}),
+            ("lightxml", {"sharded": False, "name_logit": 1.0}),
+            ("cascadexml", {"sharded": True}),
+            ("cascadexml", {"sharded": False}),
+            ("lightxml", {"full": True}),
+        )
+    ]
+    (tmp_path / "settings").write_text(json.dumps(settings))
+    for ended in run_together(divided_models.__file__, tmp_path, tmp_path / "settings"):
+        assert ended.code == 0, ended.errors
+    models = [labelgrove.load(tmp_path / str(number)) for number in range(len(settings))]
+    for divided, whole in (models[:2], models[2:4]):
+        assert divided.story_["best_step"] == whole.story_["best_step"] > 0
+        ours, theirs = divided.parts()["network"].arrays, whole.parts()["network"].arrays
+        assert ours.keys() == theirs.keys()
+        for name, values in theirs.items():
+            assert ours[name].dtype == values.dtype
+            assert np.allclose(ours[name], values, atol=1e-5), name
+    assert models[4].network_.heads.full.weight.shape[0] == len(models[4].index_)
+    assert models[4].predict(["a red hat"], k=3).counts.tolist() == [3]
+    with pytest.raises(ConfigError, match=r"heads\.sharded: one process holds all labels"):
+        models[0].fit(*planted(20))
 
 
 @pytest.mark.parametrize("method", METHODS)

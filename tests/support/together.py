@@ -1,4 +1,4 @@
-"""Two processes that train one model, as a launcher would start them."""
+"""Processes that train one model, as a launcher would start them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Ended(NamedTuple):
     errors: str
 
 
-def run_together(*arguments: object) -> list[Ended]:
-    """Runs Python with these arguments twice at once, as ranks 0 and 1 of two, on CPUs."""
+def run_together(*arguments: object, count: int = 2) -> list[Ended]:
+    """Runs Python with these arguments ``count`` times at once, as ranks 0, 1, ..., on CPUs."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    shared |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared |= {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     processes = [
         subprocess.Popen(
             [sys.executable, *map(str, arguments)],
@@ -30,7 +30,7 @@ def run_together(*arguments: object) -> list[Ended]:
             stderr=subprocess.PIPE,
             text=True,
         )
-        for rank in ("0", "1")
+        for rank in map(str, range(count))
     ]
     try:
         outputs = [process.communicate(timeout=280) for process in processes]

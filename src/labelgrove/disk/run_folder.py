@@ -226,11 +226,18 @@ class Checkpoints:
     def latest(self) -> tuple[int, Part] | None:
         """The last checkpoint that is undamaged, or None."""
         for step in reversed(self.steps()):
-            try:
-                return step, read_bundle(self._path(step), kind="checkpoint").parts["state"]
-            except (ModelFormatError, KeyError):
-                shutil.rmtree(self._path(step), ignore_errors=True)
+            part = self.read(step)
+            if part is not None:
+                return step, part
+            shutil.rmtree(self._path(step), ignore_errors=True)
         return None
+
+    def read(self, step: int) -> Part | None:
+        """The checkpoint after ``step``, or None if it is damaged or not there."""
+        try:
+            return read_bundle(self._path(step), kind="checkpoint").parts["state"]
+        except (ModelFormatError, KeyError):
+            return None
 
     def others(self) -> bool:
         """Whether the stage has checkpoints of other inputs, which it cannot use now."""

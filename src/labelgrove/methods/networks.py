@@ -12,6 +12,7 @@ import numpy as np
 from labelgrove.core.arrays import CSR
 from labelgrove.core.params import fixed
 from labelgrove.core.part import Part
+from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.documents import Documents
 from labelgrove.data.inputs import with_texts
@@ -62,6 +63,11 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
     baseline: bool = True
 
     def _check(self) -> None:
+        if vars(self)["heads"].sharded and process_count() == 1:
+            raise ConfigError(
+                "heads.sharded: one process holds all labels; start several (torchrun "
+                "--nproc_per_node 2 -m labelgrove train ...), or leave it unset"
+            )
         check_reranking(self.rerank, self.ranker)
         self._check_returned()
         if self.return_held_out and not self.reranks:
@@ -129,6 +135,8 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
         if heads.params.name_logit:
             index, encoder = data.corpus.index, data.encoder.value
             more["names"] = named_labels(stages, index, encoder, threads=self.n_jobs)
+        if heads.params.divides and process_count() > 1:
+            more["divided"] = True
         return stages(
             "network",
             train_heads,

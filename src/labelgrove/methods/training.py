@@ -20,7 +20,12 @@ from labelgrove.nn.batches.padded import Batches, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.network import LabelledBatches, MakeHeads, Network, Runner, network_part
-from labelgrove.nn.training.devices import choose_device, choose_precision, derived_seed
+from labelgrove.nn.training.devices import (
+    Workers,
+    choose_device,
+    choose_precision,
+    derived_seed,
+)
 from labelgrove.nn.training.loop import LoopParams, train
 from labelgrove.scores.predictions import Predictions
 
@@ -32,6 +37,7 @@ def train_heads(
     training: LoopParams,
     seed: int,
     names: NamedLabels | None = None,
+    divided: bool = False,
     *,
     device: str,
     reporter: Reporter,
@@ -40,13 +46,22 @@ def train_heads(
     """Trains an encoder with heads on it; gives a ``network_part``.
 
     The checkpoint with the best mean of P@1, P@3 and P@5 is kept. Rows of the output layer start
-    from ``names``, if there are any.
+    from ``names``, if there are any. If the label table is ``divided``, every process that takes
+    part in the training holds some of its rows.
     """
     where = choose_device(device)
     with torch.random.fork_rng([]):
         torch.manual_seed(derived_seed(seed, 0))
-        network = Network(encoder, *heads(encoder, where))
+        # A table that is divided may be too large for one GPU.
+        network = Network(encoder, *heads(encoder, None if divided else where))
     network.heads.start_from(examples.labels)
+    if divided:
+        workers = Workers.start(where)
+        network.heads.divide(workers.rank, workers.count, where)
+        reporter.message(
+            f"heads.sharded: {workers.count} processes divide the rows of {len(examples.index):,} "
+            "labels"
+        )
     if network.heads.params.standardise:
         make_runner(network, device, training.precision).standardise(examples.tokens)
     if names is not None:

@@ -19,6 +19,7 @@ from labelgrove.nn.batches.padded import Batch, Batches, Movable, prefetched
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.tokens import Tokens
 from labelgrove.nn.heads.ragged import RaggedLabels
+from labelgrove.nn.heads.sharded import whole_state
 from labelgrove.nn.training.checkpoint import fill, from_part, to_part
 from labelgrove.nn.training.devices import autocast
 
@@ -243,9 +244,12 @@ class MakeHeads(Protocol):
 
 
 def network_part(network: Network, story: Mapping[str, Any], report: Any = None) -> Part:
-    """A trained network as one part: encoder, weights of the heads, story of the training."""
+    """A trained network as one part: encoder, weights of the heads, story of the training.
+
+    Divided tables are put together, so every process must call this.
+    """
     encoder = network.encoder.state()
-    heads = to_part({}, {"heads": network.heads.state_dict()}).arrays
+    heads = to_part({}, {"heads": whole_state(network.heads)}).arrays
     read = {f"states/{name}": getattr(network, name).cpu().numpy() for name in ("mean", "scale")}
     config = {"encoder": encoder.config, "story": dict(story), "report": report}
     return Part(config, encoder.arrays | heads | read)

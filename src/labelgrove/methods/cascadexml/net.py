@@ -48,6 +48,7 @@ from labelgrove.nn.heads.layers import (
 from labelgrove.nn.heads.losses import document_losses, label_weights
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
+from labelgrove.nn.heads.sharded import divide, set_rows
 
 ROWS_PER_COPY = 1 << 16
 
@@ -125,6 +126,10 @@ class CascadeNet(nn.Module):
         for table, bearers, share in zip(tables, counts, kept, strict=True):
             scored = np.maximum(min(share, 1.0) * labels.shape[0], bearers)
             table.bias.copy_(log_odds(bearers, scored))
+
+    def divide(self, rank: int, count: int, device: torch.device) -> None:
+        """Leaves the last level only the rows of one process of several that train together."""
+        divide(self.tables[-1], rank, count)
 
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels
@@ -262,8 +267,8 @@ class CascadeNet(nn.Module):
     def set_rows(self, columns: Tensor, rows: Tensor) -> None:
         """Sets the weights of some label columns."""
         table: Any = self.tables[-1]
-        leaves = self.index.leaf_positions.cpu()[columns].to(table.weight.device)
-        table.weight[leaves] = rows.to(table.weight.device, table.weight.dtype)
+        leaves = self.index.leaf_positions.cpu()[columns]
+        set_rows(table, leaves, rows)
 
     def _levels(
         self,

@@ -12,7 +12,7 @@ from labelgrove.core.params import AutoFloat, AutoFloats, AutoInt, param
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.labels.tree import TreeParams
 from labelgrove.nn.heads.layers import LogitForm
-from labelgrove.nn.heads.params import LIST_LOSS, LabelHeadParams, ListLoss
+from labelgrove.nn.heads.params import LIST_LOSS, SHARDED, LabelHeadParams, ListLoss
 
 LABELS_PER_CLUSTER, APART = 10, 8
 FEWEST_CLUSTERS, MOST_CLUSTERS, CLUSTER_LEVELS = 100, 1500, 3
@@ -41,6 +41,7 @@ class CascadeParams(LabelHeadParams):
         "as many nodes as labels are left out; empty = by the number of labels, with a factor of 8",
     )
     row_table_from: int = param(300_000, ge=0, help="tables this large update only the rows in use")
+    sharded: bool = param(False, help=SHARDED)
     kept: AutoInt | list[int] = param(
         "auto", ge=1, help="best clusters kept on each cluster level; auto = by their number"
     )
@@ -90,6 +91,11 @@ class CascadeParams(LabelHeadParams):
         if self.soft_targets and self.loss == "zlpr":
             raise ConfigError(f"{path}.soft_targets: must be false with {path}.loss=zlpr")
         return self
+
+    @property
+    def divides(self) -> bool:
+        """Whether processes that train together divide the table of the labels."""
+        return self.sharded
 
     def check_targets(self, labels: CSR) -> None:
         """Refuses weights of labels that are no targets, if they should be."""

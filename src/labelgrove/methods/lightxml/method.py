@@ -53,8 +53,13 @@ class LightXML(NetworkEstimator):
 
     def _check(self) -> None:
         super()._check()
-        if self.heads.full and process_count() > 1:
+        if self.heads.full and process_count() > 1 and not self.heads.divides:
             raise ConfigError(ONE_PROCESS)
+        if self.heads.sharded and self.heads.negatives != "dynamic":
+            raise ConfigError(
+                "heads.sharded: trainings with static negatives do not divide tables; set "
+                "heads.negatives=dynamic, or leave it unset"
+            )
         if self.heads.name_logit and self.heads.negatives != "dynamic":
             raise ConfigError(
                 "heads.name_logit: trainings with static negatives do not read names; set "

@@ -32,7 +32,7 @@ from labelgrove.nn.heads.candidates import (
     shortlist,
     valid_nodes,
 )
-from labelgrove.nn.heads.full import FullHead
+from labelgrove.nn.heads.full import FullHead, weight_type
 from labelgrove.nn.heads.layers import (
     LabelTable,
     LogitForm,
@@ -42,11 +42,13 @@ from labelgrove.nn.heads.layers import (
     log_odds,
     shortlist_logits,
     top_labels,
+    top_of_all,
 )
 from labelgrove.nn.heads.losses import document_losses, full_losses, label_weights
-from labelgrove.nn.heads.params import LIST_LOSS, LabelHeadParams, ListLoss
+from labelgrove.nn.heads.params import LIST_LOSS, SHARDED, LabelHeadParams, ListLoss
 from labelgrove.nn.heads.ragged import RaggedLabels
 from labelgrove.nn.heads.rows import RowTable
+from labelgrove.nn.heads.sharded import divide, head_losses, set_rows
 
 # Settings that one head without groups ignores.
 OF_GROUPS = (
@@ -75,6 +77,7 @@ class LightXmlParams(LabelHeadParams):
         "stores no logits; its weights are bfloat16 on a GPU (Renée, ELMO)",
     )
     chunk: int = param(16_384, ge=1, help="labels that a full head scores at a time")
+    sharded: bool | None = param(None, help=f"{SHARDED}; none = if the head is full")
     standardise: bool = param(True, help="states start at mean 0, deviation 1; published: false")
     priors: bool = param(True, help="biases start from log odds; published: false")
     bottleneck: int = param(400, ge=1, help="width of label vectors, for label sets with groups")
@@ -118,6 +121,11 @@ class LightXmlParams(LabelHeadParams):
                 f"of all labels at once; set {where}full=false or {where}loss=bce"
             )
         return self
+
+    @property
+    def divides(self) -> bool:
+        """Whether processes that train together divide the label table."""
+        return self.full if self.sharded is None else self.sharded
 
     def groups_labels(self, labels: int) -> bool:
         """Whether a label set of this size gets groups."""
@@ -195,6 +203,12 @@ class LightXmlNet(nn.Module):
         constant = self._hidden(torch.zeros_like(self.bottleneck.weight[:1]))[0, 0]
         self.table.weight[:, 0] = log_odds(leaves, scored).to(constant.device) / constant
 
+    def divide(self, rank: int, count: int, device: torch.device) -> None:
+        """Leaves the label table only the rows of one process of several that train together."""
+        divide(self.full if self.index is None else self.table, rank, count)
+        if self.index is None and isinstance(self.full, FullHead):
+            self.full.weight = self.full.weight.to(weight_type(device))
+
     def loss(
         self, states: Sequence[Tensor], positives: RaggedLabels
     ) -> tuple[Tensor, dict[str, Tensor]]:
@@ -269,7 +283,7 @@ class LightXmlNet(nn.Module):
                 if isinstance(self.full, FullHead):
                     top = self.full.top(text, k, allowed)
                 else:
-                    top = top_labels(self.full(text), None, allowed, k)
+                    top = top_of_all(text, self.full, k, allowed)
                 return TopLabels(top.columns, top.scores.sigmoid())
             at_least = (allowed or self.index).needed(k)[0] if enough else 1
             recalled = text if len(states) == self.params.layers else self._group_text(states)
@@ -331,11 +345,10 @@ class LightXmlNet(nn.Module):
     def set_rows(self, columns: Tensor, rows: Tensor) -> None:
         """Sets the weights of some label columns, except those that stand for their priors."""
         if self.index is None:
-            weight, places, first = self.full.weight, columns, 0
-        else:
-            weight, places = self.table.weight, self.index.leaf_positions.cpu()[columns]
-            first = int(self.params.priors)  # the bottleneck's first unit is then a constant
-        weight[places.to(weight.device), first:] = rows[:, first:].to(weight.device, weight.dtype)
+            set_rows(self.full, columns, rows)
+            return
+        first = int(self.params.priors)  # the bottleneck's first unit is then a constant
+        set_rows(self.table, self.index.leaf_positions.cpu()[columns], rows, first=first)
 
     def _text(self, states: Sequence[Tensor], *, dropout: bool) -> Tensor:
         layers = self.params.layers
@@ -360,16 +373,14 @@ class LightXmlNet(nn.Module):
         if isinstance(self.full, FullHead):
             scale = 1.0 if self.params.reduction == "sum" else 1 / self.full.out_features
             return self.full.loss(text, truth, weights=weights, scale=scale)
-        return self._loss_of_all(self.full(text), truth, weights)
+        kind, reduction = self.params.loss, self.params.reduction
+        return head_losses(
+            text, self.full, truth, positive_weights=weights, kind=kind, reduction=reduction
+        ).mean()
 
     def _group_loss(self, logits: Tensor, groups: Tensor) -> Tensor:
-        return self._loss_of_all(logits, groups, None)
-
-    def _loss_of_all(self, logits: Tensor, truth: Tensor, weights: Tensor | None) -> Tensor:
         kind, reduction = self.params.loss, self.params.reduction
-        return full_losses(
-            logits, truth, positive_weights=weights, kind=kind, reduction=reduction
-        ).mean()
+        return full_losses(logits, groups, kind=kind, reduction=reduction).mean()
 
     def _label_loss(
         self, text: Tensor, kept: Tensor, kept_mask: Tensor, truth: Sequence[Tensor]

@@ -71,6 +71,29 @@ def full_losses(
     This needs no rows x columns array of targets: it first treats every column as a negative and
     then corrects the true ones. ``positive_weights`` has the shape of ``truth``.
     """
+    first, second = full_terms(
+        logits,
+        truth,
+        positive_weights=positive_weights,
+        negative_weight=negative_weight,
+        kind=kind,
+    )
+    total = first + second
+    return total if kind == "zlpr" or reduction == "sum" else total / logits.shape[1]
+
+
+def full_terms(
+    logits: Tensor,
+    truth: Tensor,
+    *,
+    positive_weights: Tensor | None = None,
+    negative_weight: float = 1.0,
+    kind: LossKind | ListLoss = "bce",
+) -> tuple[Tensor, Tensor]:
+    """Two terms whose sum is the summed loss of each row.
+
+    Those of ``zlpr`` are log(1 + a sum over negatives) and log(1 + a sum over positives).
+    """
     scores = logits.float()
     counts = valid_nodes(truth) & first_occurrences(truth)
     picked = scores.gather(1, truth.masked_fill(~counts, 0))
@@ -81,14 +104,13 @@ def full_losses(
         places = truth.masked_fill(~counts, scores.shape[1] + 1)
         negatives[:, -1] = -torch.inf
         negatives.scatter_(1, places, -torch.inf)
-        return negatives.logsumexp(1) + _log_one_plus(powers, counts)
+        return negatives.logsumexp(1), _log_one_plus(powers, counts)
     as_positive = entry_loss(picked, kind)
     if positive_weights is not None:
         as_positive = as_positive * positive_weights.float()
     change = as_positive - negative_weight * entry_loss(-picked, kind)
     total = negative_weight * entry_loss(-scores, kind).sum(1)
-    total = total + change.masked_fill(~counts, 0.0).sum(1)
-    return total if reduction == "sum" else total / logits.shape[1]
+    return total, change.masked_fill(~counts, 0.0).sum(1)
 
 
 def relevance_weights(

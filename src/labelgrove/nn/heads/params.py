@@ -17,6 +17,10 @@ LIST_LOSS = (
     "true labels to score above 0.5 and others below; losses are not added up, so reduction has no "
     "effect"
 )
+SHARDED = (
+    "divide the rows of the label table, with gradients and optimiser state, among the processes "
+    "that train together"
+)
 # For stages whose loss has labels in it.
 LABEL_WEIGHTS = ("label_weights", "propensity_a", "propensity_b")
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from labelgrove.errors import ConfigError
+from labelgrove.nn.heads.sharded import shard_of
 
 Combine = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of row ids and gradients
 
@@ -135,16 +136,26 @@ class RowOptimizer:
                     self._random[values.device] = torch.Generator(values.device)
 
     def collect(self, combine: Combine | None = None) -> None:
-        """Takes over the tables' gradients; ``combine`` puts those of all processes together."""
+        """Takes over the tables' gradients; ``combine`` puts those of all processes together.
+
+        Rows of a divided table have theirs in one process already.
+        """
         for name, table in self._tables.items():
             for part in ("weight", "bias") if table.bias is not None else ("weight",):
                 rows = table.pending(part)
-                self._gradients[f"{name}.{part}"] = rows if combine is None else combine(*rows)
+                if combine is not None and shard_of(table) is None:
+                    rows = combine(*rows)
+                self._gradients[f"{name}.{part}"] = rows
             table.clear()
 
-    def gradients(self) -> list[Tensor]:
-        """The collected gradients, to be measured or scaled in place."""
-        return [gradient for _, gradient in self._gradients.values() if len(gradient)]
+    def gradients(self, *, divided: bool = False) -> list[Tensor]:
+        """The collected gradients of whole or of divided tables, to be measured or scaled."""
+        gradients = []
+        for name, (_, gradient) in self._gradients.items():
+            table = self._tables[name.rpartition(".")[0]]
+            if len(gradient) and divided == (shard_of(table) is not None):
+                gradients.append(gradient)
+        return gradients
 
     def step(
         self, *, lr: float, weight_decay: float = 0.0, beta1: float = 0.9, seed: int = 0

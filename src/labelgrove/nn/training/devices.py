@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from labelgrove.core.processes import join, process_count
 from labelgrove.errors import ConfigError
+from labelgrove.nn.heads.sharded import divided_tensors
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -138,11 +139,19 @@ class Workers:
         return cls(place, accelerator.process_index, accelerator.num_processes, accelerator)
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """A module whose backward pass leaves the mean of all processes' gradients."""
+        """A module whose backward pass leaves the mean of all processes' gradients.
+
+        Divided tables differ between processes, so they are left alone.
+        """
         if self.count == 1:
             return module
-        for buffer in module.buffers():
-            torch.distributed.broadcast(buffer, src=0)
+        divided = divided_tensors(module)
+        for name, buffer in module.named_buffers():
+            if name not in divided:
+                torch.distributed.broadcast(buffer, src=0)
+        if not any(p.requires_grad for n, p in module.named_parameters() if n not in divided):
+            return module  # no gradients are shared
+        module._ddp_params_and_buffers_to_ignore = list(divided)  # type: ignore[assignment]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # broadcast_buffers has a newer name
             wrapped: nn.Module = self.accelerator.prepare_model(module, device_placement=False)
@@ -162,6 +171,10 @@ class Workers:
         shared = torch.tensor([number], dtype=torch.float64, device=self.device)
         torch.distributed.broadcast(shared, src=0)
         return float(shared.item())
+
+    def all(self, flag: bool) -> bool:
+        """Whether the flag is true in every process."""
+        return bool(self.mean(torch.tensor(float(flag), device=self.device)).item() == 1.0)
 
     def mean(self, value: Tensor) -> Tensor:
         """The mean of a tensor over all processes."""

@@ -138,9 +138,11 @@ class _Run:
         self.model, self.batches, self.updates, self.evaluate = model, batches, updates, evaluate
         self.params, self.workers, self.total = updates.params, updates.workers, updates.total
         self.updates_per_epoch, self.prefetch = updates_per_epoch, prefetch
+        self.writes = self.workers.rank == 0 or bool(updates.divided)
+        if folder is not None and updates.divided and self.workers.rank:
+            folder = folder / f"process-{self.workers.rank}"
         self.checkpoints = None if folder is None else Checkpoints(folder)
-        writes = self.workers.rank == 0
-        self.best = BestWeights(None if folder is None else folder / "best", writes=writes)
+        self.best = BestWeights(None if folder is None else folder / "best", writes=self.writes)
         self.progress = self._resume()
         self.resumed_from = self.progress.step
         self.seconds_before = self.progress.seconds
@@ -227,14 +229,21 @@ class _Run:
         progress.seconds = self.seconds_before + self._seconds()
         if judge is not None:
             self._evaluate(stage, judge)
-        minutes = params.checkpoint_minutes
-        if minutes is not None and before - self.saved >= 60 * minutes and not self._is_over():
+        if not self._is_over() and self._checkpoint_is_due(before):
             self._save()
             self.saved = time.monotonic()
         self.aside += time.monotonic() - before
         if self.interrupted() and not self._is_over():
             self._save()
             raise KeyboardInterrupt
+
+    def _checkpoint_is_due(self, now: float) -> bool:
+        minutes = self.params.checkpoint_minutes
+        if minutes is None or self.checkpoints is None:
+            return False
+        due = now - self.saved >= 60 * minutes
+        # Processes that all save must do so after the same update.
+        return bool(self.workers.agree(due)) if self.updates.divided else due
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started - self.aside
@@ -276,7 +285,9 @@ class _Run:
         try:
             with contextlib.nullcontext() if average is None else average.applied():
                 with torch.no_grad():
-                    mine = float(evaluate()) if self.workers.rank == 0 else math.nan
+                    # Divided rows are scored by all processes together.
+                    takes_part = self.workers.rank == 0 or self.updates.divided
+                    mine = float(evaluate()) if takes_part else math.nan
                 score = self.workers.agree(mine)
                 best = -math.inf if progress.best_score is None else progress.best_score
                 # Patience begins with averaging: weights that are not averaged yet prove nothing.
@@ -322,10 +333,12 @@ class _Run:
         }
 
     def _save(self) -> None:
-        if self.checkpoints is None or self.workers.rank != 0:
+        """Saves a checkpoint; if rows are divided, every process saves one of its own."""
+        if self.checkpoints is None or not self.writes:
             return
         progress, updates = self.progress, self.updates
-        if not progress.finished and not updates.loss_sum.isfinite().item():
+        loss = self.workers.mean(updates.loss_sum) if updates.divided else updates.loss_sum
+        if not progress.finished and not loss.isfinite().item():
             return  # the next log line reports that training went wrong
         config = {
             "identity": self._identity(),
@@ -334,7 +347,12 @@ class _Run:
         }
         rest = {} if progress.finished else updates.tensors()
         part = to_part(config, {"model": self.model.state_dict(), **rest})
+        # If the first process has a checkpoint, all others have theirs.
+        if updates.divided and self.workers.rank == 0:
+            self.workers.all(True)
         self.checkpoints.save(part, step=progress.step)
+        if updates.divided and self.workers.rank != 0:
+            self.workers.all(True)
         needed = progress.best_score is not None and not progress.finished
         self.best.named_by_checkpoint(progress.best_step if needed else None)
 
@@ -363,7 +381,7 @@ class _Run:
         progress = self.progress
         if self.params.keep != "best" or progress.best_score is None:
             return
-        if self.workers.agree(self.best.readable(progress.best_step)):
+        if self.workers.all(self.best.readable(progress.best_step)):
             return
         reporter.message(
             f"the best weights so far, of update {progress.best_step:,}, cannot be read any more; "
@@ -378,14 +396,14 @@ class _Run:
         step = int(self.workers.agree(-1 if latest is None else latest[0]))
         if step < 0:
             return None
-        if self.workers.rank != 0:
-            latest = self.checkpoints.latest()
-        if latest is None or latest[0] != step:
+        part = self.checkpoints.read(step) if latest is None else latest[1]
+        if part is None:
             raise ModelFormatError(
                 f"{self.checkpoints.folder}: process {self.workers.rank} does not see the "
-                f"checkpoint of step {step}; all processes need the same folder"
+                f"checkpoint of step {step}; all processes need the same folder, and divided "
+                "tables as many processes as before"
             )
-        return latest[1]
+        return part
 
 
 def _moved(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.heads.full import ONE_PROCESS, FullHead, full_heads
 from labelgrove.nn.heads.full_descent import FullDescent
 from labelgrove.nn.heads.rows import RowOptimizer, RowTable, row_tables, sum_by_row
+from labelgrove.nn.heads.sharded import divided_tensors, shard_of
 from labelgrove.nn.training.averaging import Average
 from labelgrove.nn.training.checkpoint import fill, load_optimizer, optimizer_tensors
 from labelgrove.nn.training.devices import (
@@ -24,7 +25,7 @@ from labelgrove.nn.training.devices import (
     derived_seed,
     seed_torch,
 )
-from labelgrove.nn.training.optim import LossScale, adamw, clip_gradients
+from labelgrove.nn.training.optim import LossScale, adamw, clip_gradients, joint_norm
 from labelgrove.nn.training.params import LoopParams
 from labelgrove.nn.training.schedules import first_beta, rate_factor, share_of_steps
 from labelgrove.nn.training.shares import Share
@@ -37,7 +38,8 @@ LossOf = Callable[[Any, Any], Tensor]
 class Updates:
     """Makes the ``total`` updates of ``model``.
 
-    ``loss_sum`` adds up the losses on the device, so that no update waits for the GPU.
+    ``loss_sum`` adds up the losses on the device, so that no update waits for the GPU. ``divided``
+    names the tensors that have only the rows of this process.
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class Updates:
         self.params, self.total, self.workers, self.seed = params, total, workers, seed
         device = workers.device
         self.tables, self.full = row_tables(model), full_heads(model)
-        if self.full and workers.count > 1:
+        self.divided = divided_tensors(model)
+        self._divided = [p for name, p in model.named_parameters() if name in self.divided]
+        if workers.count > 1 and any(shard_of(head) is None for head in self.full.values()):
             raise ConfigError(ONE_PROCESS)
         learns = self.tables or self.full or any(p.requires_grad for p in model.parameters())
         if not learns:
@@ -100,10 +104,11 @@ class Updates:
             self.loss_sum += loss.detach() * weight
         self.rows.collect(self._mean_rows if self.workers.count > 1 else None)
         encoder, head = self._gradients("encoder"), self._gradients("head") + self.rows.gradients()
-        if self.scale is None or self.scale.restore(encoder + head):
+        head += self.rows.gradients(divided=True)
+        if self.scale is None or self.scale.restore(encoder + head, self._norm):
             if self.params.clip_norm is not None:
                 clip_gradients(encoder, self.params.clip_norm)
-                clip_gradients(head, self.params.clip_norm)
+                clip_gradients(head, self.params.clip_norm, self._norm)
             self._descend(step)
         self.rows.clear()
         if self.optimizer is not None:
@@ -155,6 +160,20 @@ class Updates:
         ids, total = sum_by_row(*self.workers.gather_rows(ids, gradient))
         return ids, total / self.workers.count
 
+    def _norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """The joint norm; rows of divided tables count in all processes."""
+        if not self.divided:
+            return joint_norm(gradients)
+        rows = [p.grad for p in self._divided] + self.rows.gradients(divided=True)
+        numbers = {id(gradient) for gradient in rows}
+        here = [g for g in gradients if id(g) in numbers]
+        whole = [g for g in gradients if id(g) not in numbers]
+        none = torch.zeros((), device=self.workers.device)
+        squares = joint_norm(here).square() if here else none
+        # Every process must get the same bits, or what all of them have would differ in the end.
+        squares = self.workers.mean(squares) * self.workers.count
+        return (squares + (joint_norm(whole).square() if whole else none)).sqrt()
+
     def _descend(self, step: int) -> None:
         params = self.params
         factor = rate_factor(step, self.total, params)
@@ -199,6 +218,10 @@ class Updates:
         }
         try:
             for name, head in self.full.items():
+                if shard_of(head) is not None:
+                    head.share = weight  # the batches of all processes are one
+                    options |= {"share": 1.0}
+                    options |= {"seed": derived_seed(self.seed, step, number, self.workers.rank)}
                 head.change = partial(self.descents[name].change, **options)
             yield
         finally:

@@ -1,0 +1,86 @@
+"""Tables whose rows are divided among processes learn what whole tables learn."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from labelgrove.disk.tensors import read_tensors
+from labelgrove.errors import ConfigError
+from labelgrove.nn.heads.rows import RowTable
+from labelgrove.nn.heads.sharded import Shard, divide, divided_tensors, set_rows
+from support import divided_training
+from support.divided_training import KINDS, LABELS, SIZE, Model, arrays_of, run, table_bytes
+from support.together import run_together
+
+SEVERAL = pytest.mark.skipif(sys.platform == "win32", reason="gloo by environment variables")
+FEW = ["full head", "one head, zlpr", "cascade, rows"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@SEVERAL
+@pytest.mark.parametrize(("count", "kinds"), [(2, list(KINDS)), (3, FEW), (4, FEW)])
+def test_processes_learn_together_what_one_learns_alone(
+    count: int, kinds: list[str], tmp_path: Path
+) -> None:
+    for ended in run_together(divided_training.__file__, tmp_path, *kinds, count=count):
+        assert ended.code == 0, ended.errors
+    for kind in kinds:
+        model = Model(kind)
+        alone = arrays_of(model, run(model, count * SIZE))
+        assert alone["loss"][-1] < alone["loss"][0]
+        memory = table_bytes(Model(kind), SIZE)
+        for rank in range(count):
+            together = read_tensors(tmp_path / f"{kind} {rank}")
+            rows = Shard(rank, count, LABELS).rows
+            assert int(together.pop("bytes")) * LABELS == memory * (rows.stop - rows.start)
+            assert together.keys() == alone.keys()
+            for name, values in alone.items():
+                assert np.allclose(together[name], values, atol=1e-5), (kind, rank, name)
+
+
+@SEVERAL
+def test_other_numbers_of_processes_do_not_continue_a_training(tmp_path: Path) -> None:
+    command = divided_training.__file__, tmp_path, "full head"
+    assert [ended.code for ended in run_together(*command)] == [0, 0]
+    first, second, third = run_together(*command, count=3)
+    for ended in (first, second):
+        assert ended.code == 1
+        assert "ConfigError: processes: the checkpoint was made with 2, not 3" in ended.errors
+    assert "ModelFormatError" in third.errors and "as many processes as before" in third.errors
+
+
+def test_every_row_is_in_one_process() -> None:
+    for count in (1, 2, 5, 7):
+        rows = [Shard(rank, count, 7).rows for rank in range(count)]
+        assert [row for part in rows for row in range(7)[part]] == list(range(7))
+
+
+def test_a_divided_table_keeps_its_own_rows_alone() -> None:
+    whole = RowTable(7, 3, bias=True)
+    table = RowTable(7, 3, bias=True)
+    table.load_state_dict(whole.state_dict())
+    divide(table, 1, 3)
+    assert torch.equal(table.weight, whole.weight[2:4])
+    assert table.weight.untyped_storage().nbytes() == 2 * 3 * 4
+    assert set(divided_tensors(torch.nn.Sequential(table))) == {"0.weight", "0.bias"}
+    new = torch.arange(9.0).view(3, 3)
+    set_rows(table, torch.tensor([6, 3, 2]), new, first=1)
+    assert table.weight[:, 1:].tolist() == [[7, 8], [4, 5]]
+    assert torch.equal(table.weight[:, 0], whole.weight[2:4, 0])
+
+
+def test_more_processes_than_labels_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"heads\.sharded: 3 labels are too few for 4 processes"):
+        divide(torch.nn.Linear(5, 3), 0, 4)
