@@ -6,7 +6,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,7 +68,8 @@ def train(
 
     Example: labelgrove train train.jsonl.xz --dev dev.jsonl.xz --out model --set ranker.C=2
 
-    With --engine, TRAIN is a folder or pattern of shards of texts, and the method is linear.
+    With --engine, TRAIN is a folder or pattern of shards of texts, and the method is linear. For
+    the methods ensemble and auto, TRAIN is one corpus, and workers train several models at a time.
 
     Example: labelgrove train train.jsonl.xz --method cascadexml --plan
     """
@@ -80,6 +81,7 @@ def train(
     from labelgrove.formats.files import existing
     from labelgrove.methods import create
     from labelgrove.methods.auto.method import Auto
+    from labelgrove.methods.ensemble.method import Ensemble
     from labelgrove.planning.plan import plan_training
 
     if plan_only:
@@ -106,6 +108,7 @@ def train(
         for flag, value in (("--plan", plan_only), ("--memory", memory)):
             if value:
                 raise ConfigError(f"{flag}: does not work with --engine; leave it out")
+    if where.engine is not None and not isinstance(model, Auto | Ensemble):
         assert out is not None
         with training_run(out, run_folder, resume=resume, force=force, device=None) as run:
             measured = _fit_shards(
@@ -168,8 +171,11 @@ def train(
             require(
                 budget, plan.memory_bytes, f"training {model.method} on {len(data):,} documents"
             )
-        with RichProgress() as progress:
-            model.fit(data, callbacks=[] if quiet else [progress], run=run, **given)
+        with nullcontext() if where.engine is None else where.open() as engine:
+            if engine is not None:
+                given["engine"] = engine
+            with RichProgress() as progress:
+                model.fit(data, callbacks=[] if quiet else [progress], run=run, **given)
         if isinstance(model, Auto):
             model = model.chosen_
             _say_never_predicted(model, data, console, documents)
@@ -210,8 +216,8 @@ def _fit_shards(
 
     if not isinstance(model, Linear) or documents.dense is not None:
         raise UnsupportedError(
-            "--engine: trains linear and its settings (parabel, bonsai, ova) on texts; leave it "
-            f"out for {model.method} or --dense"
+            "--engine: trains linear and its settings (parabel, bonsai, ova) on texts, and the "
+            f"members of ensemble and auto; leave it out for {model.method} or --dense"
         )
     if documents.features is not None:
         raise UnsupportedError("--engine: a corpus in shards has no matrix; leave out --features")
