@@ -38,10 +38,14 @@ def test_predictions_of_shards_are_those_of_the_whole(
     assert done.stderr.startswith("20 documents")
 
 
+@pytest.mark.parametrize("flag", ["", "--intervals", "--filter"])
 def test_figures_of_shards_are_those_of_the_whole(
-    model: Path, folder: Path, shards: Path, run: Run
+    flag: str, model: Path, folder: Path, shards: Path, run: Run, tmp_path: Path
 ) -> None:
-    asked = ("--metrics", "P@1,nDCG@3,PSP@5,macro-F1@5", "--intervals", 20, "--json")
+    (tmp_path / "pairs").write_text("0 0\n12 1\n19 2\n")
+    values = {"": (), "--intervals": (20,), "--filter": (tmp_path / "pairs",)}
+    given = [flag, *values[flag]] if flag else []
+    asked = ("--metrics", "P@1,nDCG@3,PSP@5,macro-F1@5", *given, "--json")
     whole = json.loads(run("evaluate", model, folder / "dev.jsonl", *asked).stdout)
     done = run("evaluate", model, f"{shards}/part-*.jsonl", "--engine", "local", *asked)
     assert "part-*.jsonl: 20 documents" in done.stderr
