@@ -103,7 +103,7 @@ def test_what_cannot_be_trained_on_shards_is_said(shards: Path, tmp_path: Path, 
         (("--method", "neighbours"), "--engine: trains linear and its settings"),
         (("--memory", "8G"), "--memory: does not work with --engine"),
         (("--plan",), "--plan: does not work with --engine"),
-        (("--field", "creator"), "leave out --field"),
+        (("--features", "x.npz"), "leave out --features"),
     ):
         done = run(
             *("train", shards, "--engine", "local", "--out", tmp_path / "model", *flags),

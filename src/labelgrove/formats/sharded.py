@@ -12,10 +12,9 @@ from labelgrove.core.arrays import CSR, as_csr, offsets
 from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.strings import StringTable
-from labelgrove.data.records import has_records
 from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.engines import Engine
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.formats.documents import ReadOptions, ReadReport
 from labelgrove.formats.labels import find_label_table, index_with_names, read_label_table
 from labelgrove.formats.read import read_corpus
@@ -45,8 +44,6 @@ def read_shards(
     default is ``labels.tsv`` in the same folder.
     """
     options, report = options or ReadOptions(), report if report is not None else ReadReport()
-    if options.fields:
-        raise UnsupportedError("documents with fields cannot be read in shards; leave out --field")
     shards = [shard.resolve() for shard in shard_files(path)]
     found = [engine.split(read_shard, str(shard), options, parts=2) for shard in shards]
     parts: list[ShardLabels] = [*engine.results([own for _, own in found])]
@@ -73,8 +70,6 @@ def read_shard(path: str, options: ReadOptions) -> tuple[StringTable, ShardLabel
     corpus = read_corpus(path, labels=False, options=options, report=report)
     if not isinstance(corpus.texts, StringTable) or corpus.features is not None:
         raise UnsupportedError(f"{path}: shards must have texts and no features")
-    if has_records(corpus.texts):
-        raise DataError("documents with fields cannot be read in shards", file=path)
     ids = StringTable.from_strings(corpus.index.ids)
     return corpus.texts, ShardLabels(corpus.labels, ids, report)
 
