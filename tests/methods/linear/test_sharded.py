@@ -50,6 +50,17 @@ def test_dense_and_given_features_give_the_same_bits(corpora: tuple[Path, Path])
     assert_same_bits(Linear().fit(features, labels), alone)
 
 
+def test_an_engine_can_be_a_setting(corpora: tuple[Path, Path]) -> None:
+    corpus = read_corpus(corpora[0])
+    model = Linear(engine="local").fit(corpus)
+    assert_same_bits(Linear().fit(corpus), model)
+    assert Linear.from_config(model.to_config()).engine == "local"
+    with pytest.raises(ConfigError, match="engine: must be one of local, ray, got 'dask'"):
+        Linear(engine="dask").fit(corpus)
+    with pytest.raises(ConfigError, match="memory: a limit is for training in this process"):
+        Linear(engine="local").fit(corpus, memory="2G")
+
+
 def test_shards_are_read_like_one_file(corpora: tuple[Path, Path], tmp_path: Path) -> None:
     whole, shards = corpora
     reports = ReadReport(), ReadReport()
