@@ -21,7 +21,7 @@ from labelgrove.core.topk import TopK
 from labelgrove.data.corpus import LabelIndex
 from labelgrove.data.fingerprints import warning_of
 from labelgrove.formats import ReadOptions, ReadReport
-from labelgrove.formats.shards import shard_files
+from labelgrove.formats.shards import fetched, shards_of
 from labelgrove.loading import load
 from labelgrove.metrics import Evaluation
 from labelgrove.metrics.tallies import Tally
@@ -70,9 +70,8 @@ class Job:
 
         def predicted(shard: str) -> ShardScores:
             report = ReadReport()
-            corpus = common.read_for(
-                model, Path(shard), self.how, index=model.index_, report=report
-            )
+            with fetched(shard) as file:
+                corpus = common.read_for(model, file, self.how, index=model.index_, report=report)
             start = time.process_time()
             predictions = model.predict(corpus, k=self.k, threads=self.threads)
             cpu = time.process_time() - start
@@ -118,7 +117,7 @@ def evaluate_shards(
     given = None if filter_pairs is not None else settings | {"resampled": intervals is not None}
     threads = where.threads(machine.threads)
     job = Job(model, machine.device, how, k, threads, metrics, given)
-    files = [str(shard.resolve()) for shard in shard_files(shards)]
+    files = shards_of(shards)
     parts: list[ShardScores] = []
     tallies: list[list[Tally]] = []
     wall = time.perf_counter()
