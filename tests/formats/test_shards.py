@@ -77,7 +77,7 @@ def test_a_shard_behind_a_url_is_copied_while_it_is_read(folder: Path) -> None:
     assert not file.parent.exists()
     with pytest.raises(DataError, match=f"^{re.escape(url)}, line 3: is bad"), fetched(url) as file:
         raise DataError("is bad", file=file, line=3)
-    with pytest.raises(DataError, match=r"gone\.jsonl: cannot be read"), fetched(f"{url}/gone.jsonl"):
+    with pytest.raises(DataError, match="cannot be read"), fetched(f"{url}/gone.jsonl"):
         pass
     with fetched(str(folder / "a.jsonl")) as file:
         assert file == folder / "a.jsonl"
