@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import subprocess
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from labelgrove.benching import run
 from labelgrove.benching.config import Bench
 from labelgrove.benching.run import run_bench
 from labelgrove.benching.table import bench_table
+from labelgrove.benching.training import Training
 from labelgrove.cli import app
 from labelgrove.core.params import read_toml
 from labelgrove.errors import LabelgroveError
@@ -146,15 +146,15 @@ def small(settings: dict[str, Any], encoders: dict[str, Path]) -> dict[str, Any]
     return result | {"method": method}
 
 
-def in_this_process(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+def in_this_process(arguments: list[str], **_: Any) -> Training:
     """A row's training, without the seconds that a new process takes to import torch."""
     output = io.StringIO()
     try:
         with redirect_stdout(output):
-            app(command[3:], standalone_mode=False)
+            app(arguments, standalone_mode=False)
     except LabelgroveError as error:
-        return subprocess.CompletedProcess(command, 1, str(error))
-    return subprocess.CompletedProcess(command, 0, output.getvalue())
+        return Training(1, str(error), "", "")
+    return Training(0, output.getvalue(), "", "")
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_a_table_is_made_from_a_public_layout(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run.subprocess, "run", in_this_process)
+    monkeypatch.setattr(run, "train", in_this_process)
     bench = read(name)
     rows = [
         replace(row, settings=small(row.settings, encoders)) if row.settings and not row.of else row

@@ -155,7 +155,7 @@ def test_the_command_runs_several_corpora(
         app([*flags, "--config", str(config), "--config", str(config)], standalone_mode=False)
     with pytest.raises(ConfigError, match="give --config FILE, or the folders"):
         app(["bench", "model", "--data", str(data)], standalone_mode=False)
-    with pytest.raises(ConfigError, match="trained models take neither"):
+    with pytest.raises(ConfigError, match="trained models take none of them"):
         app(["bench", "m", "--costs", "--data", str(data), "--only", "ova"], standalone_mode=False)
     (tmp_path / "same").mkdir()
     (tmp_path / "same" / data.name).symlink_to(data)

@@ -13,7 +13,9 @@ import labelgrove
 from labelgrove.benching.config import Bench, Row, create_row
 from labelgrove.benching.run import encoders_of, run_bench
 from labelgrove.benching.table import METRICS, add_gains, bench_table
+from labelgrove.engines import LocalEngine
 from labelgrove.errors import ConfigError
+from support.sharding import assert_same_bits
 from test_contract import planted
 
 PARABEL: dict[str, Any] = {
@@ -100,6 +102,31 @@ def test_a_repeated_bench_takes_what_is_there(data: Path, finished: Any) -> None
     assert "C 0.5: not measured" in bench_table(again)
     with pytest.raises(ConfigError, match="--only nothing: no such row"):
         run_bench(bench, data, folder, only=["nothing"])
+
+
+def test_workers_train_the_same_rows(data: Path, tmp_path: Path) -> None:
+    rows = [
+        PARABEL,
+        {"name": "C 0.5", "method": "linear", "ranker": {"C": 0.5}},
+        {"name": "bad", "method": "linear", "tfidf": {"min_df": 1000}},
+        {"name": "both", "of": ["parabel", "C 0.5"], "rule": "rank"},
+    ]
+    bench = Bench.from_config({"intervals": 0, "methods": rows})
+    one = run_bench(bench, data, tmp_path / "one")
+    many = run_bench(bench, data, tmp_path / "many", engine=LocalEngine())
+    told = ("row", "metrics", "error", "key", "published")
+    for mine, theirs in zip(one, many, strict=True):
+        assert {k: mine.get(k) for k in told} == {k: theirs.get(k) for k in told}
+        # Stages that rows share count in both, wherever they were computed.
+        assert mine.get("stages", {}).keys() == theirs.get("stages", {}).keys()
+    assert "min_df" in many[2]["error"]
+    for slug in ("parabel", "c-0-5", "both"):
+        models = [labelgrove.load(tmp_path / name / "models" / slug) for name in ("one", "many")]
+        assert_same_bits(*models)
+    said: list[str] = []
+    again = run_bench(bench, data, tmp_path / "many", engine=LocalEngine(), say=said.append)
+    assert said[0] == "bad: a worker trains it" and "parabel: measured before" in said
+    assert [r.get("metrics") for r in again] == [r.get("metrics") for r in many]
 
 
 def test_only_an_ensemble_trains_its_members_too(data: Path, tmp_path: Path) -> None:

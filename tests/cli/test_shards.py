@@ -29,7 +29,8 @@ def test_predictions_of_shards_are_those_of_the_whole(
 ) -> None:
     run("predict", model, folder / "dev.jsonl", "--k", 3, "--out", tmp_path / "whole.jsonl")
     done = run(
-        *("predict", model, shards, "--k", 3, "--engine", "local", "--out", tmp_path / "parts")
+        *("predict", model, f"file://{shards}", "--k", 3),
+        *("--engine", "local", "--out", tmp_path / "parts"),
     )
     files = sorted((tmp_path / "parts").iterdir())
     assert [file.name for file in files] == ["part-0.jsonl", "part-1.jsonl", "part-2.jsonl"]
@@ -38,12 +39,17 @@ def test_predictions_of_shards_are_those_of_the_whole(
     assert done.stderr.startswith("20 documents")
 
 
+@pytest.mark.parametrize("flag", ["", "--intervals", "--filter"])
 def test_figures_of_shards_are_those_of_the_whole(
-    model: Path, folder: Path, shards: Path, run: Run
+    flag: str, model: Path, folder: Path, shards: Path, run: Run, tmp_path: Path
 ) -> None:
-    asked = ("--metrics", "P@1,nDCG@3,PSP@5,macro-F1@5", "--intervals", 20, "--json")
+    (tmp_path / "pairs").write_text("0 0\n12 1\n19 2\n")
+    values = {"": (), "--intervals": (20,), "--filter": (tmp_path / "pairs",)}
+    given = [flag, *values[flag]] if flag else []
+    asked = ("--metrics", "P@1,nDCG@3,PSP@5,macro-F1@5", *given, "--json")
     whole = json.loads(run("evaluate", model, folder / "dev.jsonl", *asked).stdout)
-    done = run("evaluate", model, f"{shards}/part-*.jsonl", "--engine", "local", *asked)
+    place = f"file://{shards}" if flag == "--intervals" else shards
+    done = run("evaluate", model, f"{place}/part-*.jsonl", "--engine", "local", *asked)
     assert "part-*.jsonl: 20 documents" in done.stderr
     parts = json.loads(done.stdout)
     for key in ("seconds", "cpu_seconds"):
@@ -99,7 +105,7 @@ def test_what_cannot_be_trained_on_shards_is_said(shards: Path, tmp_path: Path, 
         (("--method", "neighbours"), "--engine: trains linear and its settings"),
         (("--memory", "8G"), "--memory: does not work with --engine"),
         (("--plan",), "--plan: does not work with --engine"),
-        (("--field", "creator"), "leave out --field"),
+        (("--features", "x.npz"), "leave out --features"),
     ):
         done = run(
             *("train", shards, "--engine", "local", "--out", tmp_path / "model", *flags),

@@ -16,7 +16,13 @@ import pytest
 
 from labelgrove.core.callbacks import Event, Reporter
 from labelgrove.core.part import Part
-from labelgrove.disk.run_folder import Checkpoints, RunFolder, run_status, stage_key
+from labelgrove.disk.run_folder import (
+    Checkpoints,
+    RunFolder,
+    process_name,
+    run_status,
+    stage_key,
+)
 from labelgrove.errors import ConfigError, ModelFormatError
 from support.killing import DIE_AT_FSYNC
 
@@ -347,3 +353,57 @@ def test_a_folder_that_goes_while_it_is_opened_is_said_so(tmp_path, monkeypatch)
     monkeypatch.setattr("labelgrove.disk.run_folder.write_file", gone)
     with pytest.raises(ConfigError, match="another process that trained here"):
         RunFolder(tmp_path / "run")
+
+
+def test_a_shared_folder_has_guests_that_compute_each_stage_once(tmp_path: Path) -> None:
+    source = """
+import sys, time
+from labelgrove.core.part import Part
+from labelgrove.disk.run_folder import RunFolder
+with RunFolder.join(sys.argv[1]) as run:
+    print(run.stage("slow", {"x": 1}, lambda: time.sleep(1) or Part({"by": sys.argv[2]})).config)
+"""
+    with RunFolder(tmp_path / "run") as run:
+        with pytest.raises(ConfigError, match="in use by process"):
+            RunFolder(tmp_path / "run")
+        with run.shared():
+            guests = [
+                subprocess.Popen(
+                    [sys.executable, "-c", source, str(run.path), str(number)],
+                    stdout=subprocess.PIPE,
+                )
+                for number in range(2)
+            ]
+            said = [guest.communicate()[0] for guest in guests]
+            RunFolder.join(run.path).remove()  # what is shared is not a guest's to delete
+        events = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
+        own = run.stage("slow", {"x": 1}, lambda: Part({"by": "nobody"}))
+        with pytest.raises(ConfigError, match="in use by process"):
+            RunFolder(tmp_path / "run")
+    assert said[0] == said[1] == f"{own.config}\n".encode()
+    kinds = [event["kind"] for event in events]
+    assert kinds.count("stage_computing") == 1 and kinds.count("stage_reused") == 1
+    by = {event["by"] for event in events if "by" in event}
+    assert by == {process_name(guest.pid) for guest in guests}
+
+
+def test_a_task_must_see_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="on a path that all machines share"):
+        RunFolder.join(tmp_path / "elsewhere")
+    assert not (tmp_path / "elsewhere").exists()
+    with RunFolder(tmp_path / "run"):
+        pass
+    with pytest.raises(ConfigError, match="on a path that all machines share"):
+        RunFolder.join(tmp_path / "run")
+
+
+def test_held_stages_are_not_read(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "run") as run:
+        run.stage("double", {"x": 2}, lambda: Part({"answer": 4}))
+        ((name, key, there),) = run.used
+        assert (name, there) == ("double", False)
+        run.held = {key: run.read(name, key)}
+        run.discard(name, key)
+        assert run.status().stages == []
+        again = run.stage("double", {"x": 2}, lambda: Part({"answer": "not computed"}))
+        assert again.config == {"answer": 4} and run.used[-1] == (name, key, True)

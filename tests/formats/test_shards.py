@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from labelgrove.errors import DataError
-from labelgrove.formats.shards import output_names, shard_files
+from labelgrove.errors import DataError, MissingExtraError
+from labelgrove.formats.shards import fetched, output_names, shard_files, shards_of
 
 
 @pytest.fixture
@@ -49,3 +51,39 @@ def test_no_shards_are_an_error(folder: Path) -> None:
 def test_two_shards_never_share_an_output(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"two shards would be written to a\.jsonl"):
         output_names([tmp_path / "a.jsonl", tmp_path / "x" / "a.parquet"])
+
+
+def test_shards_by_url(folder: Path) -> None:
+    names = [f"file://{folder}/{name}" for name in ("a.jsonl", "b.jsonl.gz", "c.parquet")]
+    assert shards_of(f"file://{folder}") == shards_of(Path(f"file://{folder}")) == names
+    assert shards_of(f"file://{folder}/?.jsonl*") == names[:2]
+    assert shards_of(names[0]) == names[:1]
+    assert shards_of(folder) == [str(folder / Path(name).name) for name in names]
+    for wrong, message in (
+        (f"file://{folder}/*.csv", "has no shards"),
+        (f"file://{folder}/nowhere", "does not exist"),
+        ("nosuch://bucket/shards", "cannot be read: Protocol not known: nosuch"),
+    ):
+        with pytest.raises(DataError, match=f"^{re.escape(wrong)}: {message}"):
+            shards_of(wrong)
+
+
+def test_a_shard_behind_a_url_is_copied_while_it_is_read(folder: Path) -> None:
+    (folder / "a.jsonl").write_text("content")
+    url = f"file://{folder}/a.jsonl"
+    with fetched(url) as file:
+        assert file.read_text() == "content" and file.name == "a.jsonl"
+        assert file.parent != folder
+    assert not file.parent.exists()
+    with pytest.raises(DataError, match=f"^{re.escape(url)}, line 3: is bad"), fetched(url) as file:
+        raise DataError("is bad", file=file, line=3)
+    with pytest.raises(DataError, match="cannot be read"), fetched(f"{url}/gone.jsonl"):
+        pass
+    with fetched(str(folder / "a.jsonl")) as file:
+        assert file == folder / "a.jsonl"
+
+
+def test_without_fsspec_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(MissingExtraError, match="reading shards by URL needs the extra `ray`"):
+        shards_of("s3://bucket/shards")

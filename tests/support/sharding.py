@@ -64,7 +64,7 @@ def write_shards(folder: Path, count: int = 120, size: int = 50) -> tuple[Path, 
 
 
 def assert_same_bits(one: Any, other: Any) -> None:
-    """All parts of two models, their label indexes and what they remember."""
+    """All parts of two models and their members, their labels and what they remember."""
     mine = one.parts() | {"index": one.index_.state(), "facts": one.facts_.state()}
     others = other.parts() | {"index": other.index_.state(), "facts": other.facts_.state()}
     assert mine.keys() == others.keys()
@@ -74,3 +74,5 @@ def assert_same_bits(one: Any, other: Any) -> None:
         for key, array in part.arrays.items():
             assert array.dtype == others[name].arrays[key].dtype, f"{name} {key}"
             np.testing.assert_array_equal(array, others[name].arrays[key], err_msg=f"{name} {key}")
+    for member, twin in zip(one.submodels(), other.submodels(), strict=True):
+        assert_same_bits(member, twin)

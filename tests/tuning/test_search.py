@@ -15,9 +15,11 @@ pytest.importorskip("optuna")
 from labelgrove import Corpus, Linear, tune
 from labelgrove.core.params import read_toml
 from labelgrove.datasets import shop_corpus
+from labelgrove.engines import LocalEngine
 from labelgrove.errors import ConfigError, DataError
 from labelgrove.methods import create
-from labelgrove.tuning import search, study
+from labelgrove.tuning import attempts, search, study
+from labelgrove.tuning.attempts import Attempt
 from labelgrove.tuning.search import Tuned
 
 RANKER = {"ranker.C": {"low": 0.1, "high": 10, "log": True}, "ranker.threshold": [0.0, 0.1, 0.2]}
@@ -107,16 +109,16 @@ def test_a_study_resumes(parts: Any, tmp_path: Path) -> None:
 def test_a_trial_that_was_killed_counts_as_failed(
     parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = study.Study._measured
+    real = Attempt._measured
     asked = []
 
-    def measured(self: Any, model: Any) -> float:
+    def measured(self: Any, model: Any, dev: Any) -> float:
         asked.append(model)
         if len(asked) == 2:
             raise KeyboardInterrupt
-        return real(self, model)
+        return real(self, model, dev)
 
-    monkeypatch.setattr(study.Study, "_measured", measured)
+    monkeypatch.setattr(Attempt, "_measured", measured)
     with pytest.raises(KeyboardInterrupt):
         tune("linear", *parts, trials=3, space=RANKER, folder=tmp_path / "s")
     result = tune("linear", *parts, trials=1, space=RANKER, folder=tmp_path / "s")
@@ -141,14 +143,15 @@ def test_no_trial_starts_that_would_end_far_behind_the_budget(
     parts: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    real = study.Study._measured
+    real = Attempt._measured
 
-    def measured(self: Any, model: Any) -> float:
+    def measured(self: Any, model: Any, dev: Any) -> float:
         clock[0] += 3.0
-        return real(self, model)
+        return real(self, model, dev)
 
-    monkeypatch.setattr(study.Study, "_measured", measured)
-    monkeypatch.setattr(study, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(Attempt, "_measured", measured)
+    for module in (study, attempts):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     messages: list[str] = []
     result = tune("linear", *parts, budget=10.0, space=RANKER, say=messages.append)
     assert [t.seconds for t in result.trials] == [3.0, 3.0, 3.0]  # a fourth would end at 12
@@ -255,3 +258,58 @@ def test_defaults_outside_the_space_are_not_claimed(parts: Any) -> None:
     result = tune("linear", *parts, trials=1, space={"ranker.C": [3.0]})
     assert result.default_value is None
     assert "defaults" not in result.table()
+
+
+class Two(LocalEngine):
+    """An engine with two workers, which are this process."""
+
+    workers = 2
+
+
+def outcomes(result: Tuned) -> list[Any]:
+    return [(t.number, t.settings, t.value, t.state, t.note) for t in result.trials]
+
+
+def test_workers_find_what_one_process_finds(
+    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "HALVING_FROM", 100)
+    space = {"ranker.threshold": {"low": 0.05, "high": 1.5}, "n_trees": [1, 0]}
+    settings: dict[str, Any] = {"trials": 6, "space": space, "seed": 1}
+    one = tune("linear", *parts, **settings)
+    states = [trial.state for trial in one.trials]
+    assert set(states) == {"complete", "pruned", "failed"}, states
+    assert outcomes(tune("linear", *parts, **settings, engine="local")) == outcomes(one)
+    # Settings are drawn at random as long as few trials have ended, so two at a time are the same.
+    two = tune("linear", *parts, **settings, engine=Two(), folder=tmp_path / "two")
+    assert [t.settings for t in two.trials] == [t.settings for t in one.trials]
+    values = {t.number: t.value for t in one.trials}
+    assert all(t.value == values[t.number] for t in two.trials if t.state == "complete")
+    assert outcomes(tune("linear", *parts, **settings, engine=Two())) == outcomes(two)
+    stages = computed(tmp_path / "two")
+    assert stages.count("tfidf") == 2  # of a quarter and of all documents
+    assert tune("linear", *parts, **settings | {"trials": 1}, folder=tmp_path / "two").folder
+
+
+def test_stages_that_several_trials_need_are_held(
+    parts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[set[str]] = []
+    real = Attempt.here
+
+    def here(self: Any, part: Any, dev: Any, run: Any, callbacks: Any = ()) -> Any:
+        asked.append({name for name, key, _ in known if key in run.held})
+        found = real(self, part, dev, run, callbacks)
+        known.extend(found.stages)
+        return found
+
+    known: list[Any] = []
+    monkeypatch.setattr(Attempt, "here", here)
+    tune("linear", *parts, trials=4, space=RANKER, engine="local", folder=tmp_path / "s")
+    assert asked == [set(), set(), {"tfidf", "tree"}, {"tfidf", "tree"}]
+
+
+def test_settings_that_fail_first_are_an_error_of_the_search(parts: Any) -> None:
+    for engine in (None, "local"):
+        with pytest.raises(ConfigError, match="n_trees"):
+            tune("linear", *parts, trials=2, base={"n_trees": 0}, space=RANKER, engine=engine)

@@ -1,7 +1,8 @@
 """Train and measure several methods on one corpus: what ``labelgrove bench`` does.
 
 Each row is trained in its own process, so that its memory can be measured. All rows share one run
-folder. A repeated bench reuses finished rows. In the bench's folder::
+folder. With an engine, its workers start these processes, several at a time; all machines must see
+the bench's folder. A repeated bench reuses finished rows. In the bench's folder::
 
     cache/              the run folder that rows share
     configs/ROW.toml    the settings of a row
@@ -14,18 +15,25 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from labelgrove.benching.config import Bench, BenchParams, Row, create_row
+from labelgrove.benching.config import Bench, Row, create_row
 from labelgrove.benching.costs import Costs, model_costs, training_story
+from labelgrove.benching.files import Files, corpus_file
 from labelgrove.benching.table import METRICS, add_gains
+from labelgrove.benching.training import (
+    Training,
+    events_in,
+    stage_seconds,
+    train,
+    train_elsewhere,
+)
 from labelgrove.core import jsonio
 from labelgrove.core.params import to_toml
 from labelgrove.core.versions import VERSION
@@ -33,65 +41,16 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.bundle import library_versions, read_manifest
 from labelgrove.disk.hashing import content_hash, file_hash
-from labelgrove.errors import ConfigError, DataError, LabelgroveError
-from labelgrove.formats.detect import detect_format
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.engines import Engine
+from labelgrove.engines.engine import Ref
+from labelgrove.errors import ConfigError, LabelgroveError
 from labelgrove.formats.read import source_files
 from labelgrove.loading import load
 from labelgrove.model.interface import Model
 from labelgrove.nn.encoders.files import EncoderContent
 
 WARM_UP = 5  # documents predicted before the measurement
-
-
-@dataclass(frozen=True)
-class Files:
-    """The corpora of a bench, and a hash of their content."""
-
-    train: Path
-    test: Path
-    held_out: Path | None
-    digest: str
-
-    @classmethod
-    def of(cls, params: BenchParams, data: Path) -> Files:
-        """Find the files of a bench in the data folder."""
-        train = _file(data, params.train, ("train",))
-        test = _file(data, params.test, ("test", "dev"))
-        held_out = _file(data, params.held_out, ()) if params.held_out else None
-        paths = [path for path in (train, test, held_out) if path is not None]
-        contents = [[file_hash(file) for file in source_files(path)] for path in paths]
-        same = [hashes for path, hashes in zip(paths[:2], contents, strict=False) if path.is_file()]
-        if held_out is not None and (held_out in (train, test) or contents[2] in same):
-            raise ConfigError(
-                f"held_out: {held_out} must contain documents that no row trains or is measured on"
-            )
-        if params.labels:
-            contents.append([file_hash(_file(data, params.labels, ()))])
-        return cls(train, test, held_out, content_hash(contents))
-
-
-def _is_data_set(folder: Path) -> bool:
-    """Whether it has the layout of a public data set, so that reading it finds the parts."""
-    try:
-        return detect_format(folder) in ("pecos", "attentionxml", "lf")
-    except DataError:
-        return False
-
-
-def _file(data: Path, given: str, stems: Sequence[str]) -> Path:
-    if given:
-        if not (data / given).exists():
-            raise ConfigError(f"{data / given}: no such file")
-        return data / given
-    if data.is_dir() and _is_data_set(data):
-        return data  # with all its parts
-    for stem in stems:
-        files = sorted(data.glob(f"{stem}.*"))
-        if len(files) == 1:
-            return files[0]
-        if files:
-            raise ConfigError(f"{data}: has several files {stem}.*; name one as {stems[0]} = ...")
-    raise ConfigError(f"{data}: has no file {' or '.join(f'{stem}.*' for stem in stems)}")
 
 
 def encoders_of(row: Row) -> list[EncoderContent]:
@@ -114,6 +73,7 @@ def run_bench(
     only: Sequence[str] = (),
     flags: Sequence[str] = (),
     costs: Costs | None = None,
+    engine: Engine | None = None,
     settle: Callable[[Model], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
     done: Callable[[dict[str, Any]], None] = lambda _: None,
@@ -123,7 +83,8 @@ def run_bench(
     With ``only``, train only these rows and those that they join. ``flags`` go to ``labelgrove
     train``. With ``costs``, each record has the costs of ``prediction``, too. ``settle`` is called
     with a model before it is measured, ``done`` with each record. A row that fails has an
-    ``error``, does not stop the others, and is tried again next time.
+    ``error``, does not stop the others, and is tried again next time. With an ``engine``, rows are
+    trained at the same time, and measured when all are trained.
     """
     names = [row.name for row in bench.rows]
     for name in only:
@@ -132,6 +93,9 @@ def run_bench(
     chosen = _with_members(bench.rows, only or names)
     files = Files.of(bench.params, data)
     place = _Place(bench, files, folder, tuple(flags))
+    if engine is not None:
+        asked = [row for row in bench.rows if row.settings is not None and row.name in chosen]
+        place.train_all([row for row in asked if not row.of and not place.record(row)], engine, say)
     records = []
     for row in bench.rows:
         record = place.record(row)
@@ -179,7 +143,7 @@ def price_models(
     """
     from labelgrove.formats import ReadOptions, read_corpus
 
-    test = _file(data, "", ("test", "dev"))
+    test = corpus_file(data, "", ("test", "dev"))
     digest = content_hash(*(file_hash(file) for file in source_files(test)))
     (folder / "rows").mkdir(parents=True, exist_ok=True)
     records = []
@@ -213,6 +177,27 @@ class _Place:
         for name in ("configs", "models", "rows"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self._corpora: dict[tuple[Path, int | None], Corpus] = {}
+        self._trainings: dict[str, Training | LabelgroveError] = {}  # ended, by the rows' names
+
+    def train_all(self, rows: Sequence[Row], engine: Engine, say: Callable[[str], None]) -> None:
+        """Lets the workers of an engine train rows."""
+        cache = self.folder / "cache"
+        before = len(events_in(cache))
+        with RunFolder(cache) as run, run.shared():
+            begun: dict[str, Ref] = {}
+            for row in rows:
+                say(f"{row.name}: a worker trains it")
+                gpu = bool(create_row(row).encoders())
+                begun[row.name] = engine.call(train_elsewhere, self._arguments(row), gpu=gpu)
+            for name, ref in begun.items():
+                try:
+                    training: Training = engine.get(ref)
+                except LabelgroveError as error:  # the worker was lost
+                    self._trainings[name] = error
+                    continue
+                sys.stderr.write(training.messages)
+                own = [e for e in events_in(cache)[before:] if e.get("by") == training.process]
+                self._trainings[name] = training._replace(events=own)
 
     def key(self, row: Row) -> str:
         """A hash of everything that a row's record depends on."""
@@ -257,32 +242,41 @@ class _Place:
         write_file(self.folder / "rows" / f"{row.slug}.json", content, exclusive=False)
         return record
 
-    def _trained(self, row: Row) -> tuple[Model, dict[str, Any]]:
+    def _arguments(self, row: Row) -> list[str]:
+        """What ``labelgrove train`` is given for a row."""
         assert row.settings is not None
-        config = self.folder / "configs" / f"{row.slug}.toml"
+        place = self.folder.resolve()
+        config = place / "configs" / f"{row.slug}.toml"
         config.write_text(to_toml(row.settings), encoding="utf-8")
-        out, cache = self.folder / "models" / row.slug, self.folder / "cache"
-        before = len(_events(cache))
-        params = self.params
+        out, cache = place / "models" / row.slug, place / "cache"
+        params, train = self.params, self.files.train.resolve()
         reading = {
-            "--labels": params.labels and self.files.train.parent / params.labels,
+            "--labels": params.labels and train.parent / params.labels,
             "--format": params.format,
             "--text-field": params.text_field,
             "--labels-field": params.labels_field,
         }
-        command = [sys.executable, "-m", "labelgrove", "train", self.files.train, "--json"]
-        command += ["--config", config, "--out", out, "--run", cache, "--force", "--no-estimate"]
+        command = ["train", train, "--json", "--config", config, "--out", out, "--run", cache]
+        command += ["--force", "--no-estimate"]
         command += [part for flag, value in reading.items() if value for part in (flag, value)]
         command += [part for name in params.fields for part in ("--field", name)]
-        command += self.flags
-        process = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, check=False)
-        events = _events(cache)[before:]
-        if process.returncode:
-            reasons = [event["why"] for event in events if event["kind"] == "run_failed"]
+        return [*map(str, command), *self.flags]
+
+    def _trained(self, row: Row) -> tuple[Model, dict[str, Any]]:
+        out, cache = self.folder / "models" / row.slug, self.folder / "cache"
+        training = self._trainings.pop(row.name, None)
+        if isinstance(training, LabelgroveError):
+            raise training
+        if training is None:
+            before = len(events_in(cache))
+            training = train(self._arguments(row), stderr=None)
+            training = training._replace(events=events_in(cache)[before:])
+        if training.code:
+            reasons = [event["why"] for event in training.events if event["kind"] == "run_failed"]
             reason = reasons[-1] if reasons else "see its messages above"
-            raise LabelgroveError(f"labelgrove train ended with {process.returncode}: {reason}")
-        summary = json.loads(process.stdout)
-        stages = _stage_seconds(cache, events)
+            raise LabelgroveError(f"labelgrove train ended with {training.code}: {reason}")
+        summary = json.loads(training.output)
+        stages = stage_seconds(cache, training.events)
         return load(out), {
             "stages": stages,
             "train_seconds": sum(stages.values()),
@@ -392,22 +386,3 @@ def latency(model: Model, corpus: Corpus, documents: int) -> dict[str, float]:
         milliseconds.append(1000 * (time.perf_counter() - start))
     p50, p99 = np.percentile(milliseconds[WARM_UP:], [50, 99])
     return {"p50": round(float(p50), 4), "p99": round(float(p99), 4)}
-
-
-def _stage_seconds(cache: Path, events: list[dict[str, Any]]) -> dict[str, float]:
-    """Seconds of all stages that a run used, computed by it or by an earlier row."""
-    from labelgrove.disk.run_folder import run_status
-
-    kinds = ("stage_reused", "stage_stored")
-    used = {(event["stage"], event["key"]) for event in events if event["kind"] in kinds}
-    stages = [s for s in run_status(cache).stages if (s.name, s.key) in used]
-    return {f"{stage.name} {stage.key}": float(stage.seconds or 0.0) for stage in stages}
-
-
-def _events(cache: Path) -> list[dict[str, Any]]:
-    """The events in a run folder's log, without a line that a killed run left half-written."""
-    log, events = cache / "log.jsonl", []
-    for line in log.read_bytes().splitlines() if log.exists() else []:
-        with suppress(ValueError):
-            events.append(json.loads(line))
-    return events

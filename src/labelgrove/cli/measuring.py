@@ -9,6 +9,7 @@ from labelgrove.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from labelgrove.metrics import Evaluation
+    from labelgrove.metrics.tallies import Tally
     from labelgrove.scores.predictions import Predictions
 
 METRICS = ["P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10"]
@@ -49,20 +50,52 @@ class Measures:
         """``settings`` are arguments of metrics.evaluate."""
         from labelgrove.metrics import evaluate
 
-        measured = []
-        if self.of_lists:
-            measured.append(evaluate(predictions, labels, metrics=self.of_lists, **settings))
+        found = [
+            evaluate(each, labels, metrics=names, **settings)
+            for each, names in self._questions(predictions)
+        ]
+        return _together(found)
+
+    def tally(self, predictions: Predictions, labels: Any, **settings: Any) -> list[Tally]:
+        """What a part of the documents adds to the metrics, of lists and of sets."""
+        from labelgrove.metrics.tallies import Tally
+
+        return [
+            Tally.of(each, labels, metrics=names, **settings)
+            for each, names in self._questions(predictions)
+        ]
+
+    def _questions(self, predictions: Predictions) -> list[tuple[Predictions, list[str]]]:
+        """What is measured, and by which metrics."""
+        questions = [(predictions, self.of_lists)] if self.of_lists else []
         if self.of_sets:
             sets = self.calibration.choose(predictions.top(self.calibration.places))
-            measured.append(evaluate(sets, labels, metrics=self.of_sets, **settings))
-        first, *others = measured
-        for other in others:
-            first = replace(
-                first,
-                values=first.values | other.values,
-                intervals=first.intervals | other.intervals,
-            )
-        return first
+            questions.append((sets, self.of_sets))
+        return questions
+
+
+def evaluate_tallies(tallies: list[list[Tally]], intervals: int | None) -> Evaluation:
+    """What :meth:`Measures.evaluate` gives for the documents of all these tallies."""
+    parts = joined_tallies(tallies)
+    return _together([part.evaluation(intervals=intervals) for part in parts])
+
+
+def joined_tallies(tallies: list[list[Tally]]) -> list[Tally]:
+    """Those of parts of the documents as one, of lists and of sets."""
+    from labelgrove.metrics.tallies import Tally
+
+    return [Tally.joined(list(parts)) for parts in zip(*tallies, strict=True)]
+
+
+def _together(found: list[Evaluation]) -> Evaluation:
+    first, *others = found
+    for other in others:
+        first = replace(
+            first,
+            values=first.values | other.values,
+            intervals=first.intervals | other.intervals,
+        )
+    return first
 
 
 def check_labels(labels: Any, unknown: Any) -> None:

@@ -69,11 +69,11 @@ class Machine:
 
 @dataclass(frozen=True)
 class Where:
-    """Where a corpus in shards is worked on."""
+    """Where the work is done."""
 
     engine: Annotated[
         str | None,
-        Option(help="For a corpus in shards (a folder or a pattern): local, or ray for a cluster."),
+        Option(help="Workers, on a corpus in shards or on many models: local, or ray (a cluster)."),
     ] = None
     address: Annotated[
         str | None, Option(help="Ray cluster: host:port or auto. Default: start Ray here.")

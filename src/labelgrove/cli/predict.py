@@ -126,7 +126,7 @@ def _predict_shards(job: Job, documents: str, out: str, where: options.Where) ->
     """Each shard becomes a file of the output folder, written by the worker that predicted it."""
     from labelgrove.cli.predicting import Done
     from labelgrove.core.callbacks import Reporter, RichProgress
-    from labelgrove.formats.shards import output_names, shard_files
+    from labelgrove.formats.shards import output_names, shards_of
 
     if out == "-":
         raise ConfigError("--engine: give --out FOLDER; every shard becomes a file in it")
@@ -134,7 +134,7 @@ def _predict_shards(job: Job, documents: str, out: str, where: options.Where) ->
         raise ConfigError("--dense and --features: a corpus in shards cannot have them")
     # Workers may run in other folders.
     job = replace(job, model=job.model.resolve(), groups=job.groups and job.groups.resolve())
-    shards = [shard.resolve() for shard in shard_files(documents)]
+    shards = shards_of(documents)
     folder = Path(out).resolve()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ def _predict_shards(job: Job, documents: str, out: str, where: options.Where) ->
     targets = [folder / name for name in output_names(shards)]
     done = Done()
     with where.open() as engine, Reporter([RichProgress()]).stage("predicting") as progress:
-        pairs = list(zip(map(str, shards), map(str, targets), strict=True))
+        pairs = list(zip(shards, map(str, targets), strict=True))
         for part in engine.stream(job.worker, pairs):
             done.add(part)
             progress.advance(part.documents)

@@ -126,12 +126,13 @@ class Predicting:
 
     def shard(self, paths: tuple[str, str]) -> Done:
         """Predicts one file into another."""
+        from labelgrove.formats.shards import fetched
         from labelgrove.scores.files import prediction_writer
 
         source, target = paths
         own = replace(self, report=ReadReport())
-        with prediction_writer(target) as write:
-            return own.predict(own.inputs(source), write, lambda count: None)
+        with fetched(source) as file, prediction_writer(target) as write:
+            return own.predict(own.inputs(str(file)), write, lambda count: None)
 
 
 def _text_batches(documents: Iterator[Document], size: int) -> Iterator[Batch]:

@@ -18,7 +18,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import StorageError, UnsupportedError
 from labelgrove.formats import ReadReport
 from labelgrove.formats.sharded import read_joined_shards
-from labelgrove.formats.shards import shard_files
+from labelgrove.formats.shards import shards_of
 from labelgrove.methods import create
 from labelgrove.methods.estimator import Estimator
 
@@ -53,7 +53,7 @@ class Training:
                 "--engine: a corpus in shards has texts alone; leave out --features and --dense, "
                 "or give one file"
             )
-        shard_files(self.corpus)
+        shards_of(self.corpus)
 
     def start(self, where: options.Where, run: Path, *, quiet: bool) -> Summary:
         """Trains by the workers of an engine, with the run folder that this process has open."""

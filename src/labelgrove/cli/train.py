@@ -6,7 +6,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,7 +69,8 @@ def train(
     Example: labelgrove train train.jsonl.xz --dev dev.jsonl.xz --out model --set ranker.C=2
 
     With --engine, TRAIN is a folder or pattern of shards of texts, and the method is linear or one
-    with an encoder, which the workers of Ray train together.
+    with an encoder, which the workers of Ray train together. For the methods ensemble and auto,
+    TRAIN is one corpus, and workers train several models at a time.
 
     Example: labelgrove train train.jsonl.xz --method cascadexml --plan
     """
@@ -81,6 +82,7 @@ def train(
     from labelgrove.formats.files import existing
     from labelgrove.methods import create
     from labelgrove.methods.auto.method import Auto
+    from labelgrove.methods.ensemble.method import Ensemble
     from labelgrove.planning.plan import plan_training
 
     if plan_only:
@@ -97,7 +99,8 @@ def train(
             raise ConfigError(f"--budget: is for the method auto, not for {method}")
         tables["budget"] = parse_duration(time_budget, name="--budget")
     model = create(method, tables)
-    if where.engine != "ray" or not model.encoders():  # the workers may have other devices
+    many = isinstance(model, Auto | Ensemble)  # workers train its members, one each
+    if where.engine != "ray" or many or not model.encoders():  # the workers may have other devices
         common.use_device(model, machine.device)
     budget = None if memory is None else parse_size(memory, name="--memory")
     if out is not None:
@@ -108,6 +111,7 @@ def train(
         for flag, value in (("--plan", plan_only), ("--memory", memory)):
             if value:
                 raise ConfigError(f"{flag}: does not work with --engine; leave it out")
+    if where.engine is not None and not many:
         assert out is not None
         together = None
         if model.encoders():
@@ -184,8 +188,11 @@ def train(
             require(
                 budget, plan.memory_bytes, f"training {model.method} on {len(data):,} documents"
             )
-        with RichProgress() as progress:
-            model.fit(data, callbacks=[] if quiet else [progress], run=run, **given)
+        with nullcontext() if where.engine is None else where.open() as engine:
+            if engine is not None:
+                given["engine"] = engine
+            with RichProgress() as progress:
+                model.fit(data, callbacks=[] if quiet else [progress], run=run, **given)
         if isinstance(model, Auto):
             model = model.chosen_
             _say_never_predicted(model, data, console, documents)
@@ -227,7 +234,8 @@ def _fit_shards(
     if not isinstance(model, Linear) or documents.dense is not None:
         raise UnsupportedError(
             "--engine: trains linear and its settings (parabel, bonsai, ova) and methods with an "
-            f"encoder on texts; leave it out for {model.method} or --dense"
+            "encoder on texts, and the members of ensemble and auto; leave it out for "
+            f"{model.method} or --dense"
         )
     if documents.features is not None:
         raise UnsupportedError("--engine: a corpus in shards has no matrix; leave out --features")

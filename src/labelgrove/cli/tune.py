@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,7 @@ def tune(
     ] = True,
     documents: options.Documents,
     force: options.Force = False,
+    where: options.Where,
     machine: options.Machine,
     reading: options.Reading,
     quiet: options.Quiet = False,
@@ -39,7 +41,7 @@ def tune(
 
     Compares trials on --dev, or on a tenth of TRAIN. Report the result on other documents. --config
     and --set apply to all trials, which share features, trees and embeddings. Run the same command
-    again to continue a search.
+    again to continue a search. With --engine ray, every worker runs a trial.
 
     Example: labelgrove tune train.jsonl --dev dev.jsonl --budget 10m --out tuned.toml
 
@@ -53,6 +55,7 @@ def tune(
     from labelgrove.tuning.search import load_optuna, tune
 
     console = common.stderr_console(quiet=quiet)
+    where.check()
     parse_duration(budget, name="budget")
     name, base = settings.tables(machine.threads, default="linear")
     common.check_device(machine.device)
@@ -72,7 +75,8 @@ def tune(
     data, held_out = documents.read(corpus, reading, console)
     part = "a tenth of the documents" if held_out is None else documents.dev
     console.print(f"tuning {name} for {budget} by {metric} on {part}; study folder: {folder}")
-    with common.resumable(folder), RichProgress() as progress:
+    opened = nullcontext() if where.engine is None else where.open()
+    with common.resumable(folder), opened as engine, RichProgress() as progress:
         result = tune(
             name,
             data,
@@ -85,6 +89,7 @@ def tune(
             folder=folder,
             halving=halving,
             seed=settings.seed or 0,
+            engine=engine,
             callbacks=[] if quiet else [progress],
             say=console.print,
         )
@@ -127,6 +132,7 @@ def bench(
     costs: Annotated[
         bool, Option("--costs", help="Measure prediction on GPU and CPU, one text and batches.")
     ] = False,
+    where: options.Where,
     machine: options.Machine,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object per row.")] = False,
 ) -> None:
@@ -134,7 +140,8 @@ def bench(
 
     Run the same command again to continue an interrupted bench. Finished rows are reused. --set
     applies to all rows that have the setting. The first --config goes with the first --data, and
-    so on; a single one goes with all.
+    so on; a single one goes with all. With --engine ray, every worker trains a row; rows are
+    measured here, when all are trained.
 
     Example: labelgrove bench --config bench.toml --data corpus --run runs/bench
 
@@ -147,11 +154,14 @@ def bench(
     from labelgrove.core.params import read_toml
 
     console = common.stderr_console()
+    where.check()
     common.check_device(machine.device)
     if bool(models) == bool(config) or (models and not costs):
         raise ConfigError("bench: give --config FILE, or the folders of trained models and --costs")
-    if models and (only or settings):
-        raise ConfigError("bench: --only and --set are for --config; trained models take neither")
+    if models and (only or settings or where.engine):
+        raise ConfigError(
+            "bench: --only, --set and --engine are for --config; trained models take none of them"
+        )
     how = Costs(machine.device, machine.threads) if costs else None
     done = common.print_json if as_json and costs else lambda _: None
     records = []
@@ -173,12 +183,14 @@ def bench(
             Bench.from_config(read_toml(file), settings=settings or [], folder=file.parent)
             for file, _ in pairs
         ]
-        flags = [] if machine.threads is None else ["--threads", str(machine.threads)]
+        threads = where.threads(machine.threads)
+        flags = ["--threads", str(threads)] if threads else []
         for (file, corpus), rows in zip(pairs, benches, strict=True):
             place = folder or file.with_name(f"{file.stem}.bench")
             if len(pairs) > 1:
                 place /= f"{file.stem}-{corpus.name}"
-            with common.resumable(place):
+            opened = nullcontext() if where.engine is None else where.open()
+            with common.resumable(place), opened as engine:
                 part = run_bench(
                     rows,
                     corpus,
@@ -186,6 +198,7 @@ def bench(
                     only=only or [],
                     flags=[*flags, "--device", machine.device],
                     costs=how,
+                    engine=engine,
                     settle=lambda model: common.use_device(model, machine.device),
                     say=console.print,
                     done=done,

@@ -234,6 +234,16 @@ def names_in(texts: Iterable[str]) -> FieldNames | None:
     return FieldNames(tuple(in_texts), tuple(in_fields)) if in_texts else None
 
 
+def joined_names(parts: Iterable[FieldNames | None]) -> FieldNames | None:
+    """The names in documents whose parts have these."""
+    known = [part for part in parts if part is not None]
+    texts, fields = (
+        tuple(dict.fromkeys(name for part in known for name in getattr(part, kind)))
+        for kind in ("texts", "fields")
+    )
+    return FieldNames(texts, fields) if texts else None
+
+
 def check_names(texts: Iterable[str], known: FieldNames | None) -> None:
     """Refuses documents with fields that a model does not read."""
     given = names_in(texts)

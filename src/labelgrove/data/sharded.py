@@ -14,6 +14,7 @@ from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.fingerprints import Fingerprints, limit_for
+from labelgrove.data.records import joined_names, names_in
 from labelgrove.engines import Engine
 from labelgrove.engines.engine import Ref
 
@@ -60,7 +61,8 @@ class ShardedCorpus:
         limit = limit_for(len(self))
         hashes = np.unique(np.concatenate([*self.map(_hashes_of, limit)]))
         prints = Fingerprints(hashes, limit)
-        return TrainingFacts(len(self), counts, from_text=True, fingerprints=prints)
+        fields = joined_names(self.map(names_in))
+        return TrainingFacts(len(self), counts, from_text=True, fingerprints=prints, fields=fields)
 
 
 def _strings_at(texts: StringTable, rows: Int64) -> list[str]:

@@ -25,20 +25,25 @@ class FileLock:
     """Tries to take the lock when made; ``taken`` is whether it did, ``previous`` the last holder.
 
     The operating system releases the lock when its holder ends, for whatever reason. A lock file
-    left behind is only a note of who held it (``previous``).
+    left behind is only a note of who held it (``previous``). With ``wait``, the lock is taken as
+    soon as it is free.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, wait: bool = False) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         # Forked children share the descriptor, so the finalizer must only close it.
         self._close = weakref.finalize(self, os.close, self._descriptor)
-        self.taken = _try_lock(self._descriptor)
+        self.taken = _try_lock(self._descriptor, wait=wait)
         self.previous: dict[str, Any] | None = None
         with contextlib.suppress(OSError, ValueError):
             note = json.loads(path.read_text())
             self.previous = note if isinstance(note, dict) else None
         if self.taken:
-            self._note({"pid": os.getpid(), "host": platform.node(), "since": time.time()})
+            self.note()
+
+    def note(self, **more: Any) -> None:
+        """Writes who holds the lock, and more about the holder."""
+        self._note({"pid": os.getpid(), "host": platform.node(), "since": time.time()} | more)
 
     def release(self) -> None:
         """Releases the lock and clears the note; does nothing when called again."""
@@ -56,13 +61,13 @@ class FileLock:
                 os.write(self._descriptor, json.dumps(holder).encode())
 
 
-def _try_lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int, *, wait: bool) -> bool:
     try:
         if sys.platform == "win32":
             os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # past the note, which stays readable
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
         else:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return True
     except OSError:
         return False

@@ -7,16 +7,19 @@ another ranker setting uses the same features. In the folder::
     run.json                              the format, and when the run began
     log.jsonl                             events with their times
     stages/NAME/KEY/                      the result of a finished stage
+    locks/KEY                             of stages that several processes may compute
     checkpoints/NAME/KEY/step-STEP/       the last two checkpoints of an unfinished one
 """
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,7 +44,7 @@ from labelgrove.disk.locks import FileLock
 from labelgrove.errors import ConfigError, ModelFormatError
 
 _STAGE_NAME = re.compile(r"[a-z0-9_-]+(/[a-z0-9_-]+)*")
-_RUN, _LOCK, _LOG = "run.json", "lock", "log.jsonl"
+_RUN, _LOCK, _LOCKS, _LOG = "run.json", "lock", "locks", "log.jsonl"
 _FORMAT = "labelgrove-run"
 _CHECKPOINTS = 2
 
@@ -55,12 +58,15 @@ def stage_key(name: str, inputs: Mapping[str, Any]) -> str:
 
 
 class RunFolder:
-    """A folder for one training run, used by one process at a time.
+    """A folder for one training run, used by one process at a time unless that one shares it.
 
     With ``resume``, finished stages are used again. Without it, a folder with a run in it is an
     error, so that nobody continues an old run by accident. Of several processes that train one
     model, only the first writes; the others read stored stages and store nothing. A ``guest`` works
     for a process that has the folder open.
+
+    ``used`` lists the name and the key of each stage that was computed or read, and whether it was
+    read. Stages in ``held``, by their keys, are not read again.
 
     >>> import tempfile
     >>> with RunFolder(Path(tempfile.mkdtemp()) / "run") as run:
@@ -72,8 +78,11 @@ class RunFolder:
 
     def __init__(self, path: str | Path, *, resume: bool = True, guest: bool = False) -> None:
         self.path = Path(path)
+        self.used: list[tuple[str, str, bool]] = []
+        self.held: Mapping[str, Part] = {}
         self._computing: dict[str, str] = {}
         self._lock: FileLock | None = None
+        self._shared = self._guest = False
         self._writes = is_first_process()
         if guest and not _is_run(self.path):
             raise ConfigError(
@@ -93,14 +102,17 @@ class RunFolder:
             return
         try:
             with storing(self.path):
-                self._lock = FileLock(self.path / _LOCK)
+                lock = self._lock = FileLock(self.path / _LOCK)
             try:
-                if not self._lock.taken:
-                    raise ConfigError(f"{path}: is in use by {_who(self._lock.previous)}")
-                self._open(resume)
-                self.log({"kind": "run_start", "took_over_from": self._lock.previous})
+                if lock.taken:
+                    self._open(resume)
+                    self.log({"kind": "run_start", "took_over_from": lock.previous})
+                elif (lock.previous or {}).get("shared"):
+                    self._shared = self._guest = True
+                else:
+                    raise ConfigError(f"{path}: is in use by {_who(lock.previous)}")
             except BaseException:
-                self._lock.release()
+                lock.release()
                 raise
         except OSError as error:
             if self.path.exists() and not isinstance(error, FileNotFoundError):
@@ -109,6 +121,46 @@ class RunFolder:
                 f"{path}: another process that trained here has just ended and deleted this "
                 "folder; run the command again if its model is not the one you want"
             ) from error
+
+    @classmethod
+    def join(cls, path: str | Path) -> Self:
+        """A folder that another process has opened and shares, for a task of that process."""
+        if _is_run(Path(path)):
+            run = cls(path)
+            if run._guest:
+                return run
+            run.close()
+        raise ConfigError(
+            f"{path}: {platform.node()} does not see the run folder of the process that started "
+            "this task; put it on a path that all machines share"
+        )
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """While it lasts, other processes may open the folder, and compute different stages."""
+        assert self._lock is not None, "a process that does not write has nothing to share"
+        with storing(self.path):
+            (self.path / _LOCKS).mkdir(exist_ok=True)
+        self._shared = True
+        self._lock.note(shared=True)
+        try:
+            yield
+        finally:
+            self._lock.note()
+            self._shared = False
+
+    @contextmanager
+    def _alone(self, key: str) -> Iterator[None]:
+        """Waits while another process computes this stage."""
+        if not self._shared or key in self._computing.values():  # a stage that asks for itself
+            yield
+            return
+        with storing(self.path):
+            lock = FileLock(self.path / _LOCKS / key, wait=True)
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _open(self, resume: bool) -> None:
         known = _is_run(self.path)
@@ -122,6 +174,7 @@ class RunFolder:
             about = {"format": _FORMAT, "format_version": FORMAT_VERSION, "created": created}
             write_file(self.path / _RUN, jsonio.dump(about), exclusive=False)
         self._tidy()
+        shutil.rmtree(self.path / _LOCKS, ignore_errors=True)
 
     def _tidy(self) -> None:
         for kind in ("stages", "checkpoints"):
@@ -137,6 +190,19 @@ class RunFolder:
         """
         hashes = _input_hashes(inputs)
         key = _key(name, hashes)
+        if key in self.held:
+            self._note_reused(name, key)
+            return self.held[key]
+        with self._alone(key):
+            return self._stage(name, key, hashes, compute)
+
+    def _note_reused(self, name: str, key: str) -> None:
+        self.used.append((name, key, True))
+        self.log({"kind": "stage_reused", "stage": name, "key": key})
+
+    def _stage(
+        self, name: str, key: str, hashes: Mapping[str, str], compute: Callable[[], Part]
+    ) -> Part:
         folder = self._folder("stages", name, key)
         if folder.exists():
             try:
@@ -146,7 +212,7 @@ class RunFolder:
                 if self._writes:
                     shutil.rmtree(folder)
             else:
-                self.log({"kind": "stage_reused", "stage": name, "key": key})
+                self._note_reused(name, key)
                 return result
         if name in self._computing:
             raise ConfigError(f"stage {name!r} asks for itself while it is being computed")
@@ -162,8 +228,19 @@ class RunFolder:
         fields = {"stage": name, "inputs": hashes, "seconds": time.perf_counter() - start}
         write_bundle(folder, kind="stage", fields=fields, parts={"result": part})
         shutil.rmtree(self._folder("checkpoints", name, key), ignore_errors=True)
+        self.used.append((name, key, False))
         self.log({"kind": "stage_stored", "stage": name, "key": key, "seconds": fields["seconds"]})
+        return self.read(name, key)
+
+    def read(self, name: str, key: str) -> Part:
+        """The stored result of a stage."""
+        folder = self._folder("stages", name, key)
         return read_bundle(folder, kind="stage", verify="none").parts["result"]
+
+    def discard(self, name: str, key: str) -> None:
+        """Deletes the result of a stage."""
+        with self._alone(key):
+            shutil.rmtree(self._folder("stages", name, key), ignore_errors=True)
 
     def checkpoint(self, stage: str) -> Checkpoints:
         """The checkpoints of the stage that is being computed, for its present inputs."""
@@ -179,7 +256,8 @@ class RunFolder:
             if isinstance(event, Event):
                 self._log(event)
             else:
-                jsonio.append_line(self._log.path, {"time": time.time(), **event})
+                by = {"by": process_name(os.getpid())} if self._guest else {}
+                jsonio.append_line(self._log.path, {"time": time.time(), **event, **by})
 
     def status(self) -> RunStatus:
         """The content of the folder; see :func:`run_status`."""
@@ -192,7 +270,7 @@ class RunFolder:
 
     def remove(self) -> None:
         """Deletes the folder; for runs whose result is stored elsewhere."""
-        if self._writes:
+        if self._writes and not self._guest:
             remove_folder(self.path)
 
     def __enter__(self) -> Self:
@@ -337,6 +415,11 @@ def _is_run(folder: Path) -> bool:
             f"{file}: was made by another version of labelgrove; choose another folder"
         )
     return True
+
+
+def process_name(process: int) -> str:
+    """What the events of processes that share a folder are told apart by."""
+    return f"{platform.node()} {process}"
 
 
 def _who(holder: Mapping[str, Any] | None) -> str:

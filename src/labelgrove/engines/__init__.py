@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from labelgrove.engines.engine import Engine
 from labelgrove.engines.local import LocalEngine
 from labelgrove.errors import ConfigError
 
-__all__ = ["ENGINES", "Engine", "LocalEngine", "open_engine"]
+__all__ = ["ENGINES", "Engine", "LocalEngine", "engine_for", "open_engine"]
 
 ENGINES = ("local", "ray")
 
@@ -26,3 +29,13 @@ def open_engine(name: str, *, address: str | None = None, workers: int | None = 
     if address is not None or workers is not None:
         raise ConfigError("address, workers: are for the engine ray; the local one has none")
     return LocalEngine()
+
+
+@contextmanager
+def engine_for(engine: Engine | str | None) -> Iterator[Engine | None]:
+    """An engine that the caller has opened, or one that is open as long as the block runs."""
+    if isinstance(engine, str):
+        with open_engine(engine) as opened:
+            yield opened
+    else:
+        yield engine

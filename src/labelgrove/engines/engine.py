@@ -23,14 +23,15 @@ class Engine(ABC):
     """
 
     workers: int = 1  # functions that run at the same time
+    threads: int | None = None  # that each of them should use; None: all
 
     @abstractmethod
     def put(self, value: Any) -> Ref:
         """Holds a value that several calls share."""
 
     @abstractmethod
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Ref:
-        """Starts ``function(*arguments)``."""
+    def call(self, function: Callable[..., Any], *arguments: Any, gpu: bool = False) -> Ref:
+        """Starts ``function(*arguments)``, with a GPU if it can use one and there is one."""
 
     @abstractmethod
     def split(self, function: Callable[..., Any], *arguments: Any, parts: int) -> list[Ref]:
@@ -66,6 +67,10 @@ class Engine(ABC):
         had stored. ``folder`` is on a path that all machines share. Closing the engine interrupts
         ``work``.
         """
+
+    def cancel(self, refs: Sequence[Ref]) -> None:
+        """Ends calls whose results are not needed any more."""
+        return
 
     def map(self, function: Callable[..., Any], items: Iterable[Any], *shared: Any) -> list[Ref]:
         """Starts ``function(item, *shared)`` for each item."""

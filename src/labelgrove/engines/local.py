@@ -13,7 +13,16 @@ from labelgrove.engines.engine import Engine, Item, Ref, Result
 
 @dataclass(frozen=True)
 class _Held:
-    value: Any
+    """What a call gave or raised; as with other engines, who asks for it gets the error."""
+
+    result: Any
+    error: Exception | None = None
+
+    @property
+    def value(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.result
 
 
 class LocalEngine(Engine):
@@ -27,8 +36,11 @@ class LocalEngine(Engine):
     def put(self, value: Any) -> Ref:
         return _Held(value)
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Ref:
-        return _Held(function(*(_value(argument) for argument in arguments)))
+    def call(self, function: Callable[..., Any], *arguments: Any, gpu: bool = False) -> Ref:
+        try:
+            return _Held(function(*(_value(argument) for argument in arguments)))
+        except Exception as error:
+            return _Held(None, error)
 
     def split(self, function: Callable[..., Any], *arguments: Any, parts: int) -> list[Ref]:
         values = self.call(function, *arguments).value

@@ -36,6 +36,8 @@ HOW_TO_GO_ON = (
 class RayEngine(Engine):
     """Runs functions as tasks, a core each, on a running Ray cluster or on one of its own."""
 
+    threads = 1
+
     def __init__(self, *, address: str | None = None, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise ConfigError(f"workers: must be at least 1, got {workers}")
@@ -44,7 +46,9 @@ class RayEngine(Engine):
             _connect(address, workers)
         elif address is not None:
             raise ConfigError("address: this process is connected to a Ray cluster already")
-        cores = int(ray.cluster_resources().get("CPU", 1))
+        resources = ray.cluster_resources()
+        cores = int(resources.get("CPU", 1))
+        self._has_gpus = resources.get("GPU", 0) >= 1
         self.workers = min(workers or cores, cores)
         self._asked = workers
         self._tasks: dict[Any, Any] = {}
@@ -52,8 +56,9 @@ class RayEngine(Engine):
     def put(self, value: Any) -> Ref:
         return ray.put(value)
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Ref:
-        return self._task(function).remote(*arguments)
+    def call(self, function: Callable[..., Any], *arguments: Any, gpu: bool = False) -> Ref:
+        options = {"num_gpus": 1} if gpu and self._has_gpus else {}
+        return self._task(function).options(**options).remote(*arguments)
 
     def split(self, function: Callable[..., Any], *arguments: Any, parts: int) -> list[Ref]:
         refs = self._task(function).options(num_returns=parts).remote(*arguments)
@@ -106,6 +111,10 @@ class RayEngine(Engine):
 
         options: dict[str, Any] = {"device": device, "folder": folder, "callback": callback}
         return train_together(work, workers=self._asked, cores=threads, **options)
+
+    def cancel(self, refs: Sequence[Ref]) -> None:
+        for ref in refs:
+            ray.cancel(ref, force=True)
 
     def close(self) -> None:
         """Leaves the cluster, if this engine joined it; one of its own ends."""

@@ -13,14 +13,13 @@ from labelgrove.core.late import sparse
 from labelgrove.core.nfc import nfc
 from labelgrove.core.strings import StringTable
 from labelgrove.data.corpus import Corpus
-from labelgrove.data.records import has_records
 from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.engines import Engine, LocalEngine
-from labelgrove.errors import ConfigError, DataError, UnsupportedError
+from labelgrove.errors import ConfigError, UnsupportedError
 from labelgrove.formats.documents import ReadOptions, ReadReport
 from labelgrove.formats.labels import find_label_table, index_with_names, read_label_table
 from labelgrove.formats.read import read_corpus
-from labelgrove.formats.shards import shard_files
+from labelgrove.formats.shards import fetched, shards_of, url_of
 
 
 class ShardLabels(NamedTuple):
@@ -42,18 +41,18 @@ def read_shards(
 ) -> ShardedCorpus:
     """A corpus of texts in shards, as :func:`read_corpus` would read them from one file.
 
-    ``path`` is a folder or a pattern, see :func:`shard_files`. ``labels`` is the label table; the
-    default is ``labels.tsv`` in the same folder.
+    ``path`` is a folder or a pattern, or a URL of one, see :func:`shards_of`. ``labels`` is the
+    label table; the default is ``labels.tsv`` in the same folder, if that is not a URL.
     """
     options, report = options or ReadOptions(), report if report is not None else ReadReport()
-    if options.fields:
-        raise UnsupportedError("documents with fields cannot be read in shards; leave out --field")
-    shards = [shard.resolve() for shard in shard_files(path)]
-    found = [engine.split(read_shard, str(shard), options, parts=2) for shard in shards]
+    shards = shards_of(path)
+    found = [engine.split(read_shard, shard, options, parts=2) for shard in shards]
     parts: list[ShardLabels] = [*engine.results([own for _, own in found])]
     for part in parts:
         report.add(part.report)
-    table = find_label_table(shards[0]) if labels is None else Path(labels)
+    table = None if labels is None else Path(labels)
+    if table is None and url_of(path) is None:
+        table = find_label_table(Path(shards[0]))
     if all_labels and table is None:
         raise ConfigError("all_labels: there is no label table; put labels.tsv beside the shards")
     names = None if table is None else read_label_table(table)
@@ -79,11 +78,10 @@ def read_joined_shards(path: str | os.PathLike[str], **options: Any) -> Corpus:
 def read_shard(path: str, options: ReadOptions) -> tuple[StringTable, ShardLabels]:
     """The texts of a shard, and their labels."""
     report = ReadReport()
-    corpus = read_corpus(path, labels=False, options=options, report=report)
+    with fetched(path) as file:
+        corpus = read_corpus(file, labels=False, options=options, report=report)
     if not isinstance(corpus.texts, StringTable) or corpus.features is not None:
         raise UnsupportedError(f"{path}: shards must have texts and no features")
-    if has_records(corpus.texts):
-        raise DataError("documents with fields cannot be read in shards", file=path)
     ids = StringTable.from_strings(corpus.index.ids)
     return corpus.texts, ShardLabels(corpus.labels, ids, report)
 

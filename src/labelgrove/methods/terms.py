@@ -143,7 +143,7 @@ def terms_stage(
         )
         assert own.value.reader.tfidf is not None
         if counts := own.value.reader.tfidf.field_counts():
-            stages.reporter.message(_said(counts))
+            stages.reporter.message(said_of_fields(counts))
     if source == "own" and own is not None:
         return own
     matrix = given_matrix(corpus)
@@ -158,7 +158,7 @@ def terms_stage(
     return stages.derive(make, terms=own, given=matrix, held_out=judged)
 
 
-def _said(counts: Mapping[str, int]) -> str:
+def said_of_fields(counts: Mapping[str, int]) -> str:
     """A sentence about the terms of fields, and about fields that have none."""
     terms = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     none = [name for name, count in counts.items() if not count]

@@ -17,7 +17,7 @@ from labelgrove.metrics.measures import Float64, Measure, Ratio
 from labelgrove.metrics.names import MACRO, MICRO, PER_BIN, PROPENSITY_SCORED, Metric, parse_metric
 from labelgrove.metrics.propensity import LabelWeights, Propensity, propensity_measure
 from labelgrove.metrics.ranking import (
-    Judged,
+    Facts,
     judge,
     micro_measure,
     per_label_measure,
@@ -164,14 +164,26 @@ def evaluate(
     if not isinstance(predictions, Predictions):
         kind = type(predictions).__name__
         raise DataError(f"predictions: must be Predictions, as from model.predict, got {kind}")
-    request = _request(predictions, metrics, train_frequencies, n_train, propensity)
+    request = checked_request(predictions, metrics, train_frequencies, n_train, propensity)
     measures, evaluation = request.measure(predictions, truth, unknown, filter_pairs)
     if intervals is None:
         return evaluation
+    return with_intervals(evaluation, measures, times=intervals, level=level, seed=seed)
+
+
+def with_intervals(
+    evaluation: Evaluation,
+    measures: Mapping[str, Any],
+    *,
+    times: int,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Evaluation:
+    """The evaluation with bootstrap intervals of its ratios."""
     # A resample has fewer distinct labels, which shifts averages over labels so far that their
     # interval might not include their value.
     ratios = {name: m for name, m in measures.items() if isinstance(m, Ratio)}
-    draws = bootstrap(list(ratios.values()), len(predictions), times=intervals, seed=seed)
+    draws = bootstrap(list(ratios.values()), evaluation.n, times=times, seed=seed)
     ranges = {name: interval(draws[:, i], level) for i, name in enumerate(ratios)}
     return replace(evaluation, intervals=ranges)
 
@@ -201,7 +213,7 @@ def compare(
     """
     if metrics is None:
         metrics = _usual_metrics(min(first.k, second.k), train_frequencies, n_train)[0]
-    request = _request(first, metrics, train_frequencies, n_train, propensity)
+    request = checked_request(first, metrics, train_frequencies, n_train, propensity)
     measures_1, before = request.measure(first, truth, unknown, filter_pairs)
     measures_2, after = request.measure(second, truth, unknown, filter_pairs)
     names = [name for name, measure in measures_1.items() if has_interval(measure)]
@@ -217,7 +229,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class _Request:
+class Request:
     """The checked arguments of an evaluation."""
 
     metrics: tuple[Metric, ...]
@@ -236,11 +248,24 @@ class _Request:
             predictions = predictions.without(filter_pairs)
             removed = before - int(predictions.counts.sum())
             notes.append(f"the filter removed {removed:,} predicted labels")
+        measures, facts = self.judge(predictions, truth, unknown)
+        values = {name: measure.value() for name, measure in measures.items()}
+        notes += facts.notes(self.longest)
+        return measures, Evaluation(values, facts.documents, {}, self.propensity, tuple(notes))
+
+    @property
+    def longest(self) -> int:
+        """The largest k."""
+        return max((metric.k for metric in self.metrics if metric.k is not None), default=0)
+
+    def judge(
+        self, predictions: Predictions, truth: Any, unknown: Any, *, all_labels: bool = False
+    ) -> tuple[dict[str, Measure], Facts]:
+        """The measures by name, and what else is to be said about the documents."""
         ks = [metric.k for metric in self.metrics if metric.k is not None]
         if len(ks) == len(self.metrics):
             predictions = predictions.top(max(ks))
         judged = judge(predictions, truth, unknown=unknown)
-        notes += _notes(judged, max(ks, default=0), self.frequencies)
         weights = bin_of = None
         if self.frequencies is not None:
             bin_of = frequency_bin(self.frequencies)
@@ -258,21 +283,20 @@ class _Request:
             if metric.family in MICRO:
                 return micro_measure(judged, metric)
             if metric.family in MACRO or metric.family == "coverage":
-                return per_label_measure(judged, metric)
+                return per_label_measure(judged, metric, all_labels=all_labels)
             return ranking_measure(judged, metric)
 
         measures = {str(metric): measured(metric) for metric in self.metrics}
-        values = {name: measure.value() for name, measure in measures.items()}
-        return measures, Evaluation(values, len(judged), {}, self.propensity, tuple(notes))
+        return measures, Facts.of(judged, self.frequencies)
 
 
-def _request(
+def checked_request(
     predictions: Predictions,
     names: Sequence[str] | None,
     train_frequencies: Any,
     n_train: int | None,
     propensity: Propensity | str,
-) -> _Request:
+) -> Request:
     notes: list[str] = []
     if isinstance(names, str):
         raise ConfigError(f"metrics must be a list of names: [{names!r}]")
@@ -292,7 +316,7 @@ def _request(
         frequencies = check_frequencies(train_frequencies, len(predictions.index))
     if isinstance(propensity, str):
         propensity = Propensity.preset(propensity)
-    return _Request(metrics, frequencies, n_train, propensity, tuple(notes))
+    return Request(metrics, frequencies, n_train, propensity, tuple(notes))
 
 
 def _usual_metrics(
@@ -304,23 +328,6 @@ def _usual_metrics(
         return names, []
     note = "PSP is left out, because it needs train_frequencies and n_train"
     return [name for name in names if not name.startswith("PS")], [note]
-
-
-def _notes(judged: Judged, k: int, frequencies: Float64 | None) -> list[str]:
-    notes = []
-    unseen = int(judged.unknown.sum())
-    if frequencies is not None:
-        unseen += int((frequencies[judged.truth.indices] == 0).sum())
-    if unseen:
-        what = f"{unseen:,} true label occurrences are of labels that were unseen in training"
-        notes.append(f"{what}; they count as misses unless predicted")
-    empty = int((judged.sizes == 0).sum())
-    if empty:
-        notes.append(f"{empty:,} documents without labels count as zero")
-    longest = int(judged.predictions.counts.max())
-    if longest < k:
-        notes.append(f"at most {longest} labels were predicted; ranks up to {k} count as misses")
-    return notes
 
 
 def _table(

@@ -93,7 +93,9 @@ def propensity_measure(judged: Judged, metric: Metric, weights: LabelWeights) ->
     assert k is not None
     discount = discounts(k) if metric.family == "PSnDCG" else np.ones(k)
     hits = np.where(judged.hits[:, :k], weights.columns[judged.predictions.columns[:, :k]], 0.0)
-    return Ratio(hits @ discount[: hits.shape[1]], _best_weights(judged, k, weights) @ discount)
+    # Not a product of matrices, whose rounding can depend on where a document is among others.
+    gained = (hits * discount[: hits.shape[1]]).sum(axis=1)
+    return Ratio(gained, (_best_weights(judged, k, weights) * discount).sum(axis=1))
 
 
 def _best_weights(judged: Judged, k: int, weights: LabelWeights) -> Float64:

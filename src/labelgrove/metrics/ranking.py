@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,42 @@ class Judged:
         """The number of hits per document among the ranks that count for the metric."""
         hits: Float64 = (self.hits & self.counted(metric)).sum(axis=1, dtype=np.float64)
         return hits
+
+
+class Facts(NamedTuple):
+    """What notes are made of: counts of documents and of labels."""
+
+    documents: int
+    unseen: int  # true labels that training has not seen
+    empty: int  # documents without labels
+    predicted: int  # labels of the document that has most
+
+    @classmethod
+    def of(cls, judged: Judged, frequencies: Float64 | None) -> Facts:
+        unseen = int(judged.unknown.sum())
+        if frequencies is not None:
+            unseen += int((frequencies[judged.truth.indices] == 0).sum())
+        empty = int((judged.sizes == 0).sum())
+        return cls(len(judged), unseen, empty, int(judged.predictions.counts.max()))
+
+    @staticmethod
+    def joined(parts: Sequence[Facts]) -> Facts:
+        """Those of all documents."""
+        documents, unseen, empty, predicted = zip(*parts, strict=True)
+        return Facts(sum(documents), sum(unseen), sum(empty), max(predicted))
+
+    def notes(self, k: int) -> list[str]:
+        """Sentences for people."""
+        notes = []
+        if self.unseen:
+            what = f"{self.unseen:,} true label occurrences are of labels that were unseen in"
+            notes.append(f"{what} training; they count as misses unless predicted")
+        if self.empty:
+            notes.append(f"{self.empty:,} documents without labels count as zero")
+        if self.predicted < k:
+            least = f"at most {self.predicted} labels were predicted"
+            notes.append(f"{least}; ranks up to {k} count as misses")
+        return notes
 
 
 def judge(predictions: Predictions, truth: Any, *, unknown: Any = None) -> Judged:
@@ -175,13 +211,16 @@ def micro_measure(judged: Judged, metric: Metric) -> Ratio:
     return Ratio(2 * hits, predicted + sizes)
 
 
-def per_label_measure(judged: Judged, metric: Metric) -> PerLabel:
+def per_label_measure(judged: Judged, metric: Metric, *, all_labels: bool = False) -> PerLabel:
     """Macro averages, and coverage (the share of distinct true labels predicted at least once).
 
     Both use the labels that occur in the truth and have a column, because only the number per
-    document of other labels is known.
+    document of other labels is known. With ``all_labels``, the others have counts, too, for parts
+    of the documents that are put together later.
     """
     columns = np.unique(judged.truth.indices).astype(np.int64)
+    if all_labels:
+        columns = np.arange(len(judged.predictions.index))
     position = np.full(len(judged.predictions.index), -1, np.int64)
     position[columns] = np.arange(len(columns))
     counted = judged.counted(metric)

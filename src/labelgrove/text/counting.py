@@ -13,7 +13,9 @@ import numpy as np
 from labelgrove import _native
 from labelgrove.core.arrays import Int64
 from labelgrove.core.strings import StringTable
+from labelgrove.data.records import has_records, plain_text
 from labelgrove.text.feeding import feed_texts, find_analyzer, import_analyzer
+from labelgrove.text.field_terms import value_counter
 from labelgrove.text.tfidf_params import TfidfParams, analyzer_options, tables
 
 EVERYTHING = 0.0, float("inf")
@@ -89,11 +91,20 @@ def count_terms(texts: StringTable, params: TfidfParams) -> TermCounts:
         keep_counts=False,
         threads=1,
     )
-    feed_texts(texts, counter, analyzer=analyzer, tables=partial(tables, params), nfc=params.nfc)
+    words = map(plain_text, texts) if has_records(texts) else texts
+    feed_texts(words, counter, analyzer=analyzer, tables=partial(tables, params), nfc=params.nfc)
     occurrences, frequencies = counter.totals(*EVERYTHING)
     vocabulary = StringTable.from_strings([])
     if params.n_buckets is None:
         vocabulary = StringTable(*counter.terms())
+    return TermCounts(vocabulary, occurrences.astype(np.int64), frequencies.astype(np.int64))
+
+
+def count_values(texts: StringTable) -> TermCounts:
+    """Counts the values of documents' fields."""
+    counter = value_counter(texts, threads=1)
+    occurrences, frequencies = counter.totals(*EVERYTHING)
+    vocabulary = StringTable(*counter.terms())
     return TermCounts(vocabulary, occurrences.astype(np.int64), frequencies.astype(np.int64))
 
 

@@ -55,15 +55,19 @@ class FieldTerms:
         cls, records: Sequence[str], names: FieldNames, params: TfidfParams, *, threads: int
     ) -> FieldTerms:
         """Counts the values of all documents; ``params`` are those of the words."""
-        counter = _native.TermCounter(
-            _TOKENS, buckets=0, binary=True, keep_counts=False, threads=threads
-        )
-        feed_texts(records, counter, analyzer=field_terms, tables=no_tables, nfc=False)
+        counter = value_counter(records, threads=threads)
+        return cls.from_counter(names, params, counter, len(records))
+
+    @classmethod
+    def from_counter(
+        cls, names: FieldNames, params: TfidfParams, counter: Any, n_records: int
+    ) -> FieldTerms:
+        """From what has counted the values of so many documents."""
         whole = replace(params, max_features=None, n_buckets=None)
-        frequencies = choose_terms(counter, whole, len(records), allow_none=True)
+        frequencies = choose_terms(counter, whole, n_records, allow_none=True)
         vocabulary = StringTable(*counter.terms())
         weights = [params.field_weights.get(t.partition(BETWEEN)[0], 1.0) for t in vocabulary]
-        idf = idf_weights(frequencies, len(records), params) * np.array(weights, np.float32)
+        idf = idf_weights(frequencies, n_records, params) * np.array(weights, np.float32)
         return cls.make(names, vocabulary, idf.astype(np.float32))
 
     def column(self, term: str) -> int:
@@ -105,6 +109,15 @@ class FieldTerms:
             lengths = lengths if norm == "l1" else np.sqrt(lengths)
             data /= np.where(lengths > 0, lengths, 1.0).astype(np.float32)[rows]
         return CsrParts(indptr, indices, data, words.cols + fields.cols)
+
+
+def value_counter(records: Sequence[str], *, threads: int) -> _native.TermCounter:
+    """Counts the values of documents' fields."""
+    counter = _native.TermCounter(
+        _TOKENS, buckets=0, binary=True, keep_counts=False, threads=threads
+    )
+    feed_texts(records, counter, analyzer=field_terms, tables=no_tables, nfc=False)
+    return counter
 
 
 def check_weights(params: TfidfParams, names: FieldNames | None) -> None:

@@ -126,7 +126,13 @@ class Tfidf:
         return fitted.with_fields(CsrParts(*sink.finish(), len(fitted.idf)), texts, threads)
 
     @classmethod
-    def from_counts(cls, params: TfidfParams, counts: TermCounts, n_texts: int) -> Tfidf:
+    def from_counts(
+        cls,
+        params: TfidfParams,
+        counts: TermCounts,
+        n_texts: int,
+        fields: FieldTerms | None = None,
+    ) -> Tfidf:
         """Fitted to texts whose terms are counted; ``params`` must not have the analyser "auto"."""
         analyzer, counter = find_analyzer(params.analyzer), counts.counter()
         idf = idf_weights(choose_terms(counter, params, n_texts), n_texts, params)
@@ -134,7 +140,7 @@ class Tfidf:
         if params.n_buckets is None:
             vocabulary = StringTable(*counter.terms())
         tfidf = cls(params)
-        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary, idf, None)
+        tfidf._fitted = _Fitted.make(params, analyzer, vocabulary, idf, fields)
         return tfidf
 
     @property

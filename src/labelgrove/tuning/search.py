@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from labelgrove.data.inputs import hold_out
 from labelgrove.disk.atomic import unfinished, write_file
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.run_folder import RunFolder
+from labelgrove.engines import Engine, engine_for
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
 from labelgrove.methods import create
 from labelgrove.metrics.scoring import scorer
@@ -55,6 +57,7 @@ def tune(
     halving: bool = True,
     reuse: bool = True,
     seed: int = 0,
+    engine: Engine | str | None = None,
     callbacks: Sequence[Callback] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> Tuned:
@@ -67,6 +70,11 @@ def tune(
     ``base``. With ``halving``, a trial first learns from a quarter of the documents and continues
     only if it is in the better half there. With a ``folder`` you can continue the study.
     ``reuse`` shares stages between trials. ``say`` gets a line per trial.
+
+    Workers of an ``engine`` ("ray", "local" or one that is open) try as many settings at the same
+    time as there are workers. Proposals then come before the results of trials that still run, so
+    they are other ones than in one process, but the same for the same number of workers. All
+    machines must see the ``folder``; stages that several trials need are held by the engine.
 
     >>> from labelgrove.datasets import shop_corpus
     >>> result = tune("linear", shop_corpus(200, labels=20), trials=2)
@@ -101,7 +109,7 @@ def tune(
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary) / "study" if folder is None else Path(folder)
         _open_folder(place, identity)
-        with RunFolder(place / "stages") as run:
+        with engine_for(engine) as workers, RunFolder(place / "stages") as run:
             study = Study(
                 optuna,
                 place,
@@ -115,8 +123,11 @@ def tune(
                 halving=halving and len(train) >= HALVING_FROM,
                 reuse=reuse,
                 seed=seed,
+                engine=workers,
+                callbacks=list(callbacks),
             )
-            study.search(seconds, trials, Reporter(callbacks), say)
+            with nullcontext() if workers is None else run.shared():
+                study.search(seconds, trials, Reporter(callbacks), say)
             return study.result(None if folder is None else place)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,38 @@ from labelgrove.core.callbacks import Reporter
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.atomic import write_file
 from labelgrove.disk.run_folder import RunFolder, run_status
-from labelgrove.errors import ConfigError, DataError, LabelgroveError, StorageError
+from labelgrove.engines import Engine, LocalEngine
+from labelgrove.engines.engine import Ref
+from labelgrove.errors import ConfigError, LabelgroveError, StorageError
 from labelgrove.methods import create
-from labelgrove.model.interface import Model
+from labelgrove.tuning.attempts import Attempt, Found, attempt_elsewhere
 from labelgrove.tuning.journal import open_journal
 from labelgrove.tuning.result import Trial, Tuned
 from labelgrove.tuning.space import Choice, Space, laid_over, value_of
 
 HALVING_SHARE = 4  # a trial first learns from one document in this many
 CACHE_BYTES = 8 << 30  # size of the stages that a study keeps
+HELD_BYTES = 2 << 30  # of these, what an engine holds
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A trial whose model is being fitted to one of the parts of the corpus."""
+
+    trial: Any
+    settings: dict[str, Any]
+    rung: int
+    seconds: float  # of the rungs before
+    ref: Ref
 
 
 @dataclass(eq=False)
 class Study:
-    """One search, in one folder."""
+    """One search, in one folder.
+
+    With an ``engine``, as many trials run at the same time as it has workers. Results are taken in
+    the order in which trials began, so they do not depend on which worker is faster.
+    """
 
     optuna: Any
     place: Path
@@ -45,6 +63,8 @@ class Study:
     halving: bool
     reuse: bool
     seed: int
+    engine: Engine | None = None
+    callbacks: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         optuna, corpus = self.optuna, self.corpus
@@ -73,6 +93,10 @@ class Study:
         self.started = time.perf_counter()
         self._used: dict[tuple[str, str], None] = {}  # stages, in the order of their last use
         self._best: list[tuple[str, str]] = []
+        self._workers = self.engine or LocalEngine()
+        self._corpora = [self._workers.put(each) for each in (self.dev, *self.parts)]
+        self._held: dict[str, Ref] = {}  # stages that several trials used, by their keys
+        self._held_bytes = 0
 
     def search(
         self, budget: float, trials: int | None, reporter: Reporter, say: Callable[[str], None]
@@ -81,42 +105,60 @@ class Study:
         if not self._complete():
             self.study.enqueue_trial(self.defaults)
         durations: list[float] = []
+        pending: deque[Pending] = deque()
+        begun = 0
         with reporter.stage("tuning", total=round(budget)) as progress:
-            while True:
-                spent = time.perf_counter() - self.started
-                progress.update(min(round(spent), round(budget)), round(budget))
-                if trials is not None and len(durations) >= trials:
-                    break
-                # Do not start a trial that would most likely end far behind the budget.
-                usual = statistics.median(durations) if durations else 0.0
-                if spent + usual / 2 >= budget and durations:
-                    break
-                start = time.perf_counter()
-                message = self._try(reporter)
-                durations.append(time.perf_counter() - start)
-                say(message)
+            try:
+                while True:
+                    spent = time.perf_counter() - self.started
+                    progress.update(min(round(spent), round(budget)), round(budget))
+                    # Do not start a trial that would most likely end far behind the budget.
+                    usual = statistics.median(durations) if durations else 0.0
+                    late = spent + usual / 2 >= budget and bool(durations)
+                    if len(pending) < self._workers.workers and not late and begun != trials:
+                        pending.append(self._ask())
+                        begun += 1
+                        continue
+                    if not pending:
+                        break
+                    first = pending.popleft()
+                    outcome = self._take(first)
+                    if isinstance(outcome, Pending):
+                        pending.append(outcome)
+                        continue
+                    message, seconds = outcome
+                    durations.append(seconds)
+                    say(message)
+            finally:
+                self._workers.cancel([each.ref for each in pending])
 
-    def _try(self, reporter: Reporter) -> str:
-        """Run one trial; the message says how it went."""
+    def _ask(self) -> Pending:
+        """Starts one more trial."""
         trial = self.study.ask()
         settings = {key: self._suggest(trial, key) for key in self.space}
-        start = time.perf_counter()
+        return Pending(trial, settings, 1, 0.0, self._start(settings, 1))
+
+    def _start(self, settings: Mapping[str, Any], rung: int) -> Ref:
+        whole = laid_over(self.base, settings)
+        attempt = Attempt(self.method, whole, self.score.metric, self.score.k)
+        dev, part = self._corpora[0], self._corpora[rung]
+        if self.engine is None:
+            run = self.run if self.reuse else None
+            return self._workers.call(attempt.here, part, dev, run, self.callbacks)
+        model = create(self.method, self.base)
+        if model.get_params(deep=False).get("n_jobs", 0) is None:
+            attempt = replace(attempt, settings={**whole, "n_jobs": self.engine.threads})
+        folder = str(self.run.path.resolve()) if self.reuse else None
+        arguments = (attempt, part, dev, folder, *self._held.values())
+        return self.engine.call(attempt_elsewhere, *arguments, gpu=bool(model.encoders()))
+
+    def _take(self, pending: Pending) -> tuple[str, float] | Pending:
+        """Waits for a trial: a message that says how it went and its seconds, or its next rung."""
+        trial, rung = pending.trial, pending.rung
         best = self.study.best_trial.value if self._complete() else None
-        log = self.run.path / "log.jsonl"
-        before = log.stat().st_size if log.exists() else 0
+        start = time.perf_counter()
         try:
-            model = create(self.method, laid_over(self.base, settings))
-            value = 0.0
-            for rung, part in enumerate(self.parts, 1):
-                model.fit(part, run=self.run if self.reuse else None, callbacks=reporter.callbacks)
-                value = self._measured(model)
-                if rung < len(self.parts):
-                    trial.report(value, rung)
-                    if trial.number and trial.should_prune():
-                        trial.set_user_attr("seconds", time.perf_counter() - start)
-                        self.study.tell(trial, state=self.states.PRUNED)
-                        self._tidy(before, best=False)
-                        return f"trial {trial.number}: pruned"
+            found: Found = self._workers.get(pending.ref)
         except Exception as error:
             if not _is_about_settings(error):
                 raise
@@ -124,30 +166,25 @@ class Study:
             self.study.tell(trial, state=self.states.FAIL)
             if best is None and trial.number == 0:
                 raise  # not even the defaults work: the caller must change something
-            return f"trial {trial.number}: failed: {error}"
-        trial.set_user_attr("seconds", time.perf_counter() - start)
+            seconds = pending.seconds + time.perf_counter() - start
+            return f"trial {trial.number}: failed: {error}", seconds
+        seconds, value = pending.seconds + found.seconds, found.value
+        if rung < len(self.parts):
+            trial.report(value, rung)
+            if not (trial.number and trial.should_prune()):
+                self._tidy(found, best=False)
+                ref = self._start(pending.settings, rung + 1)
+                return replace(pending, rung=rung + 1, seconds=seconds, ref=ref)
+            trial.set_user_attr("seconds", seconds)
+            self.study.tell(trial, state=self.states.PRUNED)
+            self._tidy(found, best=False)
+            return f"trial {trial.number}: pruned", seconds
+        trial.set_user_attr("seconds", seconds)
         self.study.tell(trial, value)
         better = best is None or value > best
-        self._tidy(before, best=better)
+        self._tidy(found, best=better)
         mark = " (defaults)" if self._is_default(trial) else " (best so far)" if better else ""
-        return f"trial {trial.number}: {self.score.metric} {100 * value:.2f}{mark}"
-
-    def _measured(self, model: Model) -> float:
-        from labelgrove.metrics import evaluate
-
-        metric = self.score.metric
-        result = evaluate(
-            model.predict(self.dev, k=self.score.k),
-            self.dev.labels,
-            unknown=self.dev.unknown,
-            metrics=[metric],
-            train_frequencies=model.facts_.frequencies,
-            n_train=model.facts_.documents,
-        )
-        value = float(result[metric])
-        if np.isnan(value):
-            raise DataError(f"{metric} is undefined on these held-out documents")
-        return value
+        return f"trial {trial.number}: {self.score.metric} {100 * value:.2f}{mark}", seconds
 
     def _suggest(self, trial: Any, key: str) -> Any:
         span = self.space[key]
@@ -179,26 +216,33 @@ class Study:
     def _is_default(self, trial: Any) -> bool:
         return len(self.defaults) == len(self.space) and trial.params == self.defaults
 
-    def _tidy(self, log_from: int, *, best: bool) -> None:
+    def _tidy(self, found: Found, *, best: bool) -> None:
         """Delete stages that do not fit; keep those of the best trial and the last used ones."""
-        with (self.run.path / "log.jsonl").open("rb") as log:
-            log.seek(log_from)
-            events = [json.loads(line) for line in log]
-        kinds = ("stage_reused", "stage_stored")
-        stages = [(e["stage"], e["key"]) for e in events if e.get("kind") in kinds]
+        stages = [(name, key) for name, key, _ in found.stages]
         self._best = stages if best else self._best
-        for key in (*stages, *self._best):
-            self._used.pop(key, None)
-            self._used[key] = None
+        for stage in (*stages, *self._best):
+            self._used.pop(stage, None)
+            self._used[stage] = None
         stored = {(s.name, s.key): s.bytes for s in run_status(self.run.path).stages}
+        if self.engine is not None:
+            for name, key, there in found.stages:
+                if there:
+                    self._hold(name, key, stored.get((name, key)))
         total = sum(stored.values())
-        order = [key for key in stored if key not in self._used] + list(self._used)
-        for name, digest in order:
+        order = [stage for stage in stored if stage not in self._used] + list(self._used)
+        for name, key in order:
             if total <= CACHE_BYTES:
                 break
-            total -= stored.get((name, digest), 0)
-            shutil.rmtree(self.run.path / "stages" / name.replace("/", ".") / digest, True)
-            self._used.pop((name, digest), None)
+            total -= stored.get((name, key), 0)
+            self.run.discard(name, key)
+            self._used.pop((name, key), None)
+
+    def _hold(self, name: str, key: str, size: int | None) -> None:
+        """Gives the engine a stage that a second trial needed, so that no other reads the disk."""
+        if size is None or key in self._held or self._held_bytes + size > HELD_BYTES:
+            return
+        self._held[key] = self._workers.put({key: self.run.read(name, key)})
+        self._held_bytes += size
 
     def _complete(self) -> list[Any]:
         trials = self.study.get_trials(deepcopy=False)
@@ -259,8 +303,9 @@ class Study:
 
 def _is_about_settings(error: Exception) -> bool:
     """Whether other settings may work: these were refused or did not fit into memory."""
-    # torch's error is checked by name, because linear methods must not import torch.
-    if type(error).__name__ == "OutOfMemoryError":
+    # torch's error is checked by name, because linear methods must not import torch. An error of a
+    # worker is of its own class and of one that tells where it was raised.
+    if any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__):
         return True
     return isinstance(error, (LabelgroveError, MemoryError)) and not isinstance(error, StorageError)
 

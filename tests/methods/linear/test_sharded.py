@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ from labelgrove.core.callbacks import Event
 from labelgrove.data.features import Features
 from labelgrove.disk.run_folder import RunFolder
 from labelgrove.engines import LocalEngine
-from labelgrove.errors import ConfigError, DataError, LabelgroveWarning, UnsupportedError
+from labelgrove.errors import ConfigError, DataError, LabelgroveWarning
 from labelgrove.formats import ReadOptions, ReadReport
 from labelgrove.formats.sharded import read_shards
-from support.sharding import PARTS, SETTINGS, assert_same_bits, made, write_shards
+from support.sharding import PARTS, SETTINGS, assert_same_bits, made, rows, write_shards
 
 
 class Workers(LocalEngine):
@@ -49,6 +50,26 @@ def test_dense_and_given_features_give_the_same_bits(corpora: tuple[Path, Path])
     assert_same_bits(Linear().fit(features, labels), alone)
 
 
+def test_shards_are_read_by_url(corpora: tuple[Path, Path], tmp_path: Path) -> None:
+    whole, shards = corpora
+    model = made("linear").fit(read_shards(Workers(), f"file://{shards}"))
+    assert_same_bits(made("linear").fit(read_corpus(whole)), model)
+    (tmp_path / "a.jsonl").write_text('{"text": "red shoe", "labels": ["x"]}\n{"text"\n')
+    with pytest.raises(DataError, match=r"^file://.*/a\.jsonl, line 2: not valid JSON"):
+        read_shards(Workers(), f"file://{tmp_path}")
+
+
+def test_an_engine_can_be_a_setting(corpora: tuple[Path, Path]) -> None:
+    corpus = read_corpus(corpora[0])
+    model = Linear(engine="local").fit(corpus)
+    assert_same_bits(Linear().fit(corpus), model)
+    assert Linear.from_config(model.to_config()).engine == "local"
+    with pytest.raises(ConfigError, match="engine: must be one of local, ray, got 'dask'"):
+        Linear(engine="dask").fit(corpus)
+    with pytest.raises(ConfigError, match="memory: a limit is for training in this process"):
+        Linear(engine="local").fit(corpus, memory="2G")
+
+
 def test_shards_are_read_like_one_file(corpora: tuple[Path, Path], tmp_path: Path) -> None:
     whole, shards = corpora
     reports = ReadReport(), ReadReport()
@@ -62,6 +83,31 @@ def test_shards_are_read_like_one_file(corpora: tuple[Path, Path], tmp_path: Pat
     assert sharded.texts_at(range(0, 120, 17)) == corpus.texts[0:120:17]
     assert reports[1].documents == reports[0].documents
     assert reports[1].unused_names == reports[0].unused_names == 1
+
+
+def test_documents_with_fields_give_the_same_bits(tmp_path: Path) -> None:
+    lines = []
+    for row in rows(60):
+        number = int(row["id"][1:])
+        creators = {"creator": [f"c{number % 4}", "Ada"] if number % 3 else None}
+        more = {"series": f"s{number % 5}"} if number > 40 else {}  # not in the first shard
+        lines.append(json.dumps(row | {"title": f"title {number % 7}"} | creators | more) + "\n")
+    (tmp_path / "whole.jsonl").write_text("".join(lines))
+    (tmp_path / "shards").mkdir()
+    for first in (0, 20, 40):
+        (tmp_path / f"shards/{first:02}.jsonl").write_text("".join(lines[first : first + 20]))
+    how = ReadOptions(text_field="title,text", fields=["creator", "series"])
+    settings = {"tfidf": {"field_weights": {"creator": 2.0}}, "label_texts": "names"}
+    whole = read_corpus(tmp_path / "whole.jsonl", options=how)
+    messages: list[Event] = []
+    parts = read_shards(Workers(), tmp_path / "shards", options=how)
+    model = Linear.from_config(settings).fit(parts, callbacks=[messages.append])
+    assert_same_bits(Linear.from_config(settings).fit(whole), model)
+    assert model.vectorizer_.field_counts() == {"creator": 5, "series": 5}
+    assert any("creator 5, series 5" in str(event.values.get("text")) for event in messages)
+    wrong = Linear.from_config({"tfidf": {"field_weights": {"publisher": 2.0}}})
+    with pytest.raises(ConfigError, match="'publisher' is no field"):
+        wrong.fit(parts)
 
 
 def test_a_run_folder_is_resumed(corpora: tuple[Path, Path], tmp_path: Path) -> None:
@@ -92,8 +138,6 @@ def test_what_shards_cannot_have_is_an_error(corpora: tuple[Path, Path], tmp_pat
     sharded = read_shards(Workers(), corpora[1])
     with pytest.raises(DataError, match="carries its labels"):
         Linear().fit(sharded, [["a"]])
-    with pytest.raises(UnsupportedError, match="leave out --field"):
-        read_shards(Workers(), corpora[1], options=ReadOptions(fields="creator"))
     with pytest.raises(ConfigError, match="no label table"):
         read_shards(Workers(), corpora[1], all_labels=True)
     with pytest.raises(ConfigError, match="is not known here"):

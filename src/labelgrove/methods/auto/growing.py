@@ -81,13 +81,16 @@ class Growing:
 
     def try_all(self, candidates: Sequence[Candidate], *, noise: float = NOISE) -> None:
         """Trains the candidates for which there is time, and adds them one by one."""
-        for candidate in candidates:
+        models = [candidate.make() for candidate in candidates]
+        for candidate, unfitted in zip(candidates, models, strict=True):
+            self.trials.begin(unfitted, candidate.corpus, candidate.seconds)
+        for candidate, unfitted in zip(candidates, models, strict=True):
             if not self.trials.affords(candidate.name, candidate.seconds):
                 continue
             try:
                 model, seconds = self.trials.fit(
                     candidate.name,
-                    candidate.make(),
+                    unfitted,
                     candidate.corpus,
                     pace(self.trials.clock, "network"),
                 )

@@ -24,6 +24,7 @@ from labelgrove.core.processes import process_count
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.data.inputs import hold_out
 from labelgrove.disk.run_folder import RunFolder
+from labelgrove.engines import Engine, engine_for
 from labelgrove.errors import (
     ConfigError,
     LabelgroveError,
@@ -44,6 +45,7 @@ from labelgrove.methods.auto.growing import (
 )
 from labelgrove.methods.auto.trials import AFTERWARDS, Clock, OutOfTimeError, Trials, pace
 from labelgrove.methods.defaults import SPLIT_SEED, held_out_share
+from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import stages_in
 from labelgrove.methods.ensemble.method import Ensemble
 from labelgrove.methods.linear.method import Linear
@@ -108,8 +110,12 @@ class Auto(Chosen):
         label_tree: LabelTree | None = None,
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
+        engine: Engine | str | None = None,
     ) -> Self:
-        """Trains, compares and keeps; arguments are those of ``Linear.fit``."""
+        """Trains, compares and keeps; arguments are those of ``Linear.fit``.
+
+        Workers of an ``engine`` train models other than networks at the same time.
+        """
         self._check()
         budget = None if self.budget is None else parse_duration(self.budget, name="budget")
         corpus = self._training_corpus(X, y, index, dense=dense)
@@ -122,8 +128,12 @@ class Auto(Chosen):
             learnt_from, judges = corpus, None
         given: dict[str, Any] = {} if label_tree is None else {"label_tree": label_tree}
         network, why = plain._network(corpus)  # refuses an encoder that is not there
-        with stages_in(run) as shared:
-            trials = Trials(judges, Clock(budget), callbacks, shared)
+        with (
+            engine_for(engine) as workers,
+            stages_in(run) as shared,
+            Ahead(workers, shared) as ahead,
+        ):
+            trials = Trials(judges, Clock(budget), callbacks, shared, ahead)
             if choice.message:
                 trials.say(f"auto: {choice.message}")
             if judges is None:
@@ -176,16 +186,21 @@ class Auto(Chosen):
         """Tries several trees, then the names of labels as documents."""
         one, settings = trials.first_seconds, dict[str, Any]()
         name = f"linear with {TREES} trees"
+        has_names = learnt_from.features is None and labels_with_words(learnt_from.index)
+        several = self._linear(n_trees=TREES)
+        if not given:
+            trials.begin(several, learnt_from, (TREES - 1 + TREES) * one)
+            if has_names:  # one tree, which is the first if there are to be several
+                trials.begin(self._linear(label_texts="names"), learnt_from, 2 * one)
         # The first tree is there already. What is kept is trained once more, on all documents.
         if not given and trials.affords(name, (TREES - 1 + TREES) * one):
-            several = self._linear(n_trees=TREES)
             fitted = trials.fit(name, several, learnt_from)
             trial = trials.judge(name, *fitted, noise=SURELY)
             if trials.best is trial:
                 settings["n_trees"] = TREES
         trees = settings.get("n_trees", 1)
         name = "linear with label names" if trees == 1 else f"{name} and label names"
-        if given or learnt_from.features is not None or not labels_with_words(learnt_from.index):
+        if given or not has_names:
             return
         if trials.affords(name, 2 * trees * one):
             named = self._linear(label_texts="names", **settings)
@@ -278,15 +293,20 @@ class Auto(Chosen):
         """Trains what is quick again, on the held-out documents, too."""
         assert trials.best is not None
         best, changed = trials.best, False
+        quick: list[tuple[int, Model, float]] = []
         for position, model in enumerate(best.model.submodels() or [best.model]):
             if not isinstance(model, Linear | Neighbours | Matcher):
                 continue
-            name = f"{model.method} on all documents"
             trees = model.n_trees if isinstance(model, Linear) else 1
             seconds = max(trees * trials.first_seconds, trials.took.get(id(model), 0.0))
+            quick.append((position, type(model).from_config(model.to_config()), seconds))
+        if len(quick) > 1:
+            for _, unfitted, seconds in quick:
+                trials.begin(unfitted, corpus, seconds, **given)
+        for position, unfitted, seconds in quick:
+            name = f"{unfitted.method} on all documents"
             if not trials.affords(name, seconds):
                 continue
-            unfitted = type(model).from_config(model.to_config())
             again, _ = trials.fit(name, unfitted, corpus, **given)
             if not isinstance(best.model, Ensemble):
                 trials.best = replace(best, model=again)

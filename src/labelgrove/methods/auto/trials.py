@@ -15,6 +15,7 @@ from labelgrove.core.callbacks import Callback, Event, Reporter, Timing
 from labelgrove.core.durations import format_duration
 from labelgrove.data.corpus import Corpus
 from labelgrove.disk.run_folder import RunFolder
+from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import prefixed
 from labelgrove.model.interface import Model
 from labelgrove.scores.merging import MEASURED_AT, precision_rows
@@ -75,8 +76,10 @@ class Trials:
         clock: Clock,
         callbacks: Sequence[Callback],
         run: RunFolder,
+        ahead: Ahead | None = None,
     ) -> None:
         self.judges, self.clock, self.run = judges, clock, run
+        self.ahead = ahead or Ahead(None, run)
         self.callbacks = callbacks
         self.reporter = Reporter(callbacks)
         self.best: Trial | None = None
@@ -84,6 +87,14 @@ class Trials:
         self.took: dict[int, float] = {}  # seconds of each training, by the model's id
         self.records: list[dict[str, Any]] = []
         self.timings: dict[str, Timing] = {}
+
+    def begin(self, model: Model, corpus: Corpus, seconds: float, **given: Any) -> None:
+        """Lets a worker train the model that :meth:`fit` will be given, if there is time for it.
+
+        Networks are left to this process, which can stop them.
+        """
+        if self.ahead.possible and seconds <= self.clock.left and not model.encoders():
+            self.ahead.begin(model, corpus, **given)
 
     def fit(
         self, name: str, model: M, corpus: Corpus, watch: Callback | None = None, **given: Any
@@ -93,7 +104,9 @@ class Trials:
         callbacks = [prefixed(name, callback) for callback in self.callbacks]
         if watch is not None:
             callbacks.append(watch)
+        elsewhere = self.ahead.wait(model)
         model.fit(corpus, callbacks=callbacks, run=self.run, **given)
+        model.timings_ = elsewhere or model.timings_
         self.timings |= {f"{name}: {stage}": t for stage, t in model.timings_.items()}
         self.took[id(model)] = time.monotonic() - start
         return model, self.took[id(model)]

@@ -16,6 +16,7 @@ from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import hold_out, training_corpus
 from labelgrove.disk.bundle import MANIFEST, regular_size
 from labelgrove.disk.run_folder import RunFolder
+from labelgrove.engines import Engine, engine_for
 from labelgrove.errors import (
     ConfigError,
     DataError,
@@ -25,6 +26,7 @@ from labelgrove.errors import (
 from labelgrove.labels.masks import LabelMask
 from labelgrove.labels.tree import LabelTree
 from labelgrove.methods import load_folder
+from labelgrove.methods.ensemble.ahead import Ahead
 from labelgrove.methods.ensemble.members import (
     check_kinds,
     check_same_labels,
@@ -109,11 +111,13 @@ class Ensemble(Estimator):
         index: LabelIndex | None = None,
         callbacks: Sequence[Callback] = (),
         run: RunFolder | None = None,
+        engine: Engine | str | None = None,
     ) -> Self:
         """Trains a copy of every member on the same documents.
 
         Stages that members share (tf-idf, tokens, trees) are computed once and kept in the ``run``
-        folder or in a temporary one.
+        folder or in a temporary one. Workers of an ``engine`` ("ray", "local" or one that is open)
+        train members at the same time; all machines must see the folder. The model is the same.
         """
         from sklearn.base import clone  # slow to import
 
@@ -125,14 +129,22 @@ class Ensemble(Estimator):
         members = [clone(member) for member in self.members]
         check_kinds(members, self.rule)
         timings: dict[str, Timing] = {}
-        with stages_in(run) as shared:
-            for number, member in enumerate(members, 1):
+        with (
+            engine_for(engine) as workers,
+            stages_in(run) as shared,
+            Ahead(workers, shared) as ahead,
+        ):
+            for member in members:
                 if self.n_jobs is not None:
                     member.set_params(n_jobs=self.n_jobs)
+                ahead.begin(member, learnt_from)
+            for number, member in enumerate(members, 1):
+                elsewhere = ahead.wait(member)
                 name = f"{number} {member.method}"
                 member.fit(
                     learnt_from, callbacks=[prefixed(name, c) for c in callbacks], run=shared
                 )
+                member.timings_ = elsewhere or member.timings_
                 timings |= {f"{name}: {stage}": t for stage, t in member.timings_.items()}
         reporter = Reporter(callbacks)
         self._take(members, held_out, reporter)

@@ -74,6 +74,8 @@ class Linear(TreeSearch):
     ``features`` says what is read of documents that have texts and a sparse matrix (as Documents or
     a Corpus): the matrix ("given", which "auto" takes), tf-idf of the texts ("own"), or "both".
 
+    ``engine`` says where ``fit`` works, if it is given no other: "local" or "ray" (docs/ray.md).
+
     >>> texts = ["red shoes", "blue hat", "red hat"]
     >>> model = Linear().fit(texts, [["shoes"], ["hats"], ["hats", "red things"]])
     >>> model.predict(["some blue hat"], k=1).names()
@@ -93,6 +95,7 @@ class Linear(TreeSearch):
     dense_norm: str | None = "l2"
     random_state: int = 0
     n_jobs: int | None = None
+    engine: str | None = None
 
     def fit(
         self,
@@ -124,6 +127,7 @@ class Linear(TreeSearch):
         folder or the system's folder for temporary files, and the model is the same. Raises
         ResourceError if the limit is too low.
         """
+        engine = self.engine if engine is None else engine
         if memory is not None and engine is not None:
             raise ConfigError(
                 "memory: a limit is for training in this process; workers of an engine have those "

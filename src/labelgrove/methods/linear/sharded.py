@@ -8,12 +8,16 @@ from labelgrove.core.arrays import narrow_csr
 from labelgrove.core.strings import StringTable
 from labelgrove.data.blocks import Blocks
 from labelgrove.data.features import Features
+from labelgrove.data.records import joined_names, names_in, plain_texts
 from labelgrove.data.sharded import ShardedCorpus
 from labelgrove.disk.hashing import content_hash
 from labelgrove.disk.stages import Made, Stages
-from labelgrove.text.counting import count_terms, merge_counts
+from labelgrove.engines import Engine
+from labelgrove.engines.engine import Ref
+from labelgrove.methods.terms import said_of_fields
+from labelgrove.text.counting import TermCounts, count_terms, count_values, merge_counts
 from labelgrove.text.feeding import find_analyzer
-from labelgrove.text.field_terms import check_weights
+from labelgrove.text.field_terms import FieldTerms, check_weights
 from labelgrove.text.scripts import sample_rows, suited, unspaced_share
 from labelgrove.text.term_reader import TermReader
 from labelgrove.text.tfidf import Tfidf, TfidfParams
@@ -30,6 +34,8 @@ def sharded_features(
         key = content_hash(list(corpus.map(content_hash)))
     texts = Made(lambda: corpus, key)
     tfidf = stages("tfidf", fit_sharded, corpus=texts, params=params)
+    if counts := tfidf.value.field_counts():
+        stages.reporter.message(said_of_fields(counts))
 
     def rows() -> Blocks:
         engine = corpus.engine
@@ -42,18 +48,29 @@ def sharded_features(
 def fit_sharded(corpus: ShardedCorpus, params: TfidfParams) -> Tfidf:
     """tf-idf fitted to all texts: document frequencies are counted block by block and merged."""
     params = replace(params).validate()
-    check_weights(params, None)
+    engine = corpus.engine
+    names = joined_names(corpus.map(names_in))
+    check_weights(params, names)
     find_analyzer(params.analyzer)  # workers import what the user has imported here
-    sample = corpus.texts_at(sample_rows(len(corpus)))
+    sample = plain_texts(corpus.texts_at(sample_rows(len(corpus))))
     params.analyzer, params.ngram_range = suited(
         params.analyzer, params.ngram_range, unspaced_share(sample)
     )
-    engine = corpus.engine
-    counts = engine.map(count_terms, corpus.texts, params)
+    fields = None
+    if names is not None:
+        values = merged(engine, engine.map(count_values, corpus.texts))
+        fields = FieldTerms.from_counter(names, params, values.counter(), len(corpus))
+    counts = merged(engine, engine.map(count_terms, corpus.texts, params))
+    return Tfidf.from_counts(params, counts, len(corpus), fields)
+
+
+def merged(engine: Engine, counts: list[Ref]) -> TermCounts:
+    """The counts of all blocks."""
     while len(counts) > 1:
         firsts = range(0, len(counts), MERGED_AT_ONCE)
         counts = [engine.call(merge_counts, *counts[n : n + MERGED_AT_ONCE]) for n in firsts]
-    return Tfidf.from_counts(params, engine.get(counts[0]), len(corpus))
+    found: TermCounts = engine.get(counts[0])
+    return found
 
 
 def tfidf_rows(texts: StringTable, tfidf: Tfidf) -> Features:

@@ -1,0 +1,106 @@
+"""Many models on a Ray cluster of two nodes: members, rows of a bench, trials of a search."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelgrove import Auto, Ensemble, Linear, TfidfParams
+from labelgrove.benching.config import Bench
+from labelgrove.benching.run import run_bench
+from labelgrove.datasets.shop import shop_corpus
+from labelgrove.disk.run_folder import RunFolder
+from labelgrove.errors import ConfigError
+from support.sharding import assert_same_bits
+from test_contract import planted
+
+slow = pytest.mark.skipif(
+    os.environ.get("LABELGROVE_TEST_RAY") != "all", reason="left to `make test-ray`"
+)
+
+
+def events(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+def ensemble(*more: Linear) -> Ensemble:
+    syllables = TfidfParams(analyzer="char_wb", ngram_range=(2, 3))
+    return Ensemble([Linear(), Linear(tfidf=syllables), Linear(random_state=1), *more], rule="rank")
+
+
+def test_members_have_the_bits_of_one_process(engine: Any, tmp_path: Path) -> None:
+    texts, labels = planted()
+    with RunFolder(tmp_path / "run") as run:
+        model = ensemble().fit(texts, labels, run=run, engine=engine)
+    assert_same_bits(ensemble().fit(texts, labels), model)
+    done = [e for e in events(tmp_path / "run") if e["kind"] == "stage_computing"]
+    assert sorted(e["stage"] for e in done) == ["ranker"] * 3 + ["tfidf"] * 2 + ["tree"] * 3
+    assert all("by" in event for event in done)  # by workers, and each stage once
+    with pytest.raises(ConfigError, match="n_trees: must be a whole number of at least 1"):
+        ensemble(Linear(n_trees=0)).fit(texts, labels, engine=engine)
+
+
+@slow
+def test_auto_tries_and_keeps_the_same(engine: Any) -> None:
+    corpus = shop_corpus(400, labels=30)
+    one, many = Auto(budget="2h").fit(corpus), Auto(budget="2h").fit(corpus, engine=engine)
+    assert one.tried_ == many.tried_
+    assert_same_bits(one.chosen_, many.chosen_)
+
+
+@slow
+def test_trials_are_those_of_one_process(
+    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("optuna")
+    from labelgrove import tune
+    from labelgrove.tuning import search
+
+    monkeypatch.setattr(search, "HALVING_FROM", 100)
+    train = shop_corpus(600, labels=60)
+    dev = shop_corpus(200, labels=60, part="dev").reindex(train.index)
+    space = {"ranker.threshold": {"low": 0.05, "high": 1.5}, "n_trees": [1, 0]}
+    settings: dict[str, Any] = {"trials": 6, "space": space, "seed": 1}
+    one = tune("linear", train, dev, **settings)
+    many = tune("linear", train, dev, **settings, engine=engine, folder=tmp_path / "study")
+    assert [t.settings for t in many.trials] == [t.settings for t in one.trials]
+    values = {t.number: t.value for t in one.trials}
+    complete = [t for t in many.trials if t.state == "complete"]
+    assert len(complete) > 1 and all(t.value == values[t.number] for t in complete)
+    failed = {t.number: t.note for t in one.trials if t.state == "failed"}
+    assert failed == {t.number: t.note for t in many.trials if t.state == "failed"} != {}
+    again = tune("linear", train, dev, **settings, engine=engine)
+    assert [(t.value, t.state) for t in again.trials] == [(t.value, t.state) for t in many.trials]
+    computed = [e["stage"] for e in events(tmp_path / "study/stages") if "inputs" in e]
+    assert computed.count("tfidf") == 2  # of a quarter and of all documents
+    more = settings | {"trials": 1}
+    longer = tune("linear", train, dev, **more, engine=engine, folder=tmp_path / "study")
+    assert len(longer.trials) == 7
+
+
+@slow
+def test_rows_are_those_of_one_process(engine: Any, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    texts, labels = planted(150)
+    lines = [json.dumps({"text": t, "labels": y}) for t, y in zip(texts, labels, strict=True)]
+    (data / "train.jsonl").write_text("\n".join(lines[:100]))
+    (data / "dev.jsonl").write_text("\n".join(lines[100:]))
+    rows = [
+        {"method": "parabel"},
+        {"method": "linear"},
+        {"name": "bad", "method": "linear", "tfidf": {"min_df": 1000}},
+        {"name": "both", "of": ["parabel", "linear"], "rule": "rank"},
+    ]
+    bench = Bench.from_config({"intervals": 0, "methods": rows})
+    one = run_bench(bench, data, tmp_path / "one")
+    many = run_bench(bench, data, tmp_path / "many", engine=engine, flags=["--threads", "1"])
+    told = ("row", "metrics", "error", "key")
+    for mine, theirs in zip(one, many, strict=True):
+        assert {k: mine.get(k) for k in told} == {k: theirs.get(k) for k in told}
+        assert mine.get("stages", {}).keys() == theirs.get("stages", {}).keys()
+    assert "min_df" in many[2]["error"]
