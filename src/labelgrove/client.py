@@ -104,7 +104,7 @@ class Client:
         ``suggestions`` are those that a person saw, such as ``client.predict([text])[0]``.
         """
         offers = [{"id": one.id, "score": one.score} for one in suggestions]
-        body = {"text": document, "labels": list(labels), "suggestions": offers}
+        body: dict[str, Any] = {"text": document, "labels": list(labels), "suggestions": offers}
         if threshold is not None:
             body["threshold"] = threshold
         self._ask(f"{self._base}/feedback", body)

@@ -57,8 +57,8 @@ class Metrics:
             return Counter(f"labelgrove_{name}", help, labels, registry=registry)
 
         def gauge(name: str, help: str, *labels: str) -> Gauge:
-            mode = {"registry": registry, "multiprocess_mode": "livesum"}
-            return Gauge(f"labelgrove_{name}", help, labels, **mode)
+            name = f"labelgrove_{name}"
+            return Gauge(name, help, labels, registry=registry, multiprocess_mode="livesum")
 
         def histogram(
             name: str, help: str, *labels: str, bounds: tuple[float, ...] = SECONDS

@@ -74,7 +74,7 @@ def _add(
 ) -> None:
     """Routes under ``base``; bodies have been ``checked`` by these limits, or by none's own."""
     Chosen = Annotated[NamedModel, Depends(chosen)]
-    kind = {"tags": ["a model by its name" if also else "the default model"]}
+    kind: dict[str, Any] = {"tags": ["a model by its name" if also else "the default model"]}
 
     def own_limits(model: NamedModel, body: BaseModel, limited: Any) -> Any:
         if checked is model.params or limits == model.params:

@@ -71,13 +71,14 @@ class Source:
 
     def loaded(self, *, copies: Copies | None, **how: Any) -> NamedModel:
         """The model, loaded."""
+        limit = self.params.max_feedback_mb
         return NamedModel(
             self.name,
             ModelFolder(self.path, train=self.train, copies=copies, **how),
             self.params,
             report=self.report,
             follow=self.follow,
-            feedback=self.feedback and FeedbackFile(self.feedback, self.params.max_feedback_mb),
+            feedback=None if self.feedback is None else FeedbackFile(self.feedback, limit),
         )
 
     def to_json(self) -> dict[str, Any]:

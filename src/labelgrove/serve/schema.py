@@ -22,8 +22,8 @@ def _kind(document: Any) -> str:
 
 
 # What the page about the API shows for a request.
-PREDICT_EXAMPLE = {"texts": ["a chopping board of oak"], "k": 3}
-FEEDBACK_EXAMPLE = {
+PREDICT_EXAMPLE: dict[str, Any] = {"texts": ["a chopping board of oak"], "k": 3}
+FEEDBACK_EXAMPLE: dict[str, Any] = {
     "text": "a chopping board of oak",
     "labels": ["LABEL"],
     "suggestions": [{"id": "LABEL", "score": 0.9}],
@@ -115,7 +115,7 @@ def limited_request(params: ServeParams) -> type[RequestFields]:
 
         model_config = ConfigDict(json_schema_extra={"example": PREDICT_EXAMPLE})
 
-        texts: list[_document(params)] = Field(  # type: ignore[misc]
+        texts: list[_document(params)] = Field(  # type: ignore[valid-type]
             min_length=1,
             max_length=params.max_texts,
             description="plain texts, each on its own, or objects with the model's fields",

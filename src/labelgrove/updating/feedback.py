@@ -13,14 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from labelgrove.data.corpus import Corpus, LabelIndex
 from labelgrove.errors import DataError
 from labelgrove.formats.files import existing
 from labelgrove.model.interface import Model
 
-Period = Literal["day", "week", "month"]
 _FORMATS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
 
 
@@ -179,8 +178,8 @@ class Counts:
     rejected: int
 
 
-def agreement_over_time(entries: Iterable[Entry], period: Period) -> dict[str, Agreement]:
-    """Agreement in each period that has entries, the earliest first."""
+def agreement_over_time(entries: Iterable[Entry], period: str) -> dict[str, Agreement]:
+    """Agreement in each day, week or month that has entries, the earliest first."""
     groups: dict[str, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: entry.time):
         moment = entry.time.astimezone(UTC).strftime(_FORMATS[period])
