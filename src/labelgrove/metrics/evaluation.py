@@ -101,13 +101,15 @@ class Evaluation:
 class Comparison:
     """Two sets of predictions for the same documents; ``differences`` are second minus first.
 
-    A difference whose interval does not include zero is probably not due to chance.
+    A difference whose interval does not include zero is probably not due to chance. ``p``, the
+    result of a paired test, comes from ``compare_all``.
     """
 
     first: Evaluation
     second: Evaluation
     differences: dict[str, float]
     intervals: dict[str, Interval]
+    p: dict[str, float] = field(default_factory=dict)
 
     def table(self) -> str:
         """The differences in percentage points, each with its interval."""
@@ -164,7 +166,7 @@ def evaluate(
     if not isinstance(predictions, Predictions):
         kind = type(predictions).__name__
         raise DataError(f"predictions: must be Predictions, as from model.predict, got {kind}")
-    request = _request(predictions, metrics, train_frequencies, n_train, propensity)
+    request = check_request(predictions, metrics, train_frequencies, n_train, propensity)
     measures, evaluation = request.measure(predictions, truth, unknown, filter_pairs)
     if intervals is None:
         return evaluation
@@ -201,7 +203,7 @@ def compare(
     """
     if metrics is None:
         metrics = _usual_metrics(min(first.k, second.k), train_frequencies, n_train)[0]
-    request = _request(first, metrics, train_frequencies, n_train, propensity)
+    request = check_request(first, metrics, train_frequencies, n_train, propensity)
     measures_1, before = request.measure(first, truth, unknown, filter_pairs)
     measures_2, after = request.measure(second, truth, unknown, filter_pairs)
     names = [name for name, measure in measures_1.items() if has_interval(measure)]
@@ -217,7 +219,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class _Request:
+class Request:
     """The checked arguments of an evaluation."""
 
     metrics: tuple[Metric, ...]
@@ -266,13 +268,14 @@ class _Request:
         return measures, Evaluation(values, len(judged), {}, self.propensity, tuple(notes))
 
 
-def _request(
+def check_request(
     predictions: Predictions,
     names: Sequence[str] | None,
     train_frequencies: Any,
     n_train: int | None,
     propensity: Propensity | str,
-) -> _Request:
+) -> Request:
+    """The arguments of an evaluation, checked; names may be None for the usual metrics."""
     notes: list[str] = []
     if isinstance(names, str):
         raise ConfigError(f"metrics must be a list of names: [{names!r}]")
@@ -292,7 +295,7 @@ def _request(
         frequencies = check_frequencies(train_frequencies, len(predictions.index))
     if isinstance(propensity, str):
         propensity = Propensity.preset(propensity)
-    return _Request(metrics, frequencies, n_train, propensity, tuple(notes))
+    return Request(metrics, frequencies, n_train, propensity, tuple(notes))
 
 
 def _usual_metrics(
