@@ -25,7 +25,7 @@ ANNIF_PIP := $(ANNIF)/bin/python $(INSTALL)
 NEURAL := $(VENV)/neural
 
 .PHONY: demo demo-neural quick test lint typecheck pytest attack native-check test-ray \
-	test-annif wheel check-install clean
+	test-annif docs wheel check-install clean
 
 demo: $(INSTALLED)
 	$(BIN)/labelgrove demo
@@ -98,6 +98,10 @@ $(ANNIF)/installed-$(MODULES): pyproject.toml constraints.txt $(NATIVE) \
 		--config-settings=build-dir=build/annif --editable .
 	$(ANNIF_PIP) --no-deps --no-build-isolation --editable integrations/annif
 	touch $@
+
+# The documentation as a site, in build/docs/html.
+docs: $(INSTALLED)
+	$(BIN)/python docs/site/build.py
 
 # A wheel from this tree, in an environment of its own, must pass the quick tests.
 WHEEL := build/wheel

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from labelgrove.metrics.measures import Float64, Int64
 from labelgrove.metrics.names import Metric
@@ -45,7 +47,7 @@ def by_label(judged: Judged, metric: Metric) -> LabelScores:
     labels = len(judged.predictions.index)
     counted = judged.counted(metric)
 
-    def count(columns: Int64) -> Int64:
+    def count(columns: npt.NDArray[Any]) -> Int64:
         return np.bincount(columns, minlength=labels).astype(np.int64)
 
     return LabelScores(

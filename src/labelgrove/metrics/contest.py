@@ -151,7 +151,7 @@ def _signs(n: int, times: int, seed: int) -> Iterator[Float64]:
         rows = min(block, times - start)
         # Whole words of four bytes per row, so that blocks of any size get the same signs.
         bits = np.frombuffer(rng.bytes(rows * 4 * -(-n // 32)), np.uint8).reshape(rows, -1)
-        yield np.unpackbits(bits, axis=1, count=n) * 2.0 - 1.0
+        yield np.unpackbits(bits, axis=1, count=n).astype(np.float64) * 2 - 1
 
 
 def _holm(p: Float64) -> Float64:
