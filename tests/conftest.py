@@ -48,6 +48,7 @@ SLOW = (
     "nn/training",
     "planning",
     "publishing",
+    "report/test_label_page.py",
     "report/test_look.py",
     "serve",
     "test_docs.py",
@@ -55,6 +56,7 @@ SLOW = (
     "test_examples.py",
     "test_parallel.py",
     "test_sharing.py",
+    "test_site.py",
     "test_support.py",
     "tuning",
 )

@@ -85,3 +85,23 @@ def test_errors_come_before_the_work(run: Any, folder: Path, model: Path, tmp_pa
     assert done.returncode == 1 and "nothing" in done.stderr and "Traceback" not in done.stderr
     assert run("report", model, *new, check=False).returncode == 2
     assert "Example:" in run("report", "--help").stdout
+
+
+def test_slices_are_read_from_fields_that_the_model_does_not_know(
+    run: Any, folder: Path, model: Path, tmp_path: Path
+) -> None:
+    lines = (folder / "dev.jsonl").read_text(encoding="utf-8").splitlines()
+    data, out = tmp_path / "dev.jsonl", tmp_path / "report.html"
+    rows = [
+        json.loads(line) | {"language": "en" if i % 3 else "de"} for i, line in enumerate(lines)
+    ]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ("--data", data, "--out", out, "--slice", "language", "--json")
+    numbers = json.loads(run("report", model, *options).stdout)
+    found = numbers["slices"]["language"]
+    assert list(found) == ["en", "de"]
+    assert sum(one["documents"] for one in found.values()) == len(lines)
+    assert 0 < found["en"]["model"]["P@1"] <= 1
+    assert "language, model, percent" in parsed(out).tables
+    done = run("report", model, *options[:-2], "tongue", "--force", check=False)
+    assert done.returncode == 1 and "'tongue'" in done.stderr

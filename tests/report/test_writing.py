@@ -169,7 +169,7 @@ def test_hostile_labels_texts_ids_and_names_stay_text(tmp_path: Path) -> None:
         *("p", "dl", "div", "dt", "dd", "nav", "ul", "ol", "li", "main", "section", "footer"),
         *("table", "caption", "thead", "tbody", "tr", "th", "td", "span", "bdi", "details"),
         *("summary", "pre", "code", "figure", "figcaption", "svg", "desc", "text", "g", "path"),
-        *("defs", "use", "rect", "clippath"),
+        *("defs", "use", "rect", "clippath", "script"),
     }
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from html.parser import HTMLParser
+from pathlib import Path
 
+import labelgrove.report
+
+SCRIPT = Path(labelgrove.report.__file__).with_name("templates") / "labels.js"
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 # Attributes that make a browser fetch something or run something.
 LOADING = {"src", "srcset", "data", "action", "poster", "background"}
@@ -19,6 +25,7 @@ class Page(HTMLParser):
         self.ids: list[str] = []
         self.links: list[str] = []
         self.words: list[str] = []
+        self.scripts: list[tuple[str, str]] = []  # type and content
         self.tables: dict[str, list[list[str]]] = {}
         self._caption: str | None = None
         self._row: list[str] = []
@@ -43,7 +50,9 @@ class Page(HTMLParser):
             self.links.append(attributes["clip-path"].removeprefix("url(").removesuffix(")"))
         if tag not in VOID:
             self.open.append(tag)
-        if tag == "caption":
+        if tag == "script":
+            self.scripts.append((attributes.get("type", ""), ""))
+        elif tag == "caption":
             self._caption = ""
         elif tag == "tr":
             self._row = []
@@ -68,6 +77,9 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if "style" in self.open:
             return
+        if "script" in self.open:
+            self.scripts[-1] = (self.scripts[-1][0], data)
+            return
         self.words.append(data)
         if "caption" in self.open:
             self._caption = (self._caption or "") + data
@@ -82,7 +94,7 @@ class Page(HTMLParser):
     def check(self, html: str) -> None:
         """Nothing comes from elsewhere, everything that is pointed at is there."""
         names = {tag for tag, _ in self.tags}
-        assert not names & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
+        assert not names & {"link", "img", "iframe", "object", "embed", "form", "base"}
         assert all(link.startswith("#") and link[1:] in self.ids for link in self.links)
         for tag, attributes in self.tags:
             if tag == "svg" and attributes.get("aria-hidden") != "true":
@@ -92,3 +104,9 @@ class Page(HTMLParser):
         assert "url(" not in style and "@import" not in style and "light-dark(" in style
         policy = next(a for t, a in self.tags if a.get("http-equiv") == "Content-Security-Policy")
         assert policy["content"].startswith("default-src 'none'")
+        # The only code is our own, as it stands in the package, and the policy allows no other.
+        code = [text for kind, text in self.scripts if kind != "application/json"]
+        assert code in ([], [SCRIPT.read_text(encoding="utf-8")])
+        allowed = base64.b64encode(hashlib.sha256(SCRIPT.read_bytes()).digest()).decode()
+        rules = next(r for r in policy["content"].split("; ") if r.startswith("script-src"))
+        assert rules.removesuffix(" 'strict-dynamic'") == f"script-src 'sha256-{allowed}'"

@@ -202,6 +202,10 @@ def report(
     ] = None,
     k: Annotated[int, Option("--k", "-k", min=1, help="Largest k of the curves.")] = 10,
     worst: Annotated[int, Option(min=0, help="Wrong documents to show. 0 shows no texts.")] = 20,
+    slices: Annotated[
+        list[str] | None,
+        Option("--slice", help="Also measure by this field, such as language. Repeatable."),
+    ] = None,
     png: Annotated[Path | None, Option(help="Folder for the charts as PNG files.")] = None,
     title: Annotated[str | None, Option(help="Title of the page.")] = None,
     frequencies: options.Frequencies,
@@ -218,20 +222,22 @@ def report(
 ) -> None:
     """Write an evaluation as one HTML file with charts, tables and the most wrong documents.
 
-    Shows metrics for each k and by label frequency, calibration, confused labels, time and memory.
-    The file loads nothing from the network. It contains the beginnings of wrong documents; --worst
-    0 leaves them out.
+    Shows metrics for each k, by label, by label frequency and by field (--slice), calibration,
+    confused labels, time and memory. The file loads nothing from the network. Many labels go to a
+    second file beside it: report.labels.js. Both contain the beginnings of documents; --worst 0
+    leaves them out.
 
     Example: labelgrove report model --data test.jsonl --out report.html --against older-model
     """
     from labelgrove.formats.files import existing
     from labelgrove.metrics import Propensity
-    from labelgrove.report import check_extra, write_report
+    from labelgrove.report import check_extra, label_file, write_report
     from labelgrove.report.runs import predicted
+    from labelgrove.report.slices import read_values
 
     check_extra()
     common.check_device(machine.device)
-    common.refuse_existing([out], force=force)
+    common.refuse_existing([out, label_file(out)], force=force)
     how = reading.options("test")
     paths = [model, *(against or [])]
     loaded = [
@@ -274,11 +280,17 @@ def report(
             data_name=data.name,
             propensity=Propensity(frequencies.a, frequencies.b),
             training=training,
+            slices=read_values(data, slices, how) if slices else (),
             png_folder=png,
         )
     if as_json:
         common.print_json({"report": str(out), **written.to_dict()})
-    console.print(f"report: {out}" if png is None else f"report: {out}, charts: {png}")
+    files = [f"report: {out}"]
+    if label_file(out).exists():
+        files.append(f"labels: {label_file(out)}")
+    if png is not None:
+        files.append(f"charts: {png}")
+    console.print(", ".join(files))
 
 
 def _names(paths: list[Path]) -> list[str]:

@@ -1,6 +1,8 @@
 """Measure predictions: ranking, propensity-scored, micro and macro metrics with intervals."""
 
 from labelgrove.metrics.bins import BinScore, by_frequency, frequency_bin
+from labelgrove.metrics.by_label import LabelScores, by_label
+from labelgrove.metrics.contest import Contest, compare_all
 from labelgrove.metrics.evaluation import DEFAULT_METRICS, Comparison, Evaluation, compare, evaluate
 from labelgrove.metrics.intervals import Interval
 from labelgrove.metrics.names import BIN_NAMES, Metric, parse_metric
@@ -11,14 +13,18 @@ __all__ = [
     "BIN_NAMES",
     "BinScore",
     "Comparison",
+    "Contest",
     "DEFAULT_METRICS",
     "Evaluation",
     "Interval",
+    "LabelScores",
     "Metric",
     "Propensity",
     "Scorer",
     "by_frequency",
+    "by_label",
     "compare",
+    "compare_all",
     "evaluate",
     "frequency_bin",
     "parse_metric",

@@ -101,13 +101,15 @@ class Evaluation:
 class Comparison:
     """Two sets of predictions for the same documents; ``differences`` are second minus first.
 
-    A difference whose interval does not include zero is probably not due to chance.
+    A difference whose interval does not include zero is probably not due to chance. ``p``, the
+    result of a paired test, comes from ``compare_all``.
     """
 
     first: Evaluation
     second: Evaluation
     differences: dict[str, float]
     intervals: dict[str, Interval]
+    p: dict[str, float] = field(default_factory=dict)
 
     def table(self) -> str:
         """The differences in percentage points, each with its interval."""
@@ -297,6 +299,7 @@ def checked_request(
     n_train: int | None,
     propensity: Propensity | str,
 ) -> Request:
+    """The arguments of an evaluation, checked; names may be None for the usual metrics."""
     notes: list[str] = []
     if isinstance(names, str):
         raise ConfigError(f"metrics must be a list of names: [{names!r}]")

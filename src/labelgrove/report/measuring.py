@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +12,12 @@ import numpy as np
 import labelgrove.report.findings as findings
 from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
-from labelgrove.metrics import BinScore, Comparison, Evaluation
+from labelgrove.metrics import BinScore, Comparison, Contest, Evaluation
 from labelgrove.metrics.bins import by_frequency
 from labelgrove.metrics.ranking import Judged
+from labelgrove.report.labels import LabelTable, label_table
 from labelgrove.report.runs import Run
+from labelgrove.report.slices import Slice
 
 CUTOFFS = (1, 3, 5, 10)
 FAMILIES = ("P", "nDCG", "PSP", "R")
@@ -26,7 +29,8 @@ class Report:
 
     ``depth`` is the largest k of the curves, ``at`` the k of everything else. ``evaluations`` hold
     P, nDCG, R and, if training frequencies are known, PSP for k up to ``depth``, per run;
-    ``comparisons`` are the subject minus each other run.
+    ``comparisons`` are the subject minus each other run, ``contest`` has all pairs. ``slices`` are
+    evaluations by the values of a field.
     """
 
     title: str
@@ -40,6 +44,8 @@ class Report:
     depth: int
     at: int
     worst: int
+    contest: Contest | None = None
+    slices: Mapping[str, list[Slice]] = field(default_factory=dict)
 
     @property
     def subject(self) -> Run:
@@ -98,6 +104,11 @@ class Report:
         """The subject's most wrong documents."""
         return findings.most_wrong(self.judged[0], k=self.at, most=self.worst) if self.worst else []
 
+    @cached_property
+    def labels(self) -> LabelTable:
+        """How well each label is predicted, with examples of the subject."""
+        return label_table(self.judged, k=self.at)
+
     def to_dict(self) -> dict[str, Any]:
         """The main numbers per run, for JSON; without texts of documents."""
         runs = []
@@ -113,8 +124,26 @@ class Report:
                     name: [_json(v) for v in (value, *compared.intervals.get(name, ()))]
                     for name, value in compared.differences.items()
                 }
+                entry["p"] = {name: _json(value) for name, value in compared.p.items()}
             runs.append(entry)
-        return {"title": self.title, "data": self.data_name, "at": self.at, "runs": runs}
+        slices = {
+            name: {
+                one.value: {"documents": one.documents}
+                | {
+                    run.name: {key: _json(value) for key, value in evaluation.values.items()}
+                    for run, evaluation in zip(self.runs, one.evaluations, strict=True)
+                }
+                for one in found
+            }
+            for name, found in self.slices.items()
+        }
+        return {
+            "title": self.title,
+            "data": self.data_name,
+            "at": self.at,
+            "runs": runs,
+            "slices": slices,
+        }
 
 
 def _json(value: float) -> float | None:

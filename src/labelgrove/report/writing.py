@@ -14,12 +14,13 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.data.facts import TrainingFacts
 from labelgrove.data.inputs import check_k, check_known_labels
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
-from labelgrove.metrics import Propensity, compare, evaluate
+from labelgrove.metrics import Propensity, compare_all, evaluate
 from labelgrove.metrics.ranking import judge
 from labelgrove.report.figures import figures
 from labelgrove.report.measuring import CUTOFFS, FAMILIES, Report
-from labelgrove.report.page import to_html
+from labelgrove.report.page import TILES, write_page
 from labelgrove.report.runs import named, on_one_index, predicted, with_unique_names
+from labelgrove.report.slices import measure_slices, slice_values
 
 
 def write_report(
@@ -36,6 +37,7 @@ def write_report(
     data_name: str | None = None,
     propensity: Propensity | str = Propensity(),  # noqa: B008 - immutable
     training: TrainingFacts | None = None,
+    slices: Sequence[str] | Mapping[str, Sequence[Any]] = (),
     png_folder: str | Path | None = None,
     threads: int | None = None,
 ) -> Report:
@@ -44,11 +46,15 @@ def write_report(
     - ``model``: a fitted model, a model folder, ``Predictions``, or a file that ``predict`` wrote.
     - ``data``: a Corpus or a file with the true labels. The report shows the beginnings of the
       texts of the ``worst`` most wrong documents; ``worst=0`` shows no text.
-    - ``out``: the HTML file; None writes no file.
+    - ``out``: the HTML file; None writes no file. With more than a few hundred labels, most of the
+      table of labels is in a file beside it, ``report.labels.js`` for ``report.html``.
     - ``against``: other such runs on the same documents, as a list or a mapping from names.
     - ``k``: the largest k of the curves. ``intervals``: bootstrap resamples; None for no intervals.
     - ``training``: number and label frequencies of the training documents, if no model knows
       them (``TrainingFacts.of(corpus)``); without them there is no PSP and no split by frequency.
+    - ``slices``: fields by whose values quality is also measured, such as ``["language"]``: of the
+      documents, or of the file that ``data`` names. A mapping gives the values of all documents:
+      ``{"language": ["en", "de", ...]}``, or a list of values for each.
     - ``png_folder``: a folder for the charts as PNG files.
 
     >>> import tempfile; from labelgrove import Linear
@@ -62,15 +68,18 @@ def write_report(
     check_k(k)
     if worst < 0:
         raise ConfigError(f"worst must be at least 0, got {worst}")
+    file = None
     if not isinstance(data, Corpus):
         from labelgrove.formats import read_corpus
 
-        data_name = data_name or Path(data).name
+        file = Path(data)
+        data_name = data_name or file.name
         data = read_corpus(data)
     if len(data) == 0:
         raise DataError("cannot report: there are no documents")
     if data.labels.nnz == 0 and not data.unknown.any():
         raise DataError("cannot report: no document of the corpus has a label")
+    values = slice_values(slices, data, file)
     runs = [predicted(model, data, k=k, name=name, threads=threads)]
     for other_name, other in named(against):
         runs.append(predicted(other, data, k=k, name=other_name, threads=threads))
@@ -98,9 +107,17 @@ def write_report(
         if run.model is not None and (note := run.model.facts_.warning(data)):
             notes = (f"{run.name}: {note}", *evaluations[place].notes)
             evaluations[place] = replace(evaluations[place], notes=notes)
-    shared |= {"metrics": table, "intervals": intervals or 1000}
-    subject = runs[0].predictions
-    comparisons = [compare(run.predictions, subject, truth.labels, **shared) for run in runs[1:]]
+    contest = None
+    if len(runs) > 1:
+        contest = compare_all(
+            [run.predictions for run in runs],
+            truth.labels,
+            metrics=table,
+            intervals=intervals or 1000,
+            **shared,
+        )
+    shared |= {"metrics": [name for name in TILES if name in table], "intervals": intervals or None}
+    sliced = measure_slices(values, runs, truth.labels, **shared)
     data_name = data_name or "the evaluated documents"
     report = Report(
         title=title or f"{runs[0].name} on {data_name}",
@@ -109,17 +126,18 @@ def write_report(
         runs=tuple(runs),
         judged=judged,
         evaluations=tuple(evaluations),
-        comparisons=tuple(comparisons),
+        comparisons=()
+        if contest is None
+        else tuple(contest.pairs[0, other] for other in range(1, len(runs))),
         training=training,
         depth=depth,
         at=min(5, depth),
         worst=worst,
+        contest=contest,
+        slices=sliced,
     )
     if out is not None:
-        from labelgrove.formats.files import replacing
-
-        with replacing(out) as file:
-            file.write(to_html(report).encode("utf-8"))
+        write_page(report, Path(out))
     if png_folder is not None:
         write_pngs(report, png_folder)
     return report

@@ -1,0 +1,34 @@
+"""Invented predictions of many labels, and the data file of a report on them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labelgrove import Corpus, LabelIndex, Predictions
+
+
+def made(documents: int = 400, labels: int = 3000) -> tuple[Corpus, Predictions]:
+    rng = np.random.default_rng(0)
+    index = LabelIndex(
+        [f"id:{i}" for i in range(labels)],
+        names=[f"<b>Label</b> & {i}" if i % 2 else f"Étikett {i}" for i in range(labels)],
+    )
+    columns = np.stack([rng.choice(labels, 5, replace=False) for _ in range(documents)])
+    scores = np.sort(rng.random((documents, 5)), axis=1)[:, ::-1].astype(np.float32)
+    counts = np.full(documents, 5, np.int32)
+    truth = [[f"id:{c}" for c in row[::2]] + ["id:7"] for row in columns]
+    texts = [f"</script><script>alert({i})</script> text {i}" for i in range(documents)]
+    predictions = Predictions(columns.astype(np.int32), scores, counts, index)
+    return Corpus.from_lists(texts, truth, index=index), predictions
+
+
+def read_data(file: Path) -> dict[str, Any]:
+    source = file.read_text(encoding="utf-8")
+    assert source.startswith("labelgroveLabels(") and source.endswith(");\n")
+    assert "</script" not in source
+    data: dict[str, Any] = json.loads(source[len("labelgroveLabels(") : -3])
+    return data
