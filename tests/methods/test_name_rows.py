@@ -100,7 +100,7 @@ def test_training_starts_from_names_if_it_is_told_to(kind: str) -> None:
     assert distances[1] < 1e-3 < distances[0]
 
 
-def test_names_change_the_key_of_the_network_alone(tmp_path: Any) -> None:
+def test_names_change_the_keys_of_the_network_and_what_reads_it_alone(tmp_path: Any) -> None:
     from labelgrove.disk.run_folder import RunFolder, run_status
 
     texts, labels = planted(40)
@@ -111,7 +111,7 @@ def test_names_change_the_key_of_the_network_alone(tmp_path: Any) -> None:
         with RunFolder(tmp_path / "run") as run:
             trained("lightxml", name_logit=2.0).fit(texts, labels, index=own, run=run)
         keys.append({stage.key for stage in run_status(tmp_path / "run").stages})
-    assert len(keys[1] - keys[0]) == 2  # tokens of names, and the network
+    assert len(keys[1] - keys[0]) == 3  # tokens of names, the network, and the ranker on top
 
 
 def test_what_has_no_effect_is_said_or_refused() -> None:

@@ -72,7 +72,7 @@ def test_nothing_is_returned_that_something_is_chosen_by() -> None:
     with pytest.raises(ConfigError, match="leave return_held_out off"):
         create("xtransformer", tiny_training() | settings).fit(*planted(60))
     with pytest.raises(ConfigError, match="return_held_out: there is no ranker"):
-        settings = {"held_out": SHARE, "return_held_out": True}
+        settings = {"held_out": SHARE, "return_held_out": True, "rerank": {"enabled": False}}
         create("lightxml", tiny_training() | settings).fit(*planted(60))
 
 
@@ -92,12 +92,13 @@ def test_a_model_reads_markup_as_it_was_trained() -> None:
     """CascadeXML's code: /SEP/ is the encoder's separator, and _ a space."""
     texts, labels = planted(30)
     encoder = tiny_training()["encoder"] | {"markup": "sep"}
-    model = new("lightxml", encoder=encoder, training=FEW).fit(texts, labels)
+    alone = {"enabled": False}  # tf-idf reads the text as it is
+    model = new("lightxml", encoder=encoder, training=FEW, rerank=alone).fit(texts, labels)
     one, other = (
         model.predict([text], k=3).scores for text in ("red_shoe /SEP/ lamp", "red shoe [SEP] lamp")
     )
     assert np.array_equal(one, other)
-    plain = new("lightxml", training=FEW).fit(texts, labels)
+    plain = new("lightxml", training=FEW, rerank=alone).fit(texts, labels)
     one, other = (
         plain.predict([text], k=3).scores for text in ("red_shoe /SEP/ lamp", "red shoe [SEP] lamp")
     )
@@ -115,7 +116,8 @@ def with_fields(count: int) -> tuple[list[str], list[list[str]], list[dict[str, 
 def test_an_encoder_reads_the_fields_that_it_should(fields: list[str], tmp_path: Path) -> None:
     documents, labels, (one, other) = with_fields(40)
     encoder = tiny_training()["encoder"] | {"fields": fields}
-    model = new("lightxml", encoder=encoder, training=FEW).fit(documents, labels)
+    alone = {"enabled": False}  # tf-idf reads fields, too
+    model = new("lightxml", encoder=encoder, training=FEW, rerank=alone).fit(documents, labels)
     scores = model.predict([one, other], k=3).scores
     assert np.array_equal(scores[0], scores[1]) is not bool(fields)
     first = f"{one['by']}[SEP]{one['t']}" if fields else one["t"]

@@ -70,7 +70,9 @@ def test_times_are_tokens_by_rates(encoder: Path, monkeypatch: pytest.MonkeyPatc
 def test_passes_over_the_documents(encoder: Path) -> None:
     twice = create("lightxml", settings(encoder) | {"held_out": 0.0})
     work = twice.outline(100, 10).encoder
-    assert (work.learns, work.reads) == (2, 0)
+    assert (work.learns, work.reads) == (2, 1)  # the ranker on top reads all documents once
+    alone = create("lightxml", settings(encoder) | {"held_out": 0.0, "rerank": {"enabled": False}})
+    assert alone.outline(100, 10).encoder.reads == 0
     steps = create("cascadexml", settings(encoder, max_steps=10) | {"held_out": 0.0})
     assert steps.outline(320, 10).encoder.learns == pytest.approx(0.5)
     # XR-Transformer's own list of updates counts, not the epochs beside it.
