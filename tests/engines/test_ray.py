@@ -71,6 +71,20 @@ def test_addresses_and_workers_are_checked(engine: Any) -> None:
         open_engine("ray", workers=0)
 
 
+def test_a_ray_that_starts_too_slowly_is_an_error_with_advice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ray = pytest.importorskip("ray")
+
+    def slow(**options: Any) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", slow)
+    with pytest.raises(ResourceError, match=r"timed out .*: start the command again"):
+        open_engine("ray")
+
+
 def test_without_ray_the_extra_is_named() -> None:
     source = """
 import sys

@@ -169,6 +169,12 @@ def _connect(address: str | None, workers: int | None) -> None:
     except (ConnectionError, RuntimeError, ValueError) as error:
         where = "a Ray cluster on this machine" if address is None else address
         raise ConfigError(f"address: cannot join {where}: {error}") from error
+    except Exception as error:  # all that Ray raises if it starts too slowly
+        if type(error) is not Exception:
+            raise
+        raise ResourceError(
+            f"Ray did not start ({error}); the machine may be too busy: start the command again"
+        ) from error
 
 
 @contextmanager
