@@ -31,8 +31,18 @@ from labelgrove.core.callbacks import Event
 from labelgrove.engines.engine import Ref
 from labelgrove.engines.ray import RayEngine
 
+# PECOS 1.2.8 splits lists of arrays of different lengths, which NumPy refuses since 1.24.
 PECOS = """
-import json, resource, runpy, sys
+import resource, runpy, sys
+import numpy as np
+split = np.array_split
+def split_lists(given, parts):
+    if isinstance(given, list):
+        items, given = given, np.empty(len(given), object)
+        for number, item in enumerate(items):
+            given[number] = item
+    return split(given, parts)
+np.array_split = split_lists
 sys.argv = ["train", *sys.argv[1:]]
 runpy.run_module("pecos.distributed.xmc.xlinear.train", run_name="__main__")
 own = resource.getrusage(resource.RUSAGE_SELF)

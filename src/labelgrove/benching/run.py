@@ -94,8 +94,9 @@ def run_bench(
     files = Files.of(bench.params, data)
     place = _Place(bench, files, folder, tuple(flags))
     if engine is not None:
-        asked = [row for row in bench.rows if row.settings is not None and row.name in chosen]
-        place.train_all([row for row in asked if not row.of and not place.record(row)], engine, say)
+        wanted = [row for row in bench.rows if row.settings is not None and row.name in chosen]
+        new = [row for row in wanted if not row.of and place.record(row) is None]
+        place.train_all(new, engine, say)
     records = []
     for row in bench.rows:
         record = place.record(row)

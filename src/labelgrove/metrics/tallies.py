@@ -56,10 +56,10 @@ class Tally:
     def joined(tallies: Sequence[Tally]) -> Tally:
         """The tally of all parts, in the order of their documents."""
         first = tallies[0]
-        measures = {
-            name: type(measure).joined([tally.measures[name] for tally in tallies])  # type: ignore[arg-type, list-item]
-            for name, measure in first.measures.items()
-        }
+        measures = {}
+        for name, measure in first.measures.items():
+            parts: list[Any] = [tally.measures[name] for tally in tallies]
+            measures[name] = type(measure).joined(parts)
         facts = Facts.joined([tally.facts for tally in tallies])
         return Tally(measures, facts, first.longest, first.propensity)
 
