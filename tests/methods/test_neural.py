@@ -265,7 +265,8 @@ def test_stages_are_used_again_where_nothing_they_depend_on_changed(tmp_path: Pa
     assert computed() == {"tree", "rerank"}
     assert computed(rerank={"share": 0.5}) == set()
     assert computed(rerank={"shortlist": 5}) == {"rerank"}
-    assert computed(random_state=1, rerank={"enabled": False}) == {"network"}  # another seed, the same tokens and tf-idf
+    # With another seed, tokens and tf-idf are the same.
+    assert computed(random_state=1, rerank={"enabled": False}) == {"network"}
 
 
 def test_a_label_that_only_held_out_documents_bear_stays_in_the_model() -> None:
