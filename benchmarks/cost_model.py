@@ -28,7 +28,7 @@ TRAININGS = [
 ]
 TERMS, LABELS = 42, 7  # of a document of the shop
 LEAF, BRANCHING, BLOCK = 100, 16, 16
-MOST_TERMS = 2**31 - 1  # of one sparse matrix
+MOST_TERMS = 2**31 - 1  # of a sparse matrix whose columns SciPy numbers with 32 bits
 TREE = 0.035e-3  # CPU seconds of k-means per label, of 100,000: docs/scale.md
 PACKED = 780  # bytes of a label's weights on disk: docs/results.md
 NETWORK = 1.25e9  # bytes per second of a machine: 10 Gbit/s
@@ -140,10 +140,11 @@ def forecast(
         f"  given to tasks: {told}; with one task for each cluster, rows are {most:,.0f} GB, "
         f"{most * 1e9 / machines / NETWORK:,.0f} s for each machine at 10 Gbit/s"
     )
+    print("  first to give way: the first level, one thread with the rows of all documents")
     if entries > MOST_TERMS:
         print(
-            "  first to give way: the first level, whose task joins the rows of all documents in "
-            f"one matrix; 2^31 - 1 terms are {MOST_TERMS / TERMS:,.0f} documents"
+            f"    above {MOST_TERMS / TERMS:,.0f} documents, SciPy joins rows with columns of 64 "
+            f"bits: {12 * entries / 1e9:,.0f} GB more for a moment"
         )
 
 
