@@ -57,8 +57,8 @@ def test_options_are_the_models(service: Any) -> None:
     for options in (
         {"allow": ["colours"]},
         {"deny": ["Red goods", "hat"]},
-        {"k": 9, "min_score": 0.4},
-        {"min_score": 0.99},  # nothing is left
+        {"k": 9, "threshold": 0.4},
+        {"threshold": 0.99},  # nothing is left
     ):
         assert client.predict(TEXTS, **options).ids() == model.predict(TEXTS, **options).ids()
     assert len(client.predict([])) == 0

@@ -488,7 +488,7 @@ def test_masks_leave_out_labels_and_still_fill_the_list(kind: str) -> None:
     assert rest.counts.tolist() == [len(names) - len(denied)] * 20
     assert not denied & {name for row in rest.names() for name in row}
     least = float(np.median(found.scores))
-    above = model.predict(texts[:20], k=3, allow=few, min_score=least)
+    above = model.predict(texts[:20], k=3, allow=few, threshold=least)
     assert above.counts.tolist() == (found.scores >= least).sum(axis=1).tolist()
     with pytest.raises(DataError, match="allow: unknown label"):
         model.predict(texts[:1], allow=["nobody knows it"])
@@ -520,7 +520,7 @@ def test_calibrated_scores_are_probabilities_until_the_next_fit(kind: str, tmp_p
         assert np.array_equal(found.columns, raw.columns)
         assert same(found, model.predict(texts, k=5))
         assert same(calibrated.predict(texts, k=5, raw=True), raw)
-        assert calibrated.predict(texts, k=5, min_score="auto").counts.max() <= 5
+        assert calibrated.predict(texts, k=5, threshold="auto").counts.max() <= 5
     again = shortened(model).fit(texts[:80], labels[:80])
     assert again.predict(texts, k=5).score_kind == raw.score_kind
 

@@ -68,7 +68,7 @@ def calibrate(method: str, folder: Path) -> None:
     fitted(method).save(folder / "model")
     model = labelgrove.load(folder / "model")
     labelgrove.calibrate(model, TEXTS, LABELS)
-    assert model.predict(TEXTS[:1], k=1, min_score=0.0).score_kind == "probability"
+    assert model.predict(TEXTS[:1], k=1, threshold=0.0).score_kind == "probability"
 
 
 def explained(method: str, _: Path) -> None:

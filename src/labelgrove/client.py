@@ -61,7 +61,7 @@ class Client:
         *,
         allow: Sequence[str] | None = None,
         deny: Sequence[str] | None = None,
-        min_score: float | str | None = None,
+        threshold: float | str | None = None,
     ) -> Predictions:
         """The k best labels of each document, as :meth:`labelgrove.Linear.predict` gives them.
 
@@ -74,7 +74,7 @@ class Client:
         texts = checked_inputs(with_fields(X, fields or None))
         if not isinstance(texts, (Sequence, StringTable)):
             raise DataError("a service reads texts; give a list of strings")
-        options = {"k": k, "allow": allow, "deny": deny, "threshold": min_score}
+        options = {"k": k, "allow": allow, "deny": deny, "threshold": threshold}
         given = {name: value for name, value in options.items() if value is not None}
         rows: list[Any] = []
         kind: ScoreKind = facts["score_kind"]

@@ -168,10 +168,10 @@ def test_thresholds_for_f1_and_for_a_precision() -> None:
         return right / given, 2 * right / (given + truth.sum())
 
     calibrate(model, *model.half(True), k=LABELS)
-    best = quality(min_score="auto")[1]
-    assert all(quality(min_score=t)[1] <= best + 0.005 for t in (0.1, 0.2, 0.3, 0.5, 0.7))
+    best = quality(threshold="auto")[1]
+    assert all(quality(threshold=t)[1] <= best + 0.005 for t in (0.1, 0.2, 0.3, 0.5, 0.7))
     found = calibrate(model, *model.half(True), k=LABELS, target=0.7)
-    assert quality(min_score="auto")[0] == pytest.approx(0.7, abs=0.03)
+    assert quality(threshold="auto")[0] == pytest.approx(0.7, abs=0.03)
     assert found.report is not None
     assert found.report["at_threshold"]["precision"] == pytest.approx(0.7, abs=0.03)
 
@@ -186,7 +186,7 @@ def test_thresholds_per_label_help_where_labels_differ() -> None:
     assert reached[True] > reached[False] + 0.02
     assert found.label_thresholds is not None
     assert isinstance(model.calibration_.minimum(), np.ndarray)
-    assert model.predict(["1"], k=9, min_score="auto").counts[0] <= 9
+    assert model.predict(["1"], k=9, threshold="auto").counts[0] <= 9
 
 
 TARGETS: dict[Any, str] = {
@@ -207,7 +207,7 @@ def test_every_target_gets_the_best_sets_by_its_own_metric() -> None:
     values = {}
     for target in TARGETS:
         found = calibrate(model, *model.half(True), k=LABELS, by="frequency", target=target)
-        sets = model.predict(texts, k=LABELS, min_score="auto")
+        sets = model.predict(texts, k=LABELS, threshold="auto")
         values[target] = labelgrove.evaluate(sets, truth, metrics=list(TARGETS.values()))
         assert found.report is not None
         for name, key in zip(TARGETS.values(), ("f1", "macro_f1", "document_f1"), strict=True):
@@ -222,13 +222,13 @@ def test_a_document_gets_its_set_whatever_k_is() -> None:
     model = Planted(squared)
     calibrate(model, *model.half(True), k=10, target="document-F1")
     texts, _ = model.half(False)
-    sets = model.predict(texts, k=10, min_score="auto")
+    sets = model.predict(texts, k=10, threshold="auto")
     assert sets.counts.min() >= 1 and len(np.unique(sets.counts)) > 3
     for k in (2, 25):
-        other = model.predict(texts, k=k, min_score="auto")
+        other = model.predict(texts, k=k, threshold="auto")
         assert np.array_equal(other.counts, np.minimum(sets.counts, k))
         assert other.ids() == [row[:k] for row in sets.ids()]
-    few = model.predict(texts, k=10, min_score="auto", allow=["l0", "l1"])
+    few = model.predict(texts, k=10, threshold="auto", allow=["l0", "l1"])
     assert 1 <= few.counts.min() <= few.counts.max() <= 2
 
 
@@ -237,7 +237,7 @@ def test_sets_by_document_follow_curves_that_change_the_order() -> None:
     found = calibrate(model, *model.half(True), k=10, by="frequency", target="document-F1")
     assert found.report is not None
     texts, truth = model.half(False)
-    sets = model.predict(texts, k=10, min_score="auto")
+    sets = model.predict(texts, k=10, threshold="auto")
     measured = labelgrove.evaluate(sets, truth, metrics=["F1@set"])["F1@set"]
     assert measured == pytest.approx(found.report["at_threshold"]["document_f1"], abs=0.03)
     every = model.predict(texts, k=10)
@@ -290,10 +290,10 @@ def test_what_cannot_be_calibrated_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"per_label: document-F1 .* has no thresholds"):
         calibrate(model, texts, truth, target="document-F1", per_label=True)
     with pytest.raises(ConfigError, match="auto needs a calibrated model"):
-        model.predict(texts, min_score="auto")
+        model.predict(texts, threshold="auto")
     calibrate(model, texts, truth)
     with pytest.raises(ConfigError, match="no raw scores"):
-        model.predict(texts, min_score="auto", raw=True)
+        model.predict(texts, threshold="auto", raw=True)
     model.kind = "margin"
     with pytest.raises(ConfigError, match="calibrated for scores of the kind product"):
         model.predict(texts)

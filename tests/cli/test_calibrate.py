@@ -89,7 +89,7 @@ def test_sets_are_whole_by_default(folder: Path, model: Path, tmp_path: Path, ru
     out = tmp_path / "calibrated"
     run("calibrate", model, "--data", folder / "dev.jsonl", "--k", 4, "--out", out)
     for given, least, k in ((None, "auto", 4), (None, None, 5), (2, "auto", 2)):
-        job = Job(out, "cpu", given, {"min_score": least}, ReadOptions())
+        job = Job(out, "cpu", given, {"threshold": least}, ReadOptions())
         assert job.prepared().k == k
 
 

@@ -48,7 +48,7 @@ def test_answers_are_those_of_the_model(pair: tuple[Any, ExportedModel]) -> None
         {"k": 100},
         {"k": 2, "allow": labels[:3]},
         {"k": 3, "deny": labels[2:5]},
-        {"k": 4, "min_score": 0.1},
+        {"k": 4, "threshold": 0.1},
         {"k": 3, "threads": 1},
     ):
         assert_alike(out.predict(TEXTS, **asked), model.predict(TEXTS, **asked))

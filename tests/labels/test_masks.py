@@ -80,12 +80,12 @@ def test_minimum_score(models):
     model = models["one tree"]
     full = model.predict(["red hat"], k=10)
     least = float(full.scores[0, 2])
-    found = model.predict(["red hat"], k=10, min_score=least)
+    found = model.predict(["red hat"], k=10, threshold=least)
     assert found.counts.tolist() == [3]
-    assert model.predict(["unknown"], k=2, min_score=1.0).names() == [[]]
+    assert model.predict(["unknown"], k=2, threshold=1.0).names() == [[]]
     for wrong in ("high", float("nan")):
-        with pytest.raises(ConfigError, match="min_score: must be a number"):
-            model.predict(["red hat"], min_score=wrong)
+        with pytest.raises(ConfigError, match="threshold: must be a number"):
+            model.predict(["red hat"], threshold=wrong)
 
 
 def test_diversity_is_off_by_default_and_spreads_clusters_when_on(models):

@@ -18,19 +18,19 @@ from labelgrove.scores.predictions import Predictions
 def test_a_threshold_above_every_score_is_refused() -> None:
     corpus = shop_corpus(200, labels=30)
     model = Linear().fit(corpus)
-    with pytest.raises(ConfigError, match=r"min_score: no label can reach 1\.5.*product"):
-        model.predict(corpus, min_score=1.5)
+    with pytest.raises(ConfigError, match=r"threshold: no label can reach 1\.5.*product"):
+        model.predict(corpus, threshold=1.5)
     calibrate(model, shop_corpus(100, labels=30, part="test"))
-    with pytest.raises(ConfigError, match=r"min_score: no label can reach 2.*probability"):
-        model.predict(corpus, min_score=2)
-    assert model.predict(corpus, min_score=1.0).counts.sum() >= 0
+    with pytest.raises(ConfigError, match=r"threshold: no label can reach 2.*probability"):
+        model.predict(corpus, threshold=2)
+    assert model.predict(corpus, threshold=1.0).counts.sum() >= 0
     assert model.predict(corpus, raw=True).score_kind == "product"
 
 
 def test_margins_have_no_upper_end() -> None:
     corpus = shop_corpus(200, labels=30)
     model = Linear(search=SearchParams(post_processor="noop")).fit(corpus)
-    assert model.predict(corpus, min_score=1.5).score_kind == "margin"
+    assert model.predict(corpus, threshold=1.5).score_kind == "margin"
 
 
 INDEX = LabelIndex("abcdef")
@@ -45,21 +45,21 @@ def test_diversity_looks_at_more_labels_than_it_returns() -> None:
             Request.of(INDEX, 3, None, diversity=wrong)
     for wrong in (float("nan"), "x", True):
         with pytest.raises(ConfigError, match="must be a number"):
-            Request.of(INDEX, 3, None, min_score=wrong)  # type: ignore[arg-type]
+            Request.of(INDEX, 3, None, threshold=wrong)  # type: ignore[arg-type]
 
 
 def test_an_answer_has_at_most_k_labels_above_the_threshold() -> None:
     found = Predictions.from_scores([[0.9, 0.8, 0.7, 0.2, 0.1, 0.0]], k=6, index=INDEX)
     clusters = np.zeros(6, np.int32)
     assert Request.of(INDEX, 2, None).answer(found, lambda: clusters).ids() == [["a", "b"]]
-    assert Request.of(INDEX, 5, None, min_score=0.7).answer(found, lambda: clusters).ids() == [
+    assert Request.of(INDEX, 5, None, threshold=0.7).answer(found, lambda: clusters).ids() == [
         ["a", "b", "c"]
     ]
     clusters[2] = 1
     diverse = Request.of(INDEX, 2, None, diversity=0.5).answer(found, lambda: clusters)
     assert diverse.ids() == [["a", "c"]]
-    with pytest.raises(ConfigError, match="min_score: auto needs a calibrated model"):
-        Request.of(INDEX, 2, None, min_score="auto")
+    with pytest.raises(ConfigError, match="threshold: auto needs a calibrated model"):
+        Request.of(INDEX, 2, None, threshold="auto")
 
 
 def test_scores_of_given_pairs_are_those_of_predictions(monkeypatch: pytest.MonkeyPatch) -> None:

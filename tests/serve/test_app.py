@@ -91,9 +91,9 @@ def test_masks_are_made_once_and_thresholds_reach_the_method(model_path: Path) -
     (_, first), (_, second) = (served.answer(wish, ["a red hat"]) for _ in range(2))
     assert first == second
     assert asked[0]["allow"] is asked[1]["allow"] and "deny" not in asked[0]
-    assert len(asked[0]["allow"]) == 3 and asked[0]["min_score"] == 0.2
+    assert len(asked[0]["allow"]) == 3 and asked[0]["threshold"] == 0.2
     served.answer(Options(9, allow=("red",)), ["a red hat"])
-    assert len(asked[2]["allow"]) == 1 and "min_score" not in asked[2]
+    assert len(asked[2]["allow"]) == 1 and "threshold" not in asked[2]
 
 
 def test_what_training_measured_is_told(model_path: Path) -> None:

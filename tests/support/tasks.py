@@ -107,7 +107,7 @@ def use_model(folder: str) -> dict[str, Any]:
     try:
         model = labelgrove.load(folder)
         texts = ["red hat", "", "nothing known", "x " * 50]
-        for request in ({}, {"raw": True}, {"min_score": "auto"}, {"allow": ["red", "hats"]}):
+        for request in ({}, {"raw": True}, {"threshold": "auto"}, {"allow": ["red", "hats"]}):
             with contextlib.suppress(LabelgroveError):
                 model.predict(texts, k=3, threads=1, **request).names()
         explain_best(model, "red hat", k=1)

@@ -170,7 +170,7 @@ def test_everything_else_goes_on_working(model: Linear) -> None:
     found = model.predict(QUESTIONS[0], k=3)
     assert found.score_kind == "probability"
     assert np.allclose(model.score_labels(QUESTIONS[0], ["kind shoe"]), before, atol=1e-5)
-    model.predict(QUESTIONS[0], k=3, min_score="auto")
+    model.predict(QUESTIONS[0], k=3, threshold="auto")
     masked = model.predict(["a red sofa"], k=2, allow=["kind sofa", "kind hat"])
     assert masked.names()[0][0] == "kind sofa"
     assert "kind sofa" not in model.predict(["a red sofa"], k=3, deny=["kind sofa"]).names()[0]

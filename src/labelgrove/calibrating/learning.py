@@ -68,7 +68,7 @@ def calibrate(
     """Learns a fitted model's probabilities from documents that it was not trained on.
 
     From now on the model's ``predict`` returns probabilities (``raw=True``: the scores as before),
-    and ``min_score="auto"`` returns sets of labels that suit the ``target``. "micro-F1" and a
+    and ``threshold="auto"`` returns sets of labels that suit the ``target``. "micro-F1" and a
     number, which is a precision, choose one threshold; "macro-F1" one for labels of about the same
     training frequency; "document-F1" takes for each document as many of its best labels as have
     the largest expected F1. With ``per_label``, labels with at least ``fewest`` of the documents

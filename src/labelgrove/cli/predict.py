@@ -78,7 +78,7 @@ def predict(
         device=machine.device,
         k=k,
         request={
-            "min_score": _min_score(threshold),
+            "threshold": _threshold(threshold),
             "diversity": diversity,
             "raw": raw,
             "threads": where.threads(machine.threads),
@@ -156,7 +156,7 @@ def _leave_the_rest() -> None:
     gc.freeze()
 
 
-def _min_score(given: str | None) -> Any:
+def _threshold(given: str | None) -> Any:
     if given is None or given == "auto":
         return given
     try:

@@ -49,7 +49,7 @@ class Job:
         mask = LabelMask.of(model.index_, self.allow, self.deny)
         k = self.k
         if k is None:
-            sets = self.request["min_score"] == "auto" and model.calibration_ is not None
+            sets = self.request["threshold"] == "auto" and model.calibration_ is not None
             k = model.calibration_.places if sets else DEFAULT_K
         if mask is None:
             return Predicting(self, model, k, self.request)

@@ -24,7 +24,7 @@ from labelgrove.disk.run_folder import RunFolder
 from labelgrove.errors import DataError, UnsupportedError, warn
 from labelgrove.labels.masks import LabelMask, columns_of
 from labelgrove.labels.tree import LabelTree
-from labelgrove.model.requests import MinScore, Request, masked_scores
+from labelgrove.model.requests import Request, Threshold, masked_scores
 from labelgrove.model.stored import Stored
 from labelgrove.ranking.ranker import Ranker
 from labelgrove.ranking.solver import RankerParams
@@ -150,7 +150,7 @@ class Model(Stored):
         dense: Any = None,
         allow: Any = None,
         deny: Any = None,
-        min_score: MinScore = None,
+        threshold: Threshold = None,
         diversity: float = 0.0,
         raw: bool = False,
         threads: int | None = None,
@@ -160,9 +160,9 @@ class Model(Stored):
         A model that was fitted with ``dense`` rows needs them here, too. ``allow`` and ``deny`` are
         lists of label ids, names or names of the index's groups (or ``allow`` is a ``LabelMask``).
         The search skips labels outside, so you get k labels whenever k remain. Labels below
-        ``min_score`` are dropped afterwards. ``diversity`` (up to 1) moves labels back that are
+        ``threshold`` are dropped afterwards. ``diversity`` (up to 1) moves labels back that are
         similar to better ones. A calibrated model gives probabilities, unless you ask for ``raw``
-        scores, and takes "auto" as ``min_score`` (see ``labelgrove.calibrate``). It then gives sets
+        scores, and takes "auto" as ``threshold`` (see ``labelgrove.calibrate``). It then gives sets
         of labels, which k may cut: ``k=model.calibration_.places`` gives whole ones.
 
         >>> from labelgrove import Linear
@@ -181,7 +181,7 @@ class Model(Stored):
             calibration,
             allow=allow,
             deny=deny,
-            min_score=min_score,
+            threshold=threshold,
             diversity=diversity,
         )
         threads = self.n_jobs if threads is None else check_threads(threads)

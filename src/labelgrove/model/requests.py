@@ -21,7 +21,7 @@ from labelgrove.scores.predictions import Predictions, ScoreKind
 if TYPE_CHECKING:
     from labelgrove.calibrating.calibration import Calibration
 
-MinScore: TypeAlias = float | Literal["auto"] | None
+Threshold: TypeAlias = float | Literal["auto"] | None
 
 # With diversity, this many labels of each document are considered before similar ones move back.
 DIVERSE_RANKS, DIVERSE_FACTOR = 50, 4
@@ -38,7 +38,7 @@ class Request:
     k: int
     ranks: int
     mask: LabelMask | None
-    min_score: MinScore
+    threshold: Threshold
     diversity: float
     calibration: Calibration | None
 
@@ -51,23 +51,23 @@ class Request:
         *,
         allow: Any = None,
         deny: Any = None,
-        min_score: MinScore = None,
+        threshold: Threshold = None,
         diversity: float = 0.0,
     ) -> Request:
         """The request of the arguments of ``predict``, checked."""
         k = ranks = check_k(k)
-        least: MinScore = None
-        if min_score == "auto":
+        least: Threshold = None
+        if threshold == "auto":
             if calibration is None:
                 raise ConfigError(
-                    "min_score: auto needs a calibrated model and no raw scores; calibrate it "
+                    "threshold: auto needs a calibrated model and no raw scores; calibrate it "
                     "first: labelgrove calibrate MODEL --data DEV"
                 )
             least = "auto"
             if calibration.by_document:
                 ranks = max(ranks, calibration.places)
-        elif min_score is not None:
-            least = _number("min_score", min_score)
+        elif threshold is not None:
+            least = _number("threshold", threshold)
         if calibration is not None and calibration.reorders:
             ranks = max(ranks, calibration.places)
         if diversity:
@@ -82,12 +82,12 @@ class Request:
         """The predictions as requested."""
         if self.calibration is not None:
             predictions = self.calibration(predictions)
-        if self.min_score == "auto":
+        if self.threshold == "auto":
             assert self.calibration is not None
             predictions = self.calibration.choose(predictions)
-        elif self.min_score is not None:
-            _check_reachable(self.min_score, predictions.score_kind)
-            predictions = predictions.above(self.min_score)
+        elif self.threshold is not None:
+            _check_reachable(self.threshold, predictions.score_kind)
+            predictions = predictions.above(self.threshold)
         if self.diversity:
             predictions = diversify(predictions, clusters(), self.diversity)
         return predictions if predictions.k <= self.k else predictions.top(self.k)
@@ -96,7 +96,7 @@ class Request:
 def _check_reachable(least: float, kind: ScoreKind) -> None:
     if least > 1 and kind != "margin":
         raise ConfigError(
-            f"min_score: no label can reach {least:g}, for the scores of this model are at most 1 "
+            f"threshold: no label can reach {least:g}, for the scores of this model are at most 1 "
             f"({kind})"
         )
 

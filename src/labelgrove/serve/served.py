@@ -161,11 +161,11 @@ class Served:
             if self.model.calibration_ is None:
                 detail = "threshold: auto needs a calibrated model; see labelgrove calibrate"
                 raise Problem("not-supported", detail)
-            given["min_score"] = least
+            given["threshold"] = least
         elif least is not None:
             # Scores have single precision; a threshold beyond its range must stay a number.
             least = max(-_LARGEST, min(_LARGEST, least))
-            given["min_score"] = least
+            given["threshold"] = least
         return self.model.predict(texts, k=options.k, threads=self._threads, **given)
 
     def _mark_unknown(self, options: Options, rows: list[Row]) -> None:
