@@ -140,7 +140,7 @@ def test_search_finds_pages_in_a_browser_without_a_server(site: Path, started: A
         visit.wait_until("document.querySelector('#search-results').innerText.includes('Metrics')")
         visit.check()
         visit.page.goto((site / "index.html").as_uri())
-        assert visit.page.locator("img[src*='report']").count() == 1
+        assert visit.page.locator("img[src$='report.webp']").count() == 1
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
         visit.check()
         context.close()

@@ -54,10 +54,8 @@ def test_what_workers_cannot_train_is_said_before_they_start(
     encoder: Path, tmp_path: Path, run: Run
 ) -> None:
     _, shards = write_shards(tmp_path, 60, 25)
-    (tmp_path / "ensemble.toml").write_text('[[members]]\nmethod = "lightxml"\n')
     method = ("--method", "lightxml", *flags(settings("lightxml", encoder)))
     for source, given, message in (
-        (shards, ("--config", tmp_path / "ensemble.toml"), "leave it out for ensemble"),
         (
             shards,
             (*method, "--features", shards / "X.npz"),
