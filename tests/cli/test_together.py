@@ -68,4 +68,4 @@ def test_what_workers_cannot_train_is_said_before_they_start(
         done = run("train", source, *out, *given, check=False)
         assert done.returncode == 1
         assert message in done.stderr
-    assert {path.name for path in tmp_path.iterdir()} == {"whole.jsonl", "shards", "ensemble.toml"}
+    assert {path.name for path in tmp_path.iterdir()} == {"whole.jsonl", "shards"}

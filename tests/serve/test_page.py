@@ -61,11 +61,11 @@ def test_k_and_minimum_score_are_sent(browser: Any, service: Any) -> None:
         page.wait_for_selector("text=No label reaches the minimum score")
         assert page.locator(".ranking .below").count() == len(names(page)) == 3
         assert page.locator(".tick :checked").count() == 0
-        page.check("input[value=lines]", force=True)
+        page.check("input[value=lines]")
         page.fill("#text", f"{TEXT}\n{TEXT}")
         page.click("#find")
         page.wait_for_selector("text=no label can reach 1.5")
-        page.check("input[value=one]", force=True)
+        page.check("input[value=one]")
         page.fill("#text", TEXT)
         page.fill("#k", "0")
         page.click("#find")
@@ -172,7 +172,7 @@ def test_other_files(browser: Any, service: Any) -> None:
         drop(page, "picture.png", "x")
         page.wait_for_selector("text=reads .txt, .csv, .tsv and .jsonl")
         page.click("text=Remove")
-        page.check("input[value=lines]", force=True)
+        page.check("input[value=lines]")
         page.click("#find")
         page.wait_for_selector("text=2 of 2 texts answered")
 
@@ -274,7 +274,7 @@ def test_of_two_texts_the_one_that_was_chosen_last_is_shown(browser: Any, servic
     held: list[Any] = []
     with visiting(browser, service.base_url) as visit:
         page = visit.page
-        page.check("input[value=lines]", force=True)
+        page.check("input[value=lines]")
         page.fill("#text", "a copper kettle\na sofa of oak")
         page.click("#find")
         page.wait_for_selector("text=2 of 2 texts answered")

@@ -63,7 +63,7 @@ def test_many_texts_wait_for_a_busy_service_and_go_on_after_a_fault(
     with running(shop_model) as client, visiting(browser, client.base_url) as visit:
         page = visit.page
         page.route("**/v1/predict", meddle)
-        page.check("input[value=lines]", force=True)
+        page.check("input[value=lines]")
         page.fill("#text", "\n".join(f"kettle {number}" for number in range(60)))
         page.click("#find")
         page.wait_for_selector("text=Continuing automatically")

@@ -76,7 +76,7 @@ def test_a_phone_needs_no_scrolling_sideways(browser: Any, service: Any) -> None
             assert page.evaluate("document.documentElement.scrollWidth") <= 360
         page = open_all(visit, "try")
         page.fill("#text", "\n".join([text] * 3))
-        page.check("input[value=lines]", force=True)
+        page.check("input[value=lines]")
         page.click("#find")
         page.wait_for_selector("text=3 of 3 texts answered")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
