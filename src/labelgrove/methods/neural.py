@@ -38,7 +38,7 @@ from labelgrove.methods.preparation import (
     tokens_stage,
     warn_of_held_out,
 )
-from labelgrove.methods.related import TowerParams, related_stage
+from labelgrove.methods.related import PAIRS_TO_SEE, TowerParams, related_stage
 from labelgrove.methods.terms import Terms, choose_features, given_matrix, terms_stage
 from labelgrove.methods.training import make_runner, padding_note
 from labelgrove.model.outline import EncoderWork
@@ -263,6 +263,8 @@ class NeuralEstimator(Estimator):
             size = fixed(training.batch_size, 32) * training.accumulate
             passes = steps * size / (documents * (1 - held_out))
         epochs = passes * (1 - held_out)
+        if self.label_texts == "related":  # a pair of short texts counts as a document
+            epochs += PAIRS_TO_SEE / documents
         evaluations = max(1.0, passes * fixed(training.evaluations_per_epoch, 1.0))
         if trainings:
             reads += held_out * (evaluations + 1)
