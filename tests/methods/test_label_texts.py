@@ -5,10 +5,12 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
+from labelgrove.core.arrays import as_csr
 from labelgrove.core.callbacks import Reporter
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError
@@ -29,7 +31,11 @@ def decide(setting: Any, corpus: Corpus = CORPUS, judges: Any = CORPUS, named: A
     def note(event: Any) -> None:
         said.append(event.values["text"])
 
-    chosen, measures = with_label_texts(corpus, judges, setting, judge, Reporter([note]))
+    def relate(_: Corpus) -> Any:
+        return as_csr(np.eye(2)[::-1])
+
+    reporter = Reporter([note])
+    chosen, measures = with_label_texts(corpus, judges, setting, judge, reporter, relate)
     return chosen, measures, " ".join(said)
 
 
@@ -53,6 +59,7 @@ def test_auto_says_why_it_did_not_ask() -> None:
 def test_settings_that_ask_nobody() -> None:
     assert decide(None)[:2] == (CORPUS, {})
     assert len(decide("names")[0]) == 4
+    assert decide("related")[0].label_lists()[2:] == [["hat", "shoe"]] * 2
 
 
 @pytest.mark.parametrize(
@@ -73,5 +80,5 @@ def test_every_network_learns_from_names(kind: str) -> None:
 def test_other_values_are_refused() -> None:
     model = deepcopy(new("lightxml"))
     model.label_texts = "all"
-    with pytest.raises(ConfigError, match="label_texts: must be auto, names or none"):
+    with pytest.raises(ConfigError, match="label_texts: must be auto, names, related or none"):
         model.fit(*planted(40))

@@ -19,8 +19,11 @@ def labels_with_words(index: LabelIndex) -> list[int]:
     return [column for column, text in enumerate(texts) if any(map(str.isalpha, text))]
 
 
-def label_documents(index: LabelIndex) -> tuple[list[str], CSR]:
-    """A document for each label with words, its text or name, and the matrix of their labels."""
+def label_documents(index: LabelIndex, related: CSR | None = None) -> tuple[list[str], CSR]:
+    """A document for each label with words, its text or name, and the matrix of their labels.
+
+    These are the label itself and those that ``related`` has in its row.
+    """
     columns = labels_with_words(index)
     if not columns:
         warn(
@@ -32,11 +35,15 @@ def label_documents(index: LabelIndex) -> tuple[list[str], CSR]:
         (np.ones(len(columns), np.float32), (np.arange(len(columns)), columns)),
         shape=(len(columns), len(index)),
     )
+    if related is not None:
+        own = own + related[columns]
     return [source[column] for column in columns], as_csr(own)
 
 
-def with_label_documents(corpus: Corpus) -> Corpus:
+def with_label_documents(corpus: Corpus, related: CSR | None = None) -> Corpus:
     """The corpus and, after its documents, one for each label: its text or name, that label alone.
+
+    With ``related``, such a document has the labels of its label's row besides.
 
     >>> corpus = with_label_documents(Corpus.from_lists(["red shoes", "hat"], [["shoe"], ["hat"]]))
     >>> list(corpus.texts), corpus.label_lists()[2:]
@@ -47,7 +54,7 @@ def with_label_documents(corpus: Corpus) -> Corpus:
             "label_texts: label names can be learnt beside texts only, not beside features or a "
             "dense block; leave it at none"
         )
-    added, own = label_documents(corpus.index)
+    added, own = label_documents(corpus.index, related)
     stored = isinstance(corpus.texts, StringTable)
     both = chain(corpus.texts, added)
     return Corpus(
