@@ -30,6 +30,7 @@ TERMS, LABELS = 42, 7  # of a document of the shop
 LEAF, BRANCHING, BLOCK = 100, 16, 16
 MOST_TERMS = 2**31 - 1  # of a sparse matrix whose columns SciPy numbers with 32 bits
 TREE = 0.035e-3  # CPU seconds of k-means per label, of 100,000: docs/scale.md
+FIRST_SPLITS = 0.012e-3  # of them in one task, for the first three layers
 PACKED = 780  # bytes of a label's weights on disk: docs/results.md
 NETWORK = 1.25e9  # bytes per second of a machine: 10 Gbit/s
 
@@ -104,12 +105,13 @@ def forecast(
     reading = scale * (stages["read"]["cpu"] + stages["tfidf"]["cpu"] + stages["tree"]["cpu"])
     # k-means is a small part of what was measured, and the only part that grows with labels.
     tree = TREE * labels * math.log2(labels) / math.log2(100_000)
-    driver = scale * row["driver"] + tree
+    splits = FIRST_SPLITS * labels
+    driver = scale * row["driver"]
     first = float(parts[0]) / levels  # all documents, one task of one thread
     least = scale * stages["ranker"]["longest"]
-    shared = float(parts.sum()) - first + reading
+    shared = float(parts.sum()) - first + reading + tree - splits
     spread = shared / (machines * cores)
-    sums = [(spread + each + driver) / 3600 for each in (least, first)]
+    sums = [(spread + each + splits + driver) / 3600 for each in (least, first)]
     print(f"{documents:,.0f} documents, {labels:,.0f} labels, {machines} machines, {cores} cores:")
     print(f"  {levels} levels above the labels, {blocks} blocks of {BLOCK} labels in a cluster")
     print(f"  work of all: {shared / 3600:,.0f} CPU hours, {spread / 3600:.2f} hours")
@@ -117,7 +119,8 @@ def forecast(
         f"  first level, one thread: {first / 3600:.1f} hours; if sweeps become no more, "
         f"{least / 3600:.1f}"
     )
-    print(f"  driver, one thread: {driver / 3600:.1f} hours, of which k-means {tree / 3600:.1f}")
+    print(f"  first splits of the tree, one thread: {splits / 60:.0f} minutes")
+    print(f"  driver, one thread: {driver / 3600:.1f} hours")
     print(f"  together: {sums[0]:.1f} to {sums[1]:.1f} hours")
     entries = documents * TERMS
     size = 8 * entries / 1e9
@@ -127,10 +130,10 @@ def forecast(
     )
     print(f"  first level's worker: {size + 200 * documents / 1e9:,.0f} GB")
     per_label = 8 * TERMS * min(LABELS * documents / labels, 10)  # terms of ten documents
+    print(f"  worker of the first splits: label features up to {per_label * labels / 1e9:.0f} GB")
     print(
         f"  driver: label matrix {8 * LABELS * documents / 1e9:.0f} GB, lists of documents "
-        f"{16 * LABELS * documents / 1e9:.0f} GB, label features up to "
-        f"{per_label * labels / 1e9:.0f} GB, packed weights {PACKED * labels / 1e9:.0f} GB"
+        f"{16 * LABELS * documents / 1e9:.0f} GB, packed weights {PACKED * labels / 1e9:.0f} GB"
     )
     moved = {name: scale * stage["given_mb"] / 1e3 for name, stage in stages.items()}
     told = ", ".join(f"{name} {amount:,.0f} GB" for name, amount in moved.items())

@@ -183,7 +183,11 @@ inline constexpr int kLayersPerCopy = 3;
 
 // An order of the rows in which the 2^depth clusters are consecutive. A slice [s, e) is halved at
 // floor((s + e) / 2), layer by layer, so sizes differ by at most one.
-inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth,
+//
+// `root` is the number of the node that has all rows: 1, or that of a node of a larger tree. The
+// subtree below a node of the larger tree comes out the same from that node's rows alone, in their
+// order, if the node's depth there is a multiple of kLayersPerCopy: then both copy the same rows.
+inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth, uint64_t root,
                                             const KmeansOptions& options,
                                             const OnWork& report = {}) {
     WorkReport done(report, points.rows() * depth);
@@ -199,7 +203,7 @@ inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth,
             const HalvingKmeans::Part part{.order = order.data(),
                                            .offset = bounds[node],
                                            .end = bounds[node + 1],
-                                           .node = static_cast<uint64_t>(nodes + node)};
+                                           .node = nodes * root + node};
             KmeansOptions inner = options;
             inner.threads = inner_threads;
             scratch[worker].grow(points, part, layers, inner, done, worker);

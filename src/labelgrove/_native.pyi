@@ -100,12 +100,15 @@ class TfidfRows:
     ) -> None: ...
     def finish(self) -> _Rows: ...
 
+KMEANS_LAYERS_PER_COPY: int
+
 def balanced_kmeans(
     points: _Features,
     *,
     depth: int,
     max_iterations: int,
     seed: int,
+    root: int = 1,
     threads: int,
     on_work: Callable[[float], None] | None = None,
 ) -> Int32: ...

@@ -9,7 +9,9 @@ from labelgrove.errors import ConfigError, StorageError
 
 
 def test_the_path_of_the_user_replaces_the_temporary_one():
-    message = r"^model: cannot be written: No space left on device$"
+    message = (
+        r"^model: cannot be written: No space left on device; make room there, then start again$"
+    )
     with pytest.raises(StorageError, match=message), storing("model"):
         raise OSError(errno.ENOSPC, "No space left on device", "/x/.model.tmp")
     message = r"^run: cannot be deleted: broken$"

@@ -84,7 +84,13 @@ def once(
 
 
 @pytest.mark.parametrize(
-    ("stage", "kind"), [("tfidf", "stage_start"), ("ranker", "stage_start"), ("ranker", "progress")]
+    ("stage", "kind"),
+    [
+        ("tfidf", "stage_start"),
+        ("tree", "progress"),
+        ("ranker", "stage_start"),
+        ("ranker", "progress"),
+    ],
 )
 def test_a_lost_machine_changes_no_bit(
     stage: str, kind: str, lossy: Any, corpora: tuple[Path, Path], expected: Linear

@@ -15,8 +15,9 @@ NODE = {"num_cpus": 1, "object_store_memory": 120 << 20}
 
 
 @contextmanager
-def started_cluster() -> Iterator[tuple[Any, Any]]:
+def started_cluster(**options: Any) -> Iterator[tuple[Any, Any]]:
     """A cluster and the second of its two nodes; skips where ray is not installed."""
+    given = NODE | options
     pytest.importorskip("ray", reason="the extra ray is not installed")
     # Workers must find labelgrove and the functions of tests.
     paths = [str(TESTS.parent / "src"), str(TESTS), os.environ.get("PYTHONPATH", "")]
@@ -25,8 +26,8 @@ def started_cluster() -> Iterator[tuple[Any, Any]]:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         from ray.cluster_utils import Cluster
 
-        cluster = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
-        node = cluster.add_node(**NODE)
+        cluster = Cluster(initialize_head=True, head_node_args=given | {"include_dashboard": False})
+        node = cluster.add_node(**given)
     try:
         yield cluster, node
     finally:

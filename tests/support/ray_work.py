@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from labelgrove.errors import DataError
 
 
@@ -30,6 +32,10 @@ def power(base: int, exponent: int) -> int:
 
 def negative(array: Any) -> Any:
     return -array
+
+
+def ones(count: int) -> Any:
+    return np.ones(count, np.uint8)
 
 
 def refuse(number: int) -> int:

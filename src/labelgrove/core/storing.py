@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from labelgrove.errors import LabelgroveError, StorageError
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})  # a disk, or what a user may have of it
 
 
 @contextmanager
@@ -22,4 +25,5 @@ def storing(path: str | os.PathLike[str], verb: str = "written") -> Iterator[Non
     except OSError as error:
         if error.errno is None:  # such as a server's answer to a download
             raise
-        raise StorageError(f"{path}: cannot be {verb}: {error.strerror}") from error
+        advice = "; make room there, then start again" if error.errno in FULL else ""
+        raise StorageError(f"{path}: cannot be {verb}: {error.strerror}{advice}") from error

@@ -69,6 +69,8 @@ class Blocks:
 
     def gather(self, groups: Sequence[Int64]) -> list[list[Ref]]:
         """For each group of ascending rows, the parts that :func:`joined` makes its rows of."""
+        if len(groups) == 1 and len(groups[0]) == len(self):  # all rows need no copy
+            return [list(self.refs)]
         by_block = self._shuffled(groups)
         return [[parts[group] for parts in by_block] for group in range(len(groups))]
 

@@ -18,7 +18,13 @@ from typing import Any
 
 from labelgrove.core.callbacks import Callback
 from labelgrove.engines.engine import Engine, Item, Ref, Result
-from labelgrove.errors import ConfigError, LabelgroveError, MissingExtraError, ResourceError
+from labelgrove.errors import (
+    ConfigError,
+    LabelgroveError,
+    MissingExtraError,
+    ResourceError,
+    StorageError,
+)
 
 try:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # report nothing to anyone
@@ -141,7 +147,7 @@ class _Worker:
         try:
             result = self.work(pickle.loads(item))
         except LabelgroveError as error:  # Ray Data would bury it in its own
-            result = _Refusal(error)
+            result = _Refusal(_with_machine(error, ray.util.get_node_ip_address()))
         return pickle.dumps(result)
 
 
@@ -150,6 +156,11 @@ class _Refusal:
     """The error that a worker of a stream raised."""
 
     error: LabelgroveError
+
+
+def _with_machine(error: LabelgroveError, machine: str) -> LabelgroveError:
+    """An error of the disk with the machine that it happened on: its path may be on all of them."""
+    return StorageError(f"{error} (on {machine})") if isinstance(error, StorageError) else error
 
 
 def _first(values: Sequence[Any]) -> Any:
@@ -187,9 +198,20 @@ def _plain_errors() -> Iterator[None]:
         while isinstance(cause, exceptions.RayTaskError):
             cause = cause.cause
         if isinstance(cause, LabelgroveError):
-            raise cause from None
+            raise _with_machine(cause, error.ip) from None
         if isinstance(cause, exceptions.RayError):
-            raise ResourceError(f"Ray lost a worker for good ({cause}); {HOW_TO_GO_ON}") from error
+            raise _lost(cause) from error
         raise
     except exceptions.RayError as error:
-        raise ResourceError(f"Ray lost a worker for good ({error}); {HOW_TO_GO_ON}") from error
+        raise _lost(error) from error
+
+
+def _lost(error: Exception) -> LabelgroveError:
+    """What to do when Ray could not go on."""
+    if isinstance(error, exceptions.OutOfDiskError):
+        return StorageError(
+            "a machine has no room for more data, neither in Ray's memory nor on the disk that Ray "
+            "uses when its memory is full (see `df` on the machines); make room on this disk, or "
+            "add machines, then start again"
+        )
+    return ResourceError(f"Ray lost a worker for good ({error}); {HOW_TO_GO_ON}")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from labelgrove.core.storing import FULL, storing
 from labelgrove.errors import DataError, MissingExtraError
 from labelgrove.formats.detect import EXTENSIONS
 from labelgrove.formats.files import bare_name, existing
@@ -88,6 +89,9 @@ def _reading(url: str) -> Iterator[None]:
     except (MissingExtraError, DataError):
         raise
     except (OSError, ValueError, ImportError) as error:
+        if getattr(error, "errno", None) in FULL:  # the copy's disk; reading needs no room
+            with storing(tempfile.gettempdir()):
+                raise
         raise DataError(f"cannot be read: {error}", file=url) from error
 
 

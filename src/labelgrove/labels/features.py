@@ -49,7 +49,8 @@ def pifa(
         raise DataError(f"features have {len(x)} rows but labels have {y.shape[0]}")
     weights = _documents_of_labels(y, row_weights=row_weights)
     if isinstance(x, Blocks):
-        return _sums_in_pieces(x, weights)
+        sums = _sums_in_pieces(x, weights)
+        return joined([*sums.engine.results(sums.refs)])
     return _unit_sums(x, weights, x.parts(), threads=threads)
 
 
@@ -112,8 +113,8 @@ def _unit_sums(
     return Features(terms, dense.view(rows.dense.dtype).reshape(count, rows.width))
 
 
-def _sums_in_pieces(rows: Blocks, weights: CSR) -> Features:
-    """What :func:`_unit_sums` gives for all rows; a piece is some neighbouring labels."""
+def _sums_in_pieces(rows: Blocks, weights: CSR) -> Blocks:
+    """What :func:`_unit_sums` gives for all rows; a block is some neighbouring labels."""
     engine = rows.engine
     cuts = even_cuts(np.diff(weights.indptr), PIECES_PER_WORKER * engine.workers)
     pieces = [weights[first:last] for first, last in pairwise(cuts.tolist())]
@@ -122,7 +123,7 @@ def _sums_in_pieces(rows: Blocks, weights: CSR) -> Features:
         engine.call(_sums_of_piece, piece[:, group], *parts)
         for piece, group, parts in zip(pieces, groups, rows.gather(groups), strict=True)
     ]
-    return joined([*engine.results(refs)])
+    return Blocks.of(engine, refs)
 
 
 def _sums_of_piece(weights: CSR, *parts: Features) -> Features:
@@ -289,14 +290,21 @@ def describe_labels(
     seed: int = 0,
     scratch: Scratch | None = None,
     threads: int | None = None,
-) -> Features:
+) -> Features | Blocks:
     """The labels as ``params.label_features`` says, in rows of unit length.
 
     ``transform`` turns the labels' ``strings`` into rows over the same features as ``features``:
     a sparse matrix, a dense array, or both as Features. With ``scratch``, sparse rows are made
-    there, except smoothed ones.
+    there, except smoothed ones. If ``features`` are Blocks, so are labels described by nothing but
+    their documents: their rows stay with the engine, too.
     """
     kind = params.label_features
+    if isinstance(features, Blocks) and kind in ("pifa", "pifa-plain"):
+        by_label = _documents_of_labels(
+            as_csr(labels, name="labels"), row_weights=kind != "pifa-plain"
+        )
+        sums = _sums_in_pieces(features, by_label)
+        return sums if params.features_per_label is None else sums.map(_finished_block, params)
     text = None
     if "text" in kind:
         if transform is None or strings is None:
@@ -334,6 +342,10 @@ def _finished(params: TreeParams, described: Features, text: Any) -> Features:
     if params.features_per_label is not None:
         result = keep_largest(result, params.features_per_label)
     return l2_normalised(result)
+
+
+def _finished_block(described: Features, params: TreeParams) -> Features:
+    return _finished(params, described, None)
 
 
 def _described_in_groups(

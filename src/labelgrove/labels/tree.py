@@ -9,12 +9,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove import _native
 from labelgrove.core.arrays import Int32, Int64
 from labelgrove.core.params import Params, param
 from labelgrove.core.part import Part
-from labelgrove.data.features import FeatureParts, as_features
+from labelgrove.data.blocks import Blocks
+from labelgrove.data.features import Features, as_features
 from labelgrove.errors import ConfigError, DataError
+from labelgrove.labels.clustering import halved, halves, split_level
 
 
 @dataclass
@@ -160,40 +161,41 @@ def build_tree(
 ) -> LabelTree:
     """Grows a tree over the rows of ``label_features`` by spherical k-means.
 
-    A row is a label; rows are Features, a sparse matrix or a dense array. For a balanced tree,
-    labels are halved until a cluster has at most ``max_leaf_size`` of them. Then ``branching``
-    neighbours at a time are joined until few enough nodes are left for the first level. A k-way
-    tree splits clusters into up to ``branching`` parts of any size. With no more labels than
-    ``max_leaf_size`` the tree is one cluster: one-versus-all. ``progress(done, total)`` is called
-    several times a second with the labels that are placed.
+    A row is a label; rows are Features, a sparse matrix or a dense array, or Blocks, whose engine
+    clusters them in pieces, with the same result. For a balanced tree, labels are halved until a
+    cluster has at most ``max_leaf_size`` of them. Then ``branching`` neighbours at a time are
+    joined until few enough nodes are left for the first level. A k-way tree splits clusters into
+    up to ``branching`` parts of any size. With no more labels than ``max_leaf_size`` the tree is
+    one cluster: one-versus-all. ``progress(done, total)`` is called several times a second with
+    the labels that are placed.
 
     >>> build_tree(np.eye(8), TreeParams(branching=2, max_leaf_size=2)).widths
     (2, 4, 8)
     """
     params = (params or TreeParams()).validate("tree")
-    features = as_features(label_features, name="label_features")
+    features = label_features
+    if not isinstance(features, Blocks):
+        features = as_features(features, name="label_features")
     labels = len(features)
     if labels == 0:
         raise DataError("cannot build a tree over no labels")
     if seed < 0:
         raise ConfigError(f"seed: must be at least 0, got {seed}")
     if params.kind == "kway":
-        parts = features.parts(name="label_features")
-        return _kway_tree(parts, params, seed, threads, progress)
+        return _kway_tree(features, params, seed, threads, progress)
     depth = _depth(labels, params.max_leaf_size)
     if depth == 0:
         return LabelTree([np.zeros(labels, np.int32)], np.arange(labels, dtype=np.int32))
-    parts = features.parts(name="label_features")
-    order = _native.balanced_kmeans(
-        parts,
+    order = halved(
+        features,
         depth=depth,
         max_iterations=params.kmeans_iterations,
         seed=seed,
-        threads=threads or 0,
-        on_work=progress and (lambda share: progress(share * labels, labels)),
+        threads=threads,
+        progress=progress,
     )
     top, *inner = tree_widths(labels, params)[:-1]
-    clusters = np.repeat(np.arange(2**depth), np.diff(_slices(labels, depth)))
+    clusters = np.repeat(np.arange(2**depth), np.diff(halves(labels, depth)))
     joined = [np.arange(width) // params.branching for width in inner]
     return LabelTree([np.zeros(top), *joined, clusters], order)
 
@@ -240,20 +242,20 @@ def nodes_needed(levels: Sequence[npt.NDArray[Any]], k: int) -> list[int]:
 
 
 def _kway_tree(
-    parts: FeatureParts,
+    features: Features | Blocks,
     params: TreeParams,
     seed: int,
     threads: int | None,
     progress: Callable[[float, float], None] | None,
 ) -> LabelTree:
     """Level by level; a cluster that is small enough becomes an only child on the next level."""
-    labels = parts.rows
+    labels = len(features)
     order, bounds = np.arange(labels, dtype=np.int32), np.array([0, labels], np.int64)
     parents: list[npt.NDArray[np.int64]] = []
     first_node = 0  # numbers nodes over all levels; the number picks the seed
     while len(parents) < params.max_depth - 1 and np.diff(bounds).max() > params.max_leaf_size:
-        cluster = _native.kway_kmeans(
-            parts,
+        cluster = split_level(
+            features,
             order=order,
             bounds=bounds,
             clusters=params.branching,
@@ -261,7 +263,7 @@ def _kway_tree(
             max_iterations=params.kmeans_iterations,
             seed=seed,
             first_node=first_node,
-            threads=threads or 0,
+            threads=threads,
         )
         first_node += len(bounds) - 1
         node = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
@@ -283,17 +285,6 @@ def _depth(labels: int, max_leaf_size: int) -> int:
     while max_leaf_size << depth < labels and 2 << depth <= labels:
         depth += 1
     return depth
-
-
-def _slices(labels: int, depth: int) -> Int64:
-    """Bounds of the 2^depth slices of halved rows, as the kernel halves them."""
-    bounds = np.array([0, labels], np.int64)
-    for _ in range(depth):
-        halves = np.empty(2 * len(bounds) - 1, np.int64)
-        halves[::2] = bounds
-        halves[1::2] = (bounds[:-1] + bounds[1:]) // 2
-        bounds = halves
-    return bounds
 
 
 def _frozen(values: npt.ArrayLike) -> Int32:

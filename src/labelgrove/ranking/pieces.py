@@ -31,6 +31,8 @@ class Piece(NamedTuple):
     negatives: RowLists | None
     children: Int64  # numbers in the level, not in the piece: random numbers depend on them
     params: RankerParams
+    storage: Storage | None
+    widest: int  # most children of a parent in the whole level, which decides how they are stored
     seed: int
 
 
@@ -49,6 +51,7 @@ def solve_in_pieces(
     """What ``solve_level`` gives for all rows; ``on_block`` gets the number of finished parents."""
     work = np.diff(instances.indptr) * np.diff(children)
     cuts = even_cuts(work, PIECES_PER_WORKER * features.engine.workers)
+    widest = int(np.diff(children).max())
     pieces, groups = [], []
     for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
         nodes = int(children[first]), int(children[last])
@@ -62,6 +65,8 @@ def solve_in_pieces(
                 None if negatives is None else _renumbered(_lists(negatives, *nodes), rows),
                 children[first : last + 1],
                 params,
+                storage,
+                widest,
                 seed,
             )
         )
@@ -76,14 +81,13 @@ def solve_in_pieces(
     for number, part in enumerate(engine.results(refs)):
         solved.append(part)
         on_block(float(cuts[number + 1]))
-    weights = ChunkedWeights.concat(solved)
-    return weights if storage is None else compress(weights, children, storage)
+    return ChunkedWeights.concat(solved)
 
 
 def solve_piece(piece: Piece, *parts: Features) -> ChunkedWeights:
-    """Trains the children of a piece's parents."""
+    """Trains the children of a piece's parents; compressed weights are half as much to send."""
     first = int(piece.children[0])
-    return solve_level(
+    weights = solve_level(
         joined(parts),
         instances=piece.instances,
         positives=_behind(piece.positives, first),
@@ -93,6 +97,9 @@ def solve_piece(piece: Piece, *parts: Features) -> ChunkedWeights:
         seed=piece.seed,
         threads=1,
     )
+    if piece.storage is None:
+        return weights
+    return compress(weights, piece.children - first, piece.storage, widest=piece.widest)
 
 
 def predicted_in_blocks(

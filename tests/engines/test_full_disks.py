@@ -1,0 +1,196 @@
+"""Disks that fill while a model is trained or used: an error with advice, and nothing half-written.
+
+A small tmpfs is the disk. Without Ray, the command itself is the worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labelgrove import Linear, load
+from labelgrove.datasets.shop import shop_documents
+from labelgrove.errors import StorageError
+from labelgrove.formats import read_corpus
+from labelgrove.formats.jsonl import dump_document
+from support import ray_work
+from support.clusters import started_cluster
+from support.sharding import assert_same_bits
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root can mount a small disk"
+)
+SHARDS = 4
+TREE = {"branching": 4, "max_leaf_size": 8}
+ADVICE = "No space left on device; make room there, then start again"
+with_ray = pytest.mark.skipif(
+    os.environ.get("LABELGROVE_TEST_RAY") != "all",
+    reason="every command starts a cluster of its own; `make test-ray` runs them",
+)
+ENGINES = ["local", pytest.param("ray", marks=with_ray)]
+
+
+class Disk:
+    """A file system in memory that holds so many bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def mount(self, size: int) -> None:
+        self.path.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(self.path)]
+        if subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("this container may not mount")
+
+    def make_room(self) -> None:
+        subprocess.run(["mount", "-o", "remount,size=64m", str(self.path)], check=True)
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.path.iterdir())
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    disk = Disk(tmp_path / "disk")
+    yield disk
+    subprocess.run(["umount", str(disk.path)], capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a shop's documents as one file and as shards, a model, and what it predicts."""
+    folder = tmp_path_factory.mktemp("shop")
+    lines = [dump_document(each) for each in shop_documents(2000, labels=200)]
+    (folder / "whole.jsonl").write_bytes(b"".join(lines))
+    (folder / "shards").mkdir()
+    size = len(lines) // SHARDS
+    for n in range(SHARDS):
+        (folder / f"shards/{n}.jsonl").write_bytes(b"".join(lines[n * size : (n + 1) * size]))
+    Linear.from_config({"tree": TREE}).fit(read_corpus(folder / "whole.jsonl")).save(
+        folder / "model"
+    )
+    predicted = command("predict", folder / "model", folder / "shards", "local", folder / "found")
+    assert predicted.returncode == 0, predicted.stderr
+    return folder
+
+
+def command(
+    verb: str, *given: Any, more: tuple[Any, ...] = (), **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """``labelgrove VERB ... SHARDS --engine ENGINE --out OUT``."""
+    *first, shards, engine, out = given
+    words = [sys.executable, "-m", "labelgrove", verb, *first, shards, "--engine", engine]
+    words += ["--out", out, *more] + (["--workers", 2] if engine == "ray" else [])
+    return subprocess.run(
+        list(map(str, words)), capture_output=True, text=True, env=os.environ | environment
+    )
+
+
+def train(*given: Any, more: tuple[Any, ...] = ()) -> subprocess.CompletedProcess[str]:
+    settings = [word for name, value in TREE.items() for word in ("--set", f"tree.{name}={value}")]
+    return command("train", *given, more=(*settings, "--json", *more))
+
+
+def refused(done: subprocess.CompletedProcess[str], *places: Path | str) -> None:
+    """The command ended with one sentence that says what to do about one of these places."""
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    message = done.stderr.strip().splitlines()[-1]
+    assert message.startswith("error: ") and ADVICE in message
+    assert any(str(place) in message for place in places), message
+
+
+def size_of(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_predictions(engine: str, shop: Path, disk: Disk) -> None:
+    """Workers write them; those of whole shards stay, and the next try writes all."""
+    disk.mount(size_of(shop / "found") * 5 // 8)
+    asked = (shop / "model", shop / "shards", engine, disk.path)
+    refused(command("predict", *asked), disk.path)
+    whole = {file.name: file.read_bytes() for file in (shop / "found").iterdir()}
+    written = disk.names()
+    assert 0 < len(written) < SHARDS
+    assert all((disk.path / name).read_bytes() == whole[name] for name in written)
+    disk.make_room()
+    done = command("predict", *asked)
+    assert done.returncode == 0, done.stderr
+    assert {file.name: file.read_bytes() for file in disk.path.iterdir()} == whole
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_model(engine: str, shop: Path, disk: Disk, tmp_path: Path) -> None:
+    disk.mount(size_of(shop / "model") // 2)
+    asked = (shop / "shards", engine, disk.path / "model")
+    kept = ("--run", tmp_path / "run")
+    refused(train(*asked, more=kept), disk.path / "model")
+    assert disk.names() == []
+    disk.make_room()
+    done = train(*asked, more=kept)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["reused"] == ["tfidf", "tree", "ranker"]
+    assert_same_bits(load(shop / "model"), load(disk.path / "model"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("stage", "reused"), [("tfidf", []), ("ranker", ["tfidf", "tree"])])
+def test_finished_stages(
+    engine: str, stage: str, reused: list[str], shop: Path, disk: Disk
+) -> None:
+    """The run folder beside the model fills when the result of a stage is stored."""
+    terms, weights = (
+        (shop / f"model/{part}.safetensors").stat().st_size for part in ("tfidf", "ranker")
+    )
+    disk.mount(terms // 2 if stage == "tfidf" else terms + weights)
+    asked = (shop / "shards", engine, disk.path / "model")
+    refused(train(*asked), disk.path / "model.run")
+    assert not (disk.path / "model").exists()
+    assert not [path for path in disk.path.rglob(".*") if path.is_dir()]
+    disk.make_room()
+    done = train(*asked, more=("--resume",))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["reused"] == reused
+    assert_same_bits(load(shop / "model"), load(disk.path / "model"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_copies_of_remote_shards(engine: str, shop: Path, disk: Disk, tmp_path: Path) -> None:
+    disk.mount((shop / "shards/0.jsonl").stat().st_size // 2)
+    url = f"file://{shop / 'shards'}"
+    folders = {"TMPDIR": str(disk.path), "RAY_TMPDIR": "/tmp"}  # Ray's own files go elsewhere
+    done = command("predict", shop / "model", url, engine, tmp_path / "out", **folders)
+    refused(done, disk.path)
+    assert list((tmp_path / "out").iterdir()) == []
+    assert [name for name in disk.names() if name.startswith("labelgrove-")] == []
+
+
+@with_ray
+def test_blocks_that_workers_hold(disk: Disk) -> None:
+    """Ray puts what its memory cannot hold on the disk of the machine."""
+    from labelgrove.engines import open_engine
+
+    disk.mount(40 << 20)
+    place = {"object_store_memory": 80 << 20, "object_spilling_directory": str(disk.path)}
+    with (
+        started_cluster(**place) as (cluster, _),
+        open_engine("ray", address=cluster.address) as engine,
+    ):
+        blocks = engine.map(ray_work.ones, [20 << 20] * 20)
+        with pytest.raises(StorageError, match="make room on this disk, or add machines"):
+            list(engine.results(blocks))
+        engine.cancel(blocks)
+        del blocks
+        disk.make_room()
+        time.sleep(2)  # Ray looks at its disk now and then
+        blocks = engine.map(ray_work.ones, [20 << 20] * 3)
+        assert [len(block) for block in engine.results(blocks)] == [20 << 20] * 3
