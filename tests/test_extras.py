@@ -22,6 +22,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 MODULES = {
     "huggingface-hub": "huggingface_hub",
     "prometheus-client": "prometheus_client",
+    "pyyaml": "yaml",
     "opentelemetry-sdk": "opentelemetry",
     "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
 }
