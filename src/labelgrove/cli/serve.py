@@ -63,7 +63,7 @@ def serve(
         Option(
             "--trace",
             help="Send a trace of each request to an OpenTelemetry collector, which "
-            "OTEL_EXPORTER_OTLP_ENDPOINT names. Needs labelgrove[trace].",
+            "OTEL_EXPORTER_OTLP_ENDPOINT names. Needs the extra trace.",
         ),
     ] = False,
     settings: options.Set = None,
