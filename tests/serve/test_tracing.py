@@ -236,7 +236,8 @@ def test_without_the_extra_a_sentence_says_what_to_install(
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "sent as http/protobuf"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "^OTEL_EXPORTER_OTLP_PROTOCOL=grpc"),
+        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", "TRACES_PROTOCOL=http/json"),
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "9999", "OTEL_.*max_export_batch_size"),
     ],
 )

@@ -47,10 +47,10 @@ class Tracing:
     """Makes spans and sends them, by default over HTTP to where the environment says."""
 
     def __init__(self, exporter: SpanExporter | None = None) -> None:
-        protocol = next(filter(None, map(os.environ.get, PROTOCOLS)), "http/protobuf")
-        if protocol != "http/protobuf":
+        name = next(filter(os.environ.get, PROTOCOLS), None)
+        if name is not None and os.environ[name] != "http/protobuf":
             raise ConfigError(
-                f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: traces are sent as http/protobuf; remove "
+                f"{name}={os.environ[name]}: traces are sent as http/protobuf; remove "
                 "the variable and give the collector's HTTP port (usually 4318) in "
                 "OTEL_EXPORTER_OTLP_ENDPOINT"
             )
