@@ -32,6 +32,7 @@ ROOT = Path(__file__).parent
 SLOW = (
     "attack",
     "benching",
+    "cli/test_adapt.py",
     "cli/test_interrupt.py",
     "cli/test_report.py",
     "cli/test_serve.py",
@@ -45,6 +46,7 @@ SLOW = (
     "methods/lightxml",
     "methods/xrtransformer",
     "methods/xtransformer",
+    "nn/heads/test_sharded.py",
     "nn/training",
     "planning",
     "publishing",

@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib")
 
 from labelgrove import Predictions
 from labelgrove.report import label_file, write_report
-from support.browsing import CONTRASTS, Visit, browser
+from support.browsing import CONTRASTS, Visit, browser, violations
 from support.label_reports import made, read_data
 
 pytestmark = pytest.mark.timeout(180)
@@ -128,3 +128,11 @@ def test_a_small_table_needs_no_second_file(started: Any, tmp_path: Path) -> Non
     visit.page.fill("#label-search", "id:7")
     visit.wait_until("document.querySelector('#label-table tbody th').innerText.includes('& 7')")
     assert len(visit.requests) == 1 and not visit.complaints
+
+
+def test_nothing_is_wrong_by_the_rules_of_axe(started: Any, report: Path) -> None:
+    visit = opened(started, report)
+    visit.page.get_by_role("button", name="predicted").click()
+    visit.wait_until("document.querySelectorAll('#label-table tbody tr').length === 50")
+    visit.page.locator("#label-table tbody summary").first.click()
+    assert violations(visit.page, ("light", "dark phone")) == []

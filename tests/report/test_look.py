@@ -14,7 +14,7 @@ from labelgrove.datasets import shop_corpus
 from labelgrove.report import write_report
 from labelgrove.report.look import duration, percent, shortened
 from labelgrove.text.tfidf import TfidfParams
-from support.browsing import CONTRASTS, browser
+from support.browsing import CONTRASTS, browser, violations
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -79,3 +79,7 @@ def test_texts_can_be_read_in_both_themes(started: Any, address: str) -> None:
 def test_a_phone_needs_no_scrolling_sideways(started: Any, address: str) -> None:
     page = open_report(started, address, viewport={"width": 360, "height": 740}, is_mobile=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_nothing_is_wrong_by_the_rules_of_axe(started: Any, address: str) -> None:
+    assert violations(open_report(started, address), ("light", "dark")) == []

@@ -73,7 +73,7 @@ def test_values_are_those_of_the_metrics(model: Linear, held_out: Corpus, tmp_pa
     mine, theirs = model.predict(held_out, k=9), other.predict(held_out, k=9)
     expected = evaluate(mine, held_out, metrics=names, intervals=50, **known)
     head, *rows = page.tables["big, percent"]
-    assert head == ["", "@1", "@3", "@5"]
+    assert head == ["metric", "@1", "@3", "@5"]
     for family, *cells in rows:
         for k, cell in zip((1, 3, 5), cells, strict=True):
             low, high = expected.intervals[f"{family}@{k}"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from labelgrove.errors import MissingExtraError
 from labelgrove.serve.examples import LONGEST, MOST, card_examples
 from support.services import fitted, running
 
@@ -28,7 +30,6 @@ widget:
 
 
 def test_the_texts_of_a_card_are_told(tmp_path: Path) -> None:
-    pytest.importorskip("yaml")
     fitted().save(tmp_path / "model")
     (tmp_path / "model" / "README.md").write_text(CARD, encoding="utf-8")
     expected = ["plain words of the first", 'quoted: "second"', "folded over two lines\n"]
@@ -65,8 +66,17 @@ def test_cards_without_texts(tmp_path: Path, card: str) -> None:
     assert card_examples(tmp_path) == []
 
 
+def test_without_its_package_a_sentence_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert card_examples(tmp_path) == []
+    (tmp_path / "README.md").write_text(CARD, encoding="utf-8")
+    with pytest.raises(MissingExtraError, match="model card needs the extra `serve`"):
+        card_examples(tmp_path)
+
+
 def test_only_a_few_and_no_other_file(tmp_path: Path) -> None:
-    pytest.importorskip("yaml")
     card = tmp_path / "README.md"
     assert card_examples(tmp_path) == []
     card.write_text("---\nwidget:\n" + "- text: x\n" * 50 + "---\n", encoding="utf-8")

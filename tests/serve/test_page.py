@@ -102,6 +102,20 @@ def test_calibrated_scores_are_chances(
         visit.page.click("#find")
         best = client.get("/v1/model").json()["calibration"]["threshold"]
         visit.page.wait_for_selector(f"text=/^Below {int(100 * best)}/")
+        # In a table they are pale, unless a minimum leaves them out.
+        visit.page.check("input[value=lines]")
+        visit.page.fill("#text", f"{TEXT}\n" * 3)
+        visit.page.click("#find")
+        visit.page.wait_for_selector(f"text=/Labels below {int(100 * best)}.* are pale/")
+        for chips, above in ((".chip:not(.below)", True), (".chip.below", False)):
+            numbers = visit.page.locator(f".batch {chips} .muted").all_inner_texts()
+            assert numbers
+            assert {float(shown[:-2]) >= int(100 * best) for shown in numbers} == {above}
+        visit.page.fill("#least", "30")
+        visit.page.click("#find")
+        visit.page.wait_for_selector("text=3 of 3 texts answered")
+        assert "pale" not in visit.page.inner_text("#results")
+        assert visit.page.locator(".chip.below").count() == 0
         visit.page.goto(f"{client.base_url}/#/model")
         assert "Best threshold" in visit.page.inner_text("#model-facts")
 
@@ -147,6 +161,15 @@ def test_a_dropped_table_becomes_a_table_of_labels(browser: Any, service: Any) -
         assert [row["text"] for row in rows[:3]] == [*texts[:2], "'=1+1 oak"]
         assert [row["label_1"] for row in rows[:50]] == [row[0]["name"] for row in expected]
         assert float(rows[0]["score_2"]) == expected[0][1]["score"]
+        with page.expect_download() as downloading:
+            page.click("text=Download as JSON")
+        assert downloading.value.suggested_filename == "labels.json"
+        objects = json.loads(Path(downloading.value.path()).read_text(encoding="utf-8"))
+        assert [(one["id"], one["text"]) for one in objects] == [
+            (f"n{number}", text) for number, text in enumerate(texts)
+        ]
+        assert [one["labels"] for one in objects[:50]] == expected
+        assert "unknown" not in objects[0] and objects[3]["unknown"] is True
         # One text of them, and back.
         page.locator(".excerpt").first.click()
         page.wait_for_selector(".ranking .why .words")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -51,6 +52,29 @@ CONTRASTS = """() => {
     }
     return found;
 }"""
+
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "phone": {"color_scheme": "light", "width": 360},
+    "dark phone": {"color_scheme": "dark", "width": 360},
+}
+
+
+def violations(page: Any, looks: Collection[str] = tuple(LOOKS)) -> list[tuple[str, str, str]]:
+    """What axe-core finds wrong: look, rule and the first element that breaks it."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page.evaluate(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
+    found = []
+    for look in looks:
+        wish = LOOKS[look]
+        page.emulate_media(color_scheme=wish["color_scheme"], reduced_motion="reduce")
+        page.set_viewport_size({"width": wish.get("width", 1280), "height": 900})
+        page.wait_for_timeout(100)  # until it is painted
+        for one in page.evaluate("axe.run().then((result) => result.violations)"):
+            found.append((look, one["id"], one["nodes"][0]["html"]))
+    return found
 
 
 @contextmanager

@@ -13,19 +13,21 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from labelgrove.errors import MissingExtraError
+
 MOST, LONGEST = 6, 2000  # texts, characters
 CARD_BYTES = 1 << 16
 
 
 def card_examples(folder: Path) -> list[str]:
-    """The texts, or none if there is no card, no YAML reader, or anything wrong with the card."""
+    """The texts, or none if there is no card or anything is wrong with it."""
     head = _front_matter(folder / "README.md")
     if "widget:" not in head:
         return []
     try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError:
-        return []
+        import yaml  # type: ignore[import-untyped]  # few models have a card
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("serve", "reading a model card") from error
     try:
         entries: Any = yaml.safe_load(head).get("widget")
     except (yaml.YAMLError, AttributeError, RecursionError, ValueError):

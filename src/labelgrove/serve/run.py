@@ -31,6 +31,7 @@ from labelgrove.serve.models import Models, NamedModel
 from labelgrove.serve.protocol import GuardedProtocol
 from labelgrove.serve.served import ModelFolder
 from labelgrove.serve.settings import ServeParams
+from labelgrove.serve.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -110,11 +111,13 @@ def serve(
     device: str = "auto",
     token: str | None = None,
     hosts: Sequence[str] = (),
+    trace: bool = False,
     announce: Any = print,
 ) -> None:
     """Serves until the process is stopped; calls ``announce`` with the models and the address.
 
-    ``hosts`` are more names in the Host header that are answered (see ``hosts.py``).
+    ``hosts`` are more names in the Host header that are answered (see ``hosts.py``); ``trace``
+    sends spans of requests to an OpenTelemetry collector.
     """
     sources = [source.with_report() for source in sources]
     names = allowed_hosts(host, hosts)
@@ -122,6 +125,7 @@ def serve(
     if params.access_log:
         log_to_stdout()
     allow_descriptors(params.max_connections)
+    tracing = Tracing() if trace else None  # before the model: what is missing is said at once
     threads = threads or max(1, (os.cpu_count() or 1) // workers)
     with ending_cleanly(), own_folder() as shared:
         if shared is None and workers > 1:
@@ -135,12 +139,14 @@ def serve(
         announce(models, f"http://{f'[{host}]' if ':' in host else host}:{port}")
         options = uvicorn_options(params, *(source.params for source in sources))
         if workers == 1:
-            app = create_app(models, params, token=token, hosts=names)
+            app = create_app(models, params, token=token, hosts=names, tracing=tracing)
             uvicorn.Server(uvicorn.Config(app, **options)).run(sockets=[listening])
             return
         assert shared is not None
         listening.close()  # uvicorn's parent process opens it again
         del models
+        if tracing is not None:
+            tracing.close()  # each worker has its own
         settings = {
             "models": [source.to_json() for source in sources],
             "default": default,
@@ -148,6 +154,7 @@ def serve(
             "device": device,
             "threads": threads,
             "hosts": names,
+            "trace": trace,
             "copies": str(shared),
         }
         numbers = shared / "metrics"
@@ -242,4 +249,10 @@ def worker_app() -> Any:
     sources = [Source.from_json(stored) for stored in settings["models"]]
     how = {name: settings[name] for name in ("device", "threads")}
     models = _loaded(sources, settings["default"], Path(settings["copies"]), **how)
-    return create_app(models, params, token=os.environ.get(TOKEN), hosts=settings["hosts"])
+    return create_app(
+        models,
+        params,
+        token=os.environ.get(TOKEN),
+        hosts=settings["hosts"],
+        tracing=Tracing() if settings["trace"] else None,
+    )

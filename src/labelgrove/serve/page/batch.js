@@ -1,4 +1,4 @@
-// Many texts: sent in portions, shown as a table, saved as CSV.
+// Many texts: sent in portions, shown as a table, saved as CSV or JSON.
 
 import { about, post } from "./api.js";
 import {
@@ -13,7 +13,7 @@ import {
   score,
   showProblem,
 } from "./dom.js";
-import { writeCsv } from "./files.js";
+import { writeCsv, writeJson } from "./files.js";
 
 const PORTION = 32;
 const ROWS = 100;
@@ -23,11 +23,13 @@ const WAITS = 20; // how often a busy service is asked again
 export function createBatch(app, body, { problem, look }) {
   let current = null;
 
-  function run(texts, wanted) {
+  // Labels with less than `line` are shown, but pale.
+  function run(texts, wanted, line) {
     stop();
     current = {
       texts,
       wanted,
+      line,
       answers: new Array(texts.length),
       kind: app.model().score_kind,
       shown: 0,
@@ -167,7 +169,7 @@ export function createBatch(app, body, { problem, look }) {
         .map((label) =>
           h(
             "li",
-            { class: "chip" },
+            { class: label.score < (state.line ?? -Infinity) ? "chip below" : "chip" },
             label.name,
             " ",
             h("span", { class: "muted" }, score(label.score, state.kind)),
@@ -195,9 +197,11 @@ export function createBatch(app, body, { problem, look }) {
     state.head.replaceChildren(
       h("p", {}, sentence),
       ...(left ? [button("Go on", () => goOn(state))] : []),
-      ...(done ? [button("Download as CSV", () => download(state))] : []),
+      ...(done ? downloads.map(([name, ...how]) => button(name, () => download(state, ...how))) : []),
     );
-    state.note.textContent = MEANING[state.kind];
+    state.note.textContent =
+      MEANING[state.kind] +
+      (state.line === null ? "" : ` Labels below ${score(state.line, state.kind)} are pale.`);
     announce(sentence);
   }
 
@@ -245,11 +249,14 @@ function* portions({ texts, answers }, limits) {
   if (portion.length) yield portion;
 }
 
-function download(state) {
-  const address = URL.createObjectURL(
-    new Blob([writeCsv(state.texts, state.answers)], { type: "text/csv" }),
-  );
-  const link = h("a", { href: address, download: "labels.csv" });
+const downloads = [
+  ["Download as CSV", writeCsv, "labels.csv", "text/csv"],
+  ["Download as JSON", writeJson, "labels.json", "application/json"],
+];
+
+function download({ texts, answers }, write, name, type) {
+  const address = URL.createObjectURL(new Blob([write(texts, answers)], { type }));
+  const link = h("a", { href: address, download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }

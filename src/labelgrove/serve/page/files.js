@@ -1,4 +1,4 @@
-// Files of texts, read in the browser, and the table of answers written as CSV.
+// Files of texts, read in the browser, and the table of answers written as CSV or JSON.
 
 const TEXT_NAMES = [
   "text",
@@ -163,6 +163,20 @@ export function writeCsv(texts, answers) {
     ...(answers[number] ?? []).flatMap((label) => [label.name, label.id, label.score]),
   ]);
   return "\ufeff" + csvLines([head, ...lines]);
+}
+
+// One object per text, with what programs want to know of it; labels are null if it was not asked.
+export function writeJson(texts, answers) {
+  const objects = texts.map(({ id, document }, number) => {
+    const labels = answers[number] ?? null;
+    return {
+      ...(id === null ? {} : { id }),
+      [typeof document === "string" ? "text" : "fields"]: document,
+      labels: labels?.refused ? null : labels,
+      ...(labels?.unknown ? { unknown: true } : {}),
+    };
+  });
+  return `[\n${objects.map((one) => JSON.stringify(one)).join(",\n")}\n]\n`;
 }
 
 function cell(value) {

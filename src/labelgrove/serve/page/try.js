@@ -111,7 +111,8 @@ export function startTry(app) {
     batch.stop();
     asking = new AbortController();
     const many = given.length > 1 || (file !== null && file.rows.length > 1);
-    if (many) await batch.run(given, { ...wanted, ...(least === null ? {} : { threshold: least }) });
+    if (many && least === null) await batch.run(given, wanted, line(null));
+    else if (many) await batch.run(given, { ...wanted, threshold: least }, null);
     else if (byId("against").value)
       await busily(() => compare(app, body, given[0], wanted, asking.signal), find);
     else await one(given[0], { ...wanted, least }, asking);
