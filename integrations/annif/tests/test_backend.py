@@ -40,9 +40,7 @@ def test_the_annif_command_finds_the_backend_by_itself(bench: Workbench) -> None
 
 
 def test_settings_reach_the_method(bench: Workbench) -> None:
-    bench.run(
-        "train", "linear", "train.tsv", "-b", "labelgrove.tree.max_leaf_size=3", "-j", "1"
-    )
+    bench.run("train", "linear", "train.tsv", "-b", "labelgrove.tree.max_leaf_size=3", "-j", "1")
     manifest = json.loads((bench.model("linear") / "manifest.json").read_text())
     params = manifest["params"]
     assert params["ranker"]["C"] == 2
