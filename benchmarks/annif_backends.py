@@ -27,6 +27,7 @@ from common import Part, arguments, read_part, report
 PROJECTS = {
     "omikuji bonsai": "backend=omikuji\ncluster_balanced=False\ncluster_k=100\nmax_depth=3",
     "labelgrove": "backend=labelgrove",
+    "labelgrove, 3 trees": "backend=labelgrove\nn_trees=3",
     "labelgrove bonsai": "backend=labelgrove\nmethod=bonsai",
     "labelgrove, own words": "backend=labelgrove",  # the only one without the analyzer
 }
@@ -64,11 +65,11 @@ def main() -> None:
             print(f"{project:24}{numbers}", flush=True)
     sizes = {"corpus": options.corpus, "documents": len(train.texts), "measured_on": len(dev.texts)}
     sizes |= {"analyzer": options.analyzer, "sha256": train.sha256}
-    report("annif", sizes | {"runs": runs}, save=not options.no_save)
+    report("annif_backends", sizes | {"runs": runs}, save=not options.no_save)
 
 
 def identity(project: str) -> str:
-    return "".join(letter for letter in project if letter.isalpha())
+    return "".join(letter for letter in project if letter.isalnum())
 
 
 def uri(label: str) -> str:

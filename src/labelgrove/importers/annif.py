@@ -233,7 +233,7 @@ def starting_settings(project: AnnifProject) -> tuple[dict[str, Any], list[str]]
     if backend == "labelgrove":
         settings = _own_settings(project)
     else:
-        method, tfidf = "linear", {}
+        method, tfidf = "linear", dict[str, Any]()
         if backend == "omikuji":
             balanced = str(section.get("cluster_balanced", "true")).lower()
             method = "parabel" if balanced in ("1", "yes", "true", "on") else "bonsai"
