@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import pkgutil
 import subprocess
 import sys
@@ -156,7 +157,7 @@ def test_everything_imports_without_torch_and_the_other_extras() -> None:
     blocked = {"torch", "transformers", "fastapi", "pyarrow", "optuna"}
     blocked |= {"onnx", "onnxruntime", "onnxscript", "huggingface_hub", "tokenizers"}
     blocked |= {"matplotlib", "jinja2", "prometheus_client", "safetensors"}
-    blocked |= {"openpyxl", "pandas", "polars"}
+    blocked |= {"openpyxl", "pandas", "polars", "rdflib"}
     source = BLOCKER.format(blocked=blocked)
     source += "\n".join(f"import {name}" for name in modules)
     done = run(source)
@@ -198,6 +199,16 @@ def test_public_names_all_resolve() -> None:
     assert set(labelgrove.__all__) <= set(dir(labelgrove))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = labelgrove.nothing
+
+
+def test_integrations_import_names_that_exist() -> None:
+    """Their own tests need other software, so `make test` does not run them."""
+    for file in (SOURCE.parents[1] / "integrations").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("labelgrove"):
+                module = importlib.import_module(node.module or "")
+                for alias in node.names:
+                    assert hasattr(module, alias.name), f"{file}: {node.module}.{alias.name}"
 
 
 def test_help_loads_nothing_heavy() -> None:

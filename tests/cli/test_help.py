@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from labelgrove.cli import app, data, feedback, options
+from labelgrove.cli import app, data, feedback, imports, options
 
 COMMANDS = {
     command.name or getattr(command.callback, "__name__", ""): command
@@ -19,6 +19,10 @@ COMMANDS = {
 COMMANDS |= {
     f"feedback {command.callback.__name__}": command
     for command in feedback.feedback.registered_commands
+}
+COMMANDS |= {
+    f"import {command.callback.__name__.replace('_', '-')}": command
+    for command in imports.import_.registered_commands
 }
 FOR_PROGRAMS = (
     "feedback stats",

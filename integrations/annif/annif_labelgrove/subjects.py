@@ -83,12 +83,14 @@ def suggestion_matrix(predictions: Any, places: Places, subjects: SubjectIndex) 
     """Predictions as a sparse documents x subjects matrix, for Annif's batches."""
     from scipy.sparse import csr_array
 
-    from labelgrove.calibrating.curves import unit_scores
+    from labelgrove.calibrating.curves import Scale
 
     used = np.arange(predictions.k) < predictions.counts[:, None]
     rows = np.nonzero(used)[0]
     columns = places.numbers[predictions.columns[used]]
-    scores = unit_scores(predictions.scores[used], predictions.score_kind).astype(np.float32)
+    # The same scale for every batch, or the scores of two documents could not be compared.
+    scale = Scale(sigmoid=predictions.score_kind == "margin")
+    scores = scale(predictions.scores[used]).astype(np.float32)
     positive = scores > 0  # a score of 0 means "not suggested" in Annif
     return csr_array(
         (scores[positive], (rows[positive], columns[positive])),

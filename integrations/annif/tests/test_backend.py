@@ -40,9 +40,7 @@ def test_the_annif_command_finds_the_backend_by_itself(bench: Workbench) -> None
 
 
 def test_settings_reach_the_method(bench: Workbench) -> None:
-    bench.run(
-        "train", "linear", "train.tsv", "-b", "labelgrove.labels.tree.max_leaf_size=3", "-j", "1"
-    )
+    bench.run("train", "linear", "train.tsv", "-b", "labelgrove.tree.max_leaf_size=3", "-j", "1")
     manifest = json.loads((bench.model("linear") / "manifest.json").read_text())
     params = manifest["params"]
     assert params["ranker"]["C"] == 2
@@ -135,7 +133,7 @@ def test_cached_training_reuses_what_was_kept(bench: Workbench) -> None:
     bench.run("train", "stemmed", "train.tsv")
     Path("train.tsv").unlink()
     first = suggestions(bench.run("suggest", "stemmed", text=TEA))
-    bench.run("train", "stemmed", "--cached", "-b", "labelgrove.ranking.ranker.C=0.01")
+    bench.run("train", "stemmed", "--cached", "-b", "labelgrove.ranker.C=0.01")
     assert suggestions(bench.run("suggest", "stemmed", text=TEA)) != first
     bench.run("train", "stemmed", "--cached")
     assert "cats" in labelgrove.load(bench.model("stemmed")).index_.names
@@ -183,7 +181,7 @@ def test_errors_are_annifs(bench: Workbench, arguments: list[str], says: str) ->
 def test_a_failed_training_leaves_the_old_model(bench: Workbench) -> None:
     bench.run("train", "linear", "train.tsv")
     before = suggestions(bench.run("suggest", "linear", text=CATS))
-    bench.run("train", "linear", "train.tsv", "-b", "labelgrove.ranking.ranker.C=-1", fails=True)
+    bench.run("train", "linear", "train.tsv", "-b", "labelgrove.ranker.C=-1", fails=True)
     assert suggestions(bench.run("suggest", "linear", text=CATS)) == before
 
 

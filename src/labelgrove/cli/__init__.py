@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import sys
 import warnings
 from collections.abc import Iterable
@@ -33,6 +34,7 @@ _FILES = {
     "doctor": "info",
     "demo": "demo",
     "data": "data",
+    "import": "imports",
 }
 
 if TYPE_CHECKING:
@@ -57,7 +59,9 @@ def _app(names: Iterable[str]) -> typer.Typer:
     )
     made.callback(invoke_without_command=True)(_version)
     for name in names:
-        command = getattr(importlib.import_module(f"labelgrove.cli.{_FILES[name]}"), name)
+        module = importlib.import_module(f"labelgrove.cli.{_FILES[name]}")
+        # Python cannot have a variable named import.
+        command = getattr(module, f"{name}_" if keyword.iskeyword(name) else name)
         if isinstance(command, typer.Typer):
             made.add_typer(command, name=name)
         else:

@@ -1,1 +1,1 @@
-"""Models trained by other software, one module for each."""
+"""What other software has: models of PECOS; projects, corpora and vocabularies of Annif."""

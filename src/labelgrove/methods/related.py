@@ -59,7 +59,8 @@ class TowerParams(Params):
 
     def passes(self, labels: int) -> float:
         """Epochs for so many labels."""
-        return fixed(self.epochs, min(max(1.0, PAIRS_TO_SEE / max(labels, 1)), float(MOST_EPOCHS)))
+        usual = min(max(1.0, PAIRS_TO_SEE / max(labels, 1)), float(MOST_EPOCHS))
+        return float(fixed(self.epochs, usual))
 
 
 @dataclass(frozen=True)
