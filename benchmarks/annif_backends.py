@@ -27,7 +27,8 @@ from common import Part, arguments, read_part, report
 PROJECTS = {
     "omikuji bonsai": "backend=omikuji\ncluster_balanced=False\ncluster_k=100\nmax_depth=3",
     "labelgrove": "backend=labelgrove",
-    "labelgrove, 3 trees": "backend=labelgrove\nn_trees=3",
+    "labelgrove, no names": "backend=labelgrove\nlabel_texts=none",
+    "labelgrove, 1 tree": "backend=labelgrove\nlabel_texts=none\nn_trees=1",
     "labelgrove bonsai": "backend=labelgrove\nmethod=bonsai",
     "labelgrove, own words": "backend=labelgrove",  # the only one without the analyzer
 }

@@ -15,7 +15,7 @@ import labelgrove
 from labelgrove.cli import app
 from labelgrove.core.params import read_toml
 from labelgrove.errors import ConfigError, DataError, MissingExtraError
-from labelgrove.importers.annif import AnnifProject, project_vocabulary, read_project
+from labelgrove.importers.annif import USUAL, AnnifProject, project_vocabulary, read_project
 from labelgrove.importers.annif import starting_settings as settings_of
 from labelgrove.importers.vocabularies import read_vocabulary
 from labelgrove.methods import create
@@ -152,7 +152,7 @@ def test_our_backend_brings_its_corpus_and_settings(annif: Path) -> None:
     (saved / "corpus.jsonl").write_text(json.dumps({"text": "a cat", "labels": [CATS]}) + "\n")
     imported("own.cfg")
     assert documents() == [{"text": "a cat", "labels": [CATS]}]
-    assert read_toml("out/settings.toml") == {"method": "linear", "ranker": {"C": 2}}
+    assert read_toml("out/settings.toml") == {**USUAL, "ranker": {"C": 2}}
     tables = {"backend": "labelgrove", "method": "bonsai", "ranker": {"C": 2}, "n_trees": 1}
     settings, _ = settings_of(AnnifProject("own", tables, Path("projects.toml")))
     assert settings == {"method": "bonsai", "ranker": {"C": 2}, "n_trees": 1}

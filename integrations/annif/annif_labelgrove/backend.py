@@ -33,7 +33,7 @@ ONLY_ORDER = ("rank", "round-robin")
 
 
 class LabelgroveBackend(AnnifLearningBackend):
-    """Any method of labelgrove: the ``method`` of the project's section, by default linear."""
+    """Any method of labelgrove: the ``method`` of the project's section, or three linear trees."""
 
     name = "labelgrove"
 

@@ -10,6 +10,7 @@ from annif.util import boolean
 
 from labelgrove.core.params import merge_settings, read_toml
 from labelgrove.errors import ConfigError
+from labelgrove.importers.annif import USUAL
 from labelgrove.methods import create
 
 # Keys that Annif itself reads; the other keys of a section belong to the method.
@@ -51,7 +52,8 @@ class Settings:
         calibrate = own.pop("calibrate", 0.0)
         keep = boolean(own.pop("keep_training_data", False))
         file = own.pop("config", None)
-        config = read_toml(file) if file else {}
+        usual = USUAL if method in (None, "linear") else {}
+        config = read_toml(file) if file else dict(usual)
         method = str(method or config.pop("method", "linear"))
         config.pop("method", None)
         tables = {key: value for key, value in own.items() if isinstance(value, Mapping)}

@@ -47,6 +47,7 @@ def test_settings_reach_the_method(bench: Workbench) -> None:
     assert list(params["tfidf"]["ngram_range"]) == [1, 2]
     assert params["tree"]["max_leaf_size"] == 3
     assert (params["random_state"], params["n_jobs"]) == (7, 1)
+    assert (params["n_trees"], params["label_texts"]) == (3, "names")
 
 
 def test_eval_gives_the_same_numbers_in_one_and_in_two_processes(bench: Workbench) -> None:

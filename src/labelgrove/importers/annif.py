@@ -27,6 +27,8 @@ from labelgrove.importers.vocabularies import read_vocabulary
 # Keys that Annif itself or our backend reads; the others of a section are settings of a method.
 OF_ANNIF = {"access", "allow_learn", "analyzer", "backend", "language", "limit", "name"}
 OF_ANNIF |= {"project_id", "transform", "vocab", "calibrate", "keep_training_data", "config"}
+# Our backend's linear method, which is its default: library records gain from both settings.
+USUAL: dict[str, Any] = {"method": "linear", "n_trees": 3, "label_texts": "names"}
 LEXICAL = ("mllm", "stwfsa", "yake")
 COMBINING = ("ensemble", "nn_ensemble", "pav", "http")
 
@@ -272,9 +274,11 @@ def starting_settings(project: AnnifProject) -> tuple[dict[str, Any], list[str]]
 def _own_settings(project: AnnifProject) -> dict[str, Any]:
     """What the section of a project with our backend says."""
     section = project.section
-    settings: dict[str, Any] = {"method": "linear"}
+    settings: dict[str, Any] = {}
     if file := section.get("config"):
-        settings |= read_toml(project.file.parent / str(file))
+        settings = {"method": "linear"} | read_toml(project.file.parent / str(file))
+    elif section.get("method", "linear") == "linear":
+        settings = dict(USUAL)
     own = {key: value for key, value in section.items() if key not in OF_ANNIF}
     tables = {key: value for key, value in own.items() if isinstance(value, Mapping)}
     for key, value in tables.items():

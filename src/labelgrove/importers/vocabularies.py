@@ -87,7 +87,7 @@ def _read_skos(file: Path, language: str) -> list[LabelRow]:
     for concept in concepts:
         names: dict[str, str] = {}
         for kind in (SKOS.prefLabel, RDFS.label):
-            for label in sorted(graph.objects(concept, kind)):
+            for label in sorted(graph.objects(concept, kind), key=str):
                 code: Any = getattr(label, "language", None)
                 names.setdefault(code or "", str(label))
         seen |= names.keys()
