@@ -40,6 +40,7 @@ NEEDS_EXTRA = (
     "labelgrove.nn",
     "labelgrove.planning.probe",
     "labelgrove.serve",
+    "labelgrove.text.stems",
 )
 
 # The floors of the house, from the ground up: a room may import its own modules and rooms on lower

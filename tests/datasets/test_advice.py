@@ -47,6 +47,10 @@ def test_nothing_to_do():
             "the texts are not only in English (English 67%, German 33%)",
         ),
         (
+            [Document("das Dach und die Wand", [])],
+            "words of German have many endings: see on held-out documents whether",
+        ),
+        (
             [Document("\u6771\u4eac\u306e\u5929\u6c17", [])] * 2,
             "of the letters are in scripts without spaces between words",
         ),

@@ -24,6 +24,7 @@ Sink: TypeAlias = _native.TermCounter | _native.TfidfRows
 _Function = TypeVar("_Function", bound=TextAnalyzer)
 
 BUILT_IN_ANALYZERS = ("word", "space", "char", "char_wb", "mixed")
+STEM = "stem"  # an analyser in Python that needs a package
 ANALYZERS = "LABELGROVE_ANALYZERS"  # the environment variable with names that may be imported
 _TEXTS_PER_BATCH = 4096
 _CAPITAL_SIGMA = "Σ"  # how it is lower-cased depends on its neighbours
@@ -80,13 +81,17 @@ def given_analyzer() -> TextAnalyzer | None:
 
 
 def find_analyzer(name: str) -> TextAnalyzer | None:
-    """The function that is known by this name, or None for a built-in analyser.
+    """The function that is known by this name, or None for an analyser of the kernels.
 
     The name may come from a model folder, so it decides only which function the user has already
     imported, given or listed in the environment. It is never imported for its own sake.
     """
     if name in ("auto", *BUILT_IN_ANALYZERS):
         return None
+    if name == STEM:
+        from labelgrove.text.stems import words_and_stems
+
+        return words_and_stems
     if (given := given_analyzer()) is not None:
         return given
     if name not in _known and name in os.environ.get(ANALYZERS, "").split():

@@ -12,7 +12,7 @@ from labelgrove import _native
 from labelgrove.core.arrays import Float32, Int64
 from labelgrove.core.params import Params, param
 from labelgrove.errors import ConfigError, DataError
-from labelgrove.text.feeding import BUILT_IN_ANALYZERS, TextAnalyzer
+from labelgrove.text.feeding import BUILT_IN_ANALYZERS, STEM, TextAnalyzer
 from labelgrove.text.unicode_tables import char_tables
 
 AUTO_MIN_DF_TEXTS = 1000
@@ -27,7 +27,7 @@ class TfidfParams(Params):
         help="word: runs of word characters, auto: word, but char for texts in scripts without "
         "spaces such as Chinese and mixed where only some are, space: split at the space character "
         "only (as PECOS), char: character n-grams, char_wb: those inside words, mixed: word, but 1 "
-        "to 3 characters of scripts without spaces, "
+        "to 3 characters of scripts without spaces, stem: words and their stems (extra stem), "
         "module:function: your own, which must be imported already",
     )
     ngram_range: tuple[int, int] = param((1, 1), ge=1, help="shortest and longest n-gram")
@@ -75,11 +75,16 @@ class TfidfParams(Params):
         if self.ngram_range[0] > self.ngram_range[1]:
             raise ConfigError(f"{dot}ngram_range: {self.ngram_range} runs backwards")
         module, colon, function = self.analyzer.partition(":")
-        known = ("auto", *BUILT_IN_ANALYZERS)
+        known = ("auto", *BUILT_IN_ANALYZERS, STEM)
         if self.analyzer not in known and not (module and colon and function):
             raise ConfigError(
                 f"{dot}analyzer: must be one of {', '.join(known)} or module:function, "
                 f"got {self.analyzer!r}"
+            )
+        if self.analyzer == STEM and self.ngram_range != (1, 1):
+            raise ConfigError(
+                f"{dot}ngram_range: must be [1, 1] with the analyzer stem, because there are stems "
+                f"between the words; got {list(self.ngram_range)}"
             )
         for name in ("min_df", "max_df"):
             value = getattr(self, name)
