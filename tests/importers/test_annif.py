@@ -185,6 +185,16 @@ def test_what_has_no_counterpart_is_said(section: Any, method: str, note: str) -
     assert all(note in sentence for sentence in notes)
 
 
+def test_snowball_becomes_stems_of_single_words() -> None:
+    section = {"backend": "tfidf", "analyzer": "snowball(german)"}
+    settings, (note,) = settings_of(AnnifProject("a", section, Path("projects.cfg")))
+    assert settings == {"method": "linear", "tfidf": {"analyzer": "stem"}}
+    assert "words are counted beside their stems" in note
+    settings, (note,) = settings_of(AnnifProject("a", section | {"ngram": "2"}, Path("p.cfg")))
+    assert settings["tfidf"] == {"min_token_length": 3, "ngram_range": [1, 2]}
+    assert "has no counterpart" in note
+
+
 @pytest.mark.parametrize(
     ("project", "flags", "message"),
     [

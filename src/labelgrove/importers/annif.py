@@ -256,19 +256,39 @@ def starting_settings(project: AnnifProject) -> tuple[dict[str, Any], list[str]]
             tfidf["ngram_range"] = [1, _number(project, "ngram")]
         settings = {"method": method} | ({"tfidf": tfidf} if tfidf else {})
     if spec := section.get("analyzer"):
-        analyzer = Call.of(str(spec), "analyzer")
-        shortest = analyzer.options.get("token_min_length", "3")
-        if not shortest.isdecimal():
-            raise ConfigError(f"{project.file}: analyzer={spec}: token_min_length is no number")
-        settings["tfidf"] = {"min_token_length": int(shortest)} | settings.get("tfidf", {})
-        if analyzer.name != "simple":
-            notes.append(
-                f"analyzer={spec} has no counterpart: words stay as they are, in lower case; "
-                "docs/features.md shows how to bring an analyzer of your own"
-            )
+        tfidf = settings.get("tfidf", {})
+        one_word = list(tfidf.get("ngram_range", [1, 1])) == [1, 1]
+        nearest, note = _analyzer_settings(project, str(spec), one_word=one_word)
+        settings["tfidf"] = nearest | tfidf
+        notes += note
     if section.get("transform"):
         notes.append(f"transform={section['transform']} is left out; texts are read whole")
     return settings, notes
+
+
+def _analyzer_settings(
+    project: AnnifProject, spec: str, *, one_word: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """Settings of tf-idf that come near an analyzer of Annif, and how they differ from it.
+
+    Stems need terms of ``one_word``.
+    """
+    analyzer = Call.of(spec, "analyzer")
+    if analyzer.name == "snowball" and one_word:
+        return {"analyzer": "stem"}, [
+            f"analyzer={spec}: words are counted beside their stems, in the language of each text; "
+            "that needs the extra stem"
+        ]
+    shortest = analyzer.options.get("token_min_length", "3")
+    if not shortest.isdecimal():
+        raise ConfigError(f"{project.file}: analyzer={spec}: token_min_length is no number")
+    notes = []
+    if analyzer.name != "simple":
+        notes.append(
+            f"analyzer={spec} has no counterpart: words stay as they are, in lower case; "
+            "docs/features.md shows how to bring an analyzer of your own"
+        )
+    return {"min_token_length": int(shortest)}, notes
 
 
 def _own_settings(project: AnnifProject) -> dict[str, Any]:
