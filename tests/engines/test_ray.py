@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from labelgrove.engines import open_engine
-from labelgrove.errors import ConfigError, DataError, ResourceError
+from labelgrove.errors import ConfigError, DataError, ResourceError, StorageError
 from support import ray_work as work
 
 
@@ -48,6 +48,10 @@ def test_errors_are_those_of_the_function(engine: Any) -> None:
         engine.get(engine.call(work.refuse, 3))
     with pytest.raises(ZeroDivisionError):
         engine.get(engine.call(work.divide, 0))
+    with pytest.raises(
+        StorageError, match=r"^a: cannot be written: the disk is full \(on [\d.]+\)$"
+    ):
+        engine.get(engine.call(work.overflow, "a"))
 
 
 def test_errors_in_a_stream_are_those_of_the_function(engine: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.errors import DataError
+from labelgrove.errors import DataError, StorageError
 
 
 def halves(text: str) -> tuple[str, str]:
@@ -40,6 +40,10 @@ def ones(count: int) -> Any:
 
 def refuse(number: int) -> int:
     raise DataError("is not a number", file="a.jsonl", line=number)
+
+
+def overflow(path: str) -> None:
+    raise StorageError(f"{path}: cannot be written: the disk is full")
 
 
 def divide(number: int) -> float:

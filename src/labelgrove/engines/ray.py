@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import pickle
@@ -129,7 +130,7 @@ class RayEngine(Engine):
 
     def _task(self, function: Callable[..., Any]) -> Any:
         if function not in self._tasks:
-            self._tasks[function] = ray.remote(num_cpus=1)(function)
+            self._tasks[function] = ray.remote(num_cpus=1)(_naming_machine(function))
         return self._tasks[function]
 
 
@@ -147,7 +148,7 @@ class _Worker:
         try:
             result = self.work(pickle.loads(item))
         except LabelgroveError as error:  # Ray Data would bury it in its own
-            result = _Refusal(_with_machine(error, ray.util.get_node_ip_address()))
+            result = _Refusal(_with_machine(error))
         return pickle.dumps(result)
 
 
@@ -158,9 +159,24 @@ class _Refusal:
     error: LabelgroveError
 
 
-def _with_machine(error: LabelgroveError, machine: str) -> LabelgroveError:
-    """An error of the disk with the machine that it happened on: its path may be on all of them."""
-    return StorageError(f"{error} (on {machine})") if isinstance(error, StorageError) else error
+def _naming_machine(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with errors of the disk that say on which machine they happened."""
+
+    @functools.wraps(function)
+    def run(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except StorageError as error:
+            raise _with_machine(error) from error
+
+    return run
+
+
+def _with_machine(error: LabelgroveError) -> LabelgroveError:
+    """An error of the disk with this machine: its path may be on all of them."""
+    if not isinstance(error, StorageError):
+        return error
+    return StorageError(f"{error} (on {ray.util.get_node_ip_address()})")
 
 
 def _first(values: Sequence[Any]) -> Any:
@@ -198,7 +214,7 @@ def _plain_errors() -> Iterator[None]:
         while isinstance(cause, exceptions.RayTaskError):
             cause = cause.cause
         if isinstance(cause, LabelgroveError):
-            raise _with_machine(cause, error.ip) from None
+            raise cause from None
         if isinstance(cause, exceptions.RayError):
             raise _lost(cause) from error
         raise
