@@ -89,10 +89,11 @@ def test_stats_say_what_to_do(tmp_path):
     output = " ".join(run("stats", train, "--other", dev).output.split())
     assert "languages: German 100%" in output and "scripts: Latin 100%" in output
     assert "- 2 labels differ only by case or spacing" in output
+    assert "- words of German have many endings" in output
     found = json.loads(run("stats", train, "--other", dev, "--json").stdout)
     assert found["other"] == {"documents": 1, "same": 1, "similar": 0}
     assert found["similar_labels"] == [["Tea", "tea"]]
-    assert len(found["advice"]) == 3
+    assert len(found["advice"]) == 4
     assert json.loads(run("stats", train, "--json").stdout)["other"] is None
 
 
