@@ -56,6 +56,12 @@ def test_auto_says_why_it_did_not_ask() -> None:
     assert chosen is codes and "labels have no words" in said
 
 
+def test_a_tower_is_not_trained_in_vain() -> None:
+    both = Corpus(CORPUS.texts, CORPUS.labels, CORPUS.index, features=np.eye(2, dtype=np.float32))
+    with pytest.raises(ConfigError, match="beside texts only"):
+        decide("related", corpus=both)
+
+
 def test_settings_that_ask_nobody() -> None:
     assert decide(None)[:2] == (CORPUS, {})
     assert len(decide("names")[0]) == 4

@@ -18,6 +18,7 @@ from labelgrove.core.callbacks import Reporter  # noqa: E402
 from labelgrove.data.corpus import Corpus  # noqa: E402
 from labelgrove.disk.run_folder import RunFolder  # noqa: E402
 from labelgrove.disk.stages import Stages  # noqa: E402
+from labelgrove.errors import LabelgroveWarning  # noqa: E402
 from labelgrove.labels.documents import with_label_documents  # noqa: E402
 from labelgrove.methods.related import (  # noqa: E402
     PairBatches,
@@ -135,6 +136,17 @@ def test_a_tower_relates_labels_of_the_same_documents(tmp_path: Path) -> None:
     place = named.texts.index("north", len(TEXTS))  # type: ignore[union-attr]
     assert set(named.label_lists()[place]) == {"north", "compass"}
     assert (find() != related).nnz == 0  # from the run folder
+
+
+def test_labels_without_words_are_related_to_none(tmp_path: Path) -> None:
+    codes = Corpus.from_lists(TEXTS, [[f"{len(row)}"] for row in LABELS])
+    said: list[str] = []
+    stages = Stages(Reporter([lambda event: said.append(str(event.values))]))
+    how: dict[str, Any] = {"precision": "fp32", "seed": 0, "device": "cpu", "threads": 1}
+    with pytest.warns(LabelgroveWarning, match="no label has a name with letters"):
+        related = related_stage(stages, codes, reading(tmp_path / "e"), TowerParams(), **how)
+    assert related.shape == (2, 2) and related.nnz == 0
+    assert "they have no words" in said[0]
 
 
 @pytest.mark.parametrize("kind", ["lightxml", "xtransformer"])

@@ -47,8 +47,8 @@ def _halved_in_pieces(
 ) -> Int32:
     """One task for the first layers, then one for each subtree below them.
 
-    Subtrees begin where the kernel copies rows: it numbers features anew there, which decides in
-    which order they are added up.
+    Subtrees begin where the kernel copies rows: it numbers features again there, which
+    decides in which order they are added up.
     """
     engine = rows.engine
     order: Int64 = np.arange(len(rows))

@@ -40,6 +40,15 @@ def label_documents(index: LabelIndex, related: CSR | None = None) -> tuple[list
     return [source[column] for column in columns], as_csr(own)
 
 
+def check_names_learnable(corpus: Corpus) -> None:
+    """Refuses documents whose features the names of labels cannot have."""
+    if corpus.texts is None or corpus.features is not None:
+        raise ConfigError(
+            "label_texts: label names can be learnt beside texts only, not beside features or a "
+            "dense block; leave it at none"
+        )
+
+
 def with_label_documents(corpus: Corpus, related: CSR | None = None) -> Corpus:
     """The corpus and, after its documents, one for each label: its text or name, that label alone.
 
@@ -49,11 +58,7 @@ def with_label_documents(corpus: Corpus, related: CSR | None = None) -> Corpus:
     >>> list(corpus.texts), corpus.label_lists()[2:]
     (['red shoes', 'hat', 'hat', 'shoe'], [['hat'], ['shoe']])
     """
-    if corpus.texts is None or corpus.features is not None:
-        raise ConfigError(
-            "label_texts: label names can be learnt beside texts only, not beside features or a "
-            "dense block; leave it at none"
-        )
+    check_names_learnable(corpus)
     added, own = label_documents(corpus.index, related)
     stored = isinstance(corpus.texts, StringTable)
     both = chain(corpus.texts, added)

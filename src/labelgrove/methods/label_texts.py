@@ -14,7 +14,11 @@ from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Reporter
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError
-from labelgrove.labels.documents import labels_with_words, with_label_documents
+from labelgrove.labels.documents import (
+    check_names_learnable,
+    labels_with_words,
+    with_label_documents,
+)
 
 LabelTexts = Literal["names", "related", "auto"] | None
 DECIDED_BY = ("P@1", "P@3", "P@5")
@@ -45,6 +49,7 @@ def with_label_texts(
     if setting == "names":
         return with_label_documents(corpus), {}
     if setting == "related":
+        check_names_learnable(corpus)  # before the tower is trained
         return with_label_documents(corpus, relate(corpus)), {}
     count = len(labels_with_words(corpus.index))
     if count == 0 or corpus.features is not None:

@@ -90,13 +90,16 @@ def related_stage(
 ) -> CSR:
     """The related labels of each label, from the documents to learn from; said with examples."""
     texts, own = label_documents(corpus.index)
+    if len(texts) < 2:
+        stages.reporter.message("label_texts: no label is related to another: they have no words")
+        return as_csr(sparse.csr_array((len(corpus.index),) * 2, dtype=np.float32))
     reading = replace(encoder, max_tokens=_shorter(encoder.max_tokens, params.max_tokens))
     reader = load_encoder(reading)
     related = stages(
         "related",
         find_related,
         tokens=tokens_stage(stages, "tower-tokens", corpus.texts, reader, threads=threads),
-        label_tokens=tokens_stage(stages, "label-tokens", texts, reader, threads=threads),
+        label_tokens=tokens_stage(stages, "tower-label-tokens", texts, reader, threads=threads),
         columns=own.indices.astype(np.int64),
         labels=corpus.labels,
         encoder=stages.derive(lambda: reader, content=EncoderContent(reading)),
