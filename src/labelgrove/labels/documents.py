@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
@@ -40,13 +41,14 @@ def label_documents(index: LabelIndex, related: CSR | None = None) -> tuple[list
     return [source[column] for column in columns], as_csr(own)
 
 
-def check_names_learnable(corpus: Corpus) -> None:
-    """Refuses documents whose features the names of labels cannot have."""
+def texts_beside_names(corpus: Corpus) -> Sequence[str]:
+    """The texts; documents with features, which the names of labels cannot have, are refused."""
     if corpus.texts is None or corpus.features is not None:
         raise ConfigError(
             "label_texts: label names can be learnt beside texts only, not beside features or a "
             "dense block; leave it at none"
         )
+    return corpus.texts
 
 
 def with_label_documents(corpus: Corpus, related: CSR | None = None) -> Corpus:
@@ -58,10 +60,10 @@ def with_label_documents(corpus: Corpus, related: CSR | None = None) -> Corpus:
     >>> list(corpus.texts), corpus.label_lists()[2:]
     (['red shoes', 'hat', 'hat', 'shoe'], [['hat'], ['shoe']])
     """
-    check_names_learnable(corpus)
+    texts = texts_beside_names(corpus)
     added, own = label_documents(corpus.index, related)
-    stored = isinstance(corpus.texts, StringTable)
-    both = chain(corpus.texts, added)
+    stored = isinstance(texts, StringTable)
+    both = chain(texts, added)
     return Corpus(
         StringTable.from_strings(both) if stored else list(both),
         as_csr(sparse.vstack([corpus.labels, own])),

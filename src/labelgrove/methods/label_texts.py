@@ -15,8 +15,8 @@ from labelgrove.core.callbacks import Reporter
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError
 from labelgrove.labels.documents import (
-    check_names_learnable,
     labels_with_words,
+    texts_beside_names,
     with_label_documents,
 )
 
@@ -49,7 +49,7 @@ def with_label_texts(
     if setting == "names":
         return with_label_documents(corpus), {}
     if setting == "related":
-        check_names_learnable(corpus)  # before the tower is trained
+        texts_beside_names(corpus)  # refuses before the tower is trained
         return with_label_documents(corpus, relate(corpus)), {}
     count = len(labels_with_words(corpus.index))
     if count == 0 or corpus.features is not None:
