@@ -60,7 +60,7 @@ def trained(options: Any, folder: Path, train: Any, dev: Any) -> dict[str, Any]:
     config = settings(options)
     name = config.pop("method")
     if "label_texts" in method_class(name)._get_param_names() and not options.without_names:
-        config["label_texts"] = "names"
+        config.setdefault("label_texts", "names")
     table = read_label_table(folder / "labels.tsv")
     labels = labels_of(train) | {row.id for row in table if options.all_labels}
     index = index_with_names(sorted(labels), table)

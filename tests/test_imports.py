@@ -27,7 +27,6 @@ NEEDS_EXTRA = (
     "labelgrove.methods.lightxml.",
     "labelgrove.methods.linear.vectors",
     "labelgrove.methods.name_rows",
-    "labelgrove.methods.related",
     "labelgrove.methods.neighbours.reading",
     "labelgrove.methods.networks",
     "labelgrove.methods.neural",

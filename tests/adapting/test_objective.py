@@ -18,6 +18,7 @@ from labelgrove.adapting import objective  # noqa: E402
 from labelgrove.adapting.masking import MaskedBatches, Masking  # noqa: E402
 from labelgrove.adapting.objective import (  # noqa: E402
     MaskedModel,
+    contrast_loss,
     grow_table,
     grown_head,
     loss_of,
@@ -142,6 +143,15 @@ def test_contrast_is_that_of_the_reference(tmp_path: Path) -> None:
         both = loss_of(model, batch, contrast=0.5, temperature=0.1)
     assert (both - plain).item() == pytest.approx(0.5 * expected, rel=1e-4)
     assert expected > 0
+
+
+def test_views_of_one_text_come_nearer() -> None:
+    generator = torch.Generator().manual_seed(0)
+    first = torch.randn(6, 4, generator=generator, requires_grad=True)
+    second = torch.randn(6, 4, generator=generator)
+    before = contrast_loss(first, second, 0.05)
+    before.backward()
+    assert contrast_loss(first - 0.01 * first.grad, second, 0.05) < before
 
 
 def test_the_layer_of_an_encoders_own_pretraining(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("torch")
 
-from labelgrove.core.arrays import as_csr
 from labelgrove.core.callbacks import Reporter
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError
@@ -31,11 +30,7 @@ def decide(setting: Any, corpus: Corpus = CORPUS, judges: Any = CORPUS, named: A
     def note(event: Any) -> None:
         said.append(event.values["text"])
 
-    def relate(_: Corpus) -> Any:
-        return as_csr(np.eye(2)[::-1])
-
-    reporter = Reporter([note])
-    chosen, measures = with_label_texts(corpus, judges, setting, judge, reporter, relate)
+    chosen, measures = with_label_texts(corpus, judges, setting, judge, Reporter([note]))
     return chosen, measures, " ".join(said)
 
 
@@ -56,16 +51,15 @@ def test_auto_says_why_it_did_not_ask() -> None:
     assert chosen is codes and "labels have no words" in said
 
 
-def test_a_tower_is_not_trained_in_vain() -> None:
+def test_names_have_no_features() -> None:
     both = Corpus(CORPUS.texts, CORPUS.labels, CORPUS.index, features=np.eye(2, dtype=np.float32))
     with pytest.raises(ConfigError, match="beside texts only"):
-        decide("related", corpus=both)
+        decide("names", corpus=both)
 
 
 def test_settings_that_ask_nobody() -> None:
     assert decide(None)[:2] == (CORPUS, {})
     assert len(decide("names")[0]) == 4
-    assert decide("related")[0].label_lists()[2:] == [["hat", "shoe"]] * 2
 
 
 @pytest.mark.parametrize(
@@ -86,5 +80,5 @@ def test_every_network_learns_from_names(kind: str) -> None:
 def test_other_values_are_refused() -> None:
     model = deepcopy(new("lightxml"))
     model.label_texts = "all"
-    with pytest.raises(ConfigError, match="label_texts: must be auto, names, related or none"):
+    with pytest.raises(ConfigError, match="label_texts: must be auto, names or none"):
         model.fit(*planted(40))

@@ -65,8 +65,6 @@ UNREAD: dict[str, set[str]] = {
         *("search.last_level", "baseline", "return_held_out", "heads.max_clusters"),
     },
 }
-for method in METHODS[4:]:
-    UNREAD[method].add("tower")  # which is for related labels alone
 
 
 @cache

@@ -20,7 +20,6 @@ from labelgrove.adapting.masking import MaskedBatch
 from labelgrove.nn.batches.packing import PackedBatch
 from labelgrove.nn.encoders.encoder import Encoder
 from labelgrove.nn.encoders.packed_bert import pooled_states
-from labelgrove.nn.heads.losses import contrast_loss
 
 MOST_SCORES = 1 << 28  # at a time, a gigabyte; more are computed twice to save memory
 
@@ -98,6 +97,15 @@ def loss_of(
         first, second = vectors[2 * batch.pairs], vectors[2 * batch.pairs + 1]
         loss = loss + contrast * contrast_loss(first, second, temperature)
     return loss
+
+
+def contrast_loss(first: Tensor, second: Tensor, temperature: float) -> Tensor:
+    """How hard it is to find each view's other view among those of all documents (InfoNCE)."""
+    first, second = functional.normalize(first.float()), functional.normalize(second.float())
+    with torch.autocast(first.device.type, enabled=False):
+        scores = first @ second.T / temperature
+    same = torch.arange(len(scores), device=scores.device)
+    return (functional.cross_entropy(scores, same) + functional.cross_entropy(scores.T, same)) / 2
 
 
 def own_head(folder: Path, tokens: int, width: int) -> dict[str, Tensor] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
@@ -20,11 +19,8 @@ def labels_with_words(index: LabelIndex) -> list[int]:
     return [column for column, text in enumerate(texts) if any(map(str.isalpha, text))]
 
 
-def label_documents(index: LabelIndex, related: CSR | None = None) -> tuple[list[str], CSR]:
-    """A document for each label with words, its text or name, and the matrix of their labels.
-
-    These are the label itself and those that ``related`` has in its row.
-    """
+def label_documents(index: LabelIndex) -> tuple[list[str], CSR]:
+    """A document for each label with words, its text or name, and the matrix of their labels."""
     columns = labels_with_words(index)
     if not columns:
         warn(
@@ -36,32 +32,23 @@ def label_documents(index: LabelIndex, related: CSR | None = None) -> tuple[list
         (np.ones(len(columns), np.float32), (np.arange(len(columns)), columns)),
         shape=(len(columns), len(index)),
     )
-    if related is not None:
-        own = own + related[columns]
     return [source[column] for column in columns], as_csr(own)
 
 
-def texts_beside_names(corpus: Corpus) -> Sequence[str]:
-    """The texts; documents with features, which the names of labels cannot have, are refused."""
-    if corpus.texts is None or corpus.features is not None:
-        raise ConfigError(
-            "label_texts: label names can be learnt beside texts only, not beside features or a "
-            "dense block; leave it at none"
-        )
-    return corpus.texts
-
-
-def with_label_documents(corpus: Corpus, related: CSR | None = None) -> Corpus:
+def with_label_documents(corpus: Corpus) -> Corpus:
     """The corpus and, after its documents, one for each label: its text or name, that label alone.
-
-    With ``related``, such a document has the labels of its label's row besides.
 
     >>> corpus = with_label_documents(Corpus.from_lists(["red shoes", "hat"], [["shoe"], ["hat"]]))
     >>> list(corpus.texts), corpus.label_lists()[2:]
     (['red shoes', 'hat', 'hat', 'shoe'], [['hat'], ['shoe']])
     """
-    texts = texts_beside_names(corpus)
-    added, own = label_documents(corpus.index, related)
+    texts = corpus.texts
+    if texts is None or corpus.features is not None:
+        raise ConfigError(
+            "label_texts: label names can be learnt beside texts only, not beside features or a "
+            "dense block; leave it at none"
+        )
+    added, own = label_documents(corpus.index)
     stored = isinstance(texts, StringTable)
     both = chain(texts, added)
     return Corpus(

@@ -1,8 +1,7 @@
 """Whether a network learns what labels are called: the setting ``label_texts`` of neural methods.
 
-Each label's text or name becomes one more training document with that label, and where "related"
-says so with the labels nearest to it. Where "auto" decides, the linear method is trained with and
-without these documents, because it answers in seconds.
+Each label's text or name becomes one more training document with that label. Where "auto" decides,
+the linear method is trained with and without these documents, because it answers in seconds.
 """
 
 from __future__ import annotations
@@ -10,24 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from labelgrove.core.arrays import CSR
 from labelgrove.core.callbacks import Reporter
 from labelgrove.data.corpus import Corpus
 from labelgrove.errors import ConfigError
-from labelgrove.labels.documents import (
-    labels_with_words,
-    texts_beside_names,
-    with_label_documents,
-)
+from labelgrove.labels.documents import labels_with_words, with_label_documents
 
-LabelTexts = Literal["names", "related", "auto"] | None
+LabelTexts = Literal["names", "auto"] | None
 DECIDED_BY = ("P@1", "P@3", "P@5")
 
 
 def check_label_texts(setting: object) -> None:
     """Refuses other values than those of ``label_texts``."""
-    if setting not in (None, "names", "related", "auto"):
-        raise ConfigError(f"label_texts: must be auto, names, related or none, got {setting!r}")
+    if setting not in (None, "names", "auto"):
+        raise ConfigError(f"label_texts: must be auto, names or none, got {setting!r}")
 
 
 def with_label_texts(
@@ -36,21 +30,16 @@ def with_label_texts(
     setting: LabelTexts,
     judge: Callable[[Corpus, Corpus], Mapping[str, float]],
     reporter: Reporter,
-    relate: Callable[[Corpus], CSR],
 ) -> tuple[Corpus, Mapping[str, float]]:
     """The documents to learn from, with those of labels if the setting or held-out ones say so.
 
     ``judge`` gives what the linear method reaches on the second corpus, trained on the first. Its
     measures come back for the documents that are chosen, or nothing if it was not asked.
-    ``relate`` gives the related labels of each label.
     """
     if setting is None:
         return corpus, {}
     if setting == "names":
         return with_label_documents(corpus), {}
-    if setting == "related":
-        texts_beside_names(corpus)  # refuses before the tower is trained
-        return with_label_documents(corpus, relate(corpus)), {}
     count = len(labels_with_words(corpus.index))
     if count == 0 or corpus.features is not None:
         why = "labels have no words" if count == 0 else "documents have features besides texts"

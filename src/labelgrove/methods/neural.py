@@ -38,7 +38,6 @@ from labelgrove.methods.preparation import (
     tokens_stage,
     warn_of_held_out,
 )
-from labelgrove.methods.related import PAIRS_TO_SEE, TowerParams, related_stage
 from labelgrove.methods.terms import Terms, choose_features, given_matrix, terms_stage
 from labelgrove.methods.training import make_runner, padding_note
 from labelgrove.model.outline import EncoderWork
@@ -67,7 +66,7 @@ class NeuralEstimator(Estimator):
     ``features`` says what a linear ranker reads beside text vectors: tf-idf of the texts ("own"), a
     sparse matrix that came with them ("given", which "auto" takes if there is one), or "both".
     ``label_texts`` says whether names of labels are learnt as documents ("names"; "auto" asks the
-    held-out documents), each also for the labels that a text ``tower`` places near ("related").
+    held-out documents).
     """
 
     needs: ClassVar[Needs] = Needs()
@@ -77,7 +76,6 @@ class NeuralEstimator(Estimator):
     tfidf: TfidfParams = group(TfidfParams)
     features: str = "auto"
     label_texts: LabelTexts = None
-    tower: TowerParams = group(TowerParams)
     held_out: AutoFloat = "auto"  # type: ignore[assignment]
     device: str = "auto"
     random_state: int = 0
@@ -196,21 +194,7 @@ class NeuralEstimator(Estimator):
             return baseline_stage(stages, terms, documents, judges, threads=threads)
 
         learnt_from, judged = with_label_texts(
-            learnt_from,
-            held_out,
-            self.label_texts,
-            judge,
-            stages.reporter,
-            partial(
-                related_stage,
-                stages,
-                encoder=self.encoder,
-                params=self.tower,
-                precision=self.training.precision,
-                seed=SPLIT_SEED,
-                device=self.device,
-                threads=threads,
-            ),
+            learnt_from, held_out, self.label_texts, judge, stages.reporter
         )
         terms = make_terms(learnt_from)
         linear: Callable[[], dict[str, float]] = partial(dict, judged)
@@ -263,8 +247,6 @@ class NeuralEstimator(Estimator):
             size = fixed(training.batch_size, 32) * training.accumulate
             passes = steps * size / (documents * (1 - held_out))
         epochs = passes * (1 - held_out)
-        if self.label_texts == "related":  # a pair of short texts counts as a document
-            epochs += PAIRS_TO_SEE / documents
         evaluations = max(1.0, passes * fixed(training.evaluations_per_epoch, 1.0))
         if trainings:
             reads += held_out * (evaluations + 1)

@@ -12,12 +12,7 @@ torch = pytest.importorskip("torch")
 
 from labelgrove.nn.heads.candidates import TreeIndex, occurrences, shortlist, valid_nodes  # noqa: E402
 from labelgrove.nn.heads.layers import LabelTable, shortlist_logits  # noqa: E402
-from labelgrove.nn.heads.losses import (  # noqa: E402
-    contrast_loss,
-    document_losses,
-    full_losses,
-    relevance_weights,
-)
+from labelgrove.nn.heads.losses import document_losses, full_losses, relevance_weights  # noqa: E402
 from labelgrove.nn.heads.ragged import RaggedLabels  # noqa: E402
 from reference.zlpr import zlpr  # noqa: E402
 from support.nn_problems import random_labels, random_tree  # noqa: E402
@@ -232,12 +227,3 @@ def test_a_level_of_xr_transformer(norm, negative, reduction):
             total += cost * scalar_loss(logit, count > 0, "squared_hinge")
         expected = total / (len(candidates) if reduction == "mean" else 1)
         assert float(losses[row].detach()) == pytest.approx(expected, rel=1e-4)
-
-
-def test_partners_come_nearer() -> None:
-    generator = torch.Generator().manual_seed(0)
-    first = torch.randn(6, 4, generator=generator, requires_grad=True)
-    second = torch.randn(6, 4, generator=generator)
-    before = contrast_loss(first, second, 0.05)
-    before.backward()
-    assert contrast_loss(first - 0.01 * first.grad, second, 0.05) < before

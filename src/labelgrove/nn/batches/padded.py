@@ -119,7 +119,7 @@ class Batches:
         """The batches of an epoch, from batch ``start`` on."""
         order = self._order(number)
         for step in self._steps(number)[start:].tolist():
-            yield self.batch(order[self._bounds[step] : self._bounds[step + 1]])
+            yield self._batch(order[self._bounds[step] : self._bounds[step + 1]])
 
     def _round_up(self, lengths: Any) -> Any:
         return np.minimum(-(-lengths // self._multiple) * self._multiple, self._limit)
@@ -147,8 +147,7 @@ class Batches:
     def _random(self, epoch: int, stream: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, epoch, stream])
 
-    def batch(self, rows: Int64) -> Batch:
-        """Some documents as a batch, whatever the epochs have."""
+    def _batch(self, rows: Int64) -> Batch:
         tokens = self.tokens
         starts = tokens.offsets[rows]
         lengths = tokens.offsets[rows + 1] - starts

@@ -144,20 +144,3 @@ def entry_loss(logits: Tensor, kind: LossKind) -> Tensor:
     if kind == "bce":
         return functional.softplus(-logits)
     return functional.relu(1.0 - logits).square()
-
-
-def contrast_loss(
-    first: Tensor, second: Tensor, temperature: float, *, ignored: Tensor | None = None
-) -> Tensor:
-    """How hard it is to find each vector's partner, the same row of the other matrix (InfoNCE).
-
-    ``ignored`` are pairs of rows that belong together, too: they are no wrong answers.
-    """
-    first, second = functional.normalize(first.float()), functional.normalize(second.float())
-    with torch.autocast(first.device.type, enabled=False):
-        scores = first @ second.T / temperature
-    same = torch.arange(len(scores), device=scores.device)
-    if ignored is not None:
-        own = same[:, None] == same
-        scores = scores.masked_fill(ignored & ~own, -math.inf)
-    return (functional.cross_entropy(scores, same) + functional.cross_entropy(scores.T, same)) / 2
