@@ -16,6 +16,8 @@ from labelgrove.methods.defaults import RULES, Derived, Needs, Situation, derive
 # What methods say that is not for a rule to derive, and every rule's name as "auto".
 AUTO: dict[str, Any] = dict.fromkeys(RULES, "auto")
 AUTO |= {"training.max_steps": None, "training.accumulate": 1, "training.patience": None}
+AUTO |= {"heads.one_head_up_to": 100_000, "heads.loss": "bce", "heads.negatives": "dynamic"}
+AUTO |= {"heads.sharded": None}
 
 
 def case(
@@ -211,3 +213,17 @@ def test_a_plan_says_what_is_derived_and_why() -> None:
     assert "training.lr" not in plan.derived
     assert plan.derived["training.head_lr"] == Derived(5.0, "10 times training.lr")
     assert plan.to_json()["derived"]["training.head_lr"]["value"] == 5.0
+
+
+def test_many_labels_get_a_full_head_on_a_gpu() -> None:
+    many, texts = 180_000, [60] * 100
+
+    def full(labels: int = many, *, gpu: bool = True, processes: int = 1, **given: Any) -> Any:
+        situation = case(100_000, labels, texts, gpu=gpu, processes=processes)
+        return values(situation, **given)["heads.full"]
+
+    assert full() and full(processes=2) and full(1_000_000)
+    assert not full(100_000) and not full(1_000_001) and not full(gpu=False)
+    assert full(60_000, heads__one_head_up_to=50_000)
+    assert not full(heads__loss="zlpr") and not full(heads__negatives="static")
+    assert full(heads__sharded=False) and not full(processes=2, heads__sharded=False)

@@ -167,7 +167,7 @@ def others(value: Any, hint: Any) -> list[Any]:
     ]
     found: list[Any] = [choice for choice in choices if choice != value]
     if isinstance(value, bool) or bool in kinds:
-        found.append(not value)
+        found += [True, False]
     elif isinstance(value, int) or int in kinds:
         found += [(value if isinstance(value, int) else 1) + step for step in (1, -1)]
     elif isinstance(value, float) or float in kinds:

@@ -28,6 +28,8 @@ FEWEST_AVERAGED, AVERAGE_SAMPLES, MOST_AVERAGED_LABELS = 200, 100, 300_000
 MOST_HELD_OUT, HELD_OUT = 1000, 0.05
 SPLIT_SEED = 0  # the same documents are held out for any random_state
 MANY_EPOCHS = 5
+# A head over all labels costs a third more time than groups at 180,000 labels, twice at a million.
+MOST_LABELS_OF_FULL_HEAD = 1_000_000
 # Compiling takes half a minute. An update that is not compiled takes at least so long for 12
 # layers, and an encoder of so many parameters trains on so many tokens per second.
 WORTH_COMPILING, SHORTEST_UPDATE, TOKENS_PER_SECOND, OF_PARAMETERS = 60.0, 0.03, 0.9e6, 33e6
@@ -231,6 +233,21 @@ def _compile(view: _View) -> Derived:
     return Derived(worth, f"training takes about {seconds:,.0f} s without it{parts}")
 
 
+def _full_head(view: _View) -> Derived:
+    case, most = view.case, view["heads.one_head_up_to"]
+    if case.labels <= most:
+        return Derived(False, f"up to {most:,} labels have one head anyway")
+    if not case.gpu:
+        return Derived(False, "a head over all labels is slow on a CPU")
+    if case.labels > MOST_LABELS_OF_FULL_HEAD:
+        return Derived(False, f"more than {MOST_LABELS_OF_FULL_HEAD:,} labels take long")
+    if view["heads.loss"] != "bce" or view["heads.negatives"] != "dynamic":
+        return Derived(False, "heads.loss and heads.negatives ask for groups")
+    if view["heads.sharded"] is False and case.processes > 1:
+        return Derived(False, "heads.sharded=false, and several processes would have to divide it")
+    return Derived(True, f"more than {most:,} labels: all of them are wrong answers, not a few")
+
+
 def _dropout(view: _View) -> Derived:
     few, many = view.needs.dropouts
     epochs = view["training.epochs"]
@@ -271,6 +288,7 @@ RULES: dict[str, Callable[[_View], Derived]] = {
     "training.swa_every": _swa_every,
     "training.evaluations_per_epoch": _evaluations,
     "training.compile": _compile,
+    "heads.full": _full_head,
     "heads.dropout": _dropout,
     "heads.kept": _kept,
     "heads.level_weights": _level_weights,

@@ -53,7 +53,7 @@ class LightXML(NetworkEstimator):
 
     def _check(self) -> None:
         super()._check()
-        if self.heads.full and process_count() > 1 and not self.heads.divides:
+        if self.heads.is_full and process_count() > 1 and not self.heads.divides:
             raise ConfigError(ONE_PROCESS)
         if self.heads.sharded and self.heads.negatives != "dynamic":
             raise ConfigError(
@@ -69,7 +69,7 @@ class LightXML(NetworkEstimator):
     def _fit(self, corpus: Corpus, stages: Stages) -> None:
         grouped = self.heads.groups_labels(len(corpus.index))
         if not grouped and (idle := self.heads.changed(OF_GROUPS, "heads")):
-            full, most = self.heads.full, self.heads.one_head_up_to
+            full, most = self.heads.is_full, self.heads.one_head_up_to
             stages.reporter.message(
                 f"{', '.join(idle)}: no effect; {len(corpus.index):,} labels get one head without "
                 f"groups ({'heads.full=true' if full else f'heads.one_head_up_to={most}'})"
@@ -85,7 +85,7 @@ class LightXML(NetworkEstimator):
             tree = data.tree(stages, self.tree, seed=self.random_state, threads=self.n_jobs)
         groups = tree.value if tree is not None and grouped else None
         heads = self._heads(len(corpus.index), groups)
-        if self.heads.full:
+        if self.heads.is_full:
             width = data.encoder.value.width * min(self.heads.layers, depth)
             stages.reporter.message(self._size_of_full(len(corpus.index), width))
         self._train(data, stages, heads, searched=groups, tree=tree)
@@ -201,7 +201,7 @@ class LightXML(NetworkEstimator):
         labels = len(corpus.index)
         if self.heads.groups_labels(labels):
             return self._memory(corpus, layers=1)
-        copies = 3 if self.heads.full else 5  # no gradients and moments
+        copies = 3 if self.heads.is_full else 5  # no gradients and moments
         return self._memory(corpus, layers=self.heads.layers, copies=copies)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from labelgrove.core.arrays import CSR, Float32
-from labelgrove.core.params import AutoFloat, fixed, param
+from labelgrove.core.params import AutoBool, AutoFloat, fixed, param
 from labelgrove.errors import ConfigError
 from labelgrove.labels.tree import LabelTree
 from labelgrove.nn.heads.candidates import (
@@ -71,10 +71,11 @@ class LightXmlParams(LabelHeadParams):
     one_head_up_to: int = param(
         100_000, ge=0, help="label sets up to this size get one head; larger ones get groups"
     )
-    full: bool = param(
-        False,
+    full: AutoBool = param(
+        "auto",
         help="one head for any number of labels: it learns from all of them, chunk by chunk, and "
-        "stores no logits; its weights are bfloat16 on a GPU (Renée, ELMO)",
+        "stores no logits; its weights are bfloat16 on a GPU (Renée, ELMO); auto = on a GPU, where "
+        "there would be groups of up to a million labels",
     )
     chunk: int = param(16_384, ge=1, help="labels that a full head scores at a time")
     sharded: bool | None = param(None, help=f"{SHARDED}; none = if the head is full")
@@ -115,7 +116,7 @@ class LightXmlParams(LabelHeadParams):
         """Also checks fields against each other."""
         super().validate(path)
         where = f"{path}." if path else ""
-        if self.full and self.loss != "bce":
+        if self.is_full and self.loss != "bce":
             raise ConfigError(
                 f"{where}loss: a full head learns chunk by chunk, and {self.loss} needs the scores "
                 f"of all labels at once; set {where}full=false or {where}loss=bce"
@@ -125,11 +126,16 @@ class LightXmlParams(LabelHeadParams):
     @property
     def divides(self) -> bool:
         """Whether processes that train together divide the label table."""
-        return self.full if self.sharded is None else self.sharded
+        return self.is_full if self.sharded is None else self.sharded
+
+    @property
+    def is_full(self) -> bool:
+        """Whether ``full`` is on; what is not decided yet is off."""
+        return self.full is True
 
     def groups_labels(self, labels: int) -> bool:
         """Whether a label set of this size gets groups."""
-        return not self.full and labels > self.one_head_up_to
+        return not self.is_full and labels > self.one_head_up_to
 
 
 class LightXmlNet(nn.Module):
@@ -159,7 +165,7 @@ class LightXmlNet(nn.Module):
             chunk = self.params.chunk
             self.full: nn.Linear | FullHead = (
                 FullHead(wide, labels, chunk=chunk, device=device)
-                if self.params.full
+                if self.params.is_full
                 else nn.Linear(wide, labels)
             )
             return
