@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+# A Ray that a test starts for itself would ask for a token from then on, in this whole process, if
+# one is in the home folder; clusters of `Cluster` have none, so their machines could not answer.
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 TESTS = Path(__file__).resolve().parents[1]
 NODE = {"num_cpus": 1, "object_store_memory": 120 << 20}
 

@@ -8,7 +8,6 @@ them.
 from __future__ import annotations
 
 import functools
-import gc
 import logging
 import os
 import pickle
@@ -127,9 +126,6 @@ class RayEngine(Engine):
     def close(self) -> None:
         """Leaves the cluster, if this engine joined it; one of its own ends."""
         if self._owns:
-            # Ray counts references by numbers that start again with each cluster: what outlived
-            # this one would take references from objects of the next when it is collected.
-            gc.collect()
             ray.shutdown()
 
     def _task(self, function: Callable[..., Any]) -> Any:
