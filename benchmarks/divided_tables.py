@@ -73,7 +73,7 @@ def together(count: int, device: str, *arguments: str) -> list[dict[str, list[fl
 
 
 def measure(kind: str, labels: int, width: int, documents: int) -> list[float]:
-    """Bytes of the table with its optimiser, of the GPU, CPU seconds per update, the last loss."""
+    """Bytes of the table with its optimiser, of the GPU, CPU seconds per update, the mean loss."""
 
     import numpy as np
     import torch
