@@ -16,6 +16,9 @@
 
 namespace labelgrove {
 
+// What a thread of one split should have to read in an iteration, about a tenth of a millisecond.
+inline constexpr int64_t kEntriesPerThread = 1 << 16;
+
 // Splits a set of rows into halves, and those again; keeps its memory for the next set.
 class HalvingKmeans {
 public:
@@ -63,7 +66,7 @@ private:
     void split(int32_t* members, int64_t left, int64_t count, const KmeansOptions& options) {
         if (count < 2) return;
         const int64_t m = rows_.features(), width = dense_.cols;
-        const int threads = options.threads;
+        const int threads = worthwhile(options.threads, count);
         Random random(options.seed);
         const uint32_t p = random.below(static_cast<uint32_t>(count));
         uint32_t q = random.below(static_cast<uint32_t>(count - 1));
@@ -94,6 +97,13 @@ private:
         }
         std::stable_partition(members, members + count,
                               [this](int32_t row) { return !right_[row]; });
+    }
+
+    // As many threads as have enough to do: each iteration starts them twice.
+    int worthwhile(int threads, int64_t count) const {
+        const int64_t entries = rows_.nnz() / rows_.rows() + dense_.cols;
+        const int64_t useful = count * entries / kEntriesPerThread + 1;
+        return static_cast<int>(std::min<int64_t>(resolve_threads(threads), useful));
     }
 
     // Sends the rows with the higher scores right; of equal scores the lower row goes left.
@@ -208,11 +218,10 @@ inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth, uin
             inner.threads = inner_threads;
             scratch[worker].grow(points, part, layers, inner, done, worker);
         };
-        if (nodes >= workers) {
-            parallel_for(nodes, workers, [&](int64_t node, int worker) { grow(node, worker, 1); });
-        } else {
-            for (int64_t node = 0; node < nodes; ++node) grow(node, 0, workers);
-        }
+        // Nodes have the same size, so the threads of nodes that are too few share them equally.
+        const int outer = static_cast<int>(std::min<int64_t>(nodes, workers));
+        parallel_for(nodes, outer,
+                     [&](int64_t node, int worker) { grow(node, worker, workers / outer); });
         for (int halving = 0; halving < layers; ++halving) {
             std::vector<int64_t> halves;
             for (size_t part = 0; part + 1 < bounds.size(); ++part) {

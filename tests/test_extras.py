@@ -108,3 +108,11 @@ def test_the_advice_for_a_missing_extra_names_its_packages() -> None:
     assert set(packages_of("export")) == {str(package) for package in requirements("export")}
     message = str(MissingExtraError("tune", "labelgrove tune"))
     assert re.fullmatch(r"labelgrove tune needs the extra `tune`: pip install 'optuna>=4'", message)
+
+
+def test_the_advice_does_not_need_an_installed_labelgrove(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(name: str) -> list[str]:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.requires", requires)
+    assert "pip install 'labelgrove[tune]'" in str(MissingExtraError("tune", "labelgrove tune"))

@@ -125,8 +125,12 @@ def packages_of(extra: str) -> list[str]:
     """What pip installs for an extra of labelgrove, as its metadata says."""
     import importlib.metadata  # slow, and needed for errors alone
 
+    try:
+        lines = importlib.metadata.requires("labelgrove") or ()
+    except importlib.metadata.PackageNotFoundError:  # sources on the path, not installed
+        return []
     packages: list[str] = []
-    for line in importlib.metadata.requires("labelgrove") or ():
+    for line in lines:
         requirement, _, marker = line.partition(";")
         if re.search(rf"""extra == ['"]{extra}['"]""", marker) is None:
             continue

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from labelgrove import load
+from labelgrove import Ensemble, Linear, load
+from labelgrove.cli.common import asks_for_gpu
+from labelgrove.methods import create
 from support.sharding import assert_same_bits
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -55,6 +57,14 @@ def test_figures_of_shards_are_those_of_the_whole(
     for key in ("seconds", "cpu_seconds"):
         del whole[key], parts[key]
     assert whole == parts
+
+
+def test_workers_with_a_network_ask_for_a_gpu() -> None:
+    pytest.importorskip("torch")
+    network = create("cascadexml", {})
+    assert asks_for_gpu(network, "auto") and asks_for_gpu(network, "cuda")
+    assert asks_for_gpu(Ensemble([Linear(), network]), "auto")
+    assert not asks_for_gpu(network, "cpu") and not asks_for_gpu(Linear(), "auto")
 
 
 def test_training_documents_in_shards_are_noticed(model: Path, folder: Path, run: Run) -> None:

@@ -98,6 +98,15 @@ def test_trees_are_valid_and_do_not_depend_on_threads(rows, density, leaf, branc
     assert sorted(one.leaf_labels.tolist()) == list(range(rows))
 
 
+@pytest.mark.parametrize("threads", [2, 8, 16])
+def test_large_trees_do_not_depend_on_threads(threads):
+    """So large that a split has work for several threads, and some layers fewer nodes than them."""
+    points = as_csr(sparse.random_array((4000, 300), density=0.2, rng=0))
+    params = TreeParams(max_leaf_size=60)
+    one = build_tree(points, params, threads=1)
+    assert one == build_tree(points, params, threads=threads)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_planted_clusters_are_found(kind):
     rng = np.random.default_rng(0)

@@ -80,3 +80,14 @@ def make_counter() -> Callable[[int], tuple[int, int, int]]:
 
 def make_refusing() -> Callable[[int], int]:
     return refuse
+
+
+def name_gpus(_: int) -> str:
+    """The numbers of the GPUs that Ray lets this process see."""
+    import ray  # these functions are also used where it is not installed
+
+    return ",".join(map(str, ray.get_gpu_ids()))
+
+
+def make_naming_gpus() -> Callable[[int], str]:
+    return name_gpus

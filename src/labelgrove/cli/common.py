@@ -235,6 +235,11 @@ def use_device(model: Model, device: str) -> None:
         model.use_device(device)
 
 
+def asks_for_gpu(model: Model, device: str) -> bool:
+    """Whether a worker with this model should have a GPU, if a cluster has any."""
+    return device != "cpu" and bool(model.encoders())
+
+
 def load_model(
     path: Path, device: str, dense: Path | None = None, features: Path | None = None
 ) -> Any:

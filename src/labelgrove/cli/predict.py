@@ -127,6 +127,7 @@ def _predict_shards(job: Job, documents: str, out: str, where: options.Where) ->
     from labelgrove.cli.predicting import Done
     from labelgrove.core.callbacks import Reporter, RichProgress
     from labelgrove.formats.shards import output_names, shards_of
+    from labelgrove.loading import load
 
     if out == "-":
         raise ConfigError("--engine: give --out FOLDER; every shard becomes a file in it")
@@ -142,9 +143,10 @@ def _predict_shards(job: Job, documents: str, out: str, where: options.Where) ->
         raise DataError(f"cannot be made: {error.strerror}", file=folder) from error
     targets = [folder / name for name in output_names(shards)]
     done = Done()
+    gpu = common.asks_for_gpu(load(job.model), job.device)
     with where.open() as engine, Reporter([RichProgress()]).stage("predicting") as progress:
         pairs = list(zip(shards, map(str, targets), strict=True))
-        for part in engine.stream(job.worker, pairs):
+        for part in engine.stream(job.worker, pairs, gpu=gpu):
             done.add(part)
             progress.advance(part.documents)
     return done

@@ -120,9 +120,10 @@ def evaluate_shards(
     files = shards_of(shards)
     parts: list[ShardScores] = []
     tallies: list[list[Tally]] = []
+    gpu = common.asks_for_gpu(loaded, machine.device)
     wall = time.perf_counter()
     with where.open() as engine:
-        for part in engine.stream(job.worker, files):
+        for part in engine.stream(job.worker, files, gpu=gpu):
             if isinstance(part.found, list):
                 tallies.append(part.found)
                 part = part._replace(found=None)

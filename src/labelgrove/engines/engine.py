@@ -43,11 +43,16 @@ class Engine(ABC):
 
     @abstractmethod
     def stream(
-        self, make: Callable[[], Callable[[Item], Result]], items: Iterable[Item]
+        self,
+        make: Callable[[], Callable[[Item], Result]],
+        items: Iterable[Item],
+        *,
+        gpu: bool = False,
     ) -> Iterator[Result]:
         """Gives items to workers that ``make`` makes once each, and yields the results in order.
 
-        For workers that are slow to make, such as those that load a model.
+        For workers that are slow to make, such as those that load a model. With ``gpu``, each has a
+        GPU if there are any.
         """
 
     @abstractmethod

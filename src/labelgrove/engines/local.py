@@ -51,7 +51,11 @@ class LocalEngine(Engine):
         return (ref.value for ref in refs)
 
     def stream(
-        self, make: Callable[[], Callable[[Item], Result]], items: Iterable[Item]
+        self,
+        make: Callable[[], Callable[[Item], Result]],
+        items: Iterable[Item],
+        *,
+        gpu: bool = False,
     ) -> Iterator[Result]:
         worker = make()
         return (worker(item) for item in items)

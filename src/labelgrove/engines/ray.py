@@ -55,7 +55,7 @@ class RayEngine(Engine):
             raise ConfigError("address: this process is connected to a Ray cluster already")
         resources = ray.cluster_resources()
         cores = int(resources.get("CPU", 1))
-        self._has_gpus = resources.get("GPU", 0) >= 1
+        self._gpus = int(resources.get("GPU", 0))
         self.workers = min(workers or cores, cores)
         self._asked = workers
         self._tasks: dict[Any, Any] = {}
@@ -64,7 +64,7 @@ class RayEngine(Engine):
         return ray.put(value)
 
     def call(self, function: Callable[..., Any], *arguments: Any, gpu: bool = False) -> Ref:
-        options = {"num_gpus": 1} if gpu and self._has_gpus else {}
+        options = {"num_gpus": 1} if gpu and self._gpus else {}
         return self._task(function).options(**options).remote(*arguments)
 
     def split(self, function: Callable[..., Any], *arguments: Any, parts: int) -> list[Ref]:
@@ -78,7 +78,11 @@ class RayEngine(Engine):
             yield value
 
     def stream(
-        self, make: Callable[[], Callable[[Item], Result]], items: Iterable[Item]
+        self,
+        make: Callable[[], Callable[[Item], Result]],
+        items: Iterable[Item],
+        *,
+        gpu: bool = False,
     ) -> Iterator[Result]:
         import ray.data
 
@@ -90,14 +94,17 @@ class RayEngine(Engine):
         rows = [{"item": pickle.dumps(item)} for item in items]
         if not rows:
             return
+        gpus = self._gpus if gpu else 0
+        size = min(self.workers, gpus) if gpus else self.workers
         with _plain_errors():
             data = ray.data.from_items(rows, override_num_blocks=len(rows))
             results = data.map_batches(
                 _Worker,
                 fn_constructor_args=(make,),
                 batch_size=1,
-                compute=ray.data.ActorPoolStrategy(min_size=1, max_size=self.workers),
+                compute=ray.data.ActorPoolStrategy(min_size=1, max_size=size),
                 num_cpus=1,
+                num_gpus=1 if gpus else None,
             )
             for row in results.iter_rows():
                 result = pickle.loads(row["result"])

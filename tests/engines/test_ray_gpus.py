@@ -1,0 +1,38 @@
+"""Who gets a GPU, on a cluster that counts one; Ray does not look whether it is there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from labelgrove.engines import open_engine
+from support import ray_work as work
+from support.clusters import started_cluster
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("LABELGROVE_TEST_RAY") != "all",
+    reason="starts a cluster of its own; `make test-ray` runs it",
+)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Any]:
+    with (
+        started_cluster(num_gpus=1) as (cluster, second),
+        open_engine("ray", address=cluster.address) as opened,
+    ):
+        cluster.remove_node(second)  # of two cores and GPUs, one each is left
+        yield opened
+
+
+def test_a_worker_of_a_stream_gets_a_gpu_only_if_it_is_asked_for(engine: Any) -> None:
+    assert [*engine.stream(work.make_naming_gpus, range(3), gpu=True)] == ["0", "0", "0"]
+    assert set(engine.stream(work.make_naming_gpus, range(3))) == {""}
+
+
+def test_a_call_gets_a_gpu_only_if_it_is_asked_for(engine: Any) -> None:
+    assert engine.get(engine.call(work.name_gpus, 0, gpu=True)) == "0"
+    assert engine.get(engine.call(work.name_gpus, 0)) == ""
