@@ -20,9 +20,10 @@ from scipy.optimize import nnls
 
 from common import RESULTS
 
-# Documents, labels, CPU seconds with the defaults: docs/scale.md (2G), docs/results.md.
+# Documents, labels, CPU seconds with the defaults: docs/scale.md (2G and 8G), docs/results.md.
 TRAININGS = [
     *((100_000, 10_000, 16.3), (300_000, 30_000, 50.3), (1_000_000, 100_000, 261.2)),
+    (10_000_000, 1_000_000, 4250.1),
     *((16_000, 10_000, 1.5), (48_000, 30_000, 6.2), (160_000, 100_000, 35.0)),
     *((480_000, 300_000, 97.5), (1_600_000, 1_000_000, 426.3)),
 ]
@@ -31,7 +32,7 @@ LEAF, BRANCHING, BLOCK = 100, 16, 16
 MOST_TERMS = 2**31 - 1  # of a sparse matrix whose columns SciPy numbers with 32 bits
 TREE = 0.035e-3  # CPU seconds of k-means per label, of 100,000: docs/scale.md
 FIRST_SPLITS = 0.012e-3  # of them in one task, for the first three layers
-PACKED = 780  # bytes of a label's weights on disk: docs/results.md
+PACKED = 1_870  # bytes of a label's weights on disk, with ten documents per label: docs/scale.md
 NETWORK = 1.25e9  # bytes per second of a machine: 10 Gbit/s
 
 
