@@ -30,10 +30,9 @@ def test_arrays_come_back_with_their_bits(engine: Any) -> None:
     np.testing.assert_array_equal(engine.get(engine.call(work.negative, held)), -array)
 
 
-def test_both_nodes_work(engine: Any) -> None:
-    done = list(engine.results(engine.map(work.process_of, range(40))))
-    assert [item for item, _ in done] == list(range(40))
-    assert len({process for _, process in done}) > 1
+def test_both_nodes_work(engine: Any, tmp_path: Path) -> None:
+    """A node has one core, so two calls run at the same time only on both."""
+    assert all(engine.results(engine.map(work.meet, ["a", "b"], str(tmp_path))))
 
 
 def test_a_stream_keeps_the_order_and_makes_few_workers(engine: Any) -> None:

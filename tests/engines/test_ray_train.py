@@ -281,9 +281,10 @@ def test_errors_of_workers_are_sentences(together: Callable[..., Any], tmp_path:
 
 @whole
 def test_workers_get_the_cores_that_they_ask_for(together: Callable[..., Any]) -> None:
+    before = actors()
     assert together(ray_training.variables) == ("2", "1")
     deadline = time.monotonic() + 60
-    while left := actors():
+    while left := actors() - before:
         assert time.monotonic() < deadline, left
         time.sleep(0.5)
     with pytest.raises(ConfigError, match="room for 0 workers with 4 cores each, not for 1"):
@@ -292,13 +293,13 @@ def test_workers_get_the_cores_that_they_ask_for(together: Callable[..., Any]) -
         together(ray_training.variables, device="cuda")
 
 
-def actors() -> list[str]:
+def actors() -> set[tuple[str, str]]:
     """The actors that live, without the one that Ray keeps for its autoscaler."""
     from ray._private.state import actors
 
     living = [actor for actor in actors().values() if actor["State"] != "DEAD"]
-    names = [actor["ActorClassName"] for actor in living]
-    return [name for name in names if name != "_AutoscalingCoordinatorActor"]
+    names = {(actor["ActorID"], actor["ActorClassName"]) for actor in living}
+    return {(each, name) for each, name in names if name != "_AutoscalingCoordinatorActor"}
 
 
 @whole
