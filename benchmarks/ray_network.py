@@ -4,8 +4,8 @@
         [--method cascadexml] [--shards 8] [--device auto]
 
 Trains on the first --limit documents of the training part, without Ray and with one worker of Ray
-Train. Then predicts and evaluates as many documents of the dev part, in shards, in this process's
-stead (``--engine local``) and with actors of Ray Data. Prints wall seconds of whole commands, their
+Train. Then predicts and evaluates as many documents of the dev part, in shards, in one process
+(``--engine local``) and with actors of Ray Data. Prints wall seconds of whole commands, their
 ratios, how far losses are apart, figures, and whether predictions of one model are the same bytes.
 Starting Ray is part of its seconds, so small sizes make it look bad.
 """

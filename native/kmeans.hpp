@@ -218,7 +218,7 @@ inline std::vector<int32_t> balanced_kmeans(const Points& points, int depth, uin
             inner.threads = inner_threads;
             scratch[worker].grow(points, part, layers, inner, done, worker);
         };
-        // Nodes have the same size, so the threads of nodes that are too few share them equally.
+        // Nodes have the same size: if there are fewer than threads, each gets an equal share.
         const int outer = static_cast<int>(std::min<int64_t>(nodes, workers));
         parallel_for(nodes, outer,
                      [&](int64_t node, int worker) { grow(node, worker, workers / outer); });
