@@ -56,6 +56,8 @@ def test_errors_are_those_of_the_function(engine: Any) -> None:
 def test_errors_in_a_stream_are_those_of_the_function(engine: Any) -> None:
     with pytest.raises(DataError, match=r"^a.jsonl, line 3: is not a number$"):
         list(engine.stream(work.make_refusing, [3]))
+    with pytest.raises(ConfigError, match=r"^device: there is none$"):
+        list(engine.stream(work.make_nothing, [3]))
 
 
 def test_a_killed_worker_is_replaced(engine: Any, tmp_path: Path) -> None:

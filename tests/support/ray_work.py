@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from labelgrove.errors import DataError, StorageError
+from labelgrove.errors import ConfigError, DataError, StorageError
 
 
 def halves(text: str) -> tuple[str, str]:
@@ -91,6 +91,10 @@ def make_counter() -> Callable[[int], tuple[int, int, int]]:
 
 def make_refusing() -> Callable[[int], int]:
     return refuse
+
+
+def make_nothing() -> Callable[[int], int]:
+    raise ConfigError("device: there is none")
 
 
 def name_gpus(_: int) -> str:

@@ -145,7 +145,10 @@ class _Worker:
     """An actor of Ray Data: made once, then given items, one in each batch."""
 
     def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
-        self.work = make()
+        try:
+            self.work = make()
+        except LabelgroveError as error:  # Ray would take the worker for lost
+            self.work = _raising(error)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[bytes]]:
         return {"result": [self._answer(item) for item in batch["item"]]}
@@ -157,6 +160,15 @@ class _Worker:
         except LabelgroveError as error:  # Ray Data would bury it in its own
             result = _Refusal(_with_machine(error))
         return pickle.dumps(result)
+
+
+def _raising(error: LabelgroveError) -> Callable[[Any], Any]:
+    """A worker that answers every item with this error."""
+
+    def work(item: Any) -> Any:
+        raise error
+
+    return work
 
 
 @dataclass(frozen=True)
