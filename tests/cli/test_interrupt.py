@@ -86,6 +86,31 @@ def test_a_linear_training_goes_on(
     assert not (tmp_path / "m.run").exists()
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_auto_keeps_its_best_and_goes_on(
+    run: Any, folder: Path, tmp_path: Path, kept: bool
+) -> None:
+    out = tmp_path / "m"
+    flags = ["--run", tmp_path / "kept"] if kept else []
+    train = ["train", folder / "train.jsonl", "--out", out, *flags]
+    hook = AT_STAGE.replace('name == "ranker"', 'name == "ranker" and len(self.used) > 4')
+    done = subprocess.run(
+        [sys.executable, "-c", hook, *map(str, train)],
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=_with_signal,
+    )
+    assert "auto: interrupted; linear is kept" in done.stderr
+    assert (out / "manifest.json").exists()
+    again = run(*advice(done.stderr))
+    assert "interrupted" not in again.stderr
+    run("train", folder / "train.jsonl", "--out", tmp_path / "whole")
+    for name in ("ranker.safetensors", "tfidf.safetensors"):
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not (tmp_path / "m.run").exists()
+
+
 def test_a_neural_training_goes_on_from_its_checkpoint(
     run: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,7 +136,8 @@ def test_neural_methods_stand_beside_the_linear_one(
     assert told["plan"]["tokens_per_document"] > 3
     assert "tokens" in said
     _, _, said = call_both(*train, "--force")
-    assert "on the held-out documents, which chose checkpoint" in said
+    assert "on 20 held-out documents, which chose checkpoint or weights (± " in said
+    assert "learnt from 80 documents" in said
     if told["held_out"]["lightxml"]["P@1"] < told["held_out"]["linear"]["P@1"]:
         assert "the linear method is better here" in said
     timed = []

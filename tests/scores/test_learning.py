@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import check_grad
+from scipy.optimize import check_grad, minimize
 
 from labelgrove import LabelIndex
 from labelgrove.core.arrays import CSR, as_csr
@@ -85,11 +85,13 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits() -> None:
     start = np.concatenate([np.zeros(12), np.ones(12), [0.0]])
     values = start + 0.3 * random.normal(size=25)
 
+    penalty = learning._penalty(2, 6)
+
     def loss(values: Any) -> float:
-        return learning._objective(values, entries, start, (4, 6))[0]
+        return learning._loss(values, entries, start, penalty)
 
     def gradient(values: Any) -> Any:
-        return learning._objective(values, entries, start, (4, 6))[1]
+        return learning._slopes(values, entries, start, penalty)[0]
 
     assert check_grad(loss, gradient, values) < 1e-3
     exponents = values[12:24].reshape(2, 6) / scales[:, None]
@@ -105,8 +107,27 @@ def test_the_loss_is_the_literal_one_and_its_gradient_fits() -> None:
     )
     away = (values - start)[:-1].reshape(4, 6)
     common = away.mean(axis=1)
-    penalty = (common**2).sum() + values[-1] ** 2 + 10 * ((away - common[:, None]) ** 2).sum()
-    assert loss(values) == pytest.approx(literal + penalty / 2)
+    squares = (common**2).sum() + values[-1] ** 2 + 10 * ((away - common[:, None]) ** 2).sum()
+    assert loss(values) == pytest.approx(literal + squares / 2)
+
+
+def test_no_other_values_are_more_likely() -> None:
+    """What L-BFGS-B finds with hundreds of steps."""
+    found, truth = drawn(60, [1.0, 2.0], k=6)
+    bins = frequency_bins(FREQUENCIES)
+    entries, _, _ = learning._entries(learning.Lists(found, truth), bins, 6)
+    start, penalty = np.concatenate([np.zeros(12), np.ones(12), [0.0]]), learning._penalty(2, 6)
+    arguments = (entries, start, penalty)
+    best = minimize(
+        learning._loss,
+        start,
+        arguments,
+        jac=lambda *given: learning._slopes(*given)[0],
+        method="L-BFGS-B",
+        bounds=[(None, None)] * 12 + [(0.01, 5.0)] * 12 + [(-3.0, 3.0)],
+    )
+    ours = learning._most_likely(entries, 2, 6)
+    assert learning._loss(ours, *arguments) == pytest.approx(best.fun, rel=1e-4)
 
 
 def test_several_noisy_members_are_better_than_the_best() -> None:

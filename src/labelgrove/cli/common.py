@@ -290,5 +290,13 @@ def trial_line(trial: Mapping[str, Any], *, verb: bool = False) -> str:
         name = f"{'auto kept' if trial['chosen'] else 'auto tried':<20} {name}"
     if "P@1" not in trial:
         return f"{name}: {trial['verdict']}"
+    from labelgrove.metrics.intervals import widest
+
     figures = ", ".join(f"P@{k} {100 * trial[f'P@{k}']:.2f}" for k in (1, 3, 5))
-    return f"{name}: {figures} on held-out documents"
+    if "documents" not in trial:  # models of version 0.1.0
+        return f"{name}: {figures} on held-out documents"
+    margin = max(widest(trial[f"P@{k}"], trial["documents"]) for k in (1, 3, 5))
+    return (
+        f"{name}: {figures} on {trial['documents']:,} held-out documents "
+        f"(± {100 * margin:.1f} on others)"
+    )

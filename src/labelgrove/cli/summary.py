@@ -49,6 +49,7 @@ def summary(
         "model": str(out),
         "method": model.method,
         "documents": model.facts_.documents,
+        "learnt_from": _learnt_from(model),
         "labels": len(model.index_),
         "given_columns": model.facts_.given,
         "train_seconds": round(sum(t.wall for t in timings.values()), 3),
@@ -65,7 +66,7 @@ def summary(
     if isinstance(model, Ensemble):
         facts |= {"rule": model.rule_, "weights": model.weights_}
     if held_out := _held_out(model):
-        facts["held_out"] = held_out
+        facts |= {"held_out": held_out, "held_out_documents": model.report_["held_out"]}
     if measured is not None:
         facts["dev"] = measured.to_json()
     return facts
@@ -81,6 +82,27 @@ def _held_out(model: Estimator) -> dict[str, dict[str, float]]:
         for name, values in report.items()
         if values and (model.method == "ensemble" or name in (model.method, "linear"))
     }
+
+
+def _learnt_from(model: Estimator) -> dict[str, int]:
+    """The documents that the model, or each of its members, learnt from."""
+    models = list(model.submodels()) or [model]
+    numbered = [f"{number} {each.method}" for number, each in enumerate(models, 1)]
+    names = [model.method] if len(models) == 1 else numbered
+    # A network does not learn from the documents that chose its checkpoint.
+    return {
+        name: each.facts_.documents - each.report_.get("held_out", 0)
+        for name, each in zip(names, models, strict=True)
+    }
+
+
+def _margin(facts: Mapping[str, Any]) -> tuple[int, float]:
+    """The held-out documents, and how far figures on others may lie from those on these."""
+    from labelgrove.metrics.intervals import widest
+
+    count = facts["held_out_documents"]
+    values = [value for figures in facts["held_out"].values() for value in figures.values()]
+    return count, 100 * max(widest(value / 100, count) for value in values)
 
 
 def _next_commands(model: Estimator, out: Path, dev: Path | None) -> list[str]:
@@ -122,7 +144,11 @@ def _print_summary(
         show(f"members are combined by {facts['rule']} with weights {weights}")
     held_out = facts.get("held_out", {})
     if held_out:
-        show("metrics in percent on the held-out documents, which chose checkpoint or weights:")
+        count, margin = _margin(facts)
+        show(
+            f"metrics in percent on {count:,} held-out documents, which chose checkpoint or "
+            f"weights (± {margin:.1f} on others):"
+        )
         for line in metric_lines(held_out):
             show(f"  {line}")
         if _is_worse_than_linear(held_out, facts["method"]):
@@ -132,10 +158,18 @@ def _print_summary(
         show(measured.evaluation.table())
     elif not held_out and not any("P@1" in trial for trial in facts.get("tried", ())):
         show("nothing was measured: add --dev, or evaluate on documents that are not in TRAIN")
+    show(f"learnt from {_counts(facts['learnt_from'])}")
     peak = facts["peak_memory_bytes"]
     memory = "" if peak is None else f"; peak memory {format_size(peak)}"
     show(f"model: {facts['model']} ({format_size(facts['model_bytes'])}){memory}")
     show("next:\n" + "\n".join(f"  {command}" for command in facts["next"]))
+
+
+def _counts(learnt_from: Mapping[str, int]) -> str:
+    """The documents that were learnt from, by member where the members differ."""
+    if len(set(learnt_from.values())) == 1:
+        return f"{next(iter(learnt_from.values())):,} documents"
+    return ", ".join(f"{count:,} documents ({name})" for name, count in learnt_from.items())
 
 
 def metric_lines(held_out: Mapping[str, Mapping[str, float]]) -> list[str]:

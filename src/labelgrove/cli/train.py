@@ -104,6 +104,8 @@ def train(
         common.use_device(model, machine.device)
     budget = None if memory is None else parse_size(memory, name="--memory")
     if out is not None:
+        # What an interrupted search left is replaced by what it finds when it goes on.
+        force = force or (resume and run_folder is None and private_run(out).is_dir())
         common.check_model_folder(out, force=force)
     _check_extras(model, documents, label_tree)
     reading.options()
@@ -193,6 +195,7 @@ def train(
                 given["engine"] = engine
             with RichProgress() as progress:
                 model.fit(data, callbacks=[] if quiet else [progress], run=run, **given)
+        interrupted = isinstance(model, Auto) and model.interrupted_
         if isinstance(model, Auto):
             model = model.chosen_
             _say_never_predicted(model, data, console, documents)
@@ -204,6 +207,7 @@ def train(
             measured = evaluate_model(model, held_out)
             model.dev_metrics_ = measured.evaluation.values
         model.save(out, overwrite=force)
+        run.unfinished = interrupted
     facts = summary(model, out, plan, measured, dev=documents.dev)
     if data.texts is not None and model.facts_.given:
         console.print(
@@ -310,7 +314,7 @@ def training_run(
         return
     if not is_first_process():
         wait_for_all(device)  # until the first one has tidied up
-    path = kept or out.with_name(out.name + ".run")
+    path = kept or private_run(out)
     if force and not resume and kept is None and path.exists():
         # Opening it first raises an error if it is not a run folder or another process uses it.
         with RunFolder(path, resume=True) as old:
@@ -335,11 +339,19 @@ def training_run(
                 raise
             typer.echo(f"Interrupted. {_how_to_continue(path, status)}", err=True)
             raise typer.Exit(common.INTERRUPTED) from None
-        if kept is None:
+        if run.unfinished:
+            flags = () if kept is None else ("--force",)
+            typer.echo(f"Interrupted. {_how_to_continue(path, run.status(), *flags)}", err=True)
+        elif kept is None:
             run.remove()
 
 
-def _how_to_continue(path: Path, status: RunStatus) -> str:
+def private_run(out: Path) -> Path:
+    """The run folder of a model that is not there yet."""
+    return out.with_name(out.name + ".run")
+
+
+def _how_to_continue(path: Path, status: RunStatus, *flags: str) -> str:
     """The command that continues an interrupted run."""
     if not (status.stages or status.checkpoints):
         return "Nothing was finished yet."
@@ -347,5 +359,5 @@ def _how_to_continue(path: Path, status: RunStatus) -> str:
     steps = {checkpoint.name: checkpoint.step for checkpoint in status.checkpoints}  # the last ones
     done += [f"{name} up to step {step}" for name, step in steps.items()]
     arguments = [argument for argument in sys.argv[1:] if argument != "--resume"]
-    command = shlex.join([common.command_name(), *arguments, "--resume"])
+    command = shlex.join([common.command_name(), *arguments, "--resume", *flags])
     return f"{path} has the finished work ({', '.join(done)}). Continue with:\n  {command}"

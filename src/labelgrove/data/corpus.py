@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,7 +28,8 @@ class LabelIndex:
     """The label of each column: unique ``ids``, readable ``names``, optional ``texts``.
 
     The data has ids (``gnd:4030340-8``), people read names; without names an id is its own name.
-    ``groups`` maps a group's name to columns, for masks.
+    ``groups`` maps a group's name to columns, for masks. ``listed`` says, for all labels or for
+    each, whether a label table has it; other labels are known from documents alone.
 
     >>> index = LabelIndex(["c1", "c2"], names=["cats", "dogs"])
     >>> len(index), index.names[1], index.column("c1"), index.column("dogs")
@@ -41,6 +43,7 @@ class LabelIndex:
         names: Iterable[str] | None = None,
         texts: Iterable[str] | None = None,
         groups: Mapping[str, npt.ArrayLike] | None = None,
+        listed: npt.ArrayLike = True,
     ) -> None:
         self.ids: Strings = _sequence(ids)
         self.names: Strings = self.ids if names is None else _sequence(names)
@@ -48,6 +51,8 @@ class LabelIndex:
         self.groups = {
             name: _group(name, columns, len(self.ids)) for name, columns in (groups or {}).items()
         }
+        self.hidden: npt.NDArray[np.bool_] | None = None
+        self.listed = np.broadcast_to(np.asarray(listed, bool), (len(self.ids),))
         for what, values in (("names", self.names), ("texts", self.texts)):
             if values is not None and len(values) != len(self.ids):
                 raise DataError(f"{len(self.ids)} label ids but {len(values)} label {what}")
@@ -145,13 +150,38 @@ class LabelIndex:
         labels = {label for row, labels in lists for label, _ in weighted_labels(labels, row)}
         if merged := merged_labels(labels):
             warn(merged)
-        return cls(sorted(set(map(nfc, labels))))
+        return cls(sorted(set(map(nfc, labels))), listed=False)
 
     def with_groups(self, groups: Mapping[str, npt.ArrayLike]) -> LabelIndex:
         """The same labels with more groups."""
         names = None if self.names is self.ids else self.names
         both = {**self.groups, **groups}
-        return LabelIndex(self.ids, names=names, texts=self.texts, groups=both)
+        return LabelIndex(self.ids, names=names, texts=self.texts, groups=both, listed=self.listed)
+
+    @property
+    def words(self) -> Strings:
+        """What can be learnt about each label: its text or name; empty if it is hidden."""
+        strings = self.names if self.texts is None else self.texts
+        if self.hidden is None:
+            return strings
+        pairs = zip(strings, self.hidden.tolist(), strict=True)
+        return ["" if hidden else string for string, hidden in pairs]
+
+    def hiding(self, columns: npt.NDArray[np.bool_]) -> LabelIndex:
+        """The same labels, of which some are ``hidden``: nothing is learnt from their names."""
+        if not columns.any():
+            return self
+        index = copy.copy(self)
+        index.hidden = columns
+        return index
+
+    def revealed(self) -> LabelIndex:
+        """The same labels, none of them hidden."""
+        if self.hidden is None:
+            return self
+        index = copy.copy(self)
+        index.hidden = None
+        return index
 
     def state(self) -> Part:
         """The index as it goes to disk."""
@@ -165,6 +195,8 @@ class LabelIndex:
         if self.groups:  # a thesaurus may have thousands: two arrays hold them all
             arrays["groups.indptr"] = offsets([len(columns) for columns in self.groups.values()])
             arrays["groups.columns"] = np.concatenate(list(self.groups.values()))
+        if self.hidden is not None:  # never in a model folder, but another input of stages
+            arrays["hidden"] = self.hidden
         return Part({"groups": list(self.groups)}, arrays)
 
     @classmethod

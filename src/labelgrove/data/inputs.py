@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,10 @@ def check_texts_alone(method: str, corpus: Corpus) -> None:
 def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | None]:
     """The documents to learn from, and those that only choose, all with labels; None if too few.
 
+    A label that only the held-out documents have would be unknown if these were new, so it is
+    hidden in the index of both parts, unless a label table lists it: nothing is learnt from its
+    name, until a model gets the index of all documents (``use_index``), or is saved and loaded.
+
     >>> train, held_out = hold_out(Corpus.from_lists(["x"] * 200, [["a"]] * 200), 0.05, 0)
     >>> len(train), len(held_out)
     (190, 10)
@@ -103,14 +108,17 @@ def hold_out(corpus: Corpus, share: float, seed: int) -> tuple[Corpus, Corpus | 
         return corpus, None
     chosen = np.zeros(len(corpus), bool)
     chosen[np.random.default_rng([seed, 0]).choice(labelled, count, replace=False)] = True
-    return corpus.take(~chosen), corpus.take(chosen)
+    learnt_from, held_out = corpus.take(~chosen), corpus.take(chosen)
+    unseen = np.bincount(learnt_from.labels.indices, minlength=len(corpus.index)) == 0
+    index = corpus.index.hiding(unseen & ~corpus.index.listed)
+    return replace(learnt_from, index=index), replace(held_out, index=index)
 
 
 def _label_matrix(y: Any, index: LabelIndex | Sequence[str] | None) -> tuple[CSR, LabelIndex, Any]:
     if index is not None and not isinstance(index, LabelIndex):
-        index = LabelIndex([str(name) for name in index])
+        index = LabelIndex([str(name) for name in index], listed=False)
     if is_frame(y) and (table := indicator(y)) is not None:
-        y, index = table[0], LabelIndex(table[1]) if index is None else index
+        y, index = table[0], LabelIndex(table[1], listed=False) if index is None else index
     y = without_frame(y, "labels")
     if sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2):
         matrix = as_csr(y, name="labels").copy()

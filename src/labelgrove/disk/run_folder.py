@@ -66,7 +66,8 @@ class RunFolder:
     for a process that has the folder open.
 
     ``used`` lists the name and the key of each stage that was computed or read, and whether it was
-    read. Stages in ``held``, by their keys, are not read again.
+    read. Stages in ``held``, by their keys, are not read again. ``unfinished`` says that a model
+    was saved, but that the run can go on to a better one.
 
     >>> import tempfile
     >>> with RunFolder(Path(tempfile.mkdtemp()) / "run") as run:
@@ -80,6 +81,7 @@ class RunFolder:
         self.path = Path(path)
         self.used: list[tuple[str, str, bool]] = []
         self.held: Mapping[str, Part] = {}
+        self.unfinished = False
         self._computing: dict[str, str] = {}
         self._lock: FileLock | None = None
         self._shared = self._guest = False

@@ -138,7 +138,8 @@ def build_corpus(
         occurring = set(map(nfc, number_of))
         unused = {nfc(row.id) for row in names or ()} - occurring
         report.unused_names += len(unused)
-        index = index_with_names(sorted(occurring | unused if all_labels else occurring), names)
+        known = sorted(occurring | unused if all_labels else occurring)
+        index = index_with_names(known, names, listed=all_labels)
     matrix, unknown = _to_columns(matrix, list(number_of), index)
     if given:
         report.unknown_labels += int(unknown.sum())

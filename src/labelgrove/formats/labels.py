@@ -75,10 +75,13 @@ def find_label_table(path: Path) -> Path | None:
     return sibling(path if path.is_dir() else path.parent, "labels.tsv")
 
 
-def index_with_names(ids: Sequence[str], names: LabelTable | None) -> LabelIndex:
+def index_with_names(
+    ids: Sequence[str], names: LabelTable | None, *, listed: bool = False
+) -> LabelIndex:
     """An index of exactly these ids, with the names and texts that the table has for them.
 
-    If some labels have a text, the name of every other label becomes its text.
+    If some labels have a text, the name of every other label becomes its text. ``listed`` says
+    whether the ids have all labels of the table, so that a label of it is known without documents.
 
     >>> index = index_with_names(["c1", "c9"], [LabelRow("c1", "cats")])
     >>> list(index.names)
@@ -87,11 +90,12 @@ def index_with_names(ids: Sequence[str], names: LabelTable | None) -> LabelIndex
     distinct = set(ids) if names else set()
     row_of = {id: row for row in names or () if (id := nfc(row.id)) in distinct}
     if not row_of:
-        return LabelIndex(ids)
+        return LabelIndex(ids, listed=False)
     rows = [row_of.get(label) or LabelRow(label, label) for label in ids]
     has_texts = any(row.text is not None for row in rows)
     return LabelIndex(
         ids,
         names=[nfc(row.name) for row in rows],
         texts=[row.name if row.text is None else row.text for row in rows] if has_texts else None,
+        listed=[listed and label in row_of for label in ids],
     )

@@ -128,7 +128,7 @@ def _label_index(files: PecosFiles, count: int, names: LabelTable | None) -> Lab
     ids = [str(number) for number in range(count)]
     items = sibling(files.folder, "output-items.txt")
     if names is not None or items is None:
-        return index_with_names(ids, names)
+        return index_with_names(ids, names, listed=True)
     titles = [line for _, line in read_all(items)]
     if len(titles) != count:
         raise DataError(

@@ -201,7 +201,7 @@ def _read_numbered(
         corpus = read_lf(path, options, report)
         if names is None or corpus.index.names is not corpus.index.ids:
             return corpus
-        return replace(corpus, index=index_with_names(corpus.index.ids, names))
+        return replace(corpus, index=index_with_names(corpus.index.ids, names, listed=True))
     return read_xc(path, options, report, has_header=format == "xc", names=names)
 
 

@@ -219,7 +219,8 @@ class _Rows:
         clean = as_csr(wide, name="features")
         if clean.nnz < wide.nnz:
             report.note(f"{self.path}: {wide.nnz - clean.nnz:,} repeated features were added up")
-        return Corpus(None, as_csr(matrix), index_with_names(ids, names), features=clean)
+        index = index_with_names(ids, names, listed=True)
+        return Corpus(None, as_csr(matrix), index, features=clean)
 
     def check_header(self, header: Header) -> None:
         """Refuses a header that asks for gigabytes in a file of a few bytes."""

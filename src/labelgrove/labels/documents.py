@@ -15,8 +15,7 @@ from labelgrove.errors import ConfigError, warn
 
 def labels_with_words(index: LabelIndex) -> list[int]:
     """The columns of labels whose text or name has a letter; numbers and codes teach nothing."""
-    texts = index.names if index.texts is None else index.texts
-    return [column for column, text in enumerate(texts) if any(map(str.isalpha, text))]
+    return [column for column, text in enumerate(index.words) if any(map(str.isalpha, text))]
 
 
 def label_documents(index: LabelIndex) -> tuple[list[str], CSR]:
@@ -27,7 +26,7 @@ def label_documents(index: LabelIndex) -> tuple[list[str], CSR]:
             "label_texts: nothing is learnt from names, because no label has a name with letters; "
             "give names with a label table (--labels) or LabelIndex(ids, names=...)"
         )
-    source = index.names if index.texts is None else index.texts
+    source = index.words
     own = sparse.csr_array(
         (np.ones(len(columns), np.float32), (np.arange(len(columns)), columns)),
         shape=(len(columns), len(index)),

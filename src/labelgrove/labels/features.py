@@ -277,7 +277,7 @@ def label_strings(params: TreeParams, index: LabelIndex) -> Strings | None:
     """The labels' own texts, or else their names, if ``params.label_features`` uses them."""
     if "text" not in params.label_features:
         return None
-    return index.names if index.texts is None else index.texts
+    return index.words
 
 
 def describe_labels(

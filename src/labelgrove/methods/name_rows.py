@@ -37,7 +37,7 @@ def named_labels(
     if not len(columns):
         stages.reporter.message("heads.name_logit: no effect, because labels have no words")
         return None
-    source = index.names if index.texts is None else index.texts
+    source = index.words
     texts = [source[column] for column in columns.tolist()]
     tokens = tokens_stage(stages, "label-tokens", texts, encoder, threads=threads)
     return stages.derive(lambda: NamedLabels(tokens.value, columns), tokens=tokens, columns=columns)

@@ -133,7 +133,7 @@ class NetworkEstimator(ReturnsHeldOut, NeuralEstimator):
         """The trained network, as :meth:`_network` reads it."""
         more: dict[str, Any] = {}  # other keys stay as they are
         if heads.params.name_logit:
-            index, encoder = data.corpus.index, data.encoder.value
+            index, encoder = data.learnt_from.index, data.encoder.value
             more["names"] = named_labels(stages, index, encoder, threads=self.n_jobs)
         if heads.params.divides and process_count() > 1:
             more["divided"] = True

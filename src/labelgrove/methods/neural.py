@@ -224,7 +224,8 @@ class NeuralEstimator(Estimator):
         ours = held_out_measures(predictions, data.held_out, data.learnt_from)
         linear = data.linear()
         stages.reporter.message(comparison(self.method, ours, linear))
-        return {self.method: ours, "linear": linear, "shortlist_recall": recall}
+        report = {self.method: ours, "linear": linear, "shortlist_recall": recall}
+        return report | {"held_out": len(data.held_out)}
 
     def _reader(self) -> TermReader:
         """What reads the sparse features of documents, for a fitted model."""

@@ -265,6 +265,10 @@ class Model(Stored):
                 f"{self.method} ignores{advice}"
             )
 
+    def use_index(self, index: LabelIndex) -> None:
+        """Sets the index of a fitted model: the same labels, perhaps with other names."""
+        self.index_ = index
+
     def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
         """Marks the model as fitted and forgets the measurements of an earlier fit."""
         self._remember_facts(corpus.index, TrainingFacts.of(corpus), timings)

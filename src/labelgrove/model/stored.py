@@ -111,7 +111,7 @@ class Stored(Parameters):
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes a model folder that needs no other file: a manifest, JSON and mapped arrays."""
         check_fitted(self)
-        parts = {"labels": self.index_.state(), "training": self.facts_.state()}
+        parts = {"labels": self.index_.revealed().state(), "training": self.facts_.state()}
         if self.calibration_ is not None:
             parts["calibration"] = self.calibration_.state()
         timings = {name: asdict(timing) for name, timing in self.timings_.items()}

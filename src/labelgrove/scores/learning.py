@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from labelgrove.core.arrays import CSR, Int64, as_csr
-from labelgrove.core.late import expit
+from labelgrove.core.arrays import CSR, Int64, as_csr, offsets
+from labelgrove.core.late import expit, sparse
 from labelgrove.core.part import Part
 from labelgrove.core.topk import merge_lists
 from labelgrove.errors import DataError
@@ -38,7 +38,7 @@ FIRST_RANKS = 15  # of each list are learnt from; hits are rare after them
 LEAST, MOST = 1e-9, 1 - 1e-5  # scores outside, such as 0 and 1, have no finite odds
 # How strongly a member's values are drawn to those it starts with, and a bin's to the member's.
 RIDGE, BIN_RIDGE = 1.0, 10.0
-MOST_STEPS = 200
+MOST_STEPS, ENOUGH = 50, 1e-6  # of the search for values; a smaller gain of the loss ends it
 FOLDS = 5  # of cross-fitting; with two, a merge of few documents looks worse than it is
 LARGEST_POWER = 80.0  # of e, so that strengths are finite in single precision
 
@@ -49,7 +49,8 @@ class LearntMerge:
 
     ``bins`` has the bin of each label, ``shares`` how much each member brings to the strength of
     the right labels. A share of 0 means that the member is not needed. ``precision`` has P@1, P@3
-    and P@5 of the merge on the held-out documents, each fifth merged by what the others taught.
+    and P@5 of the merge on the held-out documents, each fifth merged by what the others taught;
+    ``unseen`` has them for each document, and is not saved.
 
     >>> from labelgrove import LabelIndex
     >>> index, rows = LabelIndex("abc"), np.eye(3)[np.arange(30) % 3]
@@ -66,6 +67,7 @@ class LearntMerge:
     bins: npt.NDArray[np.int8]
     shares: tuple[float, ...] = ()
     precision: tuple[float, ...] = ()
+    unseen: Float64 | None = None
 
     def __call__(
         self, found: Sequence[Predictions], *, k: int, threads: int | None = None
@@ -188,7 +190,8 @@ def learn_merge(
     gains = (rows - alone[best]).mean(axis=1)
     # On few documents, chance would often prefer one member, and a merge is rarely worse.
     if len(found) > 1 and gains.mean() > -gains.std() / np.sqrt(len(gains)):
-        return replace(_fitted(lists, bins), precision=tuple(rows.mean(axis=0).tolist()))
+        precision = tuple(rows.mean(axis=0).tolist())
+        return replace(_fitted(lists, bins), precision=precision, unseen=rows)
     one = _fitted(Lists([found[best]], lists.truth), np.zeros_like(bins))
     exponents = np.zeros((len(found), one.weights.shape[1]))
     weights = np.full_like(exponents, -LARGEST_POWER)  # next to nothing
@@ -200,6 +203,7 @@ def learn_merge(
         exponents=exponents,
         shares=shares,
         precision=tuple(alone[best].mean(axis=0).tolist()),
+        unseen=alone[best],
     )
 
 
@@ -255,7 +259,7 @@ def _checked(
 
 
 class _Entries(NamedTuple):
-    """The entries that are learnt from: their label and document, their member and its bin."""
+    """The entries that are learnt from, sorted by document and label."""
 
     places: npt.NDArray[np.int64]  # in targets
     kinds: npt.NDArray[np.int64]  # member * bins + bin
@@ -265,30 +269,58 @@ class _Entries(NamedTuple):
 
 def _fitted(lists: Lists, bins: npt.NDArray[np.int8]) -> LearntMerge:
     """The most likely merge, whatever its precision."""
-    from scipy.optimize import minimize
-
     members, width = len(lists.found), len(BIN_STARTS) + 1
     entries, middles, scales = _entries(lists, bins, width)
+    values = _most_likely(entries, members, width)
     size = members * width
-    # For each member and bin a weight, then an exponent; in the end the sharpness' logarithm.
-    start = np.concatenate([np.zeros(size), np.ones(size), [0.0]])
-    # Exponents above 0 keep the order of a member's labels.
-    limits = [(None, None)] * size + [(0.01, 5.0)] * size + [(-3.0, 3.0)]
-    solution: Any = minimize(
-        _objective,
-        start,
-        args=(entries, start, (2 * members, width)),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=limits,
-        options={"maxiter": MOST_STEPS},
-    )
-    values = solution.x
     exponents = values[size:-1].reshape(members, width) / scales[:, None]
     weights = values[:size].reshape(members, width) - exponents * middles[:, None]
     return LearntMerge(
         weights, exponents, float(np.exp(values[-1])), bins, _shares(values, entries, members)
     )
+
+
+def _most_likely(entries: _Entries, members: int, width: int) -> Float64:
+    """For each member and bin a weight, then an exponent; in the end the sharpness' logarithm.
+
+    Steps are those of Levenberg and Marquardt: there are few values, so a step with the curvature
+    of all of them is cheap, and a tenth as many are needed as without it.
+    """
+    size = members * width
+    start = np.concatenate([np.zeros(size), np.ones(size), [0.0]])
+    # Exponents above 0 keep the order of a member's labels.
+    low = np.concatenate([np.full(size, -np.inf), np.full(size, 0.01), [-3.0]])
+    high = np.concatenate([np.full(size, np.inf), np.full(size, 5.0), [3.0]])
+    values, damping, penalty = start, 1e-3, _penalty(members, width)
+    loss = _loss(values, entries, start, penalty)
+    for _ in range(MOST_STEPS):
+        gradient, curvature = _slopes(values, entries, start, penalty)
+        stuck = ((values <= low) & (gradient > 0)) | ((values >= high) & (gradient < 0))
+        free = np.flatnonzero(~stuck)
+        damped = curvature + damping * np.diag(np.diag(curvature))
+        step = np.zeros_like(values)
+        step[free] = np.linalg.solve(damped[np.ix_(free, free)], -gradient[free])
+        tried = np.clip(values + step, low, high)
+        new_loss = _loss(tried, entries, start, penalty)
+        if new_loss < loss:
+            gain, loss, values = loss - new_loss, new_loss, tried
+            damping = max(damping / 10, 1e-9)
+            if gain < ENOUGH * loss:
+                break
+        elif damping > 1e6:
+            break
+        else:
+            damping *= 10
+    return values
+
+
+def _penalty(members: int, width: int) -> Float64:
+    """What draws a member's values to the start, by their mean over bins, and bins to that mean."""
+    common = np.full((width, width), 1 / width)
+    block = BIN_RIDGE * (np.eye(width) - common) + RIDGE / width * common
+    penalty = np.diag(np.full(2 * members * width + 1, RIDGE))
+    penalty[:-1, :-1] = np.kron(np.eye(2 * members), block)
+    return penalty
 
 
 def _entries(
@@ -313,8 +345,12 @@ def _entries(
         kinds.append(number * width + bins[part.columns[chosen]].astype(np.int64))
         places.append(np.searchsorted(pairs, key[chosen]))
     targets = np.isin(pairs, true_pairs(lists.truth)).astype(np.float64)
-    joined = [np.concatenate(each) for each in (places, kinds, odds)]
-    return _Entries(joined[0], joined[1], joined[2], targets), middles, scales
+    place = np.concatenate(places)
+    order = np.argsort(place, kind="stable")
+    entries = _Entries(
+        place[order], np.concatenate(kinds)[order], np.concatenate(odds)[order], targets
+    )
+    return entries, middles, scales
 
 
 def _strengths(values: Float64, entries: _Entries) -> tuple[Float64, Float64]:
@@ -325,33 +361,46 @@ def _strengths(values: Float64, entries: _Entries) -> tuple[Float64, Float64]:
     return brought, np.asarray(sums, np.float64)
 
 
-def _objective(
-    values: Float64, entries: _Entries, start: Float64, shape: tuple[int, int]
-) -> tuple[float, Float64]:
-    """Minus the logarithm of the likelihood, with a penalty, and its gradient."""
-    sharpness = np.exp(values[-1])
-    brought, sums = _strengths(values, entries)
-    margins = sharpness * np.log(sums)
-    errors = expit(margins) - entries.targets
-    slopes = (sharpness * errors / sums)[entries.places] * brought
-    size = (len(values) - 1) // 2
-    gradient = np.concatenate(
-        [
-            np.bincount(entries.kinds, slopes, minlength=size),
-            np.bincount(entries.kinds, slopes * entries.odds, minlength=size),
-            [(errors * margins).sum()],
-        ]
-    )
-    loss = float((np.logaddexp(0.0, margins) - entries.targets * margins).sum())
-    # A member's values are drawn to the start by their mean over bins, and bins to that mean.
+def _loss(values: Float64, entries: _Entries, start: Float64, penalty: Float64) -> float:
+    """Minus the logarithm of the likelihood, with a penalty."""
+    _, sums = _strengths(values, entries)
+    margins = np.exp(values[-1]) * np.log(sums)
     away = values - start
-    each = away[:-1].reshape(shape)
-    common = each.mean(axis=1, keepdims=True)
-    apart = each - common
-    loss += 0.5 * (RIDGE * ((common**2).sum() + away[-1] ** 2) + BIN_RIDGE * (apart**2).sum())
-    gradient[:-1] += (RIDGE * common / shape[1] + BIN_RIDGE * apart).ravel()
-    gradient[-1] += RIDGE * away[-1]
-    return loss, gradient
+    likely = np.logaddexp(0.0, margins) - entries.targets * margins
+    return float(likely.sum() + 0.5 * away @ penalty @ away)
+
+
+def _slopes(
+    values: Float64, entries: _Entries, start: Float64, penalty: Float64
+) -> tuple[Float64, Float64]:
+    """The gradient of the loss, and its curvature as far as margins are linear in the values.
+
+    Products of long vectors are sums here: BLAS would start threads for each.
+    """
+    size = len(values) // 2
+    brought, sums = _strengths(values, entries)
+    sharpness = np.exp(values[-1])
+    margins = sharpness * np.log(sums)
+    likely = expit(margins)
+    # How each margin changes with the values: a sparse matrix, and the column of the sharpness.
+    own = sharpness * brought / sums[entries.places]
+    changes = sparse.csr_array(
+        (
+            np.stack([own, own * entries.odds], axis=1).ravel(),
+            np.stack([entries.kinds, size + entries.kinds], axis=1).ravel(),
+            2 * offsets(np.bincount(entries.places, minlength=len(sums))),
+        ),
+        shape=(len(sums), 2 * size),
+    )
+    errors, spread = likely - entries.targets, likely * (1 - likely)
+    gradient = np.append(changes.T @ errors, (errors * margins).sum()) + penalty @ (values - start)
+    curvature = penalty.copy()
+    curvature[:-1, :-1] += (changes.T @ changes.multiply(spread[:, None])).toarray()
+    last = changes.T @ (spread * margins)
+    curvature[-1, :-1] += last
+    curvature[:-1, -1] += last
+    curvature[-1, -1] += (spread * margins**2).sum()
+    return gradient, curvature
 
 
 def _shares(values: Float64, entries: _Entries, members: int) -> tuple[float, ...]:

@@ -164,7 +164,7 @@ def _label_texts(model: Model, view: GrowthView, index: LabelIndex, columns: Int
         raise DataError(
             "labels without documents need a model that reads only text; give their documents"
         )
-    strings = index.names if index.texts is None else index.texts
+    strings = index.words
     read = view.read([strings[column] for column in columns], model.n_jobs)
     if read.features.sparse is not None and read.features.dense is None:
         # A text without a known term leads to no cluster.

@@ -9,11 +9,9 @@ from labelgrove.data.corpus import Corpus
 from labelgrove.errors import LabelgroveError
 from labelgrove.labels.documents import labels_with_words
 from labelgrove.methods import create, method_class
-from labelgrove.methods.auto.trials import NOISE, OutOfTimeError, Rows, Trials, pace
+from labelgrove.methods.auto.trials import NOISE, OutOfTimeError, Trials, pace
 from labelgrove.methods.ensemble.method import Ensemble
 from labelgrove.model.interface import Model
-from labelgrove.scores.learning import cross_fitted
-from labelgrove.scores.merging import MEASURED_AT, precision_rows
 
 COMMON = ("tfidf", "features", "random_state", "n_jobs")  # settings of all members
 # How many times longer than one tree on words, and than one network, these take, roughly.
@@ -51,7 +49,9 @@ class Growing:
         *others, last = (each.name for each in members)
         name = f"{', '.join(others)} and {last}"
         models = [each.model for each in members]
-        joined = Ensemble(models, rule="learnt", n_jobs=self.n_jobs).join(trials.judges)
+        with trials.reporter.stage(f"joining {name}"):
+            joined = Ensemble(models, rule="learnt", n_jobs=self.n_jobs).join(trials.judges)
+        assert joined.merge_ is not None
         if not all(joined.weights_):
             trials.skip(name, f"it is not better than {members[joined.weights_.index(1.0)].name}")
             return
@@ -60,24 +60,10 @@ class Growing:
             joined,
             sum(each.seconds for each in members),
             noise=noise,
-            rows=self._unseen(joined),
+            rows=joined.merge_.unseen,
         )
         if trials.best is trial:
             self.members = members
-
-    def _unseen(self, joined: Ensemble) -> Rows:
-        """P@1, P@3 and P@5 of each judge, merged by what other judges teach."""
-        judges = self.trials.judges
-        assert judges is not None
-        lists = [member.predict(judges, k=joined._ranks(1)) for member in joined.members_]
-        merged = cross_fitted(
-            lists,
-            judges.labels,
-            joined.members_[0].facts_.frequencies,
-            k=max(MEASURED_AT),
-            threads=self.n_jobs,
-        )
-        return precision_rows(merged, judges.labels)
 
     def try_all(self, candidates: Sequence[Candidate], *, noise: float = NOISE) -> None:
         """Trains the candidates for which there is time, and adds them one by one."""
@@ -99,6 +85,7 @@ class Growing:
             except (LabelgroveError, RuntimeError) as error:  # too little memory on the GPU, say
                 self.trials.skip(candidate.name, f"its training failed: {error}")
             else:
+                model.use_index(self.members[0].model.index_)
                 self.add(Named(candidate.name, model, seconds), noise=noise)
 
 

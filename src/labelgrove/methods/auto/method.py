@@ -99,6 +99,7 @@ class Auto(Chosen):
     random_state: int = 0
     n_jobs: int | None = None
     planned_: Sequence[Model] = field(default=(), init=False)
+    interrupted_: bool = field(default=False, init=False)  # by Ctrl-C, before all was tried
 
     def fit(
         self,
@@ -117,6 +118,7 @@ class Auto(Chosen):
         Workers of an ``engine`` train models other than networks at the same time.
         """
         self._check()
+        self.interrupted_ = False
         budget = None if self.budget is None else parse_duration(self.budget, name="budget")
         corpus = self._training_corpus(X, y, index, dense=dense)
         choice = choose_features(self.features, corpus)
@@ -153,6 +155,9 @@ class Auto(Chosen):
             except KeyboardInterrupt:
                 assert trials.best is not None
                 trials.say(f"auto: interrupted; {trials.best.name} is kept")
+                self.interrupted_ = True
+        assert trials.best is not None
+        trials.best.model.use_index(corpus.index)  # names were hidden while documents were held out
         self._take(trials)
         return self
 
@@ -247,6 +252,7 @@ class Auto(Chosen):
             return
         if trained is None:
             return
+        trained[0].use_index(learnt_from.index)
         trials.judge(NETWORK, *trained)
         growing = Growing(trials, [Named("linear", linear.model, linear.seconds)], self.n_jobs)
         growing.add(Named(NETWORK, *trained))
@@ -311,7 +317,6 @@ class Auto(Chosen):
             if not isinstance(best.model, Ensemble):
                 trials.best = replace(best, model=again)
                 return
-            again.index_ = best.model.index_
             best.model.members_[position], changed = again, True
         if isinstance(best.model, Ensemble) and changed:
             best.model.members = best.model.members_
@@ -324,7 +329,7 @@ class Auto(Chosen):
         for record in trials.records:
             record["chosen"] = record["name"] == trials.best.name
         chosen.tried_ = trials.records
-        chosen.timings_ = trials.timings
+        chosen.timings_ = trials.timings | trials.reporter.timings
         self._become(chosen)
 
     def settled(self, corpus: Corpus) -> Self:

@@ -126,8 +126,9 @@ class Trials:
         """
         best = self.best
         if self.judges is not None and rows is None:
-            found = model.predict(self.judges, k=max(MEASURED_AT))
-            rows = precision_rows(found, self.judges.labels)
+            with self.reporter.stage(f"{name}: measuring"):
+                found = model.predict(self.judges, k=max(MEASURED_AT))
+                rows = precision_rows(found, self.judges.labels)
         trial = Trial(name, model, rows, seconds)
         if best is None:
             self.first_seconds = seconds
@@ -147,6 +148,7 @@ class Trials:
                 f"P@{k}": round(float(m), 6) for k, m in zip(MEASURED_AT, means, strict=True)
             }
             assert self.judges is not None
+            record["documents"] = len(self.judges)
             where = f"P@1 / P@3 / P@5 on {len(self.judges):,} held-out documents"
             self.say(f"{name}: {trial.figures} ({where}), {format_duration(seconds)}; {verdict}")
         self.records.append(record)

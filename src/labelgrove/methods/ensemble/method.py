@@ -150,6 +150,7 @@ class Ensemble(Estimator):
         self._take(members, held_out, reporter)
         if held_out is not None:
             reporter.message(f"members did not learn from the {len(held_out):,} held-out documents")
+        self.use_index(corpus.index)
         self._remember(corpus, timings)
         return self
 
@@ -184,6 +185,13 @@ class Ensemble(Estimator):
         self.timings_ = {}
         return self
 
+    def use_index(self, index: LabelIndex) -> None:
+        """Sets the index of all members, too."""
+        self.index_ = index
+        for member in self.members_:
+            if member.index_ is not index:
+                member.use_index(index)
+
     def _remember(self, corpus: Corpus, timings: Mapping[str, Timing]) -> None:
         super()._remember(corpus, timings)
         self.facts_ = self._needed(self.facts_)
@@ -202,7 +210,7 @@ class Ensemble(Estimator):
         first = members[0].index_
         for number, member in enumerate(members[1:], 2):
             check_same_labels(first, member.index_, f"member {number} ({member.method})")
-            member.index_ = first  # one object, so labels are not compared again
+            member.use_index(first)  # one object, so labels are not compared again
         self.members_ = members
         self.index_ = first
         self.dev_metrics_ = None

@@ -21,9 +21,8 @@ def grown_evidence(evidence: Evidence, names: Names, more: Names, additions: Add
     only names of new labels have count as if no old document had them.
     """
     known, labels = len(evidence.counts.documents), len(additions.index)
-    stem_texts = np.zeros(len(more.stem_numbers), np.int64)
+    stem_texts = renamed_evidence(evidence, names, more).stem_texts
     old_stems = [more.stem_numbers[stem] for stem in names.stem_numbers]
-    stem_texts[old_stems] = evidence.stem_texts
     new_stems = np.setdiff1d(np.arange(len(stem_texts)), old_stems)
     counts = np.zeros((len(Counts._fields), labels))
     counts[:, :known] = evidence.counts
@@ -40,6 +39,13 @@ def grown_evidence(evidence: Evidence, names: Names, more: Names, additions: Add
         first = known if additions.only_new else 0
         counts[:, first:] += seen[:, first:]
     return replace(evidence, stem_texts=stem_texts, n_texts=n_texts, counts=Counts(*counts))
+
+
+def renamed_evidence(evidence: Evidence, names: Names, others: Names) -> Evidence:
+    """The evidence for ``others``: words that ``names`` lack count as if no text had them."""
+    texts_with = dict(zip(names.stem_numbers, evidence.stem_texts.tolist(), strict=True))
+    stem_texts = np.array([texts_with.get(stem, 0) for stem in others.stem_numbers], np.int64)
+    return replace(evidence, stem_texts=stem_texts)
 
 
 def _counted(names: Names, corpus: Corpus) -> tuple[Int64, Float64]:

@@ -147,6 +147,14 @@ class Matcher(Estimator):
         )
         return top_k(scores, k, threads=threads)
 
+    def use_index(self, index: LabelIndex) -> None:
+        """Finds the names of this index from now on; weights and counts stay."""
+        from labelgrove.methods.matcher.growing import renamed_evidence
+
+        names = Names(index, self.matching.letters)
+        self.evidence_ = renamed_evidence(self.evidence_, self.names_, names)
+        self.index_, self.names_ = index, names
+
     def learns_names(self) -> bool:
         """Names are all that it looks for."""
         return True
@@ -207,7 +215,9 @@ class Matcher(Estimator):
         return {"matching.letters": {"low": 5, "high": 12}}
 
     def parts(self) -> dict[str, Part]:
-        """What was learnt; the names are those of the label index."""
+        """What was learnt; the names are those of the label index, none of them hidden."""
+        if self.index_.hidden is not None:
+            self.use_index(self.index_.revealed())
         return {"evidence": self.evidence_.state()}
 
     def _restore(self, parts: Mapping[str, Part], folder: Path) -> None:

@@ -73,6 +73,8 @@ def stem(word: str, letters: int) -> str:
 def names_of(index: LabelIndex) -> Iterator[tuple[int, list[str]]]:
     """The column of a label and the words of a name of it, for all labels and names."""
     for column, name in enumerate(index.names):
+        if index.hidden is not None and index.hidden[column]:
+            continue
         plain = _QUALIFIER.sub(" ", name)
         spellings = [plain if _WORD.search(plain) else name]
         if plain.count(",") == 1:

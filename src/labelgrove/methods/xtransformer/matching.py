@@ -139,7 +139,7 @@ class Matcher:
         encoder = EncoderParams(**self.model.encoder.get_params())
         if self.indexing.text_encoder is not None:
             encoder.encoder = self.indexing.text_encoder
-        index = self.data.corpus.index
+        index = self.data.learnt_from.index
         if index.names is index.ids and index.texts is None:
             self.stages.reporter.message(
                 "labels have no names: text-emb reads their ids in place of them"
