@@ -76,6 +76,10 @@ def is_slow(path: Path) -> bool:
     return any(name == entry or name.startswith(f"{entry}/") for entry in SLOW)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-pages", action="store_true", help="rewrite outputs in the docs")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """``-m "not slow"`` does not even import what only slow tests need."""
     return True if config.option.markexpr == "not slow" and is_slow(collection_path) else None

@@ -1,12 +1,14 @@
-"""Every code block of the README and of docs/ runs: Python blocks and shell blocks, page by page.
+"""Code blocks of the README and of docs/ run, and outputs that the pages show are what is printed.
 
-Blocks of one page share a folder and a Python namespace and run in order. ``sh setup`` marks
-commands that prepare a machine (clone, make, pip); CI itself starts with them, so they are not run
-here.
+Blocks of one page share a folder and a Python namespace and run in order. ``support/pages.py`` says
+how outputs are compared. ``pytest tests/test_docs.py --update-pages`` rewrites those that differ.
 """
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import io
 import os
 import re
 import subprocess
@@ -18,12 +20,14 @@ from pathlib import Path
 import pytest
 
 from support.commands import Commands
+from support.pages import BLOCK, OUTPUTS, WIDTH, refreshed
 
 ROOT = Path(__file__).parent.parent
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
 PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SHOWN_ONLY = {"", "text", "json", "toml", "ini", "jsonl", "sh setup"}
+# Printed before every command of a block, to where the block prints.
+MARK = "\x1e"
+MARKED = f"exec 3>&1; trap 'printf {MARK} >&3' DEBUG\n"
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +37,23 @@ def path() -> Iterator[str]:
         yield os.pathsep.join([folder, str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
-def run_shell(source: str, folder: Path, path: str) -> subprocess.CompletedProcess[str]:
+def run_shell(
+    source: str, folder: Path, path: str, stderr: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {
         "PATH": path,
         "PYTHONWARNINGS": "ignore",
+        "PYTHONUNBUFFERED": "1",
+        "COLUMNS": str(WIDTH),
+        "CUDA_VISIBLE_DEVICES": "",
     }
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", source],
         cwd=folder,
         env=environment,
-        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         timeout=240,
         check=False,
@@ -61,21 +72,44 @@ def test_the_quick_command_is_like_the_command(path: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_code_blocks_run(
-    page: Path, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_blocks_run_and_print_what_the_page_shows(
+    page: Path, path: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
-    for kind, source in BLOCK.findall(page.read_text(encoding="utf-8")):
-        if kind.strip() in SHOWN_ONLY:
-            continue
-        if kind.strip() == "bash":
-            done = run_shell(source, tmp_path, path)
-            assert done.returncode == 0, f"{source}\n{done.stdout}\n{done.stderr}"
-        elif kind.strip() == "python":
-            exec(compile(source, str(page), "exec"), namespace)
-        else:
-            pytest.fail(f"{page.name}: do not know how to run a {kind!r} block")
+
+    def run(language: str, source: str) -> list[str] | None:
+        if language == "bash":
+            done = run_shell(MARKED + source, tmp_path, path, stderr=subprocess.STDOUT)
+            assert done.returncode == 0, f"{source}\n{done.stdout}"
+            return done.stdout.split(MARK)
+        if language == "python":
+            with contextlib.redirect_stdout(io.StringIO()) as output:
+                exec(compile(source, str(page), "exec"), namespace)
+            return [output.getvalue()]
+        return None
+
+    text = page.read_text(encoding="utf-8")
+    with contextlib.chdir(tmp_path):
+        true = refreshed(text, run)
+    if request.config.getoption("--update-pages"):
+        page.write_text(true, encoding="utf-8")
+        return
+    changes = difflib.unified_diff(text.splitlines(), true.splitlines(), "shown", "printed", n=1)
+    assert true == text, "\n".join(["--update-pages would write this:", *changes])
+
+
+def test_few_outputs_are_not_compared() -> None:
+    fences = [fence for page in PAGES for fence, _ in BLOCK.findall(page.read_text("utf-8"))]
+    shown = [fence for fence in fences if fence.startswith(OUTPUTS) and fence not in OUTPUTS]
+    assert len(shown) <= 1, shown
+
+
+def test_outputs_are_blocks() -> None:
+    """Nothing compares what a comment says that a line prints."""
+    for page in PAGES:
+        for fence, source in BLOCK.findall(page.read_text(encoding="utf-8")):
+            comments = re.findall(r"^ *print\(.*\)  # .*", source, re.MULTILINE)
+            assert not (fence.startswith("python") and comments), f"{page.name}: {comments}"
 
 
 def anchors(page: Path) -> set[str]:

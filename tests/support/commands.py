@@ -99,8 +99,9 @@ def _run(connection: socket.socket, main: Callable[[], None]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    sys.stdin = os.fdopen(0, closefd=False)
+    # By lines, as in a terminal, so that a reader of both gets them in order.
+    sys.stdout, sys.stderr = (os.fdopen(n, "w", buffering=1, closefd=False) for n in (1, 2))
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -1,0 +1,75 @@
+"""How pages are compared with what their commands print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from support.pages import current, refreshed, shows
+
+OUTPUT = """shop.jsonl: 2,000 documents
+plan: 2 s to 6 s, about 178.0 MiB
+  memory
+P  90.50
+model 221715b339ea, 1 min 15 s, 4,540 documents/s
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("90.50", "89.00", True),
+        ("90.50", "80.50", False),
+        ("2,000", "2,001", False),
+        ("memory", "time", False),
+        ("  memory\n", "", False),
+        ("P  90.50", "P 90.50", True),
+        ("2 s to 6 s, about 178.0 MiB", "under 1 s, 1.2 GiB", True),
+        ("178.0 MiB", "many", False),
+        ("221715b339ea, 1 min 15 s, 4,540", "0123456789ab, 4.20 s, 28,963", True),
+        ("plan: 2 s to 6 s, about 178.0 MiB\n  memory\n", "...\n", True),
+        ("P  90.50\n", "...\n", True),
+        ("2,000 documents\n", "2,000 documents\n...\n", True),
+        ("shop.jsonl: 2,000 documents\n", "...\n", True),
+        ("shop.jsonl: 2,000 documents\n", "...\nnothing\n...\n", False),
+    ],
+)
+def test_a_page_shows_an_output(old: str, new: str, same: bool) -> None:
+    assert shows(OUTPUT.replace(old, new), OUTPUT) is same
+
+
+def test_stale_outputs_are_replaced_and_keep_what_they_leave_out() -> None:
+    shown = "shop.jsonl: 1,000 documents\n...\nQ  70.00\n...\n"
+    expected = "shop.jsonl: 2,000 documents\n...\nP  90.50\n...\n"
+    assert current(shown, ["", "other words\n", OUTPUT]) == expected
+    assert current(expected, ["", OUTPUT]) == expected
+    table = "┏━━┳━━┓\n┃ a  ┃\n└──┴──┘\n"
+    assert current("┏━┳━┓\n┃ b ┃\n└─┴─┘\n...\n", [table + table]) == table + "...\n"
+    with pytest.raises(ValueError, match="by hand"):
+        current("shop.jsonl: 1,000 documents\n...\nnothing like it\n", [OUTPUT])
+    with pytest.raises(ValueError, match="no command"):
+        current(shown, [""])
+
+
+def test_long_lines_are_folded() -> None:
+    scores = ", ".join(["0.25"] * 12)
+    line = f'{{"labels":["a, b","c"],"scores":[{scores}],"more":{{"id":1}},"time":"now"}}\n'
+    folded = current('{"labels": ["a"], "scores": [0.5]}\n', [line])
+    assert shows(folded, line) and max(map(len, folded.splitlines())) <= 98
+    assert folded.startswith('{"labels": ["a, b", "c"],\n "scores": [0.25, ')
+    sentence = "word " * 40
+    assert len(current("word\n", [sentence]).splitlines()) == 3
+
+
+def test_blocks_belong_to_the_block_that_ran_last() -> None:
+    def run(language: str, source: str) -> Sequence[str] | None:
+        return [source.upper()] if language == "bash" else None
+
+    page = "```bash\nhello\n```\n\nIt prints:\n\n```text\n{}\n```\n"
+    assert refreshed(page.format("bye"), run) == page.format("HELLO")
+    note = "```text shown: needs a GPU\nbye\n```\n"
+    assert refreshed(note, run) == note
+    for wrong in ("```text\nbye\n```", "```text GPU\nbye\n```", "```toml\na = 1\n```"):
+        with pytest.raises(ValueError):
+            refreshed(wrong, run)
